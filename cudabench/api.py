@@ -210,7 +210,7 @@ def simulate(operation: str, kernels: Words = (), *, device: str = "sim", **give
     `watch=(0, 0)` keeps the accesses of block 0's warp 0 for `explanation(threads=True, banks=True)`; True keeps all.
     """
     if not device.startswith("sim"):
-        raise UsageError(f"device {device} is no simulator: use sim or sim:sm_90, or bench().")
+        raise UsageError(f"device {device} is not a simulator: use sim or sim:sm_90, or bench().")
     return bench(operation, kernels, device=device, **{"cpu": False, **given})
 
 
@@ -313,7 +313,7 @@ def sweep(
 
 
 def load(path: str | os.PathLike[str]) -> Report:
-    """Return the report of a results file. Raises CudabenchError for what is none."""
+    """Return the report of a results file. Raises CudabenchError for another file."""
     from cudabench.views.export import markdown
     from cudabench.views.export.run import Run as Exported
 
@@ -383,14 +383,14 @@ def _collected(
 
 def _operation(name: str) -> Any:
     if name not in operations.SUMMARIES:
-        raise UsageError(f"'{name}' is no operation.{did_you_mean(name, operations.SUMMARIES)}")
+        raise UsageError(f"'{name}' is not an operation.{did_you_mean(name, operations.SUMMARIES)}")
     return operations.get(name)
 
 
 def _settings(measuring: Mapping[str, Any], simulated: bool) -> Settings:
     unknown = next((key for key in measuring if not hasattr(Settings, key)), None)
     if unknown:
-        raise UsageError(f"'{unknown}' is no argument.{did_you_mean(unknown, asdict(Settings()))}")
+        raise UsageError(f"'{unknown}' is not an argument.{did_you_mean(unknown, asdict(Settings()))}")
     return settings_for(simulated, **measuring)
 
 
@@ -398,7 +398,7 @@ def _options(of: Any, given: Values) -> dict[str, Any]:
     known = {option.name: option.default for option in of.options}
     unknown = next((name for name in given if name not in known), None)
     if unknown:
-        raise UsageError(f"{of.name} has no option '{unknown}'.{did_you_mean(unknown, known)}")
+        raise UsageError(f"{of.name} lacks an option '{unknown}'.{did_you_mean(unknown, known)}")
     return {**known, **given}
 
 

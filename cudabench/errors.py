@@ -108,7 +108,7 @@ def no_such_file(path: str | Path, kind: str, label: str | None = None) -> Cudab
 def did_you_mean_file(path: str | Path, kind: str, known: Iterable[str] = ()) -> str:
     """Return ' Did you mean ...?' with the nearest file of a kind beside a missing one, or an empty string.
 
-    A `known` file is none that is meant.
+    A `known` file is not suggested.
     """
     from pathlib import Path
 

@@ -89,7 +89,7 @@ def capabilities() -> tuple[str, ...]:
 
 
 def capability(text: str) -> tuple[int, int]:
-    """Return '9.0', 'sm_90' or 'compute_90a' as (9, 0), and (0, 0) for what is no compute capability."""
+    """Return '9.0', 'sm_90' or 'compute_90a' as (9, 0), and (0, 0) for other texts."""
     match = re.fullmatch(r"(?:(?:sm|compute)_)?(\d+)\.?(\d)[af]?", text)
     return (int(match[1]), int(match[2])) if match else (0, 0)
 

@@ -1,7 +1,7 @@
 """Text from outside, made harmless before anyone sees it: pure.
 
 Names of devices and kernels, reasons, source lines, compiler messages and what kernels print come from files and
-programs that the reader of a terminal, a log or a spreadsheet has no cause to trust. What a terminal would obey, what
+programs that the reader of a terminal, a log or a spreadsheet need not trust. What a terminal would obey, what
 turns the order of letters, what a CI runner takes for a command and what a spreadsheet computes is shown instead.
 """
 
@@ -36,7 +36,7 @@ def line(text: str) -> str:
 
 
 def log(text: str) -> str:
-    r"""Return visible text that is no command to a CI runner which reads the log: '::error' becomes '\x3a:error'."""
+    r"""Return visible text that cannot act as a command to a CI runner: '::error' becomes '\x3a:error'."""
     return no_commands(visible(text))
 
 

@@ -187,7 +187,7 @@ def times(name: str) -> str:
 
 
 def conflict(name: str) -> tuple[tuple[Any, Any], ...]:
-    """Return a ladder's worst bank conflict and the next rung's request that has none: (result, request) of each.
+    """Return a ladder's worst bank conflict and the next rung's request without one: (result, request) of each.
 
     Empty where no kernel has a conflict or no later rung lacks it.
     """
@@ -293,7 +293,7 @@ _CELLS: list[Cell] = []
 
 
 def last_value(code: str, names: dict[str, Any]) -> Any:
-    """Run a cell and return the value of its last line, as a notebook does; None where that is no expression."""
+    """Run a cell and return the value of its last line, as a notebook does; None if that is not an expression."""
     body = ast.parse(code).body
     last = body.pop() if isinstance(body[-1], ast.Expr) else None
     exec(compile(ast.Module(body, []), NOTEBOOK, "exec"), names)
@@ -365,11 +365,11 @@ def chapter(name: str) -> str:
 
 
 def conflict_told(name: str) -> list[str]:
-    """Return the section on a ladder's bank conflict and the rung that is rid of it, empty where there is none."""
+    """Return the section on a ladder's bank conflict and the rung without it, or an empty list."""
     if not conflict(name):
         return []
     (slow, before), (fast, after) = conflict(name)
-    lines = ["", f"## Why {fast.kernel} has no bank conflict", ""]
+    lines = ["", f"## Why {fast.kernel} is free of bank conflicts", ""]
     lines += [
         "Shared memory has 32 banks of 4 bytes, and a bank serves one row of them at a time. Lanes of a warp that need "
         "different rows of one bank wait for each other: each pass is a wavefront.",

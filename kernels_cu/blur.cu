@@ -270,7 +270,7 @@ extern "C" __global__ void blur_vector(const T *__restrict__ in, T *__restrict__
 // difference is the sum: 5, 5 + 7, 5 + 7 + 2, ... For a radius of 1 and float that is 30 lanes of 4 columns that write,
 // and 3 turns of a ring of 3 rows: strips of 120 columns by 7 rows.
 //
-// Where a row is no multiple of BYTES long, rows start anywhere. A lane then reads the aligned BYTES bytes around, the
+// If rows are not a multiple of BYTES long, they start anywhere. A lane then reads the aligned BYTES bytes around, the
 // warp shifts them into place (`shifted`), and shifts the results back before they are written aligned.
 // The edge of the picture, where neighbours are missing, has blocks of its own, so that the strips test nothing but
 // where they may write. They are the first, since each of their loads is waited for.
@@ -299,7 +299,7 @@ extern "C" __global__ void blur_vector(const T *__restrict__ in, T *__restrict__
 struct __align__(BYTES) Words { unsigned at[WORDS]; };
 
 // Returns as many words as a lane has, from `by` elements after its first: its own and those of the next lane. Whole
-// words move in steps that are powers of two, since registers have no index; a rest of bytes by a funnel shift.
+// words move in steps that are powers of two, since registers cannot be indexed; a rest of bytes by a funnel shift.
 __device__ __forceinline__ Words shifted(Words mine, unsigned by)
 {
     unsigned word[2 * WORDS];
@@ -495,7 +495,7 @@ __device__ __forceinline__ void fill_edge(const T *in, T *out, int width, int he
     }
 }
 
-// Returns the strip of `rows` rows that a thread's warp has; it has none where begin is no less than end.
+// Returns the strip of `rows` rows that a thread's warp has; it is empty if begin is not less than end.
 __device__ __forceinline__ Strip strip_of(int thread, int nx, int height, int rows)
 {
     // The same in all lanes: the shuffle says so to the compiler, which then expects no lane to go another way.
@@ -532,7 +532,7 @@ __device__ __forceinline__ void blur_by_strips(const T *in, T *out, int width, i
 // Gives each warp a strip, whose lanes read a row once, BYTES each, and get their neighbours' columns by shuffles.
 // Shuffles also move ragged rows into place between aligned reads and writes, four bytes are added with one
 // instruction, and the next rows are under way meanwhile. What remains: warps side by side drift apart, so that the
-// memory serves many rows at once, and the longer a strip, the more of them: a long one is no gain.
+// memory serves many rows at once, and the longer a strip, the more of them: a long one gains nothing.
 extern "C" __global__ void blur_strip(const T *__restrict__ in, T *__restrict__ out, int width, int height)
 {
     blur_by_strips(in, out, width, height);
@@ -580,7 +580,7 @@ __device__ __forceinline__ float share(unsigned count) { return __fdividef(0x1.0
 
 // Returns the means of two columns for any K, from their sums in the halves. A whole number is the bit pattern of itself
 // times 2^-149 as a float. Times 2^126 / count, plus 1, it has the mean as the last bits, rounded to the nearest. To be
-// rounded up, a half is made more by 2^-17 of it: a mean of 225 or fewer bytes that is none is 1 / 450 from a half.
+// rounded up, a half is made more by 2^-17 of it: a mean of 225 or fewer bytes that is not a half is 1 / 450 from one.
 __device__ __forceinline__ unsigned means_of_pair(unsigned sums, float lower, float upper)
 {
     unsigned low = __float_as_uint(__fmaf_ieee_rn(__uint_as_float(sums & 0xFFFF), lower, 1));
@@ -864,7 +864,7 @@ __device__ __forceinline__ unsigned band_means(const int low[2], const int high[
 }
 
 // Slides a warp down its strip. Groups are counted through all strips, `groups` in each, the last of which is beyond
-// the picture and holds zeros; the warp's begin with `first`. AT_EDGE: some of them have no neighbours on a side, or
+// the picture and holds zeros; the warp's begin with `first`. AT_EDGE: some of them lack neighbours on a side, or
 // they lie in two strips. `ring` is the lane's place in shared memory, which no other lane reads.
 template <bool AT_EDGE>
 __device__ __forceinline__ void slide_bands(const unsigned char *in, unsigned char *out, int width, int height,
@@ -917,7 +917,7 @@ __device__ __forceinline__ void slide_bands(const unsigned char *in, unsigned ch
         asm volatile("cp.async.commit_group;" ::: "memory");
     };
     // A product wants the words of both rows and halves side by side in registers, and would copy them for each of six
-    // products. A multiplication by one that is none to the compiler makes that one copy.
+    // products. A multiplication by one that the compiler does not know makes that one copy.
     auto fetch = [&](unsigned at) {
         BandRow row;
 #pragma unroll
@@ -1017,7 +1017,7 @@ __device__ __forceinline__ void slide_bands(const unsigned char *in, unsigned ch
 // The integer unit, which adds and unpacks in the two rungs before, then has little to do. For a radius of 3 that is
 // faster than they are; for a radius of 1, where there is little to add, it is not. What remains: the rows above and
 // below a strip that are read again, and the order in which so many strips read and write, which takes the time of a
-// copy and a quarter on its own. Rows that are no multiple of 16 bytes go as in pairs.
+// copy and a quarter on its own. Rows that are not a multiple of 16 bytes go as in pairs.
 extern "C" __global__ void __launch_bounds__(BLOCK, (BAND_THREADS + BLOCK - 1) / BLOCK)
     blur_bands(const T *__restrict__ in, T *__restrict__ out, int width, int height)
 {
@@ -1059,7 +1059,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK, (BAND_THREADS + BLOCK - 1) /
 // order in which the picture lies in memory. Strips that lie side by side are counted through the whole picture, with
 // SIDE groups of zeros after each row of blocks: a warp may have the end of one such row and the beginning of the next.
 // Where next to nothing is wasted by it (STACK_APART), each such row begins with a strip of its own instead.
-// A warp that has none of the edge tests nothing. One that has some is hardly slower, since all columns of a row but the
+// A warp without edge elements tests nothing. A warp with some is hardly slower, since all columns of a row but the
 // outermost have the same factor: the last rows of the picture come last, and the whole GPU would wait for them.
 #ifndef STACK_ROWS  // that a warp writes in a strip; the host has 5 for ragged rows
 #define STACK_ROWS (sizeof(T) > 1 ? RADIUS > 1 ? 4 : 2 : RADIUS > 3 ? 5 : 4)
@@ -1180,7 +1180,7 @@ __device__ __forceinline__ void stack(const T *in, T *out, int width, int height
     });
 }
 
-// The same for bytes whose rows start anywhere, but for the edge. `writes`: the lane is none that only lends.
+// The same for bytes whose rows start anywhere, but for the edge. `writes`: the lane writes, not only lends.
 __device__ __forceinline__ void stack_ragged(const T *in, T *out, int nx, int height, int x, int top, bool writes)
 {
     const int end = min(top + STACK_ROWS, height - RADIUS - 1), last = end + RADIUS - 1;

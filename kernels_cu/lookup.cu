@@ -40,7 +40,7 @@ extern "C" __global__ void lookup_global(const T *table, const T *filter, const 
 
 // Reads the table and the filter with __ldg, which promises that nobody writes them while the kernel runs.
 // On Kepler, whose L1 holds no global data, that puts them into the texture cache; since Volta all loads share one cache,
-// and only the compiler gains, which may move them past stores. There are none here: all of global remains.
+// and only the compiler gains, which may move them past stores. Here no stores lie between them, so all of it remains.
 extern "C" __global__ void lookup_ldg(const T *table, const T *filter, const int *index, T *out, int n)
 {
     size_t i = (size_t)blockIdx.x * BDIMX + threadIdx.x;

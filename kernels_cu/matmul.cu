@@ -1646,7 +1646,7 @@ template <int ROWS, int SIZE, int PLACES, int BLOCKS = 1> struct Ring {
             }
     }
 
-    // The same where rows do not start at multiples of 16 bytes, of which there are no maps: THREADS threads copy.
+    // The same where rows do not start at multiples of 16 bytes, which maps cannot describe: THREADS threads copy.
     template <int THREADS>
     __device__ __forceinline__ void copy(const T *__restrict__ a, const T *__restrict__ b, int m, int k, int n, int idx)
     {

@@ -201,7 +201,7 @@ extern "C" __global__ void matvec_join(const T *partial, T *y, int rows, int pie
 
 // Gives each row only as many lanes as it has vectors, a power of two up to a warp: several rows a warp.
 // A warp's load stays 512 bytes wide over neighbouring rows, and no lane is idle. The sums of few lanes take few
-// shuffles. What remains is the memory; where cols is no multiple of VEC, also what lies between the rows.
+// shuffles. What remains is the memory; where cols is not a multiple of VEC, also what lies between the rows.
 extern "C" __global__ void matvec_short(const T *A, const T *x, T *y, int rows, int cols, int pitch, int lanes)
 {
     unsigned groups = WARP / lanes;  // rows side by side in a warp

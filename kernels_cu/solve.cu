@@ -281,7 +281,7 @@ __device__ __forceinline__ Peak warp_peak(Peak p)
 // shared memory together with the whole row; after one barrier all pick the same pivot from the warps' offers, have its
 // row at hand and subtract it. The offers of successive columns take turns in two places: no second barrier is needed.
 //
-// Registers have no index, and unrolled the loop over the columns would be thousands of instructions. So the column in
+// Registers cannot be indexed, and unrolled the loop over the columns would be thousands of instructions. So the column in
 // hand is always held[r][0]: in each step the others move up by one, and it goes to the end as the factor F that it
 // became. The panel above, with the pivots in brackets:
 //
@@ -425,7 +425,7 @@ __device__ __forceinline__ void use_row(T (&held)[HOLDS][COLS], unsigned &unused
 // take the places that these leave. So the rows that are left stay together, and the next panel is a strip again.
 
 // Puts the pivots of a panel, which are at `chosen` in the list of unused rows, in front of the list: one warp, a lane
-// for each of the `cols` places in front. A row in front that is no pivot goes to the place that a pivot from behind
+// for each of the `cols` places in front. A row in front that is not a pivot goes to the place that a pivot from behind
 // leaves: `from` lists those that go, `to` where. Two pivots at 5 and 0 of six rows:
 //
 //     place      0  1  2  3  4  5

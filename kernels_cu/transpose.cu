@@ -418,7 +418,7 @@ __device__ __forceinline__ void read_tile(Vector *tile, const T *in, unsigned nx
     }
 }
 
-// Writes the tile. Where ny is no multiple of VEC, a row of `out` starts anywhere, and a tile's piece of it would begin
+// Writes the tile. If ny is not a multiple of VEC, a row of `out` starts anywhere, and a tile's piece of it would begin
 // and end amid a sector, which costs as much as a whole one. So the piece starts up to LEADING elements early, at a
 // multiple of 128 bytes, with what the LEADING rows above the tile gave, and ends as much earlier:
 //
@@ -495,7 +495,7 @@ __device__ __forceinline__ void move_vectors(Vector *tile, const T *in, T *out, 
 // Blocks are numbered down the rows first, so that blocks which run together fill the same rows of `out` from end to
 // end. What remains is the memory: it serves long rows on one side and pieces of 256 bytes on the other a little slower
 // than a copy's.
-// A side whose rows are no multiple of 16 bytes moves single elements.
+// A side whose rows are not a multiple of 16 bytes moves single elements.
 extern "C" __global__ void __launch_bounds__(BLOCK, BLOCK < 256 ? 4 : RESIDENT / BLOCK)
 transpose_vector(const T *__restrict__ in, T *__restrict__ out, int nx, int ny)
 {
@@ -711,7 +711,7 @@ transpose_ragged(const T *__restrict__ in, T *__restrict__ out, int nx, int ny)
 }
 
 // The last rung is `vector` again, but its reads say what else will be wanted. A tile takes 256 bytes of a row. Where
-// rows of `in` are no multiple of 256 bytes long, they begin and end amid aligned 256 bytes, of which a neighbour has
+// rows of `in` are not a multiple of 256 bytes long, they begin and end amid aligned 256 bytes, of which a neighbour has
 // the rest. A plain read brings only the sectors of 32 bytes that it needs, and the memory is visited twice; with the
 // hint the first block to come brings all of them, and the neighbour, a column of tiles later, finds its own in L2:
 //

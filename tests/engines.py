@@ -57,7 +57,7 @@ def both(
     program.reset()
     code = program.code(kernel)
     placed = place_arguments(code, program.space(), mine, None, {})
-    three = [tuple([*((one,) if isinstance(one, int) else one), 1, 1])[:3] for one in (grid, block)]
+    three = [(*((one,) if isinstance(one, int) else one), 1, 1)[:3] for one in (grid, block)]
     plan = program.plan(kernel, *three, shared_bytes, False, None, None, None)
     lines = [access.location.ptx_line for access in code.accesses]
     issued = {number: merged[line] for number, line in enumerate(lines) if merged and line in merged}

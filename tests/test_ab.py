@@ -392,7 +392,7 @@ def test_the_command(cudabench: Runner) -> None:
     ):
         refused = cudabench(*words)
         assert refused.code == 1
-        assert "r.json is of 'cudabench ab'" in refused.err
+        assert "r.json was written by 'cudabench ab'" in refused.err
 
 
 @pytest.mark.driver

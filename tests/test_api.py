@@ -161,7 +161,7 @@ def test_compare(pair: Report, tmp_path: Path) -> None:
         (lambda: package.simulate("transpose", block=(0, 8)), UsageError, "positive"),
         (lambda: package.simulate("transpose", block=(8, 8, 8)), UsageError, "1 to 2"),
         (lambda: package.simulate("blur", options={"radios": 3}), UsageError, "Did you mean 'radius'"),
-        (lambda: package.simulate("transpose", device="cuda"), UsageError, "no simulator"),
+        (lambda: package.simulate("transpose", device="cuda"), UsageError, "not a simulator"),
         (lambda: package.bench("transpose", device="cuda:99"), DeviceUnusable, "GPU"),
         (lambda: package.load("none.json"), CudabenchError, "no such file"),
     ],

@@ -125,7 +125,7 @@ def test_all_and_lists() -> None:
         (("--on", "h100,t4", "-d", "sim:sm_90"), "do not go together"),
         (("--on", "h100,t4", "-d", "cuda"), "use --limits"),
         (("--on", "h100,t4", "--print", "registers"), "one card with --on"),
-        (("--on", "h100,t4", "--fuzz", 3), "of one card"),
+        (("--on", "h100,t4", "--fuzz", 3), "takes one card"),
     ],
 )
 def test_what_names_no_cards(cudabench: Runner, saxpy: Path, words: tuple[object, ...], said: str) -> None:
@@ -142,7 +142,7 @@ def test_cards_newer_than_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     found = pricing.several({"card": "all", "device": "sim"})
     assert found is not None
     assert {card.architecture for card in found.cards} == {"sm_75", "sm_80", "sm_90"}
-    assert "Left out, as NVRTC is older: l4, " in (found.choices[0].note or "")
+    assert "Left out, because NVRTC is older: l4, " in (found.choices[0].note or "")
     with pytest.raises(UsageError, match="does not compile for sm_120"):
         pricing.several({"card": "h100,rtx5090", "device": "sim"})
 
@@ -161,7 +161,7 @@ def test_a_row_a_card(cudabench: Runner, saxpy: Path) -> None:
     assert found["h100"][-1] == "1.00x"
     assert ("measured" in found["h100"], "datasheet" in found["t4"], "memory" in found["t4"]) == (True, True, True)
     assert found["t4"][found["t4"].index("datasheet") + 1] == "1.638"  # 65536 x 8 bytes at 320 GB/s
-    assert "Left out, since not every card here has a figure of it: the launch, latency, block starts." in ran.out
+    assert "Left out, because some of these cards lack a figure: the launch, latency, block starts." in ran.out
     alone = cudabench("run", saxpy, *LAUNCH, "--on", "h100,h200")
     assert "Left out" not in alone.out
 
@@ -289,5 +289,5 @@ def test_cards_of_no_file(cudabench: Runner) -> None:
 
 def test_an_unknown_card_lists_those_that_are_known() -> None:
     """The sentence has the near name and all names."""
-    with pytest.raises(UsageError, match=r"is not a card that cudabench knows. Did you mean 'rtx3080'.* orin"):
+    with pytest.raises(UsageError, match=r"is not a known card. Did you mean 'rtx3080'.* orin"):
         cards.load("rtx3O80")

@@ -374,7 +374,7 @@ def test_theory_of_an_unknown_card() -> None:
 
 def test_without_a_gpu(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a GPU nothing is simulated unasked: exit 5, and the remedy."""
-    none = probe.Part("driver", problem="this machine has no NVIDIA driver", repair="install NVIDIA's driver")
+    none = probe.Part("driver", problem="this machine lacks an NVIDIA driver", repair="install NVIDIA's driver")
     monkeypatch.setattr(probe, "driver", lambda: none)
     ran = cudabench("ceilings", "--json", "no.json")
     assert (ran.code, ran.out) == (5, "")
@@ -444,7 +444,7 @@ def test_compare_as_a_gate(cudabench: Runner, two: tuple[Path, Path], tmp_path: 
     lost.write(tmp_path / "lost.json")
     assert cudabench("compare", two[0], tmp_path / "lost.json").code == 0
     strict = cudabench("compare", two[0], tmp_path / "lost.json", "--strict")
-    assert (strict.code, "memory-copy has no value any more: it broke" in strict.err) == (4, True)
+    assert (strict.code, "memory-copy lost its value: it broke" in strict.err) == (4, True)
     first = cudabench("compare", tmp_path / "none.json", two[0])
     assert (first.code, "first run" in first.err) == (0, True)
 
@@ -466,9 +466,9 @@ def test_groups_hold_what_has_one_mean(cudabench: Runner) -> None:
 @pytest.mark.parametrize(
     ("fraction", "clock_mhz", "said"),
     [
-        (1.02, None, "102% of what 2 SMs allow: the clock that it ran at was not counted"),
-        (1.02, 2019.6, "102% of what 2 SMs allow: it ran at 2020 MHz, more than the driver names"),
-        (1.02, 1980.0, "and 102% of the 100.0 GFLOP/s that these allow at the 1980 MHz counted in one launch"),
+        (1.02, None, "102% of what 2 SMs allow: its clock was not counted"),
+        (1.02, 2019.6, "102% of what 2 SMs allow: it ran at 2020 MHz, more than the driver's clock"),
+        (1.02, 1980.0, "and 102% of the 100.0 GFLOP/s that they allow at the 1980 MHz counted in one launch"),
         (1.0004, None, ""),
         (0.6, 1200.0, ""),
     ],
@@ -510,17 +510,17 @@ def test_what_does_not_go_together(cudabench: Runner, two: tuple[Path, Path], tm
     card("Empty", float("nan")).write(tmp_path / "nan.json")
     nothing = [replace(one, value=None) for one in card("None").ceilings]
     replace(card("None"), ceilings=nothing).write(tmp_path / "none.json")
-    assert "no ceiling in common" in cudabench("compare", two[0], tmp_path / "none.json").err
+    assert "share no ceiling" in cudabench("compare", two[0], tmp_path / "none.json").err
     assert cudabench("compare", two[0], tmp_path / "nan.json").code == 0
     sheet = [replace(one, value=one.theoretical, source="datasheet") for one in card("Sheet").ceilings]
     replace(card("Sheet"), ceilings=sheet).write(tmp_path / "sheet.json")
     ran = cudabench("compare", two[0], tmp_path / "sheet.json")
-    assert (ran.code, "of both cards what their clocks and units allow is compared" in ran.out) == (0, True)
+    assert (ran.code, "what clocks and units of both cards allow is compared" in ran.out) == (0, True)
     replace(card("Sheet"), ceilings=[replace(one, theoretical=None) for one in sheet]).write(tmp_path / "sheet.json")
     bare = [replace(one, theoretical=None) for one in card("Bare").ceilings]
     replace(card("Bare"), ceilings=bare).write(tmp_path / "bare.json")
     ran = cudabench("compare", tmp_path / "bare.json", tmp_path / "sheet.json")
-    assert (ran.code, "measured and the other's are of a datasheet" in ran.err) == (2, True)
+    assert (ran.code, "measured ceilings, the other a datasheet's" in ran.err) == (2, True)
     replace(card("Part"), ceilings=[*sheet[:1], *card("Part").ceilings[1:]]).write(tmp_path / "part.json")
     row = next(
         line for line in cudabench("compare", two[0], tmp_path / "part.json").out.splitlines() if sheet[0].name in line
@@ -543,7 +543,7 @@ def test_export(cudabench: Runner, two: tuple[Path, Path]) -> None:
 def test_no_plot_of_what_does_not_compare() -> None:
     """A measured card and one of a datasheet have no bar in common, which is said; two measured ones are both named."""
     h200, h100, a100 = map(load_named, ("h200", "h100", "a100"))
-    with pytest.raises(CudabenchError, match="not held against a datasheet's"):
+    with pytest.raises(CudabenchError, match="not compared with a datasheet's"):
         plot.draw([h200, a100], ["h200.json", "a100.json"])
     title = plot.draw([h200, h100], ["h200.json", "h100.json"]).get_suptitle()
     assert all(file.device is not None and file.device.name in title for file in (h200, h100))

@@ -131,7 +131,7 @@ def test_kernels_that_were_not_asked_for_are_named(check: Runner) -> None:
     """With --kernel the others of the file are said to be unknown."""
     ran = check("both.cu", "-k", "scale", *LAUNCH[:4], *X, *A, "--arg", "n=1000")
     assert ran.code == 0
-    assert "Not asked for, so nothing is said of: both.cu: copy" in ran.out
+    assert "Not requested, so not checked: both.cu: copy" in ran.out
 
 
 def test_large_launch_says_what_is_not_looked_for(check: Runner) -> None:
@@ -188,7 +188,7 @@ def test_github_annotations(check: Runner, tmp_path: Path) -> None:
     [
         ((), "check needs a file or a profile: cudabench check FILE.cu"),
         (("right.cu", "--device", "cuda"), "--device cuda cannot check, only the simulator sees accesses"),
-        (("both.cu", *LAUNCH, *X, *Y, *A, "--arg", "z=1"), "--arg z=1: no kernel has a parameter of this name"),
+        (("both.cu", *LAUNCH, *X, *Y, *A, "--arg", "z=1"), "--arg z=1: no kernel has a parameter with this name"),
         (("right.cu", "--profile", "p.toml"), "not both"),
         (("none.cu",), "none.cu: no such file"),
     ],

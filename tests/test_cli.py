@@ -52,7 +52,7 @@ def test_list_shows_the_ladder(cudabench: Runner, name: str) -> None:
         (["list", "transpoze"], 2, "Did you mean 'transpose'?"),
         (["transpose", "3", "32"], 2, "give KERNEL_ID alone, or KERNEL_ID DIMX DIMY"),
         (["transpose", "3", "32", "8", "1"], 2, "are 4 arguments"),
-        (["transpose", "3", "x", "8"], 2, "no pair of whole numbers"),
+        (["transpose", "3", "x", "8"], 2, "not a pair of whole numbers"),
         (["transpose", "3", "--kernel", "smem"], 2, "Two kernels are named"),
         (["transpose", "3", "32", "8", "--block", "32", "8"], 2, "Two blocks are given"),
         (["transpose", "-k", "smem-pda"], 2, "Did you mean 'smem-pad'?"),
@@ -65,7 +65,7 @@ def test_list_shows_the_ladder(cudabench: Runner, name: str) -> None:
         (["transpose", "-s", "-4"], 2, "out of range"),
         (["transpose", "-s", "many", "5"], 2, "'many' is not a whole number"),
         (["transpose", "-t", "float31"], 2, "Did you mean 'float32'?"),
-        (["transpose", "-t", "uint8"], 2, "has no kernels for 'uint8'"),
+        (["transpose", "-t", "uint8"], 2, "lacks kernels for 'uint8'"),
         (["transpose", "--source", "none.cu"], 1, "none.cu: no such file"),
         (["transpose", "--json", "no/r.json"], 1, "the folder no does not exist"),
         (["transpose", "-D", "2=3"], 2, "does not name a macro"),
@@ -91,11 +91,11 @@ def test_unusable_gpu(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> Non
     """--device cuda without a driver has exit code 5 and says what to do."""
     from cudabench.devices import probe
 
-    lack = probe.Part("driver", problem="this machine has no NVIDIA driver", repair="install NVIDIA's driver")
+    lack = probe.Part("driver", problem="this machine lacks an NVIDIA driver", repair="install NVIDIA's driver")
     monkeypatch.setattr(probe, "driver", lambda: lack)
     ran = cudabench("transpose", "--device", "cuda")
     assert (ran.code, ran.out) == (5, "")
-    assert "this machine has no NVIDIA driver; install NVIDIA's driver, or simulate with --device sim" in ran.err
+    assert "this machine lacks an NVIDIA driver; install NVIDIA's driver, or simulate with --device sim" in ran.err
 
 
 def test_driver_without_pycuda_is_no_silent_simulation(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,11 +149,11 @@ def test_auto_without_driver_says_so_first(cudabench: Runner, monkeypatch: pytes
     from cudabench.devices import probe
 
     monkeypatch.setattr(
-        probe, "driver", lambda: probe.Part("driver", problem="this machine has no NVIDIA driver", repair="-")
+        probe, "driver", lambda: probe.Part("driver", problem="this machine lacks an NVIDIA driver", repair="-")
     )
     ran = cudabench("transpose", "-k", "smem-pad", "--size", "33", "127", "--no-cpu")
     assert ran.code == 0
-    assert "no NVIDIA driver" in ran.out.splitlines()[0]
+    assert "lacks an NVIDIA driver" in ran.out.splitlines()[0]
     assert "simulator" in ran.out.splitlines()[0]
 
 
@@ -467,7 +467,7 @@ def test_numbers_that_are_none(cudabench: Runner, words: list[str]) -> None:
 def test_a_long_name_is_shortened(cudabench: Runner) -> None:
     """What was typed stands in the error with its beginning and its length."""
     ran = cudabench("transpose", "-k", "x" * 5000)
-    assert f"has no kernel '{'x' * 80}... (5000 characters)'." in ran.err
+    assert f"lacks a kernel '{'x' * 80}... (5000 characters)'." in ran.err
 
 
 def test_alone_it_says_what_to_do_first(cudabench: Runner) -> None:

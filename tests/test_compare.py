@@ -141,14 +141,14 @@ def test_results_of_own_kernels() -> None:
     ("text", "message"),
     [
         ("", "x is empty"),
-        ("hello", "x is no JSON (line 1"),
-        ("[1, 2]", 'x is no cudabench results file: it has no "schema"'),
-        ('{"a": 1}', 'x is no cudabench results file: it has no "schema"'),
+        ("hello", "x is not JSON (line 1"),
+        ("[1, 2]", 'x is not a cudabench results file: it lacks "schema"'),
+        ('{"a": 1}', 'x is not a cudabench results file: it lacks "schema"'),
         ('{"schema": "nvbench/1", "results": []}', "its schema is 'nvbench/1', not 'cudabench/1'"),
         ('{"schema": "cudabench/2", "results": []}', "x has schema cudabench/2; cudabench "),
-        ('{"schema": "cudabench/1"}', 'it has no list "results"'),
+        ('{"schema": "cudabench/1"}', 'it lacks the list "results"'),
         ('{"schema": "cudabench/1", "results": [3]}', "results[0] is 3, not an object"),
-        ('{"schema": "cudabench/1", "results": [{"operation": "t", "status": "ok"}]}', 'results[0] has no "kernel"'),
+        ('{"schema": "cudabench/1", "results": [{"operation": "t", "status": "ok"}]}', 'results[0] lacks "kernel"'),
         (
             '{"schema": "cudabench/1", "results": [{"operation": "t", "kernel": "k", "status": "fine"}]}',
             'results[0].status is "fine", not one of ok, wrong, failed, skipped',
@@ -181,7 +181,7 @@ TEXT = RECORDED.text()
 @settings(max_examples=60, deadline=None)
 def test_every_cut_is_found(length: int) -> None:
     """A file that is cut off anywhere is refused, never read in part."""
-    with pytest.raises(CudabenchError, match=r"cut off|no JSON"):
+    with pytest.raises(CudabenchError, match=r"cut off|not JSON"):
         results.parse(TEXT[:length], "x")
 
 
@@ -731,7 +731,7 @@ def test_hardware_table(compared: Callable[..., Ran]) -> None:
     assert "base GB/s  of copy  of peak  new GB/s  of copy  of peak  ratio" in ran.out
     line = next(line for line in ran.out.splitlines() if line.startswith("smem "))
     assert line.split()[4:] == ["1894", "50.8%", "39.3%", "946.8", "50.8%", "39.3%", "0.50"]
-    assert "--fail-on-regression judged nothing: the GPUs differ." in ran.err
+    assert "--fail-on-regression was not applied: the GPUs differ." in ran.err
     assert "NVIDIA H200 is 1.12 times as fast as A100, by the geometric mean of 6 kernels." in ran.out
     mixed = changed(other, naive_row=slowed(0.9))
     assert "A100 is ahead in naive-row (32 x 8)." in compared(RECORDED, mixed).out.replace("\n", " ")
@@ -752,9 +752,9 @@ def test_same_machine_code_is_named(compared: Callable[..., Ran]) -> None:
     }
     said = compared(base, slow).out
     assert "Same machine code in both: naive-row (32 x 8)." in said
-    assert "not the code that changed naive-row (32 x 8)" in said
+    assert "not the code changed naive-row (32 x 8)" in said
     assert "Same machine code" not in compared(RECORDED, slow).out
-    assert "Machine code: other in each kernel." in compared(base, changed(naive_row=code("d"))).out
+    assert "Machine code: it differs in every kernel." in compared(base, changed(naive_row=code("d"))).out
 
 
 def test_several_files(compared: Callable[..., Ran]) -> None:
@@ -811,11 +811,11 @@ def test_quiet(compared: Callable[..., Ran]) -> None:
 @pytest.mark.parametrize(
     ("content", "code", "message"),
     [
-        ("not a file of ours", 1, "new.json is no JSON"),
+        ("not a file of ours", 1, "new.json is not JSON"),
         ('{"schema": "cudabench/99", "results": []}', 1, "new.json has schema cudabench/99"),
         (RECORDED.text()[:3000], 1, "new.json is cut off"),
         ('{"schema": "cudabench/1", "results": []}', 1, "new.json holds no results"),
-        (simulated().text(), 2, "The files have no measurement in common"),
+        (simulated().text(), 2, "The files share no measurement"),
         (None, 1, "new.json: no such file."),
     ],
 )
@@ -836,7 +836,7 @@ def test_no_percentage(compared: Callable[..., Ran], text: str, cudabench: Runne
     compared(RECORDED, RECORDED)
     ran = cudabench("compare", "base.json", "new1.json", f"--fail-on-regression={text}")
     assert ran.code == 2
-    assert f"'{text}' is no percentage: write it like 5%." in ran.err
+    assert f"'{text}' is not a percentage: write it like 5%." in ran.err
 
 
 @pytest.mark.parametrize(("text", "fraction"), [("5", 0.05), ("5%", 0.05), ("1", 0.01), ("0", 0), ("0.5%", 0.005)])

@@ -91,7 +91,7 @@ def test_names(backend: Backend) -> None:
 @pytest.mark.parametrize("name", ["nope", "nope<3>", "f<float>", "g"])
 def test_wrong_names(backend: Backend, name: str) -> None:
     """A name that fits no kernel, or two, is refused with the kernels of the file."""
-    with pytest.raises(UsageError, match=rf"'{name}' names no kernel of names.cu, or more than one: it has template"):
+    with pytest.raises(UsageError, match=rf"'{name}' fits none or several kernels of names.cu: use one of template"):
         compile_ptx(NAMES, "names.cu", names=["e", name], backend=backend)
 
 
@@ -194,13 +194,13 @@ def test_defines_and_includes(backend: Backend, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["TILE 3", "3D", "", "A-B"])
 def test_bad_defines(name: str) -> None:
     """A define whose name is no identifier never reaches the compiler's command line."""
-    with pytest.raises(UsageError, match="is no macro"):
+    with pytest.raises(UsageError, match="is not a macro"):
         compile_ptx(ONE, "u.cu", defines={name: "1"})
 
 
 def test_architectures() -> None:
     """An architecture that is misspelt or too old is refused with those that there are."""
-    with pytest.raises(UsageError, match="'hopper' is no GPU architecture"):
+    with pytest.raises(UsageError, match="'hopper' is not a GPU architecture"):
         compile_ptx(ONE, "u.cu", arch="hopper")
     with pytest.raises(UsageError, match=r"sm_35: .* choose one of sm_.*sm_90"):
         compile_ptx(ONE, "u.cu", arch="sm_35")
@@ -484,7 +484,7 @@ def test_names_on_a_gpu(for_gpu: Callable[..., Compiled]) -> None:
     assert compiled.cubin is not None
     for entry in compiled.lowered.values():
         assert f".text.{entry}\0".encode() in compiled.cubin
-    with pytest.raises(UsageError, match=r"'f<float>' names no kernel of n.cu, or more than one: it has template"):
+    with pytest.raises(UsageError, match=r"'f<float>' fits none or several kernels of n.cu: use one of template"):
         for_gpu(NAMES, "n.cu", names=["e", "f<float>"])
 
 
@@ -522,7 +522,7 @@ def test_errors_on_a_gpu(for_gpu: Callable[..., Compiled]) -> None:
 def test_one_compiler_can_be_fixed(monkeypatch: pytest.MonkeyPatch) -> None:
     """CUDABENCH_COMPILER names the compiler for a GPU and the simulator; a word that is none is refused."""
     monkeypatch.setenv("CUDABENCH_COMPILER", "clang")
-    with pytest.raises(UsageError, match="CUDABENCH_COMPILER=clang names no compiler"):
+    with pytest.raises(UsageError, match="CUDABENCH_COMPILER=clang is not a compiler"):
         compile_ptx(ONE, "u.cu")
     for word, installed in (("nvrtc", compiler.nvrtc_version()), ("nvcc", nvcc_version())):
         monkeypatch.setenv("CUDABENCH_COMPILER", word)

@@ -108,7 +108,7 @@ def test_a_completion_that_no_shell_asks_for(
         monkeypatch.setenv(name, value)
     ran = cudabench("list")
     assert (ran.code, ran.out) == (2, "")
-    assert f"_CUDABENCH_COMPLETE={asked['_CUDABENCH_COMPLETE']} is what a shell's completion sets" in ran.err
+    assert f"_CUDABENCH_COMPLETE={asked['_CUDABENCH_COMPLETE']} is for a shell's completion" in ran.err
 
 
 def test_completion_loads_nothing_heavy() -> None:

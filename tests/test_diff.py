@@ -222,7 +222,7 @@ def test_a_revision_reaches_no_file_outside_the_tree(here: Path) -> None:
     ("spec", "said"),
     [
         ("none:k.cu", "is not a revision"),
-        ("HEAD:other.cu", "no such file at that revision"),
+        ("HEAD:other.cu", "the file does not exist at that revision"),
         ("HEAD:x/k.cu", "HEAD:k.cu"),
     ],
 )
@@ -269,7 +269,7 @@ def test_formats(here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
         (["old.cu", "new.cu", "--arch", "sm_12"], "--arch 'sm_12'"),
         (["old.cu", "new.cu", "--fail-on", "register"], "Did you mean 'registers'?"),
         (["old.cu", "new.cu", "--fail-on", "sectors"], "--arg"),
-        (["old.cu", "new.cu", "-k", "none", "--arch", "sm_80"], "no kernel 'none'"),
+        (["old.cu", "new.cu", "-k", "none", "--arch", "sm_80"], "lacks a kernel 'none'"),
     ],
 )
 def test_what_cannot_be_is_a_usage_error(

@@ -28,7 +28,7 @@ def test_a_ladder(cudabench: Runner) -> None:
 @pytest.mark.parametrize(
     ("device", "code", "sentence"),
     [
-        ("cuda:7", 5, "There is no GPU cuda:7: this machine has cuda:0"),
+        ("cuda:7", 5, "GPU cuda:7 does not exist: this machine has cuda:0"),
         ("cuda:x", 2, "'cuda:x' is not a device: the GPU's number is missing, as in cuda:0"),
         ("auto:1", 2, "'auto:1' is not a device"),
         ("sim:9", 2, "'9' is not an architecture"),

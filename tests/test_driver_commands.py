@@ -130,7 +130,7 @@ def test_thresholds(cudabench: Runner, limit: str) -> None:
     """What has no rate misses every threshold, and says why."""
     ran = cudabench("vecadd", "-k", 0, "--size", 100, *GPU, limit, "0.001")
     assert ran.code == 4
-    assert "a simulated driver made up its time" in " ".join(ran.err.split())
+    assert "a simulated driver invented its time" in " ".join(ran.err.split())
 
 
 # User files ----------------------------------------------------------------------------------------------------------

@@ -177,12 +177,12 @@ def test_a_process_that_does_not_start(faulty: Runner, tmp_path: Path, monkeypat
     [
         (
             {"CUDABENCH_DRIVER_CARDS": ""},
-            "There is no GPU to use: the NVIDIA driver finds no GPU; check with nvidia-smi, or simulate with --device "
+            "A GPU cannot be used: the NVIDIA driver finds no GPU; check with nvidia-smi, or simulate with --device "
             "sim.",
         ),
         (
             {"CUDABENCH_DRIVER_FAIL": "cuInit:1=803"},
-            "There is no GPU to use: the NVIDIA driver does not start (error 803); check with nvidia-smi, or simulate "
+            "A GPU cannot be used: the NVIDIA driver does not start (error 803); check with nvidia-smi, or simulate "
             "with --device sim.",
         ),
     ],
@@ -205,7 +205,7 @@ def test_another_process(faulty: Runner, monkeypatch: pytest.MonkeyPatch) -> Non
     assert ran.code == 0
     name = Path("/proc/self/comm").read_text().strip()
     assert (
-        f"this GPU is used by {name} (process {os.getpid()}), another user's or container's (process 4194305) too"
+        f"{name} (process {os.getpid()}), another user's or container's (process 4194305) also uses this GPU"
     ) in one_line(ran.err)
 
 
@@ -231,7 +231,7 @@ def test_memory(faulty: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     ran = faulty(*words, "--size", 33)
     assert ran.code == 1
     assert one_line(ran.err) == (
-        "Error: The GPU ran out of memory while starting; end what else takes its memory, as nvidia-smi lists it."
+        "Error: The GPU ran out of memory while starting; end other processes on it, which nvidia-smi lists."
     )
 
 

@@ -130,9 +130,9 @@ def test_hazard_is_shown_with_its_line(cudabench: Runner) -> None:
         (
             ["transpose", "smem", "-s", "64", "--threads", "--warp", "99,0"],
             2,
-            "smem has blocks 0 to 15 with warps 0 to 7",
+            "smem has only blocks 0 to 15 with warps 0 to 7",
         ),
-        (["transpose", "smem", "-s", "64", "--threads", "--warp", "3"], 2, "is no block and warp"),
+        (["transpose", "smem", "-s", "64", "--threads", "--warp", "3"], 2, "is not a block and a warp"),
         (["transpose", "smem", "-s", "64", "--warp", "0,1"], 2, "add one of them"),
     ],
 )
@@ -219,8 +219,8 @@ def test_narrow_terminals_name_what_they_leave_out() -> None:
     assert max(map(len, lines)) <= 80
     assert any("32.0 wavefronts" in line and "97%" in line for line in lines)
     text = " ".join(lines)
-    assert "Left out for want of room: lanes of a warp, requests" in text
-    assert "--json - has them" in text
+    assert "Too narrow for: lanes of a warp, requests" in text
+    assert "--json -" in text
 
 
 def test_two_kernels_at_80_columns_keep_their_numbers() -> None:

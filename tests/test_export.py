@@ -651,9 +651,9 @@ def test_command(cudabench: Runner, recorded: str, tmp_path: Path, target_format
         (("cut.json", "--to", "csv"), 1, "cut.json is cut off"),
         (("run.json", "--to", "csv", "-o", "no/where.csv"), 1, "--output no/where.csv: the folder no does not exist"),
         (("run.json", "--to", "csv", "-o", "."), 1, "--output . is a directory"),
-        (("run.json", "--to", "csv", "--metric", "time"), 2, "--metric is of --to github-benchmark"),
-        (("run.json", "--to", "csv", "--base", "run.json"), 2, "--base is of --to sarif"),
-        (("--to", "csv"), 2, "export takes a results file or more"),
+        (("run.json", "--to", "csv", "--metric", "time"), 2, "--metric is for --to github-benchmark"),
+        (("run.json", "--to", "csv", "--base", "run.json"), 2, "--base is for --to sarif"),
+        (("--to", "csv"), 2, "export takes at least one results file"),
     ],
 )
 def test_bad_input(

@@ -291,7 +291,7 @@ def test_any_text_gives_a_value_or_a_sentence(text: str) -> None:
         ("x[20]", "out of bounds"),
         ("x if x else y0", "ambiguous"),
         ("np.summ(x)", "Did you mean 'sum'?"),
-        ("nn", "there is no 'nn' here, there is n, a, x, y0, i. Did you mean 'n'?"),
+        ("nn", "'nn' is unknown here; use n, a, x, y0, i. Did you mean 'n'?"),
         ("foo(x)", "'foo' is not a function here"),
         ("sqrt", "write sqrt(...)"),
         ("cdiv(1)", "missing 1 required positional argument"),

@@ -241,7 +241,7 @@ def test_history(tmp_path: Path) -> None:
     assert {each.id for each in found.slow} == {uuid(2), uuid(6)}
     missing = [each for each in found.cards if each.status == "missing"]
     assert [each.id for each in missing] == [uuid(7)]
-    assert missing[0].reason == f"it is in {days[2]} and not in {days[3]}"
+    assert missing[0].reason == f"it is in {days[2]}, but not in {days[3]}"
     assert missing[0].host == "node0"
 
 
@@ -283,13 +283,11 @@ def test_exit_codes(cudabench: Runner, tmp_path: Path) -> None:
     Path("list").write_text(f"# all\n{uuid(1)}\n{uuid(44)}\n")
     ran = cudabench("fleet", "report", "s", "--expect", "list", "--fail-on-missing")
     assert ran.code == 1
-    assert "it is expected and has no shard" in ran.out
+    assert "it is expected, but lacks a shard" in ran.out
     assert cudabench("fleet", "report", "nowhere").code == 1
-    assert (
-        cudabench("fleet", "report", "list").err == "Error: list is a file: name the folder that the shards are in.\n"
-    )
+    assert cudabench("fleet", "report", "list").err == "Error: list is a file: name the folder of the shards.\n"
     (tmp_path / "empty").mkdir()
-    assert "empty holds no shard that can be read; it has no .json file." in cudabench("fleet", "report", "empty").err
+    assert "empty lacks readable shards; it lacks .json files." in cudabench("fleet", "report", "empty").err
 
 
 # What a report shows -------------------------------------------------------------------------------------------------
@@ -337,7 +335,7 @@ def test_page(cudabench: Runner, tmp_path: Path) -> None:
     assert page.count('<line class="limit"') == 2
     (dot,) = re.findall(r'<circle class="slow".*?<title>(.*?)</title>', page)
     assert dot == f"{uuid(1)} on node0: +199.7%"  # 3e-5 s over the median, 1.001e-5 s
-    assert "slow in 1 of 2 kernels: its clock is low, and it is slow besides: 1523 of 1980 MHz" in page
+    assert "slow in 1 of 2 kernels: its clock is low, and it is slow beyond that: 1523 of 1980 MHz" in page
     for said in ("0000:3b:00.0", "r7", "it fell &lt;off&gt; the bus", "half.json", "it is cut off"):
         assert said in page
     assert cudabench("fleet", "report", "s", "--to", "html").out.strip() == page.strip()
@@ -394,13 +392,13 @@ TWICE = document(3, {"k0": 1e-5})
 HOSTILE: dict[str, tuple[bytes, str]] = {
     "cut": (json.dumps(TWICE).encode()[:400], "it is cut off"),
     "empty": (b"", "it is empty"),
-    "list": (b"[1, 2]", 'it has no "schema"'),
-    "text": (b"\x1b]0;owned\x07 no JSON", "it is no JSON"),
+    "list": (b"[1, 2]", 'it lacks "schema"'),
+    "text": (b"\x1b]0;owned\x07 no JSON", "it is not JSON"),
     "bytes": (b'{"schema": "\xff\xfe"}', "it is not UTF-8 text"),
     "deep": (b'{"schema": ' + b"[" * 200_000, "nested too deeply"),
     "digits": (b'{"schema": ' + b"9" * 5000 + b"}", "a number of 5000 digits"),
     "newer": (b'{"schema": "cudabench/7", "results": []}', "reads up to cudabench/1"),
-    "copy": (json.dumps(TWICE).encode(), "of the same card as another"),
+    "copy": (json.dumps(TWICE).encode(), "another file has the same card"),
 }
 
 
@@ -500,13 +498,13 @@ def test_a_simulated_shard(cudabench: Runner) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("list",), "'list' measures nothing"),
-        (("fleet", "report", "x"), "measures nothing"),
+        (("list",), "'list' does not measure"),
+        (("fleet", "report", "x"), "does not measure"),
         (("transpoze",), "neither an operation nor a command. Did you mean 'transpose'"),
-        (("transpose", "--json", "x.json"), "--json x.json is the shard's own business"),
-        (("transpose", "--print", "bytes"), "--print bytes is of one run"),
+        (("transpose", "--json", "x.json"), "'fleet shard' sets --json itself"),
+        (("transpose", "--print", "bytes"), "--print bytes is for a single run"),
         (("transpose", "--blok", "3"), "No such option '--blok'"),
-        (("sweep",), "is no command that measures"),
+        (("sweep",), "is not a command that measures"),
     ],
 )
 def test_commands_that_make_no_shard(cudabench: Runner, words: tuple[str, ...], said: str) -> None:
@@ -600,7 +598,7 @@ def test_a_run_on_another_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(shard.place, "granted", list)
     (tmp_path / "stand_in.py").write_text(STAND_IN.replace('["uuid"] = card', '["uuid"] = "GPU-other"'))
     shard.run(Plan(tmp_path / "s", ("vecadd",)))
-    assert loaded(tmp_path / "s" / f"{uuid(0)}.json").reason == "it was to run on this card and ran on GPU-other"
+    assert loaded(tmp_path / "s" / f"{uuid(0)}.json").reason == "it should run on this card, but ran on GPU-other"
 
 
 @pytest.mark.usefixtures("two_cards", "stand_in")
@@ -733,7 +731,7 @@ def test_interrupt_here(tmp_path: Path) -> None:
         os.killpg(running.pid, signal.SIGINT)  # as a terminal does
         out, err = running.communicate(timeout=60)
     assert (running.returncode, "Traceback" in out + err) == (130, False), err
-    assert "What waited is cancelled. To go on: cudabench fleet resume" in err
+    assert "Waiting jobs are cancelled. To continue: cudabench fleet resume" in err
     left = []
     for path in Path("/proc").glob("[0-9]*/environ"):
         with contextlib.suppress(OSError):
@@ -749,12 +747,12 @@ def test_interrupt_here(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"words": 3}', b'{"words": [], "tasks": [{}]}', b"[" * 99999])
 def test_damaged_submissions(cudabench: Runner, content: bytes) -> None:
     """A record that is none is said so, and none at all too."""
-    assert "holds no submission" in cudabench("fleet", "resume", "s").err
+    assert "lacks a submission" in cudabench("fleet", "resume", "s").err
     Path("s/.fleet").mkdir(parents=True)
     Path("s/.fleet/submission.json").write_bytes(content)
     ran = cudabench("fleet", "resume", "s")
     assert ran.code == 1
-    assert "is damaged: submit anew" in ran.err
+    assert "is damaged: submit again" in ran.err
 
 
 def test_what_cannot_be_submitted(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -764,8 +762,8 @@ def test_what_cannot_be_submitted(cudabench: Runner, monkeypatch: pytest.MonkeyP
     assert "--gpus 3 is too many: 0 cards are visible here" in cudabench(*local).err or probe.driver().usable
     monkeypatch.setenv("PATH", "/nowhere")
     ran = cudabench("fleet", "submit", "--gpus", 3, "s2", "--", *VECADD, "-d", "sim")
-    assert (ran.code, "there is no srun on PATH" in ran.err) == (5, True)
-    assert "no NAME=VALUE" in cudabench("fleet", "submit", "--gpus", 1, "--slurm", "x", "s3", "--", *VECADD).err
+    assert (ran.code, "srun is not on PATH" in ran.err) == (5, True)
+    assert "not NAME=VALUE" in cudabench("fleet", "submit", "--gpus", 1, "--slurm", "x", "s3", "--", *VECADD).err
 
 
 def test_holding_a_card(tmp_path: Path) -> None:

@@ -190,7 +190,7 @@ def test_interrupted_submissions_go_on(slurm: Cluster, gated: Callable[..., Gate
     running.process.send_signal(signal.SIGINT)
     said = running.said()
     assert running.process.returncode == 130, said
-    assert "What waited is cancelled. 2 jobs go on" in said
+    assert "Waiting jobs are cancelled. 2 jobs go on" in said
     assert "_2" not in slurm.run("squeue", "-h", "-o", "%i").stdout
     running.open()
     resumed = slurm.run(*FLEET, "resume", str(running.folder), cwd=ROOT)

@@ -246,7 +246,7 @@ def test_where_says_which_sizes_are_meant(cudabench: Runner) -> None:
     assert cudabench(*line, "--where", "n%32==0").code == 0
     for extra, message in (
         (("--where", "n%3==0"), "does not hold for the arguments given"),
-        (("--where", "q==0"), "there is no 'q' here"),
+        (("--where", "q==0"), "'q' is unknown here"),
     ):
         ran = cudabench(*line, *extra)
         assert ran.code == 2

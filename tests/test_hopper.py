@@ -219,11 +219,11 @@ def test_steps_take_maps(cudabench: Runner, tmp_path: Path) -> None:
     ("source", "message"),
     [
         ("float32[37,52]:random", "is a tensor map: write tensormap("),
-        ("tensormap(float32[37,52]:random)", "has no box, the tile that one copy moves: add box=64x64"),
+        ("tensormap(float32[37,52]:random)", "lacks a box, the tile of one copy: add box=64x64"),
         ("tensormap(float32[37,52]", "does not end with ')'"),
         ("tensormap()", "a tensor map needs an array"),
         ("tensormap(float32[37,52]:random, box=8x32, box=8x16)", "box is given twice: keep one"),
-        ("tensormap(float32[37,52]:random, swizzle=128)", "has no box, the tile that one copy moves: add box=64x64"),
+        ("tensormap(float32[37,52]:random, swizzle=128)", "lacks a box, the tile of one copy: add box=64x64"),
         ("tensormap(float32[37,52]:random, box=8x64, swizzle=128)", "rows of 256 bytes in a box that is swizzled"),
         ("tensormap(float32[37,51]:random, box=8x32)", "strides of 204 bytes: they are multiples of 16"),
         ("tensormap(float32[37,52]:random, box=8x32, swizle=64)", "'swizle=64' is not an option of a tensor map"),

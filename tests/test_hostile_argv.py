@@ -189,7 +189,7 @@ def test_hundreds_of_command_lines_end_well(folder: Callable[..., Any], line: li
 @pytest.mark.parametrize(
     ("line", "code", "said"),
     [
-        (["transpose", "-k", "²"], 2, "has no kernel '²'"),
+        (["transpose", "-k", "²"], 2, "lacks a kernel '²'"),
         (["transpose", "--size", "9" * 5000], 2, "5000 digits"),
         (["transpose", "--seed", "9" * 5000], 2, "5000 characters"),
         (["transpose", "-k", "smem-pad", "-D", f"IPAD={'9' * 5000}"], 2, "needs a whole number"),

@@ -50,7 +50,7 @@ def test_a_folder_of_no_shard_but_files(cudabench: Runner, tmp_path: Path, make:
     make(tmp_path / "s" / "a.json")
     ran = cudabench("fleet", "report", "s", "-o", "page.html")
     assert (ran.code, Path("page.html").exists()) == (1, False)
-    assert ran.err.startswith("Error: s holds no shard that can be read: a.json: it is ")
+    assert ran.err.startswith("Error: s lacks readable shards: a.json: it is ")
 
 
 def test_names_are_no_templates(cudabench: Runner, tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_a_record_that_somebody_changed(cudabench: Runner, slurm: Path, changed:
     Path("s/.fleet/submission.json").write_text(json.dumps(recorded(**changed)))
     ran = cudabench("fleet", "resume", "s")
     assert ran.code == 1
-    assert "is damaged: submit anew" in ran.err
+    assert "is damaged: submit again" in ran.err
     assert not slurm.exists()
 
 

@@ -258,7 +258,7 @@ def test_a_compiler_out_of_memory_is_not_tried_again(monkeypatch: pytest.MonkeyP
 def test_a_time_that_is_none(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     """A limit that is no number of seconds is refused."""
     monkeypatch.setenv(limits.VARIABLE, text)
-    with pytest.raises(Exception, match=r"is no time"):
+    with pytest.raises(Exception, match=r"is not a time"):
         limits.compile_seconds()
 
 
@@ -331,7 +331,7 @@ def test_what_is_normal_still_works(tree: Path) -> None:
 def test_an_include_takes_text_from_files_only(tree: Path, name: str) -> None:
     """A device without an end and a pipe without a writer are refused at once, with or without -I."""
     os.mkfifo(tree.parent / "pipe.h")
-    with pytest.raises(CompilerError, match=r"k.cu:1: error: .* is no regular file"):
+    with pytest.raises(CompilerError, match=r"k.cu:1: error: .* is not a regular file"):
         compile_ptx(f'#include "{name}"\n{EMPTY}', str(tree / "k.cu"), include_dirs=["/dev"])
 
 

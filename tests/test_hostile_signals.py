@@ -28,7 +28,7 @@ WAIT_S = 120.0
 MOMENT_S = 10.0  # a process that nobody ends lives far longer here
 WORD = "CUDABENCH_SIGNALLED"
 ENDS = {
-    signal.SIGTERM: (143, "Error: terminated by SIGTERM: only what was finished before is shown and written."),
+    signal.SIGTERM: (143, "Error: terminated by SIGTERM: only finished results are shown and written."),
     signal.SIGINT: (130, "Error: interrupted."),
 }
 SLOW = """#ifndef TIMES

@@ -397,8 +397,8 @@ DEVICE = {"name": "X", "kind": "cuda", "compute_capability": "9.0", "sm_count": 
     [
         ("", "is empty"),
         ("[" * 100000, "nested too deeply"),
-        ("[]", "no cudabench results file"),
-        ('{"schema": "cudabench/1"}', "holds no ceilings"),
+        ("[]", "not a cudabench results file"),
+        ('{"schema": "cudabench/1"}', "lacks the ceilings"),
         (json.dumps({"schema": "cudabench/1", "device": {"name": "X"}, "ceilings": [{}]}), "multiprocessors"),
         (json.dumps({"schema": "cudabench/1", "device": DEVICE, "ceilings": [3]}), "without a name"),
         (
@@ -707,7 +707,7 @@ def test_roofline(cudabench: Runner, tmp_path: Path) -> None:
     (chart,) = roofline.charts([timed], ["r"])
     assert not any(point.bound for point in chart.points)
     none = ResultsFile({}, {}, {}, results=[replace(first, flops=None, machine_code=None)])
-    with pytest.raises(CudabenchError, match="no roofline"):
+    with pytest.raises(CudabenchError, match="roofline cannot be drawn"):
         plot.draw([none], ["r.json"], "roofline")
 
 

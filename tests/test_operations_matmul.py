@@ -79,9 +79,9 @@ def test_the_grids_limits_are_no_limit_on_the_matrix() -> None:
     [
         ("vector", (1024, 1), "float32", "513 KiB"),
         ("double-buffer", (32, 32), "float64", "a block has 48 KiB"),
-        ("warp-tile", (7, 3), "float32", "21 threads are no multiple of 32"),
-        ("warp-tile", (32, 16), "float32", "room for 256 threads"),
-        ("tensor", (7, 3), "float64", "21 threads are no multiple of 32"),
+        ("warp-tile", (7, 3), "float32", "21 threads are not a multiple of 32"),
+        ("warp-tile", (32, 16), "float32", "at most 256 threads fit"),
+        ("tensor", (7, 3), "float64", "21 threads are not a multiple of 32"),
     ],
 )
 def test_matmul_refuses(kernel: str, block: tuple[int, int], dtype: str, reason: str) -> None:

@@ -89,5 +89,5 @@ def test_an_output_replaces_no_input(
     before = contents(folder)
     ran = cudabench(*words)
     assert ran.code == 2, ran.err
-    assert re.search("would replace a file|writes too|name one file|the page is HTML", ran.err), ran.err
+    assert re.search("would replace a file|writes too|name the same file|the page is HTML", ran.err), ran.err
     assert contents(folder) == before

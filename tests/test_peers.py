@@ -107,7 +107,7 @@ def test_peers_come_behind_the_kernels_in_the_operations_order() -> None:
     ("name", "changes", "reason"),
     [
         ("cublass", {}, "Did you mean 'cublas'"),
-        ("cub", {}, "transpose has no call of CUB; it has cublas, torch"),
+        ("cub", {}, "transpose lacks a call of CUB; use cublas, torch"),
         ("cublas", {"dtype": "int8"}, "has no int8 form of transpose: it takes float32, float64"),
     ],
 )
@@ -120,7 +120,9 @@ def test_what_no_library_has_is_refused(name: str, changes: dict[str, Any], reas
 def test_the_simulator_runs_no_library(capsys: pytest.CaptureFixture[str]) -> None:
     """One sentence, exit code 5."""
     assert cli.invoke(["transpose", "--peer", "cublas", "-d", "sim", "--size", "64"]) == 5
-    assert "--peer cublas needs a GPU: the simulator runs no library" in " ".join(capsys.readouterr().err.split())
+    assert "--peer cublas needs a GPU: the simulator does not run libraries" in " ".join(
+        capsys.readouterr().err.split()
+    )
 
 
 @pytest.mark.parametrize(("name", "peer"), EVERY)

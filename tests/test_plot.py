@@ -224,14 +224,14 @@ def change_all(change: Callable[[Result], Result]) -> ResultsFile:
     ("files", "kind", "error", "message"),
     [
         ([change_all(wrong)], None, CudabenchError, "nothing to draw: no right result"),
-        ([replace(RECORDED, results=[])], None, CudabenchError, "nothing to draw: the files hold no results"),
-        ([RECORDED], "sweep", UsageError, "is of one kernel; the files hold copy-row"),
+        ([replace(RECORDED, results=[])], None, CudabenchError, "nothing to draw: the files lack results"),
+        ([RECORDED], "sweep", UsageError, "shows one kernel, but the files hold copy-row"),
         ([RECORDED], "size", UsageError, "one kernel at two sizes or more"),
         (
             [RECORDED, change_all(lambda r: replace(r, operation="blur"))],
             None,
             UsageError,
-            "of one operation; the files hold blur, transpose",
+            "shows one operation, but the files hold blur, transpose",
         ),
     ],
 )
@@ -290,11 +290,11 @@ def test_command(cudabench: Runner, tmp_path: Path, suffix: str, magic: bytes) -
     ("words", "code", "message"),
     [
         ("run.json", 2, "write: cudabench plot run.json -o plot.svg"),
-        ("-o x.svg", 2, "plot takes a results file or more"),
+        ("-o x.svg", 2, "plot takes at least one results file"),
         (
             "run.json -o x.svq",
             2,
-            "--output x.svq has no suffix of a picture: use .svg, .png, .pdf. Did you mean 'svg'?",
+            "--output x.svq needs the ending of a picture: use .svg, .png, .pdf. Did you mean 'svg'?",
         ),
         ("run.json -o no/x.svg", 1, "the folder no does not exist"),
         ("none.json -o x.svg", 1, "none.json: no such file."),

@@ -51,10 +51,10 @@ def test_every_key_of_a_measured_result() -> None:
     [
         ("bandwith_gbps", "Did you mean 'bandwidth_gbps'?"),
         ("time.medain_s", "Did you mean 'time.median_s'?"),
-        ("time", "--print time is several values: name one, such as time.median_s"),
+        ("time", "--print time is several values: name a single value, such as time.median_s"),
         ("access", "--print access is a list; --json writes it whole."),
-        ("time.samples_s", "is no key of a result"),
-        ("", "is no key of a result"),
+        ("time.samples_s", "is not a key of a result"),
+        ("", "is not a key of a result"),
     ],
 )
 def test_keys_that_are_none(key: str, message: str) -> None:
@@ -101,7 +101,7 @@ def test_run(cudabench: Runner, tmp_path: Path) -> None:
     assert (ran.code, ran.out) == (3, "wrong\n")
     null = cudabench(*words, "--print", "verification.mismatches")
     assert (null.code, null.out) == (1, "")
-    assert "verification.mismatches of k has no value" in null.err
+    assert "verification.mismatches of k is missing" in null.err
 
 
 @simulated
@@ -111,9 +111,13 @@ def test_run(cudabench: Runner, tmp_path: Path) -> None:
         ((*ONE, "--print", "bandwith"), 2, "Did you mean 'bandwidth_gbps'?"),
         ((*ONE, "--print", "bandwidth_gbps"), 5, "--print bandwidth_gbps needs a GPU"),
         ((*ONE, "--print", "time.median_s"), 5, "needs a GPU"),
-        ((*ONE, "--print", "size.n"), 2, "there is no 'n', but rows, cols."),
+        ((*ONE, "--print", "size.n"), 2, "'n' is unknown; use one of rows, cols."),
         ((*ONE, "--print", "status", "--json", "-"), 2, "both write to standard output"),
-        (("transpose", "-k", "smem*", "--size", 33, 127, "--device", "sim", "--print", "status"), 2, "of one result"),
+        (
+            ("transpose", "-k", "smem*", "--size", 33, 127, "--device", "sim", "--print", "status"),
+            2,
+            "prints one result",
+        ),
         (("transpose", "--size", 33, 127, "--device", "sim", "--print", "status"), 2, "15 results, of copy-row"),
     ],
 )

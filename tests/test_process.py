@@ -52,7 +52,7 @@ def finished(path: Path) -> int:
 @pytest.mark.parametrize(
     ("number", "code", "message"),
     [
-        (signal.SIGTERM, 143, "Error: terminated by SIGTERM: only what was finished before is shown and written."),
+        (signal.SIGTERM, 143, "Error: terminated by SIGTERM: only finished results are shown and written."),
         (signal.SIGINT, 130, "Error: interrupted."),
     ],
     ids=["terminated", "interrupted"],

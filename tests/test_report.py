@@ -272,7 +272,7 @@ def test_the_clock_is_beside_the_samples() -> None:
     [
         (Counted(128, 65536, True), "on 128 of 65\u202f536 blocks and scaled to all of them."),
         (Counted(64, 64, None), "on all blocks."),
-        (Counted(64, 64, False), "on all blocks; its compiler made other code than the one that was measured."),
+        (Counted(64, 64, False), "on all blocks; its compiler made different code from the measured code."),
     ],
 )
 def test_a_page_says_where_counts_beside_a_time_are_from(on: Counted, said: str) -> None:
@@ -347,7 +347,7 @@ def test_text_stands_out(scheme: str) -> None:
 
 def test_nothing_to_report() -> None:
     """A file without results is refused, and so are more files than an eye compares."""
-    with pytest.raises(CudabenchError, match="holds no results"):
+    with pytest.raises(CudabenchError, match="lacks results"):
         report.page([replace(ladder(), results=[])], ["empty.json"])
     with pytest.raises(UsageError, match="at most 4"):
         report.page([ladder()] * 5, [f"{n}.json" for n in range(5)])
@@ -459,7 +459,7 @@ def test_roofs_of_the_card_that_prices_the_counts() -> None:
 def test_no_roofline_says_why() -> None:
     """The simulator alone places no kernel under a roof, and the page says what is lacking."""
     assert not roofline.charts([ladder()], ["run"])
-    assert "no limits" in roofline.missing(ladder().results)
+    assert "lacks limits" in roofline.missing(ladder().results)
     assert "--limits" in roofline.missing(results.load(H200).results)
 
 
@@ -565,13 +565,13 @@ def test_report_of_a_run(cudabench: Runner, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["report", "-o", "r.html"], "takes a results file or more"),
+        (["report", "-o", "r.html"], "takes at least one results file"),
         (["report", "nowhere.json", "-o", "r.html"], "nowhere.json"),
-        (["report", "r.json", "-o", "-"], "names no file"),
+        (["report", "r.json", "-o", "-"], "is not a file"),
         (["report", "r.json", "-o", "none/r.html"], "does not exist"),
         (["report", "plain.html", "-o", "r.html"], "HTML page without results"),
-        (["transpose", "--report", "-"], "names no file"),
-        (["transpose", "--report", "x.html", "--json", "x.html"], "name one file"),
+        (["transpose", "--report", "-"], "is not a file"),
+        (["transpose", "--report", "x.html", "--json", "x.html"], "name the same file"),
         (["transpose", "--report", "none/x.html"], "does not exist"),
     ],
 )

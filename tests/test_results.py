@@ -200,6 +200,6 @@ def test_only_right_results_are_held_against_thresholds() -> None:
     limits = {"min_bandwidth": 1.0}
     assert list(thresholds.missed(replace(result(), status="wrong", bandwidth_gbps=0.5), limits)) == []
     (bare,) = thresholds.missed(replace(result(), bandwidth_gbps=None), limits)
-    assert (bare.repair, "has no bandwidth" in bare.sentence) == ("say what it moves with --bytes", True)
+    assert (bare.repair, "lacks a bandwidth" in bare.sentence) == ("give the bytes that it moves with --bytes", True)
     (unverified,) = thresholds.missed(replace(result(), verification=None), limits)
     assert (unverified.repair, "is unverified" in unverified.sentence) == ("add --expect", True)

@@ -108,15 +108,15 @@ def test_a_profile_repeats_a_group(run: Callable[..., Ran], tmp_path: Path, cuda
         ("heat<<<1>>>(a, b, n)", "takes a grid and a block"),
         ("heat(a, b, n)", "is not a launch"),
         ("heat<<<1, 32>>>(a, b)", r"takes 3 arguments, heat<<<\.\.\.>>> passes 2"),
-        ("heat<<<1, 32>>>(a, c, n)", "is passed 'c', which no --arg gives"),
+        ("heat<<<1, 32>>>(a, c, n)", "is passed 'c', which lacks an --arg"),
         ("heat<<<1, 32>>>(n, b, n)", r"a=float32\[n\]:random is an array; the steps\(double a"),
         ("heat<<<1, 2048>>>(a, b, n)", "1024"),
-        ("heat<<<1, 32>>>(a, b, n) * 0", "at least once"),
+        ("heat<<<1, 32>>>(a, b, n) * 0", "at least 1"),
         ("heat<<<1, 32>>>(a, b, n) * 20000", "more than 10000 launches"),
         ("heat<<<1, 32>>>(a, b, n) twice", "neither"),
         ("heat<<<1, 32>>>(a, b, n) swap(a, n)", "'n' is not an array"),
         ("{ heat<<<1, 32>>>(a, b, n)", "never closed"),
-        ("", "launches nothing"),
+        ("", "is empty"),
     ],
 )
 def test_mistakes_are_named(run: Callable[..., Ran], step: str, said: str) -> None:

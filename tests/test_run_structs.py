@@ -151,13 +151,13 @@ def test_pointers_to_structs(cudabench: Runner, tmp_path: Path) -> None:
     odd = ("--arg", "v=float32[59]:random", "--arg", "w={20, null}")
     ran = cudabench("run", "p.cu", "-g", 1, "-b", 32, "--arg", "p=uint8[160]:zeros", *odd, "--device", "sim")
     assert ran.code == 2
-    assert "59 elements of float32 make no whole number of Vector, which holds 3" in ran.err
+    assert "59 elements of float32 are not a multiple of the 3 in Vector" in ran.err
 
 
 @pytest.mark.parametrize(
     ("kernel", "arguments", "message"),
     [
-        ("twice", ["in={rows: 10, cols: 12, dat: null}", OUT], "has no member 'dat', it has rows, cols, data"),
+        ("twice", ["in={rows: 10, cols: 12, dat: null}", OUT], "lacks a member 'dat'; it has rows, cols, data"),
         ("twice", ["in={10, 12, int32[10,12]:random}", OUT], "--arg in: data: int32[10,12]:random: in_data is"),
         ("twice", ["in={10, 12, 5}", OUT], "write 'data: float32[n]:random'"),
         ("twice", ["in=5", OUT], "write --arg 'in={rows: 1, cols: 1, data: float32[1024]:random}'"),

@@ -79,17 +79,17 @@ GIVEN = {
     "texture(float32[4,4]:zeros)": "is not a texture object, but a surface object",
     "surface(float64[4,4]:zeros)": "a surface cannot hold float64; use one of float32, ",
     "surface(bfloat16[4,4]:zeros)": "a surface cannot hold bfloat16",
-    "surface(float32[4,4,3]:zeros)": "is a surface of 3 dimensions, and the kernel uses it as a surface of 2",
+    "surface(float32[4,4,3]:zeros)": "is a surface of 3 dimensions, but the kernel uses it as a surface of 2",
     "surface(float32[4,4,3]:zeros, channels=4)": "needs a shape that ends in 4",
     "surface(float32[4,4,3]:zeros, channels=3)": "channels is one of 1, 2, 4, not '3'",
     "surface(float32[2,2,4,4]:zeros)": "gives a surface of 4 dimensions",
-    "surface(float32[2,2,4,3]:zeros)": "no GPU has three: add a fourth",
+    "surface(float32[2,2,4,3]:zeros)": "GPUs do not have three channels: add a fourth",
     "surface(float32[4,4]:zeros, filter=linear)": "'filter=linear' is not an option of a surface; use channels",
     "surface(float32[2,4,4]:zeros, layers=yes)": "is a surface of 2 dimensions and layers",
     "surface(uint8[4,4,4]:zeros, channels=4)": "",
-    "surface(float32[4,4,4]:zeros, channels=4)": "a texel has 16 bytes, and the kernel uses float of 4",
+    "surface(float32[4,4,4]:zeros, channels=4)": "a texel has 16 bytes, but the kernel uses float of 4",
     "surface(float32[70000,2]:zeros)": "is larger than a surface can be, 65536 x 131072 texels",
-    "surface(w)": "there is no array 'w' of another argument",
+    "surface(w)": "'w' is not an array of another argument",
     "surface(null)": "a surface needs an array",
     "surface(float32[4,4]:zeros": "does not end with ')': add it",
 }
@@ -110,7 +110,11 @@ def test_what_is_given_for_a_surface(run: Runner, given: str) -> None:
         ("sum", ("s=surface(float32[8]:ones)", "total=surface(float32[1]:zeros)"), "but a pointer: give it an array"),
         ("sum", ("s=surface(float32[8]:ones)", "total=surface(s)"), "but a pointer: give it an array"),
         ("shifted", ("t=surface(float32[8,8]:ones)", "o=float32[64]:empty", "w=8"), "but a texture object"),
-        ("shifted", ("t=texture(o)", "o=float32[64]:zeros", "w=8"), "o lies in memory, where only tex1Dfetch reads it"),
+        (
+            "shifted",
+            ("t=texture(o)", "o=float32[64]:zeros", "w=8"),
+            "o is linear memory, which a texture reads only by tex1Dfetch",
+        ),
         (
             "blended",
             ("t=texture(o, channels=2)", "o=surface(float32[8,8]:zeros)", "w=8"),
@@ -156,14 +160,14 @@ __global__ void memory(cudaSurfaceObject_t *s, int n) { surf1Dwrite(1.f, s[n], 4
 __global__ void number(Number m) { surf1Dwrite(1.f, m.s, 4 * threadIdx.x); }
 """
 INSIDE = {
-    "one": ("m={pixels: surface(float32[8]:zeros), w: 8}", "'Image m', with the object pixels inside, and", "pixels"),
+    "one": ("m={pixels: surface(float32[8]:zeros), w: 8}", "'Image m', with the object pixels inside, but", "pixels"),
     "several": (
         "v={from: {1, 8}, tables: [1, 2]}",
         "'Views v', with the objects from.pixels, tables inside",
         "from_pixels",
     ),
-    "at": ("m=uint8[16]:zeros", "'const Image* m', with the object pixels inside, and", "pixels"),
-    "memory": ("s=surface(float32[8]:zeros)", "'cudaSurfaceObject_t* s', a pointer to objects, and", "s"),
+    "at": ("m=uint8[16]:zeros", "'const Image* m', with the object pixels inside, but", "pixels"),
+    "memory": ("s=surface(float32[8]:zeros)", "'cudaSurfaceObject_t* s', a pointer to objects, but", "s"),
 }
 
 
@@ -188,7 +192,10 @@ def test_a_struct_without_objects_of_its_own(run: Runner, tmp_path: Path) -> Non
     assert ran.code == 0, ran.err
     ran = run("-k", "number", "-g", 1, "-b", 8, "--arg", "m={s: surface(float32[8]:zeros), n: 8}")
     assert ran.code == 2
-    assert "'surface(float32[8]:zeros)' is a texture or surface object, and --arg gives those only as param" in ran.err
+    assert (
+        "'surface(float32[8]:zeros)' is a texture or surface object, but --arg gives objects only to whole param"
+        in ran.err
+    )
 
 
 OLD = """
@@ -209,7 +216,7 @@ def test_surface_references_are_refused(run: Runner, tmp_path: Path) -> None:
     (tmp_path / "s.cu").write_text(OLD)
     ran = run("-k", "paint", *PLANE[:4], "--arg", "n=1")
     assert ran.code == 1
-    assert "uses the surface reference 'out', which CUDA 12 took out of the language" in ran.err
+    assert "uses the surface reference 'out', which CUDA 12 removed from the language" in ran.err
     assert "'cudaSurfaceObject_t out'" in ran.err
     assert "--arg 'out=surface(uint8[...,4]:random, channels=4)'" in ran.err
     ran = run("-k", "slice", *PLANE[:4], "--arg", "n=1")

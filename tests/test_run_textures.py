@@ -78,7 +78,7 @@ def test_linear_memory_and_channels(run: Runner) -> None:
     [
         ("texture(float32[32,64]:random, filtr=linear)", "'filtr=linear' is not an option of a texture"),
         ("texture(float32[32,64]:random, filter=cubic)", "filter is one of point, linear, not 'cubic'"),
-        ("texture(int32[32,64]:random, filter=linear)", "has no linear filter, unless read=normalized"),
+        ("texture(int32[32,64]:random, filter=linear)", "cannot be filtered: add read=normalized"),
         ("texture(float64[32,64]:random)", "a texture cannot hold float64"),
         ("texture(float32[32,64]:random, address=wrap)", "address=wrap needs coordinates=normalized"),
         ("texture(float32[32,64]:random, channels=4)", "needs a shape that ends in 4"),
@@ -87,20 +87,20 @@ def test_linear_memory_and_channels(run: Runner) -> None:
         ("texture(float32[32,64]:random", "does not end with ')': add it"),
         ("texture()", "a texture needs an array: write texture(float32[n,n]:random)"),
         ("texture(texture(float32[32,64]:random))", "a texture needs an array"),
-        ("texture(float32[32,64]:random, filter)", "filter has no value: write filter=, and one of point, linear"),
+        ("texture(float32[32,64]:random, filter)", "filter lacks a value: write filter=, and one of point, linear"),
         ("texture(float32[32,64]:random, filter=linear, filter=point)", "filter is given twice: keep one"),
-        ("texture(float32[4]:random, channels=4)", "[4] has nothing but channels: put the width before them"),
-        ("texture(float32[4]:random, layers=yes)", "[4] has nothing but layers: put the width behind them"),
+        ("texture(float32[4]:random, channels=4)", "[4] has only channels: put the width before them"),
+        ("texture(float32[4]:random, layers=yes)", "[4] has only layers: put the width behind them"),
         ("texture(float32[4,2]:random, layers=yes, channels=2)", "layers and channels: put the width between them"),
         ("texture(float32[2,131073]:zeros)", "is larger than a texture can be, 65536 x 131072 texels"),
         (
             "texture(float32[64,4]:random, channels=4)",
-            "is a texture of 1 dimension, and the kernel uses it as a texture of 2 dimensions: write "
+            "is a texture of 1 dimension, but the kernel uses it as a texture of 2 dimensions: write "
             "texture(float32[height,width,4]:random, channels=4)",
         ),
         (
             "texture(float32[2,32,64]:random, layers=yes)",
-            "is a texture of 2 dimensions and layers, and the kernel uses it as a texture of 2 dimensions: write "
+            "is a texture of 2 dimensions and layers, but the kernel uses it as a texture of 2 dimensions: write "
             "texture(float32[height,width]:random)",
         ),
         (
@@ -160,16 +160,16 @@ __global__ void whole(cudaTextureObject_t t, int *y) { y[threadIdx.x] = tex1D<in
     ("kernel", "textures", "said"),
     [
         ("whole", ("t=texture(uint8[32]:random)",), ""),
-        ("whole", ("t=texture(uint8[32]:random, read=normalized)",), "fractions, and the kernel reads int: leave"),
+        ("whole", ("t=texture(uint8[32]:random, read=normalized)",), "fractions, but the kernel reads int: leave"),
         ("whole", ("t=texture(float32[32]:random)",), "is its bits, not its value: write texture(int32[width]"),
-        ("whole", ("t=texture(int32[32]:random, memory=linear)",), "and the kernel reads it by tex1D: leave it"),
+        ("whole", ("t=texture(int32[32]:random, memory=linear)",), "but the kernel reads it by tex1D: leave it"),
         ("whole", ("t=texture(int32[131073]:random)",), "is larger than a texture can be, 131072 texels"),
         ("any<float>", ("t=texture(float32[32]:random)",), ""),
         ("any<float>", ("t=texture(int16[32]:random)",), "int16 read as float is its bits, not its value: add read="),
         ("four", ("t=texture(float32[32,32,4]:random, channels=4)",), ""),
         (
             "four", ("t=texture(float32[32,32]:random)",),
-            "a texel has 1 channel, and the kernel reads float4: write "
+            "a texel has 1 channel, but the kernel reads float4: write "
             "texture(float32[height,width,4]:random, channels=4)",
         ),
         ("sheet", ("t=texture(float32[32,32769]:zeros, layers=yes)",), "a texture can be, 2048 x 32768 texels"),

@@ -20,7 +20,7 @@ from tests.conftest import Ran
 
 ROOT = Path(__file__).resolve().parent.parent
 Runner = Callable[..., Ran]
-NO_DRIVER = probe.Part("driver", problem="this machine has no NVIDIA driver", repair="install NVIDIA's driver")
+NO_DRIVER = probe.Part("driver", problem="this machine lacks an NVIDIA driver", repair="install NVIDIA's driver")
 DRIVER = probe.Part("driver", version="580.1 (CUDA 13.0)", device_count=1)
 
 # A stand-in for pip: writes down what it is asked and in which surroundings, and lays headers down for --target.
@@ -149,11 +149,11 @@ def test_no_compiler_and_no_headers(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     """What a build needs and pip cannot bring is asked for before anything is downloaded."""
     with monkeypatch.context() as patch:
         patch.setenv("CXX", "no-such-compiler -m64")
-        with pytest.raises(DeviceUnusable, match=r"no no-such-compiler -m64 here: .*apt install g\+\+"):
+        with pytest.raises(DeviceUnusable, match=r"needs no-such-compiler -m64, which is missing: .*apt install g\+\+"):
             build.refuse_without_compiler()
     monkeypatch.setenv("CXX", sys.executable)
     monkeypatch.setattr(build.sysconfig, "get_path", lambda name: str(tmp_path))
-    with pytest.raises(DeviceUnusable, match=f"{tmp_path} has none: .*-dev"):
+    with pytest.raises(DeviceUnusable, match=f"{tmp_path} lacks: .*-dev"):
         build.refuse_without_compiler()
     (tmp_path / "Python.h").touch()
     build.refuse_without_compiler()
@@ -189,7 +189,7 @@ def test_old_drivers_are_refused(driver: str | None, nvrtc: tuple[int, int] | No
             "WARNING: Retrying after 'NewConnectionError: Failed to establish a new connection'",
             "index cannot be reached",
         ),
-        ("ERROR: No matching distribution found for numpy>=1.24", "no numpy>=1.24 to be had"),
+        ("ERROR: No matching distribution found for numpy>=1.24", "numpy>=1.24 cannot be found"),
         ("  x.cpp:1:10: fatal error: cuda.h: No such file or directory", "cuda.h is missing"),
         ("OSError: [Errno 28] No space left on device", "the disk is full"),
         ("g++: fatal error: Killed signal terminated program cc1plus", "2 GB"),
@@ -199,7 +199,7 @@ def test_old_drivers_are_refused(driver: str | None, nvrtc: tuple[int, int] | No
             "There is a GPU, but PyCUDA is not installed",
         ),
         ("one\nsrc/a.cpp:3:1: error: 'x' was not declared", "'x' was not declared; the whole log"),
-        ("", "without a word"),
+        ("", "without a message"),
     ],
 )
 def test_reasons(log: str, said: str) -> None:
@@ -248,7 +248,8 @@ def test_without_a_driver(cudabench: Runner, monkeypatch: pytest.MonkeyPatch, wh
     assert (ran.code, ran.err) == (0, "")
     assert carried == ["CUDA's headers", "names of libcuda", "PyCUDA"]
     assert ran.out.splitlines()[-1] == (
-        "No kernel was run, since this machine has no NVIDIA driver: run 'cudabench setup-gpu' again where the GPU is."
+        "Kernels were not run, because this machine lacks an NVIDIA driver: "
+        "run 'cudabench setup-gpu' again on the machine with the GPU."
     )
     assert cudabench("setup-gpu", "--find-links", "nowhere").code == 2
 
@@ -265,7 +266,7 @@ def test_a_foreign_environment_waits_for_yes(
     ran = cudabench("setup-gpu")
     assert (ran.code, ran.out) == (2, "")
     assert "is managed by the system's packages" in ran.err
-    assert "--yes installs here all the same" in ran.err
+    assert "--yes installs here anyway" in ran.err
     assert cudabench("setup-gpu", "--dry-run").code == 0
 
 
@@ -325,7 +326,7 @@ def test_broken_pycuda_is_built_anew(
     monkeypatch.setattr(build, "carry_out", carry_out)
     monkeypatch.setattr(build, "environment", lambda: where)
     ran = cudabench("setup-gpu")
-    assert "does not load (ImportError: libcurand.so.10: not there), so it is built anew" in ran.out
+    assert "does not load (ImportError: libcurand.so.10: not there), so it is built again" in ran.out
     assert "3/3 PyCUDA: built here, in one to five minutes ... 61 s" in ran.out
     assert "--force-reinstall" in ran_steps[-1]
     assert ran.code == 5

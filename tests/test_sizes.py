@@ -124,16 +124,16 @@ def test_plot_of_one_file(cudabench: Runner) -> None:
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (("transpose", "--sizes", "64..128*2", "--size", 64), "--size 64 and --sizes 64..128*2 both say how large"),
+        (("transpose", "--sizes", "64..128*2", "--size", 64), "--size 64 and --sizes 64..128*2 both set the size"),
         (("transpose", "--sizes", "64-128"), "--sizes 64-128 is not a range"),
-        (("transpose", "smem", "--sizes", "64..128*2", "--print", "status"), "there would be 2 results"),
+        (("transpose", "smem", "--sizes", "64..128*2", "--print", "status"), "prints one result, not 2 results"),
         (
             ("run", "k.cu", "--arg", "n=1", "--arg", "m=2", "--sizes", "1..4*2"),
             "needs a name: n=1..4*2; n, m are whole numbers",
         ),
         (("run", "k.cu", "--arg", "x=float32[4]:ones", "--sizes", "1..4*2"), "no --arg is a whole number"),
-        (("run", "k.cu", "--arg", "n=1", "--sizes", "m=1..4*2"), "there is no --arg m, but n."),
-        (("run", "k.cu", "--arg", "n=1", "--sizes", "1..4*2", "--save", "y=y.npy"), "would keep the last one's"),
+        (("run", "k.cu", "--arg", "n=1", "--sizes", "m=1..4*2"), "--arg m is missing; use n."),
+        (("run", "k.cu", "--arg", "n=1", "--sizes", "1..4*2", "--save", "y=y.npy"), "would keep only the last array"),
     ],
 )
 def test_refusals(cudabench: Runner, words: tuple[object, ...], text: str) -> None:

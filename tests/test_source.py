@@ -288,7 +288,7 @@ def test_find() -> None:
         ),
         (
             "hh",
-            f"has no kernel 'hh', it has: f, a::g, b::g, {OVERLOADS}. Did you mean 'h'?",
+            f"lacks a kernel 'hh'; it has: f, a::g, b::g, {OVERLOADS}. Did you mean 'h'?",
         ),
         ("g", "'g' is ambiguous in t.cu: write one of a::g, b::g."),
         (
@@ -297,7 +297,7 @@ def test_find() -> None:
         ),
         (
             "h(int)",
-            "has no kernel 'h(int)', it has: h(float* x); h(const double* x, unsigned int n); template <typename T>",
+            "lacks a kernel 'h(int)'; it has: h(float* x); h(const double* x, unsigned int n); template <typename T>",
         ),
         ("f", "is a template: name an instantiation, such as 'f<float, 4>'."),
         ("f<float, 1, 2>", "has 3 template arguments"),
@@ -313,7 +313,7 @@ def test_find_errors(name: str | None, message: str) -> None:
 
 def test_find_in_a_file_without_kernels() -> None:
     """A file without kernels says so."""
-    with pytest.raises(UsageError, match="has no __global__ function"):
+    with pytest.raises(UsageError, match="lacks a __global__ function"):
         find(parse("int main() {}", "t.cu"), "f")
 
 

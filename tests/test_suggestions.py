@@ -181,7 +181,7 @@ def test_each_command_prints_its_own_line(command: str, cudabench: Callable[...,
     [
         ("far::Info<float, int> info", "takes 'far::Info<float, int> info' by value, a struct whose members are not"),
         ("float ***x", "takes 'float*** x', pointers to pointers to pointers"),
-        ("float (*f)(float)", "takes a function, which no command line can give"),
+        ("float (*f)(float)", "takes a function, which a command line cannot give"),
     ],
 )
 def test_what_no_argument_can_be_is_said(parameter: str, said: str, cudabench: Callable[..., Ran]) -> None:
@@ -219,7 +219,7 @@ def test_headers_around_the_file_are_named(cudabench: Callable[..., Ran]) -> Non
     Path("include/k.cuh").write_text("__global__ void fill(float *x) { x[threadIdx.x] = 1; }\n")
     Path("src/k.cu").write_text('#include "k.cuh"\nvoid go(float *x) { fill<<<1, 32>>>(x); }\n')
     said = cudabench("run", "src/k.cu").err
-    assert "src/k.cu has no kernel but those of headers, which -I finds; as in: " in said
+    assert "src/k.cu has only kernels from headers, which -I finds; as in: " in said
     if nvrtc_version() is not None:
         assert cudabench(*suggested(said), "--device", "sim", "--no-cpu").code == 0
 
@@ -374,7 +374,7 @@ def test_utf_16_is_refused_by_name(cudabench: Callable[..., Ran]) -> None:
     ran = cudabench("run", "k.cu")
     assert (ran.code, ran.err) == (
         1,
-        "Error: k.cu is written in UTF-16, which no compiler of CUDA's reads: save it as UTF-8.\n",
+        "Error: k.cu is written in UTF-16, which CUDA's compilers cannot read: save it as UTF-8.\n",
     )
 
 
@@ -389,7 +389,7 @@ def test_an_array_that_is_too_small_is_said_to_be_as_given(cudabench: Callable[.
     line += ["--arg", "n=32", "-d", "sim", "--no-cpu"]
     ran = cudabench(*line)
     assert ran.code == 3
-    said = "out is as large as --arg says: if callers give the kernel more, give out more elements"
+    said = "--arg sets the size of out: if callers give the kernel more elements, give out more"
     assert said in " ".join(ran.err.split())
     assert said not in " ".join(cudabench(*line, "--expect", "out=out0").err.split())
     assert said in " ".join(cudabench("check", *line[1:-1]).out.split())

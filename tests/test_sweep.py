@@ -129,7 +129,7 @@ def test_refused_blocks_are_kept_with_the_reason() -> None:
     assert plan.refused[0].reason.endswith("the tile is square.")
     with pytest.raises(UsageError, match="None of the blocks can be swept"):
         sweep.plan(operation, Request(kernels=("smem",)), [(32, 8, 1)])
-    with pytest.raises(UsageError, match="no kernels for 'int9'"):
+    with pytest.raises(UsageError, match="lacks kernels for 'int9'"):
         sweep.plan(operation, Request(kernels=("smem",), dtype="int9"), [(32, 32, 1)])
 
 
@@ -309,10 +309,10 @@ def test_json_on_standard_output(cudabench: Runner, fake: Callable[..., Any]) ->
     [
         ("transpos -k smem", "Did you mean 'transpose'?"),
         ("transpose", "A sweep takes one kernel"),
-        ("transpose -k nothing", "transpose has no kernel 'nothing'"),
+        ("transpose -k nothing", "transpose lacks a kernel 'nothing'"),
         ("transpose -k smem -b x 8", "'x' is not a range"),
         ("transpose -k smem -b 512 512", "over 1024 threads"),
-        ("transpose -k smem -t int9", "no kernels for 'int9'"),
+        ("transpose -k smem -t int9", "lacks kernels for 'int9'"),
     ],
 )
 def test_bad_input(cudabench: Runner, words: str, message: str) -> None:

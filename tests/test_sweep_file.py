@@ -144,9 +144,9 @@ def test_points_on_the_same_arguments_share_a_series() -> None:
     [
         ((), "A sweep has nothing to vary"),
         (("-D", "A=1,1"), "has 1 twice"),
-        (("-D", "a=1,2"), "a is the name of two things"),
-        (("--param", "M=1,2"), "nothing names it"),
-        (("-k", "tile<{M},2>"), "there is no --param M"),
+        (("-D", "a=1,2"), "a names two things"),
+        (("--param", "M=1,2"), "is not used"),
+        (("-k", "tile<{M},2>"), "but --param M is missing"),
         (("-D", "A=1,2", "--zip", "A"), "names one"),
         (("-D", "A=1,2", "-D", "C=1,2,3", "--zip", "A,C"), "different numbers of values"),
         (("-D", "A=1,2", "--zip", "A,Q"), "Q is not swept"),
@@ -160,7 +160,7 @@ def test_points_on_the_same_arguments_share_a_series() -> None:
             "means more than 64",
         ),
         (("-D", "A=1..60+1", "-D", "C=1..60+1"), "over 2000 points"),
-        (("-D", "A=1,2", "--evaluations", "9"), "is of --strategy"),
+        (("-D", "A=1,2", "--evaluations", "9"), "needs --strategy"),
         (("--block", "2048:4096"), "out of range"),
     ],
 )
@@ -281,7 +281,7 @@ def test_a_clear_best(cudabench: Runner, fake: Callable[..., list[Case]]) -> Non
     assert out.code == 0, out.err
     assert "Best: B=128, " in out.out
     assert "No other point comes within 3%." in out.out
-    assert "*: the best. =: not to be told from it" in out.out
+    assert "*: the best. =: equally fast" in out.out
     assert [case.block[0] for case in ran] == [64, 128, 256, 512, 128, 128, 128, 128]
 
 
@@ -289,7 +289,7 @@ def test_equal_points_are_said_to_be(cudabench: Runner, fake: Callable[..., list
     """Points whose ratio's interval holds 1 are marked, and the ranking is said to be open."""
     fake(lambda case: 1e-4 if case.block[0] < 500 else 2e-4)
     out = cudabench(*SWEPT).out
-    assert "2 others cannot be told from it" in out
+    assert "2 others have the same speed within the noise" in out
     assert [line.split()[0] for line in out.splitlines() if line[:1] in "*=" and "µs" in line] == ["*", "=", "="]
 
 
@@ -314,7 +314,7 @@ def test_interrupted_and_taken_up_again(cudabench: Runner, fake: Callable[..., l
     assert first.code == 130
     assert "Best" not in first.out
     assert "Repeat" not in first.out
-    assert "Interrupted after 2 of 4 points: no best is announced; --resume s.json goes on." in first.out
+    assert "Interrupted after 2 of 4 points: the best is not known yet; --resume s.json continues." in first.out
     ran = fake(by_block)
     second = cudabench(*SWEPT, "--resume", "s.json")
     assert second.code == 0, second.err

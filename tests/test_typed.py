@@ -124,7 +124,7 @@ TYPED = [
     ("run saxpy.cu -gencode arch=compute_90,code=sm_90", 2, "'-gencode' is --device sim:sm_90 here"),
     ("run saxpy.cu -lineinfo -G", 2, "'-lineinfo' is left out"),
     ("run saxpy.cu -std=c++17", 2, "'-std' is --std c++17 here"),
-    ("run saxpy.cu --use_fast_math", 2, "call __expf and the like"),
+    ("run saxpy.cu --use_fast_math", 2, "call __expf and similar functions"),
     ("run saxpy.cu -Xptxas -v", 2, "'diff' shows registers and spills"),
     ("run saxpy.cu --maxrregcount=32", 2, "__launch_bounds__"),
     # ncu, nvbench, hyperfine, pytest

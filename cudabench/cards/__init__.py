@@ -1,6 +1,6 @@
 """What cards can do at most: the names and units of ceilings, and the records of a card.
 
-`cudabench ceilings` measures them; limits are priced by them. A ceiling is of the whole card and of its best case.
+`cudabench ceilings` measures ceilings, and limits are computed from them. A ceiling is for the whole card's best case.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ KINDS: dict[str, Kind] = {
     "l2-read": Kind("on-chip", "GB/s", "bytes read from an array that lies in the L2"),
     "shared-read": Kind("on-chip", "GB/s", "bytes read from shared memory without bank conflicts: 128 a wavefront"),
     "constant-hit": Kind("constants", "GB/s", "constants read by lanes at different words, from an SM's cache of them"),
-    "constant-miss": Kind("constants", "GB/s", "the same, from a table of 16 KiB, which that cache does not hold"),
+    "constant-miss": Kind("constants", "GB/s", "constants read from a table of 16 KiB, which exceeds that cache"),
     "issue": Kind("arithmetic", "instruction/s", "warp instructions issued by all schedulers"),
     "fp32": Kind("arithmetic", "FLOP/s", "float32 fused multiply-adds, two operations each"),
     "fp64": Kind("arithmetic", "FLOP/s", "float64 fused multiply-adds outside the tensor cores"),
@@ -66,30 +66,28 @@ KINDS: dict[str, Kind] = {
 
 @dataclass(frozen=True)
 class Ceiling:
-    """One thing that a card can do at most, in the unit of its kind."""
+    """The most that a card can do of one kind, in the kind's unit."""
 
     name: Annotated[str, "Which ceiling: `memory-copy`, `fp32`, `l2-latency`, ..."]
     group: Annotated[
         str,
-        "What it belongs to: memory, on-chip, constants, arithmetic, tensor, latency, atomics, launch, blocks, host, "
+        "Group of the ceiling: memory, on-chip, constants, arithmetic, tensor, latency, atomics, launch, blocks, host, "
         "energy.",
     ]
-    value: Annotated[float | None, "What was measured; null where it failed or the card lacks it."]
+    value: Annotated[float | None, "The measured value; null if the measurement failed or the card lacks the feature."]
     unit: Annotated[str, "GB/s, FLOP/s, op/s, instruction/s, s, J/byte, J/FLOP."]
-    theoretical: Annotated[float | None, "What clocks and units of the card allow, where that can be derived."] = None
+    theoretical: Annotated[float | None, "What clocks and units of the card allow, if it can be derived."] = None
     fraction: Annotated[float | None, "value / theoretical."] = None
-    source: Annotated[str, '"measured", or "datasheet" where no card was there.'] = "measured"
+    source: Annotated[str, '"measured", or "datasheet" without a card.'] = "measured"
     status: Annotated[Literal["ok", "wrong", "failed", "skipped"], '"ok", "wrong", "failed" or "skipped".'] = "ok"
-    reason: Annotated[str, "Why there is no value; or what the theoretical one is made of."] = ""
-    low: Annotated[float | None, "Lower quartile of the samples, in the unit; null where there are none."] = None
+    reason: Annotated[str, "Why the value is missing; else how the theoretical value is made."] = ""
+    low: Annotated[float | None, "Lower quartile of the samples, in the unit; null without samples."] = None
     high: Annotated[float | None, "Upper quartile of the samples, in the unit."] = None
     samples: Annotated[int | None, "How many samples the value is the median of."] = None
-    method: Annotated[str, "What was run, how large, and what of it was compared."] = ""
+    method: Annotated[str, "What was run, its size, and what was compared."] = ""
     clock_mhz: Annotated[
-        float | None, "The multiprocessors' clock while it ran, by their own counters; null where it was not counted."
+        float | None, "The multiprocessors' clock during the run, by their own counters; null if it was not counted."
     ] = None
-    code: Annotated[str, "What the machine code of the loop holds, as counted before it ran; empty without a loop."] = (
-        ""
-    )
+    code: Annotated[str, "Instructions in the loop's machine code, counted before the run; empty without a loop."] = ""
     sha256: Annotated[str | None, "Hash of the kernel's instructions alone; null without a kernel."] = None
-    ptx_sha256: Annotated[str | None, "Hash of the PTX that they were assembled from."] = None
+    ptx_sha256: Annotated[str | None, "Hash of the kernel's PTX."] = None

@@ -1,4 +1,4 @@
-"""Reads which cards --on names, and what --price says of them. Pure, but for files of ceilings."""
+"""Reads the cards of --on and their prices from --price. Pure, except that it reads files of ceilings."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _EXAMPLE = "as in --price h100=2.69,l4=0.7"
 
 
 def is_several(text: str) -> bool:
-    """Whether --on names several cards, rather than one or a file whose name has a comma."""
+    """Whether --on names several cards, not one card or a file whose name has a comma."""
     return text.lower() == ALL or ("," in text and not Path(text).exists())
 
 
 def cards(text: str) -> tuple[Card, ...]:
-    """Return the cards of --on, in its order. Raises UsageError for a list that does not name cards, and errors as
-    `load` does."""
+    """Return the cards of --on, in order. Raises UsageError for a list that does not name cards, and the errors of
+    `load`."""
     if text.lower() == ALL:
         return tuple(map(shipped, NAMES))
     found: list[Card] = []
@@ -45,9 +45,9 @@ def cards(text: str) -> tuple[Card, ...]:
 
 
 def priced(found: Sequence[Card], text: str) -> tuple[Card, ...]:
-    """Return the cards with what --price says that they cost an hour.
+    """Return the cards with their prices for an hour from --price.
 
-    Raises UsageError for a price that is not a number, and for a card that is not among them.
+    Raises UsageError for a price that is not a number, and for a card that --on does not name.
     """
     prices: dict[str, float] = {}
     keys = [card.key for card in found]

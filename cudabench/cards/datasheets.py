@@ -1,8 +1,8 @@
-"""Cards that nobody measured: a line of published figures each, and the ceilings that follow from them.
+"""Cards without measurements: a line of published figures for each, and the ceilings that follow from them.
 
-A line has what NVIDIA publishes of a board: multiprocessors, boost clock, width and speed of the memory, sizes. What it
-can do at most is made of that and of the rates of its architecture (`cudabench.cards.rates`); a test holds the products
-against the published peaks.
+A line has NVIDIA's figures for a board: multiprocessors, boost clock, width and speed of the memory, sizes. Its
+ceilings are products of these and of the rates of its architecture (`cudabench.cards.rates`); a test compares the
+products with the published peaks.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from cudabench.cards import KINDS, Ceiling
 from cudabench.cards.rates import SCHEDULERS, SHARED_BYTES, at_most
 from cudabench.records.results import DeviceInfo
 
-# Bytes of the L2 that one of its slices holds, by compute capability: an A100's 40 MiB read 5120 bytes a clock, 64 a
+# Bytes in a slice of the L2, by compute capability: an A100's 40 MiB read 5120 bytes a clock, 64 a
 # slice (its whitepaper), and an H200's 60 MiB are 96 slices (the driver's l2s_count, as Nsight Compute prints it).
 L2_SLICE = {"8.0": 512 << 10, "9.0": 640 << 10}
-SLICE_BYTES = 64  # that a slice moves in a clock
+SLICE_BYTES = 64  # bytes that a slice moves in a clock
 # Clocks of a load from memory, from the L2 and from shared memory: published microbenchmarks (arXiv 2402.13499).
 _CLOCKS = {"a100": (466.3, 261.5, 29.0), "rtx4090": (541.5, 273.0, 30.1)}
 
@@ -56,7 +56,7 @@ SHEETS = {
     "t4": Sheet("Tesla T4", "7.5", 40, 1590, 256, 10, 4, 16),
     "rtx4090": Sheet("NVIDIA GeForce RTX 4090", "8.9", 128, 2520, 384, 21, 72, 24),
     "rtx5090": Sheet("NVIDIA GeForce RTX 5090", "12.0", 170, 2407, 512, 28, 96, 32),
-    "b200": Sheet("NVIDIA B200", "10.0", 148, 1965, 8192, 7.8125, 126, 180),  # of its memory 8 TB/s are published
+    "b200": Sheet("NVIDIA B200", "10.0", 148, 1965, 8192, 7.8125, 126, 180),  # published memory speed: 8 TB/s
     "gh200": Sheet("NVIDIA GH200 480GB", "9.0", 132, 1980, 6144, 5.238, 60, 96),
     "l40s": Sheet("NVIDIA L40S", "8.9", 142, 2520, 384, 18, 96, 48),
     "l40": Sheet("NVIDIA L40", "8.9", 142, 2490, 384, 18, 96, 48),
@@ -82,7 +82,7 @@ SHEETS = {
 
 
 def ceilings(key: str) -> dict[str, Ceiling]:
-    """Return what a card can do at most, by name."""
+    """Return a card's ceilings by name."""
     return {
         name: Ceiling(name, KINDS[name].group, value, KINDS[name].unit, top, source="datasheet", reason=reason)
         for name, value, top, reason in _derived(key, SHEETS[key])
@@ -90,7 +90,7 @@ def ceilings(key: str) -> dict[str, Ceiling]:
 
 
 def _derived(key: str, sheet: Sheet) -> Iterator[tuple[str, float, float, str]]:
-    """Yield name, value, what units allow, and what that is made of."""
+    """Yield name, value, theoretical value, and how that is made."""
     device, rates = sheet.device, at_most(sheet.compute_capability)
     clocks = sheet.sms * sheet.mhz * 1e6
     made = f"{sheet.sms} SMs x {sheet.mhz} MHz"
@@ -101,7 +101,7 @@ def _derived(key: str, sheet: Sheet) -> Iterator[tuple[str, float, float, str]]:
         slices = (device.l2_bytes or 0) // L2_SLICE[sheet.compute_capability]
         top = slices * SLICE_BYTES * sheet.mhz * 1e6 / 1e9
         yield "l2-read", top, top, f"{slices} slices x {SLICE_BYTES} bytes a clock"
-    # As many integers as floats where no rate is published.
+    # Without a published rate, integers get the rate of floats.
     units: dict[str, tuple[int, float]] = {"fp32": (2, rates.fp32), "fp64": (2, rates.fp64)}
     units |= {"int32": (2, rates.int32 or rates.fp32), "xu": (1, rates.xu), "issue": (1, SCHEDULERS)}
     units |= {"shared-read": (1, SHARED_BYTES / 1e9), "global-atomic-same": (1, 1 / sheet.sms)}
@@ -110,7 +110,7 @@ def _derived(key: str, sheet: Sheet) -> Iterator[tuple[str, float, float, str]]:
         shown = "one a clock" if name == "global-atomic-same" else f"{made} x {_shown(name, each)} a clock"
         yield name, top, top, shown + (" x 2" if factor == 2 else "")
     for kind, each in rates.tensor.items():
-        # GeForce boards sum float32 in their tensor cores at half the rate; only float16 has sums of its own.
+        # GeForce boards sum float32 in their tensor cores at half the rate; only float16 has its own sums.
         halved = 0.5 if "GeForce" in sheet.name and kind in ("tf32", "bf16", "fp16") else 1.0
         top = 2 * each * clocks
         note = f"{made} x {each} a clock x 2" + (

@@ -1,4 +1,4 @@
-"""Loads the ceilings of cards: by the names of those that the package knows, or from files of `cudabench ceilings`."""
+"""Loads the ceilings of cards: of cards that the package knows, by name, or from files of `cudabench ceilings`."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from cudabench.records.file import ResultsFile
 from cudabench.records.results import DeviceInfo
 from cudabench.text import line
 
-MEASURED = ("h200", "h100")  # cards of which the package has a file of `cudabench ceilings`
+MEASURED = ("h200", "h100")  # cards whose file of `cudabench ceilings` is in the package
 NAMES = (*MEASURED, *datasheets.SHEETS)
-DEFAULT = "h100"  # what the simulator's counts are priced on where no card is named
+DEFAULT = "h100"  # prices the simulator's counts unless another card is named
 _MAKERS = re.compile(r"^(?:nvidia|geforce|tesla|quadro|jetson|agx)+")
 
 
 @dataclass(frozen=True)
 class Card:
-    """A card: what it is, and its ceilings by name; `file` is where they come from, empty for the package's own.
+    """A card with its ceilings by name; `file` is their origin, empty for the package's own cards.
 
-    key: what --on calls it. per_hour: what it costs, where somebody said so. named: whether the user chose it.
+    key: its name for --on. per_hour: its price, if given. named: whether the user chose it.
     """
 
     device: DeviceInfo
@@ -40,18 +40,18 @@ class Card:
 
     @property
     def architecture(self) -> str:
-        """What its code is compiled for, such as sm_90."""
+        """The architecture of its code, such as sm_90."""
         return "sm_" + self.device.compute_capability.replace(".", "")
 
     @property
     def source(self) -> str:
-        """Whether its ceilings are measured, from the datasheet, or some of each."""
+        """Whether its ceilings are measured, from the datasheet, or mixed."""
         sources = {one.source for one in self.ceilings.values() if one.value is not None}
         return "measured in part, else datasheet" if len(sources) > 1 else next(iter(sources), "datasheet")
 
     @property
     def title(self) -> str:
-        """What the card is called where its limits are shown: with where the ceilings are from."""
+        """The card's title beside its limits, with the origin of the ceilings."""
         return f"{line(self.device.name).removeprefix('NVIDIA ')} ({self.source})"
 
     @property
@@ -60,7 +60,7 @@ class Card:
         return float(self.device.clocks.get("sm_mhz", 0)) * 1e6
 
     def value(self, name: str) -> float | None:
-        """Return a ceiling's value in its unit, None where the card has none that is right."""
+        """Return a ceiling's value in its unit, or None without a right value."""
         one = self.ceilings.get(name)
         return one.value if one and one.status == "ok" and one.value and one.value > 0 else None
 
@@ -68,7 +68,7 @@ class Card:
 def load(name: str) -> Card:
     """Return a card by its name in any case, with or without NVIDIA or RTX, or from a results file with `ceilings`.
 
-    Raises UsageError for a word that is neither, and CudabenchError for a file that holds no ceilings.
+    Raises UsageError for other words, and CudabenchError for a file without ceilings.
     """
     known = known_as(name)
     if known:
@@ -80,13 +80,13 @@ def load(name: str) -> Card:
         return of(files.document_of(files.read_text(path), line(name)), name)
     near = did_you_mean(_plain(name), NAMES)
     raise UsageError(
-        f"--on {line(name)} is not a card that cudabench knows.{near} Use {', '.join(NAMES)}, or a file of "
+        f"--on {line(name)} is not a known card.{near} Use {', '.join(NAMES)}, or a file of "
         "'cudabench ceilings --json'."
     )
 
 
 def default(architecture: str) -> Card | None:
-    """Return the card that counts are priced on where none is named; None where an architecture is not its own."""
+    """Return the default card; None for an architecture other than the card's."""
     card = replace(shipped(DEFAULT), named=False)
     return card if architecture.rstrip("af") == card.architecture else None
 
@@ -96,13 +96,13 @@ def _plain(name: str) -> str:
 
 
 def known_as(name: str) -> str | None:
-    """Return which of NAMES a word means, such as 'RTX 4090' or '4090'; None where it does not name one."""
+    """Return the one of NAMES that a word means, such as 'RTX 4090' or '4090', or None."""
     plain = _plain(name)
     return next((one for one in (plain, f"rtx{plain}", plain.removeprefix("rtx")) if one in NAMES), None)
 
 
 def shipped(name: str) -> Card:
-    """Return a card whose ceilings the package has."""
+    """Return one of the package's cards."""
     if name in MEASURED:
         return replace(of(json.loads(measured_file(name).read_text(encoding="utf-8")), name), file="", key=name)
     return Card(datasheets.SHEETS[name].device, datasheets.ceilings(name), key=name)
@@ -114,8 +114,8 @@ def measured_file(name: str) -> Path:
 
 
 def like(device: DeviceInfo) -> Card:
-    """Return what is known of a card that is there: the package's ceilings where it has this card's, else what its
-    clocks and units allow."""
+    """Return the card of a device: with the package's ceilings if it has them, else with what clocks and units
+    allow."""
     for name in NAMES:
         card = shipped(name)
         if card.device.name == device.name and card.device.compute_capability == device.compute_capability:
@@ -131,17 +131,17 @@ def like(device: DeviceInfo) -> Card:
 
 
 def of(document: Mapping[str, Any], name: str) -> Card:
-    """Return the card of a document, called `name` in errors. Raises CudabenchError where it holds no ceilings."""
+    """Return the card of a document, called `name` in errors. Raises CudabenchError without ceilings."""
 
     def refuse(why: str) -> CudabenchError:
         return CudabenchError(f"{line(name)} {why}: give a file of 'cudabench ceilings --json'.")
 
     device, rows = document.get("device"), document.get("ceilings")
     if not isinstance(device, dict) or not isinstance(rows, list) or not rows:
-        raise refuse("holds no ceilings of a card")
+        raise refuse("lacks the ceilings of a card")
     clocks = device.get("clocks")
     if not isinstance(clocks, dict) or not _number(clocks.get("sm_mhz")) or not _number(device.get("sm_count")):
-        raise refuse("does not say how many multiprocessors its card has, or at which clock")
+        raise refuse("lacks the number of its card's multiprocessors, or their clock")
     ceilings = {}
     try:
         for row in rows:
@@ -149,9 +149,9 @@ def of(document: Mapping[str, Any], name: str) -> Card:
                 raise refuse("has a ceiling without a name")
             key, value = row["name"], row.get("value")
             if key not in KINDS:
-                continue  # of a newer version
+                continue  # from a newer version
             if value is not None and not _number(value):
-                raise refuse(f"has {line(str(value))[:40]} as the value of {key}, which is no number over 0")
+                raise refuse(f"has {line(str(value))[:40]} as the value of {key}, which is not a number over 0")
             ceilings[key] = decode(Ceiling, {"group": KINDS[key].group, "unit": KINDS[key].unit, **row}, key)
         info = decode(DeviceInfo, {"name": "a card", "kind": "cuda", **device}, "device")
     except Misfit as error:
@@ -160,8 +160,8 @@ def of(document: Mapping[str, Any], name: str) -> Card:
 
 
 def load_named(name: str) -> ResultsFile:
-    """Return what a card of this name can do where the package knows one and no file is called so, else read the
-    results file. Raises CudabenchError as `records.file.load` does."""
+    """Return the package's ceilings of a card with this name, unless a file has the name; else read the results file.
+    Raises CudabenchError as `records.file.load` does."""
     known = known_card(name)
     if known in MEASURED:
         return files.load(measured_file(known))
@@ -172,7 +172,7 @@ def load_named(name: str) -> ResultsFile:
 
 
 def known_card(name: str) -> str | None:
-    """Return the card of the package that a name means where no file is called so, None for every other name."""
+    """Return the package's card with this name, or None; a file with the name comes first."""
     return None if Path(name).exists() else known_as(name)
 
 

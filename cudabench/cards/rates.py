@@ -1,8 +1,8 @@
-"""What one multiprocessor of each architecture does in a clock, in one table.
+"""The rates of a multiprocessor in a clock, for each architecture, in one table.
 
-Results a clock and SM are those of the CUDA C++ Programming Guide, "Throughput of Native Arithmetic Instructions"; of
-tensor cores, and of float64 on those, of NVIDIA's architecture papers (Turing, A100, GA102, Jetson AGX Orin, Ada, H100,
-Blackwell), dense and for the fastest boards of a capability. What NVIDIA does not say is not here.
+Results per clock and SM are from the CUDA C++ Programming Guide, "Throughput of Native Arithmetic Instructions". Those
+of tensor cores, also for float64, are from NVIDIA's architecture papers (Turing, A100, GA102, Jetson AGX Orin, Ada,
+H100, Blackwell), dense and for the fastest boards of a capability. Unpublished rates are left out.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-SCHEDULERS = 4  # of a multiprocessor, each one instruction a clock: all capabilities from 7.0
-SHARED_BYTES = 128  # 32 banks of 4 bytes a clock
+SCHEDULERS = 4  # per multiprocessor, each one instruction per clock: all capabilities from 7.0
+SHARED_BYTES = 128  # per clock: 32 banks of 4 bytes
 
 
 @dataclass(frozen=True)
 class PerClock:
-    """Results a clock and SM: multiply-adds of 32 and 64 bits, of 32-bit integers and of 16 bits, special functions;
-    additions of integers and conversions at most. None where no rate is published.
+    """Results per clock and SM: multiply-adds of 32 and 64 bits, of 32-bit integers and of 16 bits, special functions;
+    the most additions of integers and conversions. None: the rate is not published.
 
-    tensor: multiply-adds of the tensor cores by number format, summed in float16 where that is faster.
+    tensor: multiply-adds of the tensor cores by number format, summed in float16 if that is faster.
     """
 
     fp32: int
@@ -33,7 +33,7 @@ class PerClock:
 
 
 def _tensor(fp16: int, *, bf16: bool = True, fp8: bool = False, fp64: int = 0) -> dict[str, int]:
-    """Return the rates of tensor cores by that of float16: of TF32 half of it, of eight bits twice."""
+    """Return the rates of tensor cores from float16's rate: TF32 has half of it, eight bits twice."""
     return {
         **({"tf32": fp16 // 2, "bf16": fp16} if bf16 else {}),
         "fp16": fp16,
@@ -43,8 +43,8 @@ def _tensor(fp16: int, *, bf16: bool = True, fp8: bool = False, fp64: int = 0) -
     }
 
 
-# Conversions of 9.0 share the special functions' unit: that is measured; of others the Guide's highest figure stays.
-# From 10.0 on whatever adds floats may add integers too, so that as many integers as floats are the most.
+# Conversions of 9.0 share the special functions' unit, as measured; for others the Guide's highest figure is used.
+# From 10.0 on, units that add floats may add integers too, so that both have the same highest rate.
 PER_CLOCK: Mapping[str, PerClock] = {
     "7.5": PerClock(64, 2, half2=128, tensor=_tensor(512, bf16=False)),
     "8.0": PerClock(64, 32, half2=256, tensor=_tensor(1024, fp64=64)),
@@ -59,7 +59,7 @@ PER_CLOCK: Mapping[str, PerClock] = {
 
 
 def at_most(compute_capability: str) -> PerClock:
-    """Return what is known of a capability such as '9.0': its own rates, else those of the last before it."""
+    """Return the rates of a capability such as '9.0', or of the nearest known one before it."""
 
     def number(text: str) -> tuple[int, int]:
         major, _, minor = text.partition(".")

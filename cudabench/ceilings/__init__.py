@@ -1,1 +1,1 @@
-"""The ceilings of a card, measured: microbenchmarks in, a file of ceilings out. Only `api` and `cli` import it."""
+"""Measures the ceilings of a card by microbenchmarks, into a file of ceilings. Only `api` and `cli` import it."""

@@ -29,7 +29,7 @@ A, B = 2, -1  # all elements of A and of B on the tensor cores
 
 
 def _counted(steps: Callable[[Extent], int], dtype: str) -> Callable[[Extent], np.ndarray]:
-    """Return the sums of chains that start at lane + chain and grow by one a step."""
+    """Return the sums of chains that start at lane + chain and grow by one in each step."""
     return lambda e: (CHAINS * (LANES + steps(e)) + CHAINS * (CHAINS - 1) // 2).astype(dtype)
 
 
@@ -48,7 +48,7 @@ def _chained(
     each: int = 2,
     nbytes: int = 4,
 ) -> Microbenchmark:
-    """Return chains of one instruction, which does `each` operations in a thread."""
+    """Return chains of an instruction with `each` operations per thread."""
     inputs: Arrays = {} if factors is None else {"factors": factors}
     what = "exp2 alone, " if name == "xu" else ""
     return Microbenchmark(
@@ -87,7 +87,7 @@ def _rotated(extent: Extent) -> np.ndarray:
 
 _ISSUED = each_block(_counted(lambda e: _all_steps(e) // 2, "float32"), "float32")
 _TURNED = each_block(_rotated, "uint32", "rotated")
-AT_REST = 0.6411857445  # where x = 2^-x
+AT_REST = 0.6411857445  # the fixed point of x = 2^-x
 EXP2_ERROR = 1e-5  # ex2.approx.ftz is within 2 ulp
 
 
@@ -104,8 +104,8 @@ HALF_A = 0xBF00  # -1.75 in float16: the map x * x - 1.75 stays between -1.75 an
 def _quadratic(extent: Extent) -> np.ndarray:
     """Return the sums of the words of two float16 after all steps, modulo 2^32.
 
-    A step is exact in float64 and rounded once, as the instruction does. The numbers are finite, so that a chain comes
-    back to one that it had: from there it goes round.
+    A step is exact in float64 and rounded once, as the instruction does. Only finitely many numbers exist, so a chain
+    returns to an earlier number and repeats from there.
     """
     word = 0x38003400 + 0x00100001 * np.arange(WARP * CHAINS, dtype=np.uint64)
     x = np.stack([word & 0xFFFF, word >> 16 & 0xFFFF], -1).astype(np.uint16)
@@ -116,7 +116,7 @@ def _quadratic(extent: Extent) -> np.ndarray:
 
 
 def orbit(x: np.ndarray, a: np.ndarray, steps: int) -> np.ndarray:
-    """Return x after so many steps of x * x + a in float16."""
+    """Return x after `steps` steps of x * x + a in float16."""
     every = np.arange(1 << 16, dtype=np.uint32).astype(np.uint16).view(np.float16)
     with np.errstate(all="ignore"):
         wide = every.astype(np.float64)
@@ -132,11 +132,11 @@ def orbit(x: np.ndarray, a: np.ndarray, steps: int) -> np.ndarray:
 
 # Tensor cores --------------------------------------------------------------------------------------------------------
 
-REGISTERS = 4  # of C, a lane
-CLOCKS = "clocks"  # the array that has the clocks of each thread's loop
+REGISTERS = 4  # of C, per lane
+CLOCKS = "clocks"  # the array with the clocks of each thread's loop
 GROUP = 128  # threads that issue a wgmma together
 GROUP_TILES = (64 * 128 // 4, 256 * 128 // 4)  # words of A's tile and of B's: rows of 128 bytes
-LEAST_POWER = "the sum of each thread compared; all elements of A and of B are equal, which is the least power"
+LEAST_POWER = "the sum of each thread compared; all elements of A and of B are equal, which takes the least power"
 
 
 def _grown(start: int, growth: Callable[[Extent], int]) -> Callable[..., str | None]:
@@ -156,7 +156,7 @@ def _products_of(extent: Extent, sides: str) -> str:
 
 
 def _tensor(name: str, opcode: str, k: int, a: int, b: int) -> Microbenchmark:
-    """Return a product by warps: lanes load four words of A, then two of B; registers of C start at their number."""
+    """Return a product by warps: lanes load four words of A, then two of B; each register of C starts at its number."""
     fmas = MMA_STEPS * CHAINS * 16 * 8 * k
     return Microbenchmark(
         name,
@@ -176,12 +176,12 @@ def _hopper(extent: Extent) -> bool:
 
 
 def fp64_fmas(hopper: bool) -> int:
-    """Return the multiply-adds of a warp in a pass of float64 products, which have other sides on Hopper."""
+    """Return the multiply-adds of a warp in a pass of float64 products, whose shape is different on Hopper."""
     return MMA_STEPS * CHAINS * (16 * 8 * 16 if hopper else 8 * 8 * 4)
 
 
 def _wgmma(name: str, opcode: str, k: int, a: int, b: int) -> Microbenchmark:
-    """Return a product by warpgroups; its claim counts the multiply-adds of a group, as the instruction's sides do."""
+    """Return a product by warpgroups; its claim counts a group's multiply-adds, as the instruction's shape does."""
     fmas = GROUP_STEPS * 64 * 256 * k
     registers = 64 * 256 // GROUP
     return Microbenchmark(

@@ -1,7 +1,7 @@
-"""A microbenchmark of `kernels_cu/ceilings.cu`: what it is launched with, what one launch does, what it must leave
-behind, and what its machine code must hold; and how large all of them are on a device.
+"""A microbenchmark of `kernels_cu/ceilings.cu`: its launch, its work, its expected output and machine code; and the
+sizes of all microbenchmarks on a device.
 
-The numbers that the chapter defines are read from it. An array is named as the kernel's parameter.
+Numbers are read from the chapter's defines. An array has the name of the kernel's parameter.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ THREADS, WARP, VECTORS, CHAINS, STEPS, HOPS, ODD = (
     DEFINED[name] for name in ("BDIMX", "WARP", "VECTORS", "CHAINS", "STEPS", "HOPS", "ODD")
 )
 VECTOR_BYTES = 16
-TILE_BYTES = THREADS * VECTORS * VECTOR_BYTES  # that a block of a memory kernel moves in a turn
+TILE_BYTES = THREADS * VECTORS * VECTOR_BYTES  # bytes that a block of a memory kernel moves at a time
 WORD = 1 << 32
 
 
 @dataclass(frozen=True)
 class Scale:
-    """How large the microbenchmarks are on a device.
+    """The sizes of the microbenchmarks on a device.
 
-    sms: multiprocessors to fill. memory_bytes: of each array of the memory kernels. l2_bytes: of the L2. nodes: of the
-    chains in memory and in the L2. most_passes: of a loop. host_bytes: of the copies to the host. launches: of empty
-    kernels in a sample. empty_blocks: a multiprocessor, of a launch of those.
+    sms: multiprocessors to fill. memory_bytes: size of each array of the memory kernels. l2_bytes: size of the L2.
+    nodes: nodes of the chains in memory and in the L2. most_passes: passes of a loop. host_bytes: size of a copy to the
+    host. launches: empty kernels in a sample. empty_blocks: empty blocks per multiprocessor in a launch.
     """
 
     sms: int
@@ -59,7 +59,7 @@ class Scale:
 
 
 def on_gpu(sms: int, l2_bytes: int, free_bytes: int, compute_capability: str) -> Scale:
-    """Return the sizes for a GPU: memory arrays of 1 GiB, or what a quarter of the free memory holds."""
+    """Return the sizes for a GPU: memory arrays of 1 GiB, or of a quarter of the free memory."""
     memory = min(1 << 30, max(free_bytes // 4, TILE_BYTES)) // TILE_BYTES * TILE_BYTES
     return Scale(
         sms, memory, l2_bytes or 4 << 20, memory_nodes=8192, l2_nodes=8192, most_passes=1 << 14,
@@ -89,27 +89,25 @@ class Extent:
         return self.grid * THREADS
 
 
-# Returns part of an array that the launch left: name, first element, how many (None: all), as words unless another type
-# is named.
+# Returns a part of an array after the launch: name, first element, number (None: all), as words or as the given type.
 Look = Callable[..., np.ndarray]
 Arrays = Mapping[str, np.ndarray | int]
 
 
 @dataclass(frozen=True)
 class Microbenchmark:
-    """One ceiling that a kernel of the chapter measures.
+    """A ceiling that a kernel of the chapter measures.
 
-    arrays: by name what an array holds, or how many bytes it has where a launch fills it, in the order of their
-    addresses: the simulator numbers a launch's arrays by those, so one that holds pointers comes first. They are the
-    first arguments of the kernel; `numbers` follow, and the passes; or `given` are all its arguments. before: launches
-    that fill arrays once. each: what a thread does in a pass, bytes, operations, or the hops whose latencies add up;
-    or `all_of` is what a launch does. wrong: a sentence about what the launch left, None where it is right. behind:
-    launches that help to look at that. zeroed: arrays that are set to zero before each launch, and again before those
-    behind it. blocks: 'fill', as many as the card holds at once; 'cover', one for each tile or as many as fill,
-    whichever is faster; 'one'; 'single', one of one thread; 'empty', so many that a block's own time counts. threads:
-    of a block. shared: bytes a block besides. cold: the L2 is flushed before each sample. least, most: the compute
-    capabilities that have its instruction, `wanting` what lacks elsewhere. vectors: of 16 bytes that a thread of a
-    memory kernel moves in a turn.
+    arrays: the content of each array by name, or its bytes if a launch fills it, in the order of their addresses: the
+    simulator numbers a launch's arrays by address, so an array of pointers comes first. They are the first arguments of
+    the kernel, followed by `numbers` and the passes; or `given` are all its arguments. before: launches that fill
+    arrays once. each: a thread's work in a pass, in bytes, operations, or hops whose latencies add up; or `all_of` is a
+    launch's work. wrong: a sentence about a wrong output, or None. behind: launches that help to check it. zeroed:
+    arrays that are set to zero before each launch and before those of `behind`. blocks: 'fill', as many as the card
+    holds at once; 'cover', one for each tile or 'fill', whichever is faster; 'one'; 'single', one of one thread;
+    'empty', so many that a block's own time counts. threads: per block. shared: additional bytes per block. cold: the
+    L2 is flushed before each sample. least, most: the compute capabilities with its instruction; `wanting` names the
+    missing feature elsewhere. vectors: 16-byte vectors that a thread of a memory kernel moves at a time.
     """
 
     name: str
@@ -136,15 +134,15 @@ class Microbenchmark:
     shared: Callable[[Scale], int] = lambda scale: 0
 
     def amount(self, extent: Extent) -> float:
-        """Return what a launch does."""
+        """Return the work of a launch."""
         return self.all_of(extent) if self.all_of else self.each * extent.threads * extent.passes
 
     def tiles(self, scale: Scale) -> int:
-        """Return the blocks that move an array in one turn each."""
+        """Return the blocks that move an array with one tile each."""
         return scale.memory_bytes // (THREADS * self.vectors * VECTOR_BYTES)
 
     def lack(self, compute_capability: str) -> str | None:
-        """Return why a card of a compute capability has not its instruction; None where it has."""
+        """Return why a card of a compute capability lacks its instruction, or None."""
         own = capability(compute_capability)
         if own >= self.least and (self.most is None or own <= self.most):
             return None
@@ -168,12 +166,12 @@ def bytes_of(content: np.ndarray | int) -> int:
 
 
 def blank(name: str) -> Ceiling:
-    """Return a ceiling of which nothing is known yet."""
+    """Return an empty ceiling."""
     kind = KINDS[name]
     return Ceiling(name, kind.group, None, kind.unit)
 
 
-# What a launch must leave --------------------------------------------------------------------------------------------
+# Expected outputs ----------------------------------------------------------------------------------------------------
 
 
 def pattern(first: int, count: int) -> np.ndarray:
@@ -184,17 +182,17 @@ def pattern(first: int, count: int) -> np.ndarray:
 
 
 def pattern_sum(first: int, count: int) -> int:
-    """Return the sum of those words, modulo 2^32."""
+    """Return the sum of the words of `pattern`, modulo 2^32."""
     return (count + ODD * (count * first + count * (count - 1) // 2)) % WORD
 
 
 def differs(what: str, got: float, expected: float) -> str | None:
-    """Return a sentence where a number is not the expected one."""
+    """Return a sentence if a number differs from the expected one, or None."""
     return None if got == expected else f"{what} is {got:.10g}, not {expected:.10g}"
 
 
 def each_block(expected: Callable[[Extent], np.ndarray], dtype: str, name: str = "out") -> Callable[..., str | None]:
-    """Return a check of an array that holds a number a thread, the same in every block."""
+    """Return a check of an array with a number for each thread, the same in every block."""
 
     def wrong(extent: Extent, look: Look) -> str | None:
         got, right = look(name, 0, None, dtype).reshape(extent.grid, THREADS), expected(extent)

@@ -1,7 +1,7 @@
-"""All microbenchmarks of `kernels_cu/ceilings.cu`, what their machine code must hold on a card, and what its clocks and
-units allow, as far as they are known: the theoretical value beside each measured one.
+"""All microbenchmarks of `kernels_cu/ceilings.cu`, their expected machine code on a card, and the theoretical values
+that the card's clocks and units allow.
 
-Units a clock and multiprocessor are those of `cudabench.cards.rates`.
+The rates per clock and multiprocessor are those of `cudabench.cards.rates`.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from cudabench.ceilings.benchmark import Microbenchmark
 from cudabench.ceilings.code import Claim
 from cudabench.records.results import DeviceInfo
 
-ORIN_START = 20  # instructions that ptxas lets every kernel for sm_87 begin with
+ORIN_START = 20  # instructions with which ptxas begins every kernel for sm_87
 
 BY_NAME: Mapping[str, Microbenchmark] = {one.name: one for one in (*memory.ALL, *arithmetic.ALL, *latency.ALL)}
 
 
 def claim_of(benchmark: Microbenchmark, compute_capability: tuple[int, int]) -> Claim:
-    """Return what a microbenchmark's machine code must hold for a compute capability."""
+    """Return the expected machine code of a microbenchmark for a compute capability."""
     if benchmark.name == "tensor-fp64" and (9, 0) <= compute_capability < (10, 0):
         return replace(benchmark.claim, fmas={"DMMA": arithmetic.fp64_fmas(hopper=True)})
     if compute_capability == (8, 7) and not benchmark.claim.loop:
@@ -33,9 +33,9 @@ def claim_of(benchmark: Microbenchmark, compute_capability: tuple[int, int]) -> 
 
 _MEMORY = ("memory-copy", "memory-read", "memory-write")
 _NO_FIGURE = {
-    "l2-read": "NVIDIA names no bandwidth of the L2",
-    "constant-hit": "NVIDIA names no rate of constants",
-    "constant-miss": "NVIDIA names no rate of constants",
+    "l2-read": "NVIDIA does not publish a bandwidth of the L2",
+    "constant-hit": "NVIDIA does not publish a rate of constants",
+    "constant-miss": "NVIDIA does not publish a rate of constants",
     "latency": "no latency follows from clocks and units",
     "atomics": "no rate of atomics follows from clocks and units",
     "launch": "no time of a launch follows from clocks and units",
@@ -43,18 +43,18 @@ _NO_FIGURE = {
     "host": "the link to the host is not known: NVML tells it",
     "energy": "no energy follows from clocks and units",
 }
-# Bytes a second and lane of PCI Express by generation, without the line code and before packets' headers.
+# Bytes per second and lane of PCI Express by generation, without line code, including packet headers.
 _PCIE = {1: 0.25e9, 2: 0.5e9, 3: 8e9 / 8 * 128 / 130, 4: 16e9 / 8 * 128 / 130, 5: 32e9 / 8 * 128 / 130}
 
 
 def theoretical(name: str, group: str, info: DeviceInfo, link: tuple[int, int] | None) -> tuple[float | None, str]:
-    """Return what a card allows of a ceiling, in the unit of its kind, and what that is made of; None and why not.
+    """Return a ceiling's theoretical value, in the unit of its kind, and how it is made; or None and the reason.
 
-    link: generation and lanes of the link to the host, where they are known.
+    link: generation and lanes of the link to the host, if known.
     """
     if name in _MEMORY:
         if not info.peak_gbps:
-            return None, "the driver names no memory clock"
+            return None, "the driver does not report a memory clock"
         return info.peak_gbps, f"2 x {info.clocks.get('memory_mhz', 0)} MHz memory clock x bus width"
     if group == "host" and link and link[0] in _PCIE:
         return _PCIE[link[0]] * link[1] / 1e9, f"PCI Express {link[0]}.0 x {link[1]}, before headers"
@@ -62,7 +62,7 @@ def theoretical(name: str, group: str, info: DeviceInfo, link: tuple[int, int] |
         return None, _NO_FIGURE.get(name) or _NO_FIGURE[group]
     clock = info.clocks.get("sm_mhz")
     if not clock or not info.sm_count:
-        return None, "the driver names no clock or number of multiprocessors"
+        return None, "the driver does not report a clock or number of multiprocessors"
     found = _a_clock(name, info.compute_capability)
     if found is None:
         return None, f"no rate is known for compute capability {info.compute_capability}"
@@ -73,12 +73,12 @@ def theoretical(name: str, group: str, info: DeviceInfo, link: tuple[int, int] |
 
 
 def _a_clock(name: str, capability: str) -> tuple[int, float] | None:
-    """Return operations of a result, and results a clock and multiprocessor."""
+    """Return operations per result, and results per clock and multiprocessor."""
     known = PER_CLOCK.get(capability)
     if known is None:
         return None
     if name == "shared-read":
-        # On 7.5 a load unit is half as wide as the banks.
+        # On 7.5 the load unit is half as wide as the banks.
         return (1, SHARED_BYTES) if capability != "7.5" else None
     if name == "issue":
         return 1, SCHEDULERS

@@ -1,4 +1,4 @@
-"""Whether the machine code of a kernel holds the loop that is to be timed: read before anything runs."""
+"""Checks, before anything runs, that the machine code of a kernel has the loop to be timed."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from cudabench.errors import CudabenchError
 
 
 class OtherCode(CudabenchError):
-    """The machine code is not what a microbenchmark times."""
+    """The machine code differs from a microbenchmark's claim."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """What one turn of a kernel's loop holds, exactly, and how many other instructions at most.
+    """The exact instructions in one iteration of a kernel's loop, and the most other instructions.
 
-    holds: by opcode, with a modifier that each must have where it matters: 'LDG.128'; 'RED|REDG' is either. fmas: by
-    opcode of a tensor core, the multiply-adds of a warp, whatever sides the compiler gives each instruction. A kernel
-    without a loop holds its instructions as a whole.
+    holds: counts by opcode, with a modifier if it matters: 'LDG.128'; 'RED|REDG' is either. fmas: multiply-adds of a
+    warp by opcode of a tensor core, for any shape of the instructions. For a kernel without a loop all its instructions
+    count.
     """
 
     holds: Mapping[str, int] = field(default_factory=dict)
@@ -34,21 +34,21 @@ class Claim:
 
 
 def hashed(one: Ceiling, image: bytes, ptx: str, entry: str) -> Ceiling:
-    """Return a ceiling with the hashes that tell the code of its kernel."""
+    """Return a ceiling with the hashes of its kernel's code."""
     digest = hashlib.sha256(ptx.encode()).hexdigest()
     return replace(one, sha256=cubin.code_sha256(image, [entry]), ptx_sha256=digest)
 
 
 def check(image: bytes, entry: str, claim: Claim) -> str:
-    """Return what the loop of a kernel holds, as '512 FFMA of 515 instructions a pass'.
+    """Return the content of a kernel's loop, as '512 FFMA of 515 instructions a pass'.
 
-    Raises OtherCode where that is not what is claimed, and DeviceUnusable where nvdisasm is not there.
+    Raises OtherCode if it differs from the claim, and DeviceUnusable without nvdisasm.
     """
     if not (functions := nvdisasm.functions(image, entry)):
-        raise OtherCode(f"the machine code has no kernel {entry}")
+        raise OtherCode(f"the machine code lacks the kernel {entry}")
     bodies = loops(functions[0]) if claim.loop else [functions[0].instructions]
     if not bodies:
-        raise OtherCode(f"the compiler left the loop of {entry} out")
+        raise OtherCode(f"the compiler removed the loop of {entry}")
     body = max(bodies, key=lambda body: sum(_count(body, claim).values()))
     counted = _count(body, claim)
     wanted = {**claim.holds, **claim.fmas}
@@ -56,13 +56,13 @@ def check(image: bytes, entry: str, claim: Claim) -> str:
         if counted[name] != count:
             unit = "multiply-adds by " if name in claim.fmas else ""
             raise OtherCode(
-                f"the loop of {entry} has {counted[name]} {unit}{name}, not {count}: it is not what is timed"
+                f"the loop of {entry} has {counted[name]} {unit}{name}, not {count}: this is not the loop to be timed"
             )
     rest = [i for i in body if not any(_is(i, name) for name in wanted) and not is_filler(i)]
     if len(rest) > claim.others:
         most = ", ".join(f"{count} {name}" for name, count in Counter(i.opcode for i in rest).most_common(3))
         raise OtherCode(
-            f"the loop of {entry} has {len(rest)} other instructions ({most}), at most {claim.others} are meant"
+            f"the loop of {entry} has {len(rest)} other instructions ({most}); at most {claim.others} are expected"
         )
     ours = Counter(i.mnemonic for i in body if any(_is(i, name) for name in wanted))
     named = ", ".join(f"{count} {name}" for name, count in ours.items()) or "nothing"
@@ -71,8 +71,7 @@ def check(image: bytes, entry: str, claim: Claim) -> str:
 
 
 def loops(function: Function) -> list[tuple[Instruction, ...]]:
-    """Return the natural loops of a function: for each edge that goes back, the blocks from which it can be reached
-    without passing the block that it goes to."""
+    """Return the natural loops of a function: for each back edge, the blocks that reach it without its target."""
     before: dict[int, list[Block]] = {}
     for block in function.blocks:
         for successor in block.successors:
@@ -96,7 +95,7 @@ def loops(function: Function) -> list[tuple[Instruction, ...]]:
 
 
 def is_filler(instruction: Instruction) -> bool:
-    """Whether an instruction does nothing: NOP, and the operation on no register with which ptxas spaces DMMA out."""
+    """Whether an instruction does nothing: NOP, and the register-less operation that ptxas puts between DMMA."""
     registers = [operand for operand in instruction.operands if not operand.startswith(("UP", "!UP"))]
     return instruction.opcode == "NOP" or (
         instruction.opcode == "UIADD3" and instruction.guard == "!UPT" and set(registers) == {"URZ"}
@@ -121,8 +120,8 @@ _SHAPES = {"884": 8 * 8 * 4, "1684": 16 * 8 * 4, "1688": 16 * 8 * 8, "16816": 16
 
 
 def multiply_adds(instruction: Instruction) -> int:
-    """Return the multiply-adds that an instruction of a tensor core does for a warp: its sides stand behind its name,
-    as in HMMA.16816 and DMMA.8x8x4. 0 where they do not."""
+    """Return the multiply-adds of a tensor core instruction for a warp, from the shape in its name, as in HMMA.16816
+    and DMMA.8x8x4; 0 without a shape."""
     for modifier in instruction.modifiers:
         if sides := re.fullmatch(r"(\d+)x(\d+)x(\d+)", modifier):
             return int(sides[1]) * int(sides[2]) * int(sides[3])

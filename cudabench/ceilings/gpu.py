@@ -1,5 +1,5 @@
-"""The ceilings of a GPU, one after the other: each verified before and after it is timed, or without a value. As a
-program, the process that owns the GPU meanwhile."""
+"""Measures the ceilings of a GPU one by one: each is verified before and after it is timed, or lacks a value. As a
+program, this module is the process that owns the GPU."""
 
 from __future__ import annotations
 
@@ -30,27 +30,27 @@ from cudabench.records.planned import Settings
 from cudabench.records.results import Timing
 from cudabench.results import stats
 
-SAMPLE_S = 2e-3  # what a loop is made long enough for: an event's resolution and a launch's start are under 0.1% of it
+SAMPLE_S = 2e-3  # length of a loop: an event's resolution and a launch's start are under 0.1% of it
 TIMING = Settings(min_time=0.1, max_time=0.6, min_samples=10, cpu=False)
 WARM_UP_S = 0.1
-TRIES = 5  # samples that decide between two grids, and from which the loop's length follows
-FEWEST_BLOCKS = 4  # a multiprocessor, where what it holds is not known
-FLUSHED = 4  # times the L2 that is overwritten before a cold sample
+TRIES = 5  # samples that choose a grid and the loop's length
+FEWEST_BLOCKS = 4  # per multiprocessor, if its capacity is not known
+FLUSHED = 4  # bytes overwritten before a cold sample, in sizes of the L2
 HOST_COPIES = 7
-ENERGY_OF = {"energy-per-byte": "memory-copy", "energy-per-flop": "fp32"}  # the kernel that runs meanwhile
+ENERGY_OF = {"energy-per-byte": "memory-copy", "energy-per-flop": "fp32"}  # the kernel that runs for each energy
 ENERGY_S = 1.5
 IDLE_S = 1.0
-NO_TIME = "a simulated driver makes up its times: the kernel ran and its result is right"
-OTHER_CLOCK = 0.02  # of the clock that the driver names: what is further off is worth a word
+NO_TIME = "a simulated driver invents its times: the kernel ran and its result is right"
+OTHER_CLOCK = 0.02  # a clock that differs by more from the driver's clock is reported
 
 
 class WrongResult(CudabenchError):
-    """A microbenchmark left what it must not leave."""
+    """A microbenchmark left a wrong result."""
 
 
 @dataclass
 class Ceilings:
-    """Measures ceilings on a device; `scale` is made for it unless it is given. `settings` say how long to sample."""
+    """Measures ceilings on a device; `scale` is by default made for the device. `settings`: how long to sample."""
 
     device: Device
     settings: Settings = TIMING
@@ -64,7 +64,7 @@ class Ceilings:
 
     @cached_property
     def sizes(self) -> Scale:
-        """The sizes of everything."""
+        """The sizes of the microbenchmarks."""
         info = self.device.info
         if self.scale:
             return self.scale
@@ -87,7 +87,7 @@ class Ceilings:
         return self._loaded
 
     def measure(self, name: str) -> Ceiling:
-        """Return a ceiling by its name; what fails is its status and reason."""
+        """Return a ceiling by its name; a failure is in its status and reason."""
         blank = benchmarks.blank(name)
         if lack := self._lack(name):
             return replace(blank, status="skipped", reason=lack)
@@ -97,9 +97,9 @@ class Ceilings:
             return replace(blank, status="wrong", reason=str(error))
         except CudabenchError as error:
             return replace(blank, status="failed", reason=str(error).rstrip("."))
-        except Exception as error:  # a defect in one must not cost the others
+        except Exception as error:  # an error in one must not stop the others
             return replace(blank, status="failed", reason=f"{type(error).__name__}: {error}")
-        if self.device.info.kind == "simulated":  # no ceiling follows from times that are made up
+        if self.device.info.kind == "simulated":  # invented times do not give ceilings
             return self._hashed(replace(blank, reason=NO_TIME, method=measured.method, code=measured.code))
         return self._hashed(self._beside_theory(measured))
 
@@ -108,7 +108,7 @@ class Ceilings:
         if benchmark and (lack := benchmark.lack(self.device.info.compute_capability)):
             return lack
         if KINDS[name].group == "energy" and nvml.energy_j(self._board) is None:
-            return "NVML does not tell the energy of this card: nvidia-ml-py and a card of Volta or later are needed"
+            return "NVML does not report the energy of this card: nvidia-ml-py and a card of Volta or later are needed"
         return None
 
     def _measured(self, name: str, blank: Ceiling) -> Ceiling:
@@ -145,7 +145,7 @@ class Ceilings:
         return replace(filled, clock_mhz=clock_mhz)
 
     def _filled(self, blank: Ceiling, timing: Timing, amount: float, method: str, held: str = "") -> Ceiling:
-        """Return a ceiling with the value that a time means."""
+        """Return a ceiling with the value for a time."""
         kind = KINDS[blank.name]
         if kind.less_is_better:
             low, value, high = (seconds / amount for seconds in (timing.q1_s, timing.median_s, timing.q3_s))
@@ -155,20 +155,20 @@ class Ceilings:
         return replace(blank, value=value, low=low, high=high, samples=timing.samples, method=method, code=held)
 
     def _code(self, benchmark: Microbenchmark) -> str:
-        """Return what the machine code of a microbenchmark holds. Raises OtherCode where that is not what is timed."""
+        """Return the content of a microbenchmark's loop. Raises OtherCode if it differs from the claim."""
         if not (images := self.module.images([benchmark.function])):
-            raise code.OtherCode("the compiler keeps no machine code to look at")
+            raise code.OtherCode("the compiler does not keep the machine code")
         claim = chapter.claim_of(benchmark, capability(self.device.info.compute_capability))
         return code.check(images[0][0], images[0][1][0], claim)
 
     def _hashed(self, one: Ceiling) -> Ceiling:
-        """Return a ceiling with what tells the code of its kernel, where it has one."""
+        """Return a ceiling with the hashes of its kernel's code, if it has a kernel."""
         benchmark = chapter.BY_NAME.get(ENERGY_OF.get(one.name, one.name))
         images = self.module.images([benchmark.function]) if benchmark else []
         return code.hashed(one, images[0][0], self.module.ptx, images[0][1][0]) if images else one
 
     def _extents(self, benchmark: Microbenchmark) -> list[Extent]:
-        """Return the launches to choose from, that with the largest arrays last."""
+        """Return the launches to choose from, the one with the largest arrays last."""
         scale = self.sizes
         passes = benchmark.passes(scale)
         first = Extent(scale, 1, passes or 1)
@@ -263,7 +263,7 @@ class Ceilings:
             self.device.release(pointer)
         differ = np.flatnonzero(memory != words)
         if len(differ):
-            raise WrongResult(f"byte {int(differ[0])} of the copy is not that of the source")
+            raise WrongResult(f"byte {int(differ[0])} of the copy differs from the source")
         kind = "page-locked" if name.endswith("pinned") else "pageable"
         method = f"{nbytes / 2**20:g} MiB of {kind} memory, by the host's clock; all bytes compared"
         return self._filled(blank, stats.summarize(samples, "hot"), nbytes, method)
@@ -271,12 +271,12 @@ class Ceilings:
     # Energy ---------------------------------------------------------------------------------------------------------
 
     def _energy(self, name: str, blank: Ceiling) -> Ceiling:
-        """Return the energy of a byte that a copy moves, or of a float32 operation: what the board takes above idle."""
+        """Return the energy of a byte that a copy moves, or of a float32 operation: the board's energy above idle."""
         benchmark = chapter.BY_NAME[ENERGY_OF[name]]
         held = self._code(benchmark)
         self.progress("warming up", 0)
         began, start = self._joules(), time.monotonic()
-        time.sleep(IDLE_S)  # its clocks still up: a moment after a launch
+        time.sleep(IDLE_S)  # shortly after a launch, with the clocks still up
         idle_w = (self._joules() - began) / max(time.monotonic() - start, 1e-9)
         extent = self._extents(benchmark)[-1]
         with self._arrays(benchmark, extent) as pointers:
@@ -294,7 +294,7 @@ class Ceilings:
         above = joules - idle_w * seconds
         if above <= 0:
             raise DeviceError(
-                f"the board took no more than idle, {idle_w:.0f} W, while it ran: NVML's energy stands still"
+                f"the board took only idle power, {idle_w:.0f} W, while it ran: NVML's energy does not change"
             )
         method = (
             f"{benchmark.name} for {seconds:.2g} s: {joules / seconds:.0f} W, less {idle_w:.0f} W idle, over "
@@ -306,7 +306,7 @@ class Ceilings:
     def _joules(self) -> float:
         found = nvml.energy_j(self._board)
         if found is None:
-            raise DeviceError("NVML no longer tells the energy of this card")
+            raise DeviceError("NVML no longer reports the energy of this card")
         return found
 
 
@@ -335,7 +335,7 @@ class _Trial:
             self.seconds = float(np.median([self.sample() for _ in range(TRIES)]))
             if self.seconds >= SAMPLE_S / 2 or self.extent.passes >= most:
                 return
-            # A first pass may be lost in the launch: never more than 64 times as long at once.
+            # The time of a first pass may be mostly launch: lengthen by at most 64 at once.
             longer = min(64.0, SAMPLE_S / max(self.seconds, 1e-9))
             passes = min(most, max(self.extent.passes + 1, round(self.extent.passes * longer)))
             self.extent = replace(self.extent, passes=passes)
@@ -351,8 +351,8 @@ class _Trial:
         return device.sample(works, "hot", before)
 
     def clock_mhz(self, seconds: float) -> float | None:
-        """Return the clock of the multiprocessors in the last launch, which took so long, by their own counters; None
-        where it does not count those.
+        """Return the clock of the multiprocessors in the last launch of `seconds`, from their own counters; None if the
+        kernel does not count.
 
         A block takes as long as its slowest warp: warps that share a unit do not end together.
         """
@@ -363,7 +363,7 @@ class _Trial:
         return clocks / seconds / 1e6 if clocks > 0 and seconds > 0 else None
 
     def verify(self, when: str) -> None:
-        """Run once more, over poison, and look at what is left. Raises WrongResult."""
+        """Run once more, over poison, and check the output. Raises WrongResult."""
         device = self.owner.device
         filled = {a for launch in self.benchmark.before(self.extent) for a in launch.arguments if isinstance(a, str)}
         arrays = self.benchmark.arrays(self.extent)
@@ -397,19 +397,19 @@ def _all(works: Sequence[Work]) -> Work:
 
 
 def notes_of(name: str, compute_capability: str) -> str:
-    """Return what is to be known of a ceiling besides its figure."""
+    """Return the note on a ceiling."""
     major = capability(compute_capability)[0]
     if name in ("tensor-tf32", "tensor-bf16", "tensor-fp16", "tensor-int8") and major == 9:
-        return "measured by mma.sync; wgmma, which a kernel for sm_90a has, has ceilings of its own"
+        return "measured by mma.sync; wgmma, which kernels for sm_90a can use, has its own ceilings"
     if name.startswith("tensor-") and major in (10, 11):
-        return "measured by mma.sync; tcgen05, which a kernel for this very architecture has, reaches more"
+        return "measured by mma.sync; tcgen05, which kernels for exactly this architecture can use, reaches more"
     if name in ("tensor-tf32", "tensor-bf16", "tensor-fp16") and major in (8, 12):
         return "GeForce boards sum in float32 at half the rate of the others"
     return ""
 
 
 def measuring(device: Device, tell: Told, **how: Any) -> Callable[[tuple[str, Settings]], Finished]:
-    """Return what measures a ceiling that is ordered by its name."""
+    """Return a function that measures a ceiling by its name."""
     ceilings: Ceilings | None = None
 
     def carry_out(order: tuple[str, Settings]) -> Finished:

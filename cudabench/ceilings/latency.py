@@ -29,12 +29,12 @@ from cudabench.records.launch import Launch
 NODES = DEFINED["NODES"]
 LINE_BYTES = 128
 ADDEND = 3  # of the atomics
-NEWEST = "10.0"  # whose multiprocessors stand for those that the table lacks
+NEWEST = "10.0"  # its multiprocessors replace those that the table lacks
 
 
 @cache
 def chain(nodes: int, seed: int = 1) -> np.ndarray:
-    """Return a chain through all nodes in random order that comes back to node 0: next[i] follows node i."""
+    """Return a cyclic chain through all nodes in random order: next[i] follows node i."""
     order = np.concatenate([[0], 1 + np.random.default_rng(seed).permutation(nodes - 1)]).astype(np.uint32)
     following = np.empty(nodes, np.uint32)
     following[order] = np.roll(order, -1)
@@ -42,7 +42,7 @@ def chain(nodes: int, seed: int = 1) -> np.ndarray:
 
 
 def reached(following: np.ndarray, hops: int) -> int:
-    """Return the node that so many hops from node 0 lead to."""
+    """Return the node after `hops` hops from node 0."""
     node = 0
     for _ in range(hops % len(following)):
         node = int(following[node])
@@ -99,7 +99,7 @@ _SPREAD = np.arange(THREADS, dtype=np.uint32)
 
 
 def _atomic(name: str, function: str, wrong: Callable[..., str | None], lanes: int = WARP) -> Microbenchmark:
-    """Return additions by some lanes of each warp, to one word or each to its own."""
+    """Return additions by `lanes` lanes of each warp, to a common word or each to its own."""
     words, opcode = ("words", "RED|REDG") if function.startswith("global") else ("out", "ATOMS")
     place = _SPREAD if name.endswith("spread") else np.zeros(THREADS, np.uint32)
     return Microbenchmark(
@@ -136,7 +136,7 @@ def _empty(
 
 
 def _over_half(scale: Scale) -> int:
-    """Return bytes of shared memory of which a multiprocessor has not twice as many."""
+    """Return bytes of shared memory, over half of a multiprocessor's."""
     try:
         return multiprocessor(scale.capability).shared_bytes // 2 + 1024
     except UsageError:  # a card that is newer than the table
@@ -144,7 +144,7 @@ def _over_half(scale: Scale) -> int:
 
 
 def _empty_blocks(name: str, warps: int, *, alone: bool) -> Microbenchmark:
-    """Return a launch of empty blocks: how many a second, or the time of one where one at a time is on an SM."""
+    """Return a launch of empty blocks: blocks per second or, with one block at a time on an SM, the time of a block."""
     what = f"{{blocks}} empty blocks of {warps * WARP} threads"
     how: dict[str, Any] = {"blocks": "empty", "threads": warps * WARP}
     if alone:
@@ -154,7 +154,7 @@ def _empty_blocks(name: str, warps: int, *, alone: bool) -> Microbenchmark:
 
 
 ALL = (
-    # One round, but for a pass that would end where it began; over what the L2 holds, which is flushed besides.
+    # Almost one round, so that it does not end where it began; larger than the L2, which is also flushed.
     _chased(
         "memory-latency",
         lambda s: s.memory_nodes,

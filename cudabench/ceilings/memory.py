@@ -28,19 +28,19 @@ from cudabench.ceilings.code import Claim
 from cudabench.records.launch import Launch
 
 COPIED, CONSTANTS = DEFINED["COPIED"], DEFINED["CONSTANTS"]
-MULTIPLIER, INCREMENT = DEFINED["GENERATOR_A"], DEFINED["GENERATOR_B"]  # of a full period modulo 2^32
-PIECE = 1 << 14  # words of an array that are compared one by one, at its start, its end and in between
+MULTIPLIER, INCREMENT = DEFINED["GENERATOR_A"], DEFINED["GENERATOR_B"]  # a generator with full period modulo 2^32
+PIECE = 1 << 14  # words in each piece of an array that is compared word by word
 PIECES = 16
 
 
 def _pattern_fault(name: str, extent: Extent, look: Look) -> str | None:
-    """Return where an array differs from the pattern: its sum over all words, and some pieces word by word."""
+    """Return how an array differs from the pattern, or None: checks the sum of all words, and pieces word by word."""
     words = extent.scale.memory_bytes // 4
     count = min(PIECE, words)
     for at in sorted({(words - count) * step // (PIECES - 1) for step in range(PIECES)}):
         differ = np.flatnonzero(look(name, at, count) != pattern(at, count))
         if len(differ):
-            return f"word {at + int(differ[0])} of '{name}' is not the pattern's"
+            return f"word {at + int(differ[0])} of '{name}' differs from the pattern"
     return _sum_fault(extent, look)
 
 
@@ -49,7 +49,7 @@ def _sum_fault(extent: Extent, look: Look) -> str | None:
 
 
 def _launch(function: str, extent: Extent, *names: str) -> Launch:
-    """Return a launch that reads or writes a whole array of the memory's, a tile a block."""
+    """Return a launch that reads or writes a whole array in memory, a tile per block."""
     grid = (extent.scale.memory_bytes // TILE_BYTES, 1, 1)
     return Launch(function, grid, (THREADS, 1, 1), (*names, _vectors(extent)))
 
@@ -89,7 +89,7 @@ def _memory(name: str, *names: str) -> Microbenchmark:
 
 
 def _tiles(extent: Extent) -> int:
-    """Return the tiles of the array in the L2: one a block, as far as half of the L2 holds them."""
+    """Return the tiles of the array in the L2: one per block, at most half of the L2."""
     return max(1, min(extent.grid, extent.scale.l2_bytes // 2 // TILE_BYTES))
 
 
@@ -98,9 +98,9 @@ def _advance(extent: Extent) -> int:
 
 
 def _l2_sum(extent: Extent) -> int:
-    """Return what all reads of the tiles add up to, modulo 2^32."""
+    """Return the sum of all reads of the tiles, modulo 2^32."""
     tiles, words = _tiles(extent), TILE_BYTES // 4
-    first = np.bincount(np.arange(extent.grid) % tiles, minlength=tiles)  # blocks by the tile that they start at
+    first = np.bincount(np.arange(extent.grid) % tiles, minlength=tiles)  # number of blocks by their first tile
     times = sum(np.roll(first, step * _advance(extent)) for step in range(extent.passes))
     return sum(int(count) * pattern_sum(tile * words, words) for tile, count in enumerate(np.atleast_1d(times))) % WORD
 
@@ -174,8 +174,7 @@ ALL = (
         wrong=each_block(_shared_sum, "uint32"),
         method=lambda e: f"16 bytes a lane, {e.passes} passes of {4 * VECTORS} loads; the sum of each thread compared",
     ),
-    # The lanes' words are all different; in the large table nearly all of them lie in different lines, spread over the
-    # sets of the cache.
+    # The lanes read different words; in the large table almost all are in different lines, over all cache sets.
     _constant("constant-hit", 8, 256),
     _constant("constant-miss", 137, CONSTANTS),
 )

@@ -1,6 +1,6 @@
-"""A run of ceilings on one device, with the results file kept up to date as each is known.
+"""A run of ceilings on one device; the results file is updated after each ceiling.
 
-Nothing here prints: what a `Listener` gives is told what is being done.
+This module does not print; it reports to a `Listener`.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from cudabench.records.file import ResultsFile
 from cudabench.records.planned import Settings
 
 WORKER = "cudabench.ceilings.gpu"
-ENERGY = "energy"  # the group that is measured only where it is asked for
+ENERGY = "energy"  # a group that is measured only on request
 
 
 def chosen(only: Sequence[str], energy: bool) -> tuple[str, ...]:
-    """Return the names of the ceilings to measure, in the order of `KINDS`: of the groups and names asked for, else
-    all; those of energy where they are asked for by name or by `energy`.
+    """Return the names of the ceilings to measure, in the order of `KINDS`: the requested groups and names, else all;
+    energy only if it is requested by name or by `energy`.
 
-    Raises UsageError for a word that is neither group nor name.
+    Raises UsageError for an unknown word.
     """
     groups = dict.fromkeys(kind.group for kind in KINDS.values())
     for word in only:
         if word not in groups and word not in KINDS:
             raise UsageError(
-                f"--only {word} is no ceiling and no group.{did_you_mean(word, [*groups, *KINDS])} Groups are "
+                f"--only {word} is neither a ceiling nor a group.{did_you_mean(word, [*groups, *KINDS])} Groups are "
                 f"{', '.join(groups)}; 'cudabench ceilings --help' lists the ceilings."
             )
     wanted = {name for name, kind in KINDS.items() if name in only or kind.group in only}
@@ -48,7 +48,7 @@ def chosen(only: Sequence[str], energy: bool) -> tuple[str, ...]:
 
 
 class CeilingsRun(Kept):
-    """Ceilings on a device; `file` holds those that are known and is written to `path` after each."""
+    """Ceilings on a device; `file` holds the measured ceilings and is written to `path` after each."""
 
     def __init__(
         self,
@@ -72,9 +72,9 @@ class CeilingsRun(Kept):
         super().__init__(file, path, listener)
 
     def collect(self) -> None:
-        """Measure everything. Whatever ends it, `file` holds what was known by then, and no worker is left.
+        """Measure everything. Even if it is interrupted, `file` holds the finished ceilings and workers are ended.
 
-        Raises CudabenchError where the device does not start.
+        Raises CudabenchError if the device does not start.
         """
         self.write()
         with (

@@ -1,4 +1,4 @@
-"""The microbenchmarks in the simulator: every kernel runs at its smallest size and is verified. Nothing has a value."""
+"""The microbenchmarks in the simulator: every kernel runs at its smallest size and is verified, without values."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from cudabench.occupancy import capability
 from cudabench.records.launch import POISON, Launch
 from cudabench.records.planned import Case, Problem
 
-NO_TIME = "the simulator has no time: the kernel ran and its result is right"
+NO_TIME = "the simulator does not measure time: the kernel ran and its result is right"
 APART = 4096  # bytes
-NO_KERNEL = "the simulator has no host link, clock or power to measure"
+NO_KERNEL = "the simulator lacks a host link, clock and power to measure"
 
 
 @dataclass
@@ -31,7 +31,7 @@ class SimulatedCeilings:
     _held: dict[str, str] = field(default_factory=dict, init=False)
 
     def measure(self, name: str) -> Ceiling:
-        """Return a ceiling without a value: ok, and what was verified; or what is wrong."""
+        """Return a ceiling without a value: ok with what was verified, or what is wrong."""
         blank = benchmarks.blank(name)
         benchmark = chapter.BY_NAME.get(name)
         if benchmark is None:
@@ -83,7 +83,7 @@ class SimulatedCeilings:
 
 
 def _placed(contents: Mapping[str, np.ndarray | int]) -> dict[str, np.ndarray]:
-    """Return arrays at rising addresses; those of which only the bytes are known are poison."""
+    """Return arrays at rising addresses; arrays without content are poison."""
     rooms = [-(-bytes_of(one) // APART) * APART + APART for one in contents.values()]
     memory = np.full(sum(rooms), POISON, np.uint8)
     found: dict[str, np.ndarray] = {}
@@ -96,7 +96,7 @@ def _placed(contents: Mapping[str, np.ndarray | int]) -> dict[str, np.ndarray]:
 
 
 def case_of(benchmark: Microbenchmark, launches: Sequence[Launch]) -> Case:
-    """Return launches of the chapter as a case, the last of which names it."""
+    """Return launches of the chapter as a case named after the last one."""
     last = launches[-1]
     return Case(
         operation="ceilings",

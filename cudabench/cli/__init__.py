@@ -41,7 +41,7 @@ COMMANDS = {
     "completion": "Print the script that completes commands in a shell.",
 }
 
-# The modules of commands that do not have one each.
+# Modules that hold several commands.
 TOGETHER = {
     **dict.fromkeys(("list", "info", "completion"), "overview"),
     **dict.fromkeys(("export", "plot", "report", "schema"), "files"),
@@ -62,21 +62,21 @@ Exit codes: 0 done and right, 1 failed, 2 usage, 3 wrong result or hazard, 4 thr
 
 FIRST_STEPS = """cudabench runs, verifies, times and explains CUDA kernels, on a GPU or in a simulator. Start with
 
-  cudabench info                     what this machine can run, and what it lacks
-  cudabench list transpose           the kernels of an operation, each with its idea
+  cudabench info                     what this machine can run
+  cudabench list transpose           the kernels of an operation, with their ideas
   cudabench transpose                run them all, verified, in one table
   cudabench explain transpose smem   why a kernel is fast or slow, line by line
-  cudabench run FILE.cu              a kernel of your own: what it needs
+  cudabench run FILE.cu              a kernel of your own
 
 'cudabench --help' shows all operations and commands."""
 
-FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}  # what a stream that takes no more says
-SHOWN = 80  # characters of a long argument that an error repeats
-FOREIGN = 400  # characters without a space that an error repeats, whoever wrote them
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}  # errors of a full stream
+SHOWN = 80  # characters of a long argument that an error shows
+FOREIGN = 400  # characters without a space that an error shows, from an argument or a file
 
 
 def make_command(name: str) -> click.Command:
-    """Return an operation's command, or the one of its module."""
+    """Return an operation's command, or the command from its module."""
     if name in operations.SUMMARIES:
         from cudabench.cli.operation import operation_command
 
@@ -98,13 +98,13 @@ def make_command(name: str) -> click.Command:
 @click.version_option(__version__, prog_name="cudabench")
 @click.pass_context
 def group(ctx: click.Context) -> None:
-    """Carry the commands; the help text is HELP."""
+    """The group of all commands; its help text is HELP."""
     if ctx.invoked_subcommand is None:
         click.echo(FIRST_STEPS)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the command line and leave with its exit code. No error reaches the user as a traceback."""
+    """Run the command line and exit with its code. An error never shows as a traceback."""
     prepare_streams()
     heed_termination()
     code = invoke(arguments)
@@ -139,13 +139,13 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
                 told += f" '{error.ctx.command_path} --help-all' shows all options."
         return say(" ".join(told.split()), error.exit_code)
     except Terminated:
-        return say("terminated by SIGTERM: only what was finished before is shown and written.", EXIT_TERMINATED)
+        return say("terminated by SIGTERM: only finished results are shown and written.", EXIT_TERMINATED)
     except (KeyboardInterrupt, click.Abort):
         return say("interrupted.", EXIT_INTERRUPTED)
     except MemoryError:
         return say("this machine's memory is too small for the problem: use a smaller --size.", EXIT_FAILED)
     except BrokenPipeError:
-        # The reader of a pipe has gone, as `| head` does; Python would complain again at exit.
+        # The reader of a pipe has closed it, as `| head` does; Python would complain again at exit.
         output_fault()
         return EXIT_FAILED
     except OSError as error:
@@ -178,7 +178,7 @@ def _ahead(words: Sequence[str]) -> AbstractContextManager[None]:
 
 
 def _check_completion() -> None:
-    """Raise UsageError where what a shell's completion sets in the environment is there in part, as by hand."""
+    """Raise UsageError if only some variables of a shell's completion are set, as by hand."""
     asked = os.environ.get("_CUDABENCH_COMPLETE")
     if not asked or re.fullmatch("(bash|zsh|fish)_source", asked):
         return
@@ -186,14 +186,14 @@ def _check_completion() -> None:
     place = word.isdecimal() or (asked == "fish_complete" and "COMP_CWORD" in os.environ)
     if not re.fullmatch("(bash|zsh|fish)_complete", asked) or "COMP_WORDS" not in os.environ or not place:
         raise UsageError(
-            f"_CUDABENCH_COMPLETE={asked} is what a shell's completion sets, beside COMP_WORDS and COMP_CWORD: unset "
+            f"_CUDABENCH_COMPLETE={asked} is for a shell's completion, together with COMP_WORDS and COMP_CWORD: unset "
             "it, and see 'cudabench completion --help'."
         )
 
 
 def shortened(message: str, words: Sequence[str]) -> str:
-    """Return a message in which what was typed, where it is long, stands with its beginning and its length; what a file
-    brought in, such as a profile's value, where it is far longer than any name."""
+    """Return a message with long texts cut to their beginning and their length: arguments above SHOWN characters,
+    texts from files, such as a profile's value, above FOREIGN."""
 
     def cut(text: str) -> str:
         return f"{text[:SHOWN]}... ({len(text)} characters)"
@@ -201,7 +201,7 @@ def shortened(message: str, words: Sequence[str]) -> str:
     long = [word for word in words if len(word) > 2 * SHOWN]
     for word in long:
         message = message.replace(word, cut(word))
-    # A part of one, such as what stands behind the '=' of --size=...
+    # A part of an argument, such as the value of --size=...
     return re.sub(
         rf"[^\s']{{{2 * SHOWN},}}",
         lambda part: cut(part[0]) if len(part[0]) > FOREIGN or any(part[0] in word for word in long) else part[0],
@@ -214,5 +214,5 @@ def _say(message: str, code: int) -> int:
         click.secho("Error: ", fg="red", err=True, nl=False)
         click.echo(text.log(message), err=True)
     except OSError:
-        pass  # nowhere is left to say it
+        pass  # standard error cannot be written either
     return code

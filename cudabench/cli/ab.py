@@ -37,20 +37,20 @@ HELP = """Measure two kernels interleaved: the ratio of their times, and a verdi
 ARGUMENTS are those of 'cudabench run', for both. It needs a GPU.
 
 \f
---a and --b hold in quotes what only the old or only the new side gets: -k, -D, --grid, --block, --shared, --cluster,
---std, -I.
+--a and --b hold, in quotes, the options of the old or of the new side alone: -k, -D, --grid, --block, --shared,
+--cluster, --std, -I.
 
 \b
 faster, slower   the whole interval of the ratio (99%) lies on one side of 1
-same             it holds 1 and reaches no further than 0.5%, or the PERCENT asked about
-unclear          anything else: a longer --max-time narrows it
+same             it holds 1 and stays within 0.5%, or within PERCENT
+unclear          all other cases: a longer --max-time narrows the interval
 
-Where the machine code and the launch are the same there is nothing to measure; --always measures all the same.
+If machine code and launch are the same, nothing is measured; --always measures nevertheless.
 'cudabench diff' compares machine code and counts without a GPU.
 """
 
 LEFT_OUT = ("file", "save", "profile", "where")  # of `run`
-OF_A_SIDE = ("kernels", "grid", "block", "defines", "shared", "cluster", "include", "std")  # what --a and --b may hold
+OF_A_SIDE = ("kernels", "grid", "block", "defines", "shared", "cluster", "include", "std")  # allowed in --a and --b
 OF_A_LADDERS_SIDE = ("kernels", "grid", "block", "defines", "source")
 
 
@@ -80,7 +80,7 @@ def _made(form: str) -> click.Command:
             ),
             option(
                 "--noise PERCENT",
-                "Difference of a kernel from itself, besides 20 ns.",
+                "Difference of a kernel from itself, in addition to 20 ns.",
                 type=percentage,
                 default="0.2%",
                 show_default=True,
@@ -91,7 +91,7 @@ def _made(form: str) -> click.Command:
         callback=callback,
         help=HELP
         if form == FILE
-        else f"Measure two kernels of {form} interleaved: -k OLD -k NEW, or one with --a and --b.",
+        else f"Measure two kernels of {form} interleaved: -k OLD -k NEW, or one kernel with --a and --b.",
     )
 
 
@@ -108,7 +108,7 @@ command = two_forms(
 
 
 def _sides(ctx: click.Context, given: Mapping[str, Any], names: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the options of either side: the common ones with those of --a and --b, and of two kernels one each."""
+    """Return the options of both sides: the common options, those of --a or --b, and one of two kernels."""
     params = [param for param in ctx.command.params if param.name in names]
     made = []
     for at, (flag, key) in enumerate((("--a", "old_words"), ("--b", "new_words"))):
@@ -123,7 +123,7 @@ def _sides(ctx: click.Context, given: Mapping[str, Any], names: Sequence[str]) -
 
 
 def _own_options(flag: str, text: str | None, params: Sequence[click.Parameter]) -> dict[str, Any]:
-    """Return what the words of --a or --b set."""
+    """Return the options that the words of --a or --b set."""
     if text is None:
         return {}
     try:
@@ -134,7 +134,7 @@ def _own_options(flag: str, text: str | None, params: Sequence[click.Parameter])
     try:
         ctx = Headed(flag, params=list(params)).make_context(flag, words)
     except click.UsageError as error:
-        raise UsageError(f"{flag} '{text}': {error.format_message()} It holds of {known}.") from None
+        raise UsageError(f"{flag} '{text}': {error.format_message()} Allowed are {known}.") from None
     return {
         name: value
         for name, value in ctx.params.items()
@@ -143,7 +143,7 @@ def _own_options(flag: str, text: str | None, params: Sequence[click.Parameter])
 
 
 def _labels(files: tuple[str, str], old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, str]:
-    """Return what tells the sides apart: their files, else their kernels, else what --a and --b say."""
+    """Return distinct names of the sides: their files, else their kernels, else the words of --a and --b."""
     if files[0] != files[1]:
         return files
     if old["kernels"] != new["kernels"]:
@@ -154,7 +154,7 @@ def _labels(files: tuple[str, str], old: Mapping[str, Any], new: Mapping[str, An
 def _check_apart(old: Mapping[str, Any], new: Mapping[str, Any], given: Mapping[str, Any], example: str) -> None:
     kernels = given["kernels"]
     refuse(
-        (len(kernels) > 2, f"ab takes two kernels; {', '.join(kernels)} are {len(kernels)}: keep two."),
+        (len(kernels) > 2, f"ab takes two kernels, not {len(kernels)} ({', '.join(kernels)}): keep two."),
         (
             not given["always"] and all(old.get(name) == new.get(name) for name in (*OF_A_SIDE, "source")),
             "Both sides are the same: name a second file, a second kernel (-k), or options of one side, as in "
@@ -207,7 +207,7 @@ def _ab_ladder(ctx: click.Context, name: str, /, **given: Any) -> int:
         found = planning.build(operation, request)
         if len(found) != 1:
             names = ", ".join(case.kernel for case in found)
-            raise UsageError(f"A side is one kernel; {names} are {len(found)}: name two, -k OLD -k NEW.")
+            raise UsageError(f"A side is one kernel, not {len(found)} ({names}): name two, -k OLD -k NEW.")
         cases += found
     series = Series(partial(operations.get, name), tuple(cases))
     record = {"requests": [asdict(request) for request in requests]}
@@ -218,12 +218,16 @@ def _ab_ladder(ctx: click.Context, name: str, /, **given: Any) -> int:
 
 
 def _gpu(given: Mapping[str, Any]) -> devices.Choice:
-    """Return the GPU. Raises DeviceUnusable where there is none."""
+    """Return the GPU. Raises DeviceUnusable without a GPU."""
     if given["device"] == "all":
         raise UsageError("--device all: ab compares two kernels on one card; use --device cuda:0.")
     choice = devices.choose(given["device"])
     if choice.kind == "sim":
-        lack = (choice.note or "the simulator measures no time.").removeprefix("No GPU is used: ").partition(", so ")[0]
+        lack = (
+            (choice.note or "the simulator does not measure time.")
+            .removeprefix("No GPU is used: ")
+            .partition(", so ")[0]
+        )
         raise DeviceUnusable(
             f"ab needs a GPU: {lack.rstrip('.')}; without one 'cudabench diff OLD NEW' compares machine code, and with "
             "the arguments of 'cudabench run' sectors, wavefronts and instructions."

@@ -1,4 +1,4 @@
-"""Types of options: one to three numbers, as `--block 32 8`, `32,8`, `32x8`; finite numbers; percentages; orders."""
+"""Types of options: one to three numbers, as in `--block 32 8`, `32,8`, `32x8`; finite numbers; percentages; orders."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import click
 
 from cudabench.errors import UsageError
 
-MAX_DIGITS = 18  # any such number fits 64 bits, and Python reads it whatever its own limit
+MAX_DIGITS = 18  # such a number fits 64 bits, and is within Python's own limit
 
 
-BETWEEN = re.compile(r",|(?<=\d)x(?=[+-]?\d)")  # numbers of one word
+BETWEEN = re.compile(r",|(?<=\d)x(?=[+-]?\d)")  # separators of numbers within a word
 POWER = re.compile(r"(\d{1,4})(<<|\*\*|\^|e)(\d{1,2})", re.ASCII)
 BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
-UNCLEAR = {"k": 1, "m": 2, "g": 3}  # of 1024, or of 1000
+UNCLEAR = {"k": 1, "m": 2, "g": 3}  # powers of 1024, or of 1000
 
 
 def whole(word: str) -> int | None:
-    """Return the whole number that a word is: 1048576, 1_048_576, 1e6, 1<<20, 2**20, 2^20, 1Mi; None for others."""
+    """Return the whole number of a word, or None: 1048576, 1_048_576, 1e6, 1<<20, 2**20, 2^20, 1Mi."""
     plain = word.replace("_", "") if re.fullmatch(r"\d{1,3}(_\d{3})+", word, re.ASCII) else word
     if re.fullmatch(r"[+-]?\d+", plain, re.ASCII):
         return int(plain) if len(plain) <= MAX_DIGITS else None
@@ -35,22 +35,22 @@ def whole(word: str) -> int | None:
 
 
 def _thousands(word: str) -> tuple[int, ...]:
-    """Return what a number of thousands such as 4k may mean; nothing for any other word."""
+    """Return both meanings of a word such as 4k (1000 or 1024); empty for other words."""
     match = re.fullmatch(r"(\d{1,6})([kmg])b?", word.lower(), re.ASCII)
     return tuple(int(match[1]) * base ** UNCLEAR[match[2]] for base in (1024, 1000)) if match else ()
 
 
 class Numbers(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.2 on
-    """Whole numbers joined by commas or x. `most` is how many there may be."""
+    """Whole numbers joined by commas or x; at most `most`."""
 
     name = "numbers"
-    glue = ","  # between numbers that stand as separate words
+    glue = ","  # joins numbers that are separate words
 
     def __init__(self, most: int) -> None:
         self.most = most
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        """Return the numbers, or fail with the word that is none."""
+        """Return the numbers. Fails at the first word that is not a number."""
         if isinstance(value, tuple):
             return value
         option = param.opts[-1] if param else "this option"
@@ -74,13 +74,13 @@ class Numbers(click.ParamType):  # type: ignore[type-arg]  # generic from click 
 
 
 class Ranges(Numbers):
-    """Texts of one number or range for each axis of a block: `8:64 4:32`; one block as a word is its numbers."""
+    """A number or range for each axis of a block: `8:64 4:32`; a single word such as 32x8 is a whole block."""
 
     name = "ranges"
     glue = " "
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return a text for each axis, or fail where there are fewer."""
+        """Return a text for each axis. Fails if an axis is missing."""
         if isinstance(value, tuple):
             return value
         words = str(value).split(" ")
@@ -92,7 +92,7 @@ class Ranges(Numbers):
 
 
 class Expressions(Numbers):
-    """One to three expressions; whole numbers may stand as separate words, as in --block 32 8, or with x."""
+    """One to three expressions; whole numbers may be separate words, as in --block 32 8, or joined by x."""
 
     name = "expressions"
 
@@ -100,7 +100,7 @@ class Expressions(Numbers):
         super().__init__(3)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the text; what it means depends on the arguments."""
+        """Return the text, which is evaluated later with the arguments."""
         return value.replace("x", ",") if re.fullmatch(r"\d+(x\d+){1,2}", str(value), re.ASCII) else value
 
 
@@ -108,7 +108,7 @@ class Finite(click.FloatRange):
     """A number in a range, neither infinite nor nan."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the number, or fail where it is infinite or nan."""
+        """Return the number. Fails if it is infinite or nan."""
         number = super().convert(value, param, ctx)
         if not math.isfinite(number):
             self.fail(f"{value} is not a finite number.", param, ctx)
@@ -121,17 +121,17 @@ class Order(click.ParamType):  # type: ignore[type-arg, unused-ignore]
     name = "order"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the text, or fail where it does not name an order."""
+        """Return the text. Fails if it is not an order."""
         if not re.fullmatch(r"reverse|random:\d+", value):
             self.fail(f"'{value}' is not an order of blocks: use reverse or random:SEED, such as random:7.", param, ctx)
         return value
 
 
 def percentage(text: str) -> float:
-    """Return the fraction that a percentage is: 0.05 for 5%, or 5. Raises BadParameter."""
+    """Return the fraction of a percentage: 0.05 for 5% or 5. Raises BadParameter."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(%?)\s*", text, re.ASCII)
     if not match:
-        raise click.BadParameter(f"'{text}' is no percentage: write it like 5%.")
+        raise click.BadParameter(f"'{text}' is not a percentage: write it like 5%.")
     number = float(match[1])
     if not match[2] and 0 < number < 1:  # a gate must not guess
         raise click.BadParameter(

@@ -16,11 +16,11 @@ from cudabench.views import ceilings, console
 
 HELP = """Measure what a card can do at most, each figure verified, beside what its clocks and units allow.
 
-Exit codes: 0 measured, 1 one failed, 3 one left a wrong result, 5 no GPU to measure.
+Exit codes: 0 measured, 1 a measurement failed, 3 a result is wrong, 5 without a GPU.
 
 \f
-In the simulator (-d sim) the same kernels run small and are verified; nothing has a value. What the card lacks is
-skipped.
+In the simulator (-d sim) the same kernels run on small sizes and are verified, without values. Figures that the card
+lacks are skipped.
 
 \b
 """ + "\n".join(f"{name:<24} {kind.meaning}" for name, kind in KINDS.items())
@@ -51,7 +51,7 @@ def command(
     output = Output.of(json_path, quiet)
     if device == "all":
         raise UsageError("ceilings measures one card at a time: name it, as in --device cuda:1.")
-    # A machine without a GPU has no ceilings: never a silent simulation.
+    # Without a GPU this is an error, never a silent simulation.
     choice = devices.choose("cuda" if device == "auto" else device)
     settings = replace(TIMING, timeout=timeout) if timeout else TIMING
     asked = {"only": list(only), "energy": energy}

@@ -1,4 +1,4 @@
-"""`cudabench check FILE.cu ...`: the simulator as a sanitizer: hazards of all kernels, and nothing else."""
+"""`cudabench check FILE.cu ...`: the simulator as a sanitizer that shows only the hazards of kernels."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cudabench.userkernel.plan import Every
 
 HELP = """Run all kernels of FILE.cu, or of a profile, in the simulator and report hazards: races, accesses out of
-bounds or misaligned, reads of what nobody wrote, divergent barriers. Nothing is timed.
+bounds or misaligned, reads of unwritten memory, divergent barriers. Nothing is timed.
 
 \b
 cudabench check saxpy.cu scale.cu --grid 'cdiv(n,256)' --block 256 \\
@@ -31,11 +31,11 @@ cudabench check saxpy.cu scale.cu --grid 'cdiv(n,256)' --block 256 \\
 cudabench check --profile kernels.toml --to github
 
 \f
-Arguments are given as to 'cudabench run'; of several kernels each takes those that are called like its parameters. With
---expect a wrong result is a fault too.
+Arguments are the same as those of 'cudabench run'; each of several kernels takes the arguments with the names of its
+parameters. With --expect a wrong result is a fault too.
 
-Exit codes: 0 every kernel ran and is clean, 3 a hazard or a wrong result, 1 one failed, 5 one uses what the simulator
-lacks, so that nothing is known of it.
+Exit codes: 0 every kernel ran and is clean, 3 a hazard or a wrong result, 1 a kernel failed, 5 a kernel uses a feature
+that the simulator lacks, so it was not checked.
 """
 
 
@@ -49,7 +49,7 @@ def _check(ctx: click.Context, /, **given: Any) -> int:
     with reading(requests[0].file, given, len(requests)):
         wanted = every(requests, "check")
     with reading(requests[0].file, given, len(wanted.requests)):
-        # A kernel that cannot run is a finding here, and none of the others waits for it.
+        # A kernel that cannot run is a finding; the other kernels still run.
         series = [
             replace(one, cases=tuple(replace(case, named=False, bounds=True) for case in one.cases))
             for request in wanted.requests
@@ -61,12 +61,12 @@ def _check(ctx: click.Context, /, **given: Any) -> int:
     checking = output.run(series, [choice], settings, record)
     show = partial(_show, checking, output, wanted=wanted, github=given["target"] == "github")
     carry_out(checking, output, checking.collect, show)
-    # A kernel of which nothing is known counts though others ran.
+    # A kernel that was not checked counts, even if others ran.
     return exit_code({result.status for result in checking.file.results} - {"ok"})
 
 
 def _requests(ctx: click.Context, given: dict[str, Any]) -> list[Any]:
-    """Return what is asked for, a request a file or a table of the profile."""
+    """Return the requests: one for each file, or for each table of the profile."""
     files = given.pop("files")
     blank = {"save": ()}
     if given["profile"]:
@@ -76,14 +76,14 @@ def _requests(ctx: click.Context, given: dict[str, Any]) -> list[Any]:
             )
         kept = dict(given)
         requests = run.requests_of(ctx, {**given, **blank, "file": None}, run.command.params)
-        given |= kept  # how a run of the profile is measured is no matter here
+        given |= kept  # the profile's settings of measuring do not matter here
         return [replace(request, save=(), bytes=None, flops=None) for request in requests]
     named = next((file for file in files if file in operations.SUMMARIES and not Path(file).exists()), None)
     refuse(
         (
             not files,
             "check needs a file or a profile: cudabench check FILE.cu --arg n=10007 ... or cudabench check --profile "
-            "FILE.toml; 'cudabench check --help' shows a whole line.",
+            "FILE.toml; 'cudabench check --help' shows an example.",
         ),
         (
             named,
@@ -94,7 +94,7 @@ def _requests(ctx: click.Context, given: dict[str, Any]) -> list[Any]:
 
 
 def _show(checked: Run, output: Output, *, wanted: Every, github: bool) -> None:
-    """Print a line a kernel with its hazards, and the annotations where a runner reads them."""
+    """Print a line for each kernel with its hazards, and annotations for GitHub."""
     from cudabench.views import checked as page
 
     if not output.quiet:

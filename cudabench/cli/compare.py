@@ -1,6 +1,6 @@
-"""`cudabench compare BASE.json NEW.json`: what got faster, slower or cannot be told, for people and for exit codes.
+"""`cudabench compare BASE.json NEW.json`: what got faster or slower or is unclear, as tables and as exit code.
 
-Files of kernels' results are compared, and files that hold ceilings: two cards side by side, or one card over time.
+It compares files of kernels' results, and files of ceilings: two cards side by side, or one card over time.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ TARGETS = ("table", "markdown", "junit", "github")
     option("--strict", "Exit 4 also if a verdict is unclear or a kernel is missing."),
     option(
         "--noise PERCENT",
-        "Difference of two runs of the same kernel on this machine, besides 0.25 µs.",
+        "Difference of two runs of the same kernel on this machine, in addition to 0.25 µs.",
         type=percentage,
         default="1.5%",
         show_default=True,
     ),
-    option("--same-model", "Treat two cards of the same name as the same GPU."),
+    option("--same-model", "Treat two cards with the same name as the same GPU."),
     option("--require-base", "Exit 1 if BASE.json does not exist. Default: pass, as a first run."),
     option("--json PATH", "Write the comparison as JSON; '-' is standard output.", "json_path", type=PLACE),
     option(
@@ -59,25 +59,25 @@ TARGETS = ("table", "markdown", "junit", "github")
         type=click.Choice(TARGETS),
     ),
     option("--markdown", "The same as --to markdown."),
-    option("-o, --output FILE", "Write what --to says to FILE instead.", "target_file", type=PLACE),
+    option("-o, --output FILE", "Write the form of --to to FILE.", "target_file", type=PLACE),
     option("-q, --quiet", "Print no tables; failures are still named."),
 )
 def command(
     files: tuple[str, ...], require_base: bool, json_path: str | None, target: str | None, markdown: bool,
     target_file: str | None, quiet: bool, **given: Any,
 ) -> int:  # fmt: skip
-    """Say for each kernel whether it got faster, slower, stayed the same, or cannot be told.
+    """Say for each kernel whether it got faster, got slower, stayed the same, or is unclear.
 
     \b
     Results match by operation, kernel, size, type, block and kind of device.
-    The same GPU   a verdict each, from the samples and --noise
+    The same GPU   a verdict for each kernel, from the samples and --noise
     Other GPUs     a table of both, no verdict
     Simulator      sectors, wavefronts, instructions and hazards
-    Ceilings       of two cards: each, and the geometric mean of a group; h100 h200 are cards that the tool knows
-    Several files  a table of all, each against the first
+    Ceilings       each, and the geometric mean of each group; h100 and h200 name the tool's own files
+    Several files  one table: each file against the first
 
-    A kernel that was right and is wrong exits 3, always; one that fails now exits 1. Where BASE.json does not exist
-    yet, this is a first run: it passes and says so.
+    A kernel that became wrong always exits 3; a kernel that fails now exits 1. If BASE.json does not exist yet, this is
+    a first run: it passes and says so.
     """
     _check_files(files)
     if markdown and target not in (None, "markdown"):
@@ -88,7 +88,7 @@ def command(
         raise UsageError("--to junit and --json - both write to standard output: name a file with --output.")
     first = not Path(files[0]).exists() and known_card(files[0]) is None
     if first and require_base:
-        load(files[0])  # says what is missing
+        load(files[0])  # raises the error
     base = ResultsFile({}, {}, {}) if first else load_named(files[0]).measured(files[0])
     others = [_measured(name) for name in files[1:]]
     of_ceilings = ceilings.all_ceilings(others if first else [base, *others], files[1:] if first else files)
@@ -104,7 +104,7 @@ def _measured(name: str) -> ResultsFile:
 
 
 def _check_files(files: tuple[str, ...]) -> None:
-    """Raise UsageError, with the line to type, where the words are not two results files or cards."""
+    """Raise UsageError, with the line to type, if the words are not two results files or cards."""
     first = files[0] if files else ""
     kernels = "".join(f" -k {name}" for name in files[1:])
     other = next(name for name in NAMES if name != first)
@@ -122,7 +122,7 @@ def _check_files(files: tuple[str, ...]) -> None:
         (
             len(files) == 1,
             f"compare takes two results files: measure again with --json NEW.json, then write cudabench compare "
-            f"{first} NEW.json; cudabench report {first} -o report.html shows one.",
+            f"{first} NEW.json; cudabench report {first} -o report.html shows a file.",
         ),
         (len(files) < 2, "compare takes two results files or more: cudabench compare BASE.json NEW.json."),
     )
@@ -130,7 +130,7 @@ def _check_files(files: tuple[str, ...]) -> None:
 
 @dataclass(frozen=True)
 class _Asked:
-    """The files by name, whether the base is still to come, and what is written of their comparison, and where."""
+    """The files by name, whether the base does not exist yet, and the form and place of the output."""
 
     names: tuple[str, ...]
     files: Sequence[ResultsFile]
@@ -140,12 +140,12 @@ class _Asked:
     output: Output
 
     def write_json(self, document: Callable[[], Mapping[str, Any]]) -> None:
-        """Write the comparison where --json says."""
+        """Write the comparison to the path of --json."""
         if self.output.json:
             self.output.json.write(json_text(json.dumps(document(), indent=2)) + "\n")
 
     def show(self, show: Callable[[Any], None], markdown: Callable[[], str]) -> None:
-        """Show tables, as they are or in Markdown, where --to and --output say."""
+        """Show tables in the form of --to at the place of --output."""
         if self.place.path is not None:
             self.place.write(markdown() if self.target == "markdown" else console.captured(show))
         elif self.target == "markdown" and not self.output.quiet:
@@ -155,7 +155,7 @@ class _Asked:
 
 
 def _results(asked: _Asked, *, threshold: float | None, strict: bool, noise: float, same_model: bool) -> int:
-    """Compare the first file's results with each other file's, show that, and return the exit code."""
+    """Compare the first file's results with each other file's, show it, and return the exit code."""
     from cudabench.results import compare
     from cudabench.views import annotations, comparison
 
@@ -190,13 +190,13 @@ def _results(asked: _Asked, *, threshold: float | None, strict: bool, noise: flo
 
 
 def _ceilings(asked: _Asked, *, threshold: float | None, strict: bool, **_: Any) -> int:
-    """Compare the first file's ceilings with each other file's, show that, and return the exit code: 4 where a ceiling
-    is worse by more than the threshold, or with --strict has no value any more.
+    """Compare the first file's ceilings with each other file's, show it, and return the exit code: 4 if a ceiling
+    is worse by more than the threshold or, with --strict, lost its value.
 
-    Raises UsageError for a form that holds no ceilings, and where files have none in common.
+    Raises UsageError for a form that cannot hold ceilings, and for files that share no ceiling.
     """
     if asked.target not in ("table", "markdown"):
-        raise UsageError(f"--to {asked.target} has no place for ceilings: use --to table or --to markdown.")
+        raise UsageError(f"--to {asked.target} cannot show ceilings: use --to table or --to markdown.")
     if asked.first:
         say(f"{asked.names[0]} does not exist yet: this is a first run, and passes.")
         return EXIT_OK

@@ -1,4 +1,4 @@
-"""What a shell offers for a word: kernels, element types, devices, files. `click` asks; nothing here raises."""
+"""Completions for a shell: kernels, element types, devices, files. `click` calls these functions; they never raise."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
-ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")  # the usual ones of current cards
+ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")  # of current cards
 
 
 def _starting(incomplete: str, items: Iterable[tuple[str, str | None]]) -> list[CompletionItem]:
@@ -21,35 +21,35 @@ def _starting(incomplete: str, items: Iterable[tuple[str, str | None]]) -> list[
 
 
 def words(known: Iterable[str]) -> Completer:
-    """Return what completes one of a fixed list of words."""
+    """Return the completer of a fixed list of words."""
     items = [(word, None) for word in known]
     return lambda ctx, param, incomplete: _starting(incomplete, items)
 
 
 def kernels(operation: Operation) -> Completer:
-    """Return what completes a kernel of an operation, by name; all = the ladder."""
+    """Return the completer of an operation's kernels by name; all = the ladder."""
     return words([*(kernel.name for kernel in operation.kernels), "all"])
 
 
 def first_kernel(operation: Operation) -> Completer:
-    """Return what completes the first positional word as a kernel; behind it stand the numbers of a block."""
+    """Return the completer of a kernel as the first positional word; the numbers of a block follow it."""
     named = kernels(operation)
     return lambda ctx, param, incomplete: [] if ctx.params.get(str(param.name)) else named(ctx, param, incomplete)
 
 
 def result_keys(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete a key that means one value of a result."""
+    """Complete the key of a single value of a result."""
     from cudabench.records.values import ANY, keys
 
     return _starting(incomplete, ((key.removesuffix(ANY), None) for key in keys()))
 
 
 def kernels_of_file(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete the name of a kernel of FILE.cu, where the file is named already and can be read."""
+    """Complete the name of a kernel of FILE.cu, if the file is on the line and can be read."""
     from cudabench.errors import CudabenchError
     from cudabench.source.files import read_file
 
-    # Behind a '-k' that has no value yet, click leaves the words unassigned.
+    # After a '-k' without a value, click leaves the words unassigned.
     path = ctx.params.get("file") or next((word for word in ctx.args if word.endswith((".cu", ".cuh"))), None)
     if not path:
         return []
@@ -63,7 +63,7 @@ def kernels_of_file(ctx: click.Context, param: click.Parameter, incomplete: str)
 def devices(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Complete a device; the GPUs are counted only for a word that begins with `cuda`."""
     known: list[tuple[str, str | None]] = [
-        ("auto", "a GPU where there is one, else the simulator"),
+        ("auto", "a GPU if present, else the simulator"),
         ("all", "every GPU, one after the other"),
         ("cuda", "the first GPU"),
         ("sim", "the simulator"),

@@ -36,13 +36,13 @@ OLD and NEW are files or git revisions, REVISION:PATH.
 
 \f
 The headers of a revision come from that revision too. "Same code" says that there is nothing to measure.
-What changed is shown with registers, spills, shared memory, occupancy and instructions, by source line, and with the
-first instruction that differs.
+Changes are shown in registers, spills, shared memory, occupancy and instructions, by source line, with the first
+instruction that differs.
 
-With the arguments of 'cudabench run' (--arg, --grid, --block) the simulator launches both where their code differs, and
-sectors, wavefronts and executed instructions are compared too.
+With the arguments of 'cudabench run' (--arg, --grid, --block) the simulator launches both kernels if their code
+differs, and sectors, wavefronts and executed instructions are compared too.
 
-Without --kernel all kernels are compared but templates, which are named by instance.
+Without --kernel all kernels except templates are compared; name a template by its instance.
 """
 
 TARGETS = ("table", "markdown", "github", "sarif", "json")
@@ -53,19 +53,19 @@ PROBLEM = (
 
 
 def _words(text: str) -> tuple[str, ...]:
-    """Return the words of a list with commas, each once."""
+    """Return the distinct words of a list with commas."""
     return tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
 
 
 def _gates(text: str) -> tuple[str, ...]:
-    """Return what --fail-on names. Raises BadParameter where something of it is unknown, and where it is nothing."""
+    """Return the names of --fail-on. Raises BadParameter for an unknown name and for an empty list."""
     from cudabench.results.diff import FAIL_ON
 
     words = _words(text)
     if unknown := next((word for word in words if word not in FAIL_ON), None):
-        raise click.BadParameter(f"'{unknown}' is none of {', '.join(FAIL_ON)}.{did_you_mean(unknown, FAIL_ON)}")
+        raise click.BadParameter(f"'{unknown}' is not one of {', '.join(FAIL_ON)}.{did_you_mean(unknown, FAIL_ON)}")
     if not words:
-        raise click.BadParameter(f"it names nothing: choose of {', '.join(FAIL_ON)}.")
+        raise click.BadParameter(f"it is empty: choose from {', '.join(FAIL_ON)}.")
     return words
 
 
@@ -109,23 +109,23 @@ def _diff(**given: Any) -> int:
 
 
 def _check_gates(wanted: Sequence[str], simulated: bool) -> bool:
-    """Tell whether a gate is of counts. Raises CudabenchError for one that nothing here could judge."""
+    """Tell whether a gate needs counts. Raises CudabenchError for a gate that cannot be judged here."""
     from cudabench.compile import nvdisasm
     from cudabench.results import diff
 
     launch = [name for name in wanted if name in diff.COUNTED]
     if launch and not simulated:
         raise UsageError(
-            f"--fail-on {launch[0]} needs a launch to count: give --arg, --grid and --block as to 'cudabench run'."
+            f"--fail-on {launch[0]} needs a launch to count: give --arg, --grid and --block as for 'cudabench run'."
         )
     unread = [name for name in wanted if name in diff.DISASSEMBLED]
     if unread and nvdisasm.path() is None:
-        raise DeviceUnusable(f"--fail-on {unread[0]} needs nvdisasm, which is not there: {nvdisasm.INSTALL}.")
+        raise DeviceUnusable(f"--fail-on {unread[0]} needs nvdisasm, which is missing: {nvdisasm.INSTALL}.")
     return bool(launch)
 
 
 def _architectures(wanted: str) -> tuple[str, ...]:
-    """Return what --arch names, as far as the compiler has it."""
+    """Return the architectures of --arch that the compiler has."""
     from cudabench.compile import compiler
     from cudabench.results.diff import ARCHITECTURES
 
@@ -138,14 +138,14 @@ def _architectures(wanted: str) -> tuple[str, ...]:
     words = _words(wanted)
     for word in words:
         if not re.fullmatch(r"sm_\d{2,3}[af]?", word) or (known and word.rstrip("af") not in known):
-            raise UsageError(f"--arch '{word}' is no architecture that the compiler has: {', '.join(known)}, or all.")
+            raise UsageError(f"--arch '{word}' is unknown to the compiler: use {', '.join(known)}, or all.")
     if not words:
-        raise UsageError("--arch names nothing: write all, or sm_80,sm_90.")
+        raise UsageError("--arch is empty: write all, or sm_80,sm_90.")
     return words
 
 
 def _file(given: Mapping[str, Any], found: list[CodeDifference], old: Side, new: Side) -> ResultsFile:
-    """Return the results file: what was asked for, and a record a kernel and architecture."""
+    """Return the results file: the request, and a record for each kernel and architecture."""
 
     from cudabench.measure import provenance
     from cudabench.measure.run import compiler, versions
@@ -167,13 +167,13 @@ def _file(given: Mapping[str, Any], found: list[CodeDifference], old: Side, new:
 def _show(
     given: Mapping[str, Any], record: ResultsFile, failed: Sequence[Failure], place: Destination, output: Output
 ) -> None:
-    """Write what --to says to its file or to standard output, or beside it where the JSON goes there; then the
-    failures, to standard error."""
+    """Write the form of --to to its file or to standard output (to standard error if the JSON goes there); then the
+    failures to standard error."""
     from cudabench.views import diff as view
     from cudabench.views.export import difference
 
     target, names, found = given["target"], (given["old"], given["new"]), record.diff
-    # In a repository a revision's file is shown where it is now.
+    # In a repository a revision's file is shown at its current place.
     source = given["new"] if os.path.exists(given["new"]) else given["new"].partition(":")[2] or given["new"]
     texts: dict[str, Callable[[], str]] = {
         "table": lambda: difference.markdown(names, found),
@@ -218,7 +218,7 @@ command = Headed(
             type=click.Choice(TARGETS),
             default="table",
         ),
-        option("-o, --output FILE", "Write what --to says to FILE.", "target_file", type=PLACE),
+        option("-o, --output FILE", "Write the form of --to to FILE.", "target_file", type=PLACE),
         *options.OUTPUT,
     ],
     callback=_diff,

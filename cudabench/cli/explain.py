@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from cudabench.records.planned import Case
     from cudabench.records.results import Watch
 
-MAX_THREADS_SHOWN = 1024  # of more, one warp is shown: more than a screen or two helps nobody
+MAX_THREADS_SHOWN = 1024  # of larger launches only one warp is shown: more than two screens do not help
 
 
 def explain_command(form: str) -> click.Command:
-    """Return the command that explains an operation's kernels, or those of a user's file."""
+    """Return the command that explains the kernels of an operation or of a user's file."""
     problem, seed = user.PROBLEM, options.SEED
-    summary = "kernels of FILE.cu; 'cudabench run --help' tells how arguments are given"
+    summary = "kernels of FILE.cu; 'cudabench run --help' describes the arguments"
     if form != FILE:
         of = operations.get(form)
         problem, summary = operation.problem_options(of), f"the kernels of {form}: {of.summary}"
@@ -66,15 +66,15 @@ command = two_forms(
     explain_command,
     help="""Show why kernels are fast or slow, line by line, from the simulator.
 
-For each access: what it costs, what it would cost at best, the share that is waste, and what would mend it. Takes the
-arguments of the operation's own command. Two kernels, -k A -k B, are shown side by side.
+For each access: its cost, its least cost, the wasted share, and the repair. Takes the arguments of the operation's own
+command. Two kernels, -k A -k B, are shown side by side.
 """,
 )
 
 
 @click.pass_context
 def _explain(ctx: click.Context, form: str, /, **given: Any) -> int:
-    """Simulate what the options ask for, show the explanations and return the exit code."""
+    """Simulate the kernels of the options, show the explanations and return the exit code."""
     series: Sequence[Series]
     if form == FILE:
         series, request, _ = user.planned(ctx, given, "explain")
@@ -92,7 +92,7 @@ def _explain(ctx: click.Context, form: str, /, **given: Any) -> int:
 
 
 def _show(run: Run, output: Output, *, threads: bool, banks: bool, paired: bool) -> None:
-    """Print the explanation of each kernel, or of two beside each other."""
+    """Print the explanation of each kernel, or of two side by side."""
     if output.quiet:
         return
     from cudabench.views import explanation, side_by_side
@@ -118,18 +118,18 @@ def _show(run: Run, output: Output, *, threads: bool, banks: bool, paired: bool)
 
 
 def simulated(device: str, verb: str = "explain") -> str:
-    """Return the simulator for `auto`, also where there is a GPU; refuse a GPU, which cannot do what the verb says."""
+    """Return the simulator for `auto`, even with a GPU. A named GPU is refused: it cannot do what the verb says."""
     if device == "auto":
         return "sim"
     if device == "all" or device.startswith("cuda"):
-        raise UsageError(f"--device {device} cannot {verb}, only the simulator sees accesses: use sim or sim:sm_90.")
+        raise UsageError(f"--device {device} cannot {verb}: only the simulator sees accesses; use sim or sim:sm_90.")
     return device
 
 
 def watched(planned: Sequence[Case], given: dict[str, Any], paired: bool) -> Watch:
-    """Return which single accesses to keep: of the warp that was asked for, of all threads where they are few.
+    """Return which single accesses to keep: those of the chosen warp, or of all threads if they are few.
 
-    Raises UsageError where there is no such warp.
+    Raises UsageError for an unknown warp.
     """
     warp = given["warp"]
     if not (given["threads"] or given["banks"] or paired):
@@ -143,12 +143,14 @@ def watched(planned: Sequence[Case], given: dict[str, Any], paired: bool) -> Wat
         )
         return True if given["threads"] and few else (0, 0)
     if len(warp) != 2 or min(warp) < 0:
-        raise UsageError(f"--warp {','.join(map(str, warp))} is no block and warp, both counted from 0, as in 0,1.")
+        raise UsageError(
+            f"--warp {','.join(map(str, warp))} is not a block and a warp, both counted from 0, as in 0,1."
+        )
     for case in able:
         blocks, warps = prod(case.launches[0].grid), -(-prod(case.launches[0].block) // 32)
         if warp[0] >= blocks or warp[1] >= warps:
             raise UsageError(
-                f"--warp {warp[0]},{warp[1]} is not there: {case.kernel} has blocks 0 to {blocks - 1} with warps 0 to "
-                f"{warps - 1}."
+                f"--warp {warp[0]},{warp[1]}: {case.kernel} has only blocks 0 to {blocks - 1} with warps 0 "
+                f"to {warps - 1}."
             )
     return int(warp[0]), int(warp[1])

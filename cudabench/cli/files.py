@@ -1,4 +1,4 @@
-"""`cudabench export|plot|report|schema`: results files in other forms, and what is in them."""
+"""`cudabench export|plot|report|schema`: results files in other forms, and their schema."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from cudabench.views import export as exporting
 from cudabench.views.export.run import Run
 from cudabench.views.report import page
 
-METRIC = "github-benchmark"  # the format that --metric is of
-ENDINGS = {".csv": "csv", ".md": "markdown", ".xml": "junit", ".sarif": "sarif"}  # what --output may tell
-BASE = "sarif"  # and --base
+METRIC = "github-benchmark"  # the format that takes --metric
+ENDINGS = {".csv": "csv", ".md": "markdown", ".xml": "junit", ".sarif": "sarif"}  # the format by --output's ending
+BASE = "sarif"  # the format that takes --base
 
 EXPORT_HELP = "Convert results files for other tools.\n\n\b\n" + "\n".join(
     f"{name:<17} {summary}" for name, summary in exporting.FORMATS.items()
@@ -36,11 +36,11 @@ EXPORT_HELP = "Convert results files for other tools.\n\n\b\n" + "\n".join(
     option("-o, --output FILE", "Write to FILE. Default: standard output.", type=PLACE),
     option(
         "--metric",
-        f"Of {METRIC}: time in µs and counts (default; the action's tool is customSmallerIsBetter), or bandwidth in "
+        f"For {METRIC}: time in µs and counts (default; the action's tool is customSmallerIsBetter), or bandwidth in "
         "GB/s (customBiggerIsBetter).",
         type=click.Choice(["time", "bandwidth"]),
     ),
-    option("--base BASE.json", f"Of {BASE}: show also what is worse than in BASE.json.", type=PLACE),
+    option("--base BASE.json", f"For {BASE}: also show what is worse than in BASE.json.", type=PLACE),
     help=EXPORT_HELP,
 )
 def export(
@@ -53,12 +53,12 @@ def export(
     refuse(
         (
             not kind and ending in (".html", ".htm") and files,
-            f"export writes no page: write cudabench report {first} -o {output}.",
+            f"export does not write pages: write cudabench report {first} -o {output}.",
         ),
         (not kind, f"export needs a format: write cudabench export {first} --to csv; or {formats}."),
-        (not files, f"export takes a results file or more: cudabench export RESULTS.json --to {kind}."),
-        (metric and kind != METRIC, f"--metric is of --to {METRIC}; {kind} has no choice of figures: leave it out."),
-        (base and kind != BASE, f"--base is of --to {BASE}; {kind} shows one run at a time: use cudabench compare."),
+        (not files, f"export takes at least one results file: cudabench export RESULTS.json --to {kind}."),
+        (metric and kind != METRIC, f"--metric is for --to {METRIC}, not for {kind}: leave it out."),
+        (base and kind != BASE, f"--base is for --to {BASE}; {kind} shows one run at a time: use cudabench compare."),
     )
     target = Destination.of(output)
     of_one: dict[str, Any] = {"metric": metric} if metric else {}
@@ -76,23 +76,23 @@ KINDS = ("ladder", "size", "sweep", "roofline")
     "plot",
     click.Argument(["files"], nargs=-1, type=PLACE, metavar="RESULTS.json ..."),
     option("-o, --output FILE", "The picture: .svg, .png or .pdf.", required=True, type=PLACE),
-    option("--kind", "What to draw. Default: what suits the files.", type=click.Choice(KINDS)),
+    option("--kind", "What to draw. Default: by the content of the files.", type=click.Choice(KINDS)),
 )
 def plot(files: tuple[str, ...], output: str, kind: str | None) -> int:
     """Draw results files in black and white.
 
     \b
-    ladder  a bar a kernel against the copy of its run and the card's peak; several files side by side
+    ladder  a bar for each kernel, against its run's copy and the card's peak; several files side by side
     size    time over size, both logarithmic, of --sizes or of several files
     sweep   the map of a sweep's blocks
-    roofline  GFLOP/s over operations a byte, under what the card allows; of the simulator's results with --on, bounds
+    roofline  GFLOP/s over operations per byte, below the card's roofs; bounds for results of the simulator with --on
 
-    Files of 'cudabench ceilings' are bars beside the first card, or beside what one card could do in theory.
+    Files of 'cudabench ceilings' are bars, relative to the first card or, for one card, to its theoretical values.
     """
     from cudabench.views.plot import draw, render
 
     if not files:
-        raise UsageError("plot takes a results file or more: cudabench plot RESULTS.json -o out.svg.")
+        raise UsageError("plot takes at least one results file: cudabench plot RESULTS.json -o out.svg.")
     target = Path(output)
     suffix = picture_format(target, "--output")
     loaded = [load_named(name).measured(name) for name in files]
@@ -101,9 +101,9 @@ def plot(files: tuple[str, ...], output: str, kind: str | None) -> int:
 
 
 def picture_format(target: Path, option: str) -> str:
-    """Return the format of the picture that an option names, before anything runs: png for a device or a pipe.
+    """Return the format of an option's picture, before anything runs: png for a device or a pipe.
 
-    Raises UsageError for a name of another ending, CudabenchError for a place that cannot be written.
+    Raises UsageError for another ending, and CudabenchError for a place that cannot be written.
     """
     suffix = target.suffix.removeprefix(".").lower()
     if not suffix and not is_file(target):
@@ -114,7 +114,10 @@ def picture_format(target: Path, option: str) -> str:
             suffix in ("html", "htm"),
             f"{option} {target} is a page, not a picture: write cudabench report RESULTS.json -o {target}.",
         ),
-        (suffix not in SUFFIXES, f"{option} {target} has no suffix of a picture: use .{', .'.join(SUFFIXES)}.{near}"),
+        (
+            suffix not in SUFFIXES,
+            f"{option} {target} needs the ending of a picture: use .{', .'.join(SUFFIXES)}.{near}",
+        ),
     )
     check_target(target, option)
     return suffix
@@ -132,13 +135,13 @@ def report(files: tuple[str, ...], output: str) -> int:
     cudabench report results.json -o report.html
     cudabench report before.json after.json -o report.html
 
-    The page is one file that fetches nothing. It holds the results, and compare, export, plot and report read it like
-    the JSON file. Two files stand side by side, before and after. --report FILE.html of the commands that measure or
-    simulate writes the same page and records the pictures besides.
+    The page is one file without external parts. It holds the results, and compare, export, plot and report read it like
+    the JSON file. Two files are shown side by side, before and after. --report FILE.html of the commands that measure
+    or simulate writes the same page with more pictures.
     """
     refuse(
-        (not files, "report takes a results file or more: cudabench report RESULTS.json -o report.html."),
-        (output == "-", "--output - names no file: write -o report.html."),
+        (not files, "report takes at least one results file: cudabench report RESULTS.json -o report.html."),
+        (output == "-", "--output - is not a file: write -o report.html."),
     )
     target = Path(output)
     check_page(target, "--output")

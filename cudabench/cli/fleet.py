@@ -1,4 +1,4 @@
-"""`cudabench fleet shard|submit|resume|report`: many cards, a file each, and what they say together."""
+"""`cudabench fleet shard|submit|resume|report`: many cards, a file for each card, and a report on all."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 COMMANDS = {
     "shard": "Measure every visible card, and write a file for each into DIR.",
     "submit": "Run 'shard' on many cards, through Slurm or on this machine.",
-    "resume": "Go on with what 'submit' left undone.",
-    "report": "Say which cards are slow, wrong, missing, or get slower.",
+    "resume": "Continue an unfinished 'submit'.",
+    "report": "Show which cards are slow, wrong, missing, or getting slower.",
 }
-POLL_S = 2.0  # between two looks at the jobs
-LOOK_AT_SHARDS_S = 10.0  # between two looks for slow cards
+POLL_S = 2.0  # between two checks of the jobs
+LOOK_AT_SHARDS_S = 10.0  # between two checks for slow cards
 
 
 FOLDER = click.Argument(["folder"], type=click.Path(path_type=Path), metavar="DIR")
@@ -52,8 +52,8 @@ QUIET = option("-q, --quiet", "Print nothing while it runs.")
     FOLDER,
     WORDS,
     option("--host NAME", "Name of this machine. Default: Slurm's name of the node, or its own."),
-    option("--rack NAME", "Where the machine stands. Default: its switch, if Slurm knows it."),
-    option("--expect UUID|FILE", "Cards that should be here; FILE has a UUID a line. Repeatable.", multiple=True),
+    option("--rack NAME", "Rack of the machine. Default: its network switch, if Slurm knows it."),
+    option("--expect UUID|FILE", "Cards that should be here; FILE has one UUID per line. Repeatable.", multiple=True),
     option("--in-turn", "Measure one card after the other. Default: all at once."),
     option("-q, --quiet", "Print no line for each card."),
 )
@@ -66,15 +66,15 @@ def shard(
     in_turn: bool,
     quiet: bool,
 ) -> int:
-    """Run a command that measures on every visible card, and write DIR/<GPU UUID>.json for each.
+    """Run a measuring command on every visible card, and write DIR/<GPU UUID>.json for each.
 
     \b
       cudabench fleet shard runs/today -- transpose --kernel smem-pad
       cudabench fleet shard runs/today -- run saxpy.cu --profile saxpy.toml
       cudabench fleet shard runs/trial -- transpose --device sim
 
-    A card whose run failed has a shard too, and so has one that should be there and is not. The exit code is that of
-    the worst card. An interrupted run writes no shard.
+    A card whose run failed also gets a shard, and so does an expected card that is missing. The exit code is that of
+    the worst card. An interrupted run does not write a shard.
     """
     from cudabench.fleet import shard as shards
 
@@ -89,7 +89,7 @@ def shard(
 
 
 def planned(folder: Path, words: Sequence[str], host: str | None = None, rack: str | None = None) -> Plan:
-    """Return what `shard` is to do. Raises UsageError where the words are no command that measures."""
+    """Return the plan of `shard`. Raises UsageError if the words are not a measuring command."""
     from cudabench.cli import group
     from cudabench.fleet.shard import Plan
 
@@ -98,18 +98,18 @@ def planned(folder: Path, words: Sequence[str], host: str | None = None, rack: s
     refuse(
         (
             isinstance(context.command, click.Group),
-            f"'{line}' is no command that measures: name one, as in -- transpose --kernel smem.",
+            f"'{line}' is not a command that measures: name such a command, as in -- transpose --kernel smem.",
         ),
         (
             not {"device", "json_path"} <= {param.name for param in context.command.params},
-            f"'{line}' measures nothing: name a command that does, as in -- transpose --kernel smem.",
+            f"'{line}' does not measure: name a command that does, as in -- transpose --kernel smem.",
         ),
     )
     given = context.command.make_context(context.info_name, rest, context.parent).params
     file, key = given["json_path"], given.get("key")
     refuse(
-        (file is not None, f"--json {file} is the shard's own business: leave it out of COMMAND."),
-        (key is not None, f"--print {key} is of one run; leave it out of COMMAND and ask the shards."),
+        (file is not None, f"'fleet shard' sets --json itself: remove --json {file} from COMMAND."),
+        (key is not None, f"--print {key} is for a single run: remove it from COMMAND, and read the shards."),
     )
     own = {key: value for key, value in (("host", host), ("rack", rack)) if value}
     device = given["device"] if given["device"] != "auto" else None
@@ -117,13 +117,15 @@ def planned(folder: Path, words: Sequence[str], host: str | None = None, rack: s
 
 
 def _ids(words: Sequence[str]) -> list[str]:
-    """Return ids of cards, from the command line and from files with one a line."""
+    """Return ids of cards, from the command line and from files with one id per line."""
     found = []
     for word in words:
         path = Path(word)
         if not path.is_file():
             if "/" in word or path.suffix:
-                raise UsageError(f"--expect {word}: no such file; give UUIDs, or a file with one a line.")
+                raise UsageError(
+                    f"--expect {word}: the file does not exist; give UUIDs, or a file with one UUID per line."
+                )
             found.append(word)
             continue
         try:
@@ -148,17 +150,17 @@ def _ids(words: Sequence[str]) -> list[str]:
         default="slurm",
         show_default=True,
     ),
-    option("--gpus N", "How many cards: a job each.", type=click.IntRange(1, 100_000), required=True),
+    option("--gpus N", "Number of cards; each gets a job.", type=click.IntRange(1, 100_000), required=True),
     option("--partition NAME", "Slurm's partition."),
     option("--account NAME", "Slurm's account."),
     option("--qos NAME", "Slurm's quality of service."),
     option("--time MIN", "Time limit of a job.", type=click.IntRange(1), default=60, show_default=True),
     option("--cpus N", "CPUs of a job.", "cpus_per_task", type=click.IntRange(1)),
-    option("--slurm NAME=VALUE", "Any other option of sbatch, such as exclude=n7; repeatable.", "more", multiple=True),
+    option("--slurm NAME=VALUE", "Another option of sbatch, such as exclude=n7; repeatable.", "more", multiple=True),
     option(
         "--hold S",
-        "A finished job keeps its card until all have started, or none has for S seconds, so that no card is "
-        "measured twice.",
+        "A finished job keeps its card until all jobs have started, or no job started for S seconds, so that each "
+        "card is measured once.",
         type=Finite(0),
         default=60.0,
         show_default=True,
@@ -169,14 +171,14 @@ def submit(
     folder: Path, words: tuple[str, ...], engine: str, gpus: int, more: tuple[str, ...], hold: float, quiet: bool,
     **given: Any,
 ) -> int:  # fmt: skip
-    """Run 'cudabench fleet shard DIR -- COMMAND' on N cards, a job each, and watch until all are done.
+    """Run 'cudabench fleet shard DIR -- COMMAND' on N cards, with a job for each, and watch until all are done.
 
     \b
       cudabench fleet submit --gpus 64 --partition gpu runs/today -- transpose
       cudabench fleet submit --engine local --gpus 2 runs/trial -- transpose --device sim
 
-    A job that is preempted or whose node dies is submitted again. Ctrl-C cancels what waits and keeps what is done;
-    'cudabench fleet resume DIR' goes on. DIR must be one that all nodes see.
+    A job that is preempted or whose node dies is submitted again. Ctrl-C cancels waiting jobs and keeps finished ones;
+    'cudabench fleet resume DIR' continues. All nodes must see DIR.
     """
     from cudabench.fleet import submit as submissions
 
@@ -189,13 +191,13 @@ def submit(
 
 @headed("resume", FOLDER, QUIET)
 def resume(folder: Path, quiet: bool) -> int:
-    """Go on with a submission: watch the jobs that are still there, and submit again what failed, was cancelled, or
-    was given a card that another job had measured.
+    """Continue a submission: watch the remaining jobs, and submit again jobs that failed, were cancelled, or got a
+    card that another job had measured.
     """
     from cudabench.fleet import submit as submissions
 
     made = submissions.load(folder.absolute())
-    # A record that somebody changed is no way around what submit refuses.
+    # A changed record must not bypass the checks of submit.
     made.plan = planned(made.plan.folder, made.plan.words)
     return _watch(made, folder, quiet, made.resume)
 
@@ -205,13 +207,13 @@ def _pairs(words: Sequence[str]) -> dict[str, str]:
     for word in words:
         name, equals, value = word.partition("=")
         if not equals or not name.strip("-"):
-            raise UsageError(f"--slurm '{word}' is no NAME=VALUE, as in exclude=n7.")
+            raise UsageError(f"--slurm '{word}' is not NAME=VALUE, as in exclude=n7.")
         found[name.strip("-")] = value
     return found
 
 
 def _watch(made: Submission, folder: Path, quiet: bool, begin: Callable[[Engine], object]) -> int:
-    """Begin a submission, look at it until nothing of it waits or runs, and return its exit code."""
+    """Begin a submission, watch it until all jobs have ended, and return its exit code."""
     import time
 
     from cudabench.fleet import submit as submissions
@@ -238,7 +240,7 @@ def _watch(made: Submission, folder: Path, quiet: bool, begin: Callable[[Engine]
             raise
         except BaseException:
             if made.engine == "local":
-                made.cancel(running)  # nobody else would end them
+                made.cancel(running)  # only this process owns local processes
                 running.finish()
             raise
     running.finish()
@@ -255,13 +257,13 @@ def _watch(made: Submission, folder: Path, quiet: bool, begin: Callable[[Engine]
     click.Argument(["folders"], nargs=-1, required=True, type=click.Path(path_type=Path), metavar="DIR ..."),
     option(
         "--mads K",
-        "A card is slow if it lies over its model's median by more than K scaled MADs",
+        "A card is slow if its cost is over its model's median by more than K scaled MADs",
         type=Finite(0),
         default=5.0,
         show_default=True,
     ),
     option("--over PERCENT", "and by more than PERCENT.", type=percentage, default="3%", show_default=True),
-    option("--expect ID|FILE", "Cards that should be there; FILE has one a line. Repeatable.", multiple=True),
+    option("--expect ID|FILE", "Cards that should be there; FILE has one id per line. Repeatable.", multiple=True),
     option("--fail-on-slow", "Exit 4 if a card is slow or gets slower."),
     option("--fail-on-missing", "Exit 1 if a card failed or is missing, or a file is not a shard."),
     option("--json PATH", "Write all findings; '-' is standard output.", "json_path", type=PLACE),
@@ -279,9 +281,9 @@ def report(
     folders: tuple[Path, ...], mads: float, over: float, expect: tuple[str, ...], fail_on_slow: bool,
     fail_on_missing: bool, json_path: str | None, target: str | None, output: str | None, plot: str | None, quiet: bool,
 ) -> int:  # fmt: skip
-    """Hold every card of DIR against the cards of its model; several DIRs are its history.
+    """Compare every card of DIR with the cards of its model; several DIRs are its history.
 
-    A card with a wrong or unverified result makes the exit code 3.
+    The exit code is 3 if a card has a wrong or unverified result.
     """
     from cudabench.fleet import findings
 
@@ -293,8 +295,8 @@ def report(
     made = findings.load(folders)
     found = made.findings(Rule(mads, over), expected)
     if not found.cards:
-        why = f": {found.damaged[0].file}: {found.damaged[0].reason}" if found.damaged else "; it has no .json file"
-        raise CudabenchError(f"{found.folders[-1]} holds no shard that can be read{why}.")
+        why = f": {found.damaged[0].file}: {found.damaged[0].reason}" if found.damaged else "; it lacks .json files"
+        raise CudabenchError(f"{found.folders[-1]} lacks readable shards{why}.")
     if place.json:
         file = ResultsFile({}, {}, probe.host(), provenance=provenance.gather([], None), fleet=found)
         place.json.write(file.text())
@@ -335,7 +337,7 @@ command = LazyGroup(
   srun -N8 --ntasks-per-node=8 --gpus-per-task=1 cudabench fleet shard runs/today -- transpose
   cudabench fleet report runs/today
 
-Every card is measured by a process of its own, which writes DIR/<GPU UUID>.json: the usual results file with the card's
-host, clocks, temperature, errors and links besides. The report holds each card against those of its model.
+A separate process measures each card and writes DIR/<GPU UUID>.json: the usual results file, with the card's host,
+clocks, temperature, errors and links. The report compares each card with the cards of its model.
 """,
 )

@@ -1,4 +1,4 @@
-"""The class of all command groups: commands load when they are used."""
+"""The class of all command groups, which load a command when it is used."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ CUDA_FILES = (".cu", ".cuh")
 class LazyGroup(Headed, click.Group):
     """A group that knows its commands by name and summary, and makes one when it is used.
 
-    `sections` are the lists of the help, by their headings. `make` returns a command by its name. `kind` says in an
-    error what a word is not. Where FILE.cu is among the names, a first argument that ends in .cu or .cuh, and --profile
-    in its place, are that command's.
+    `sections` are the lists of the help, by heading. `make` returns a command by its name. `kind` ends the error 'X is
+    ...' for an unknown word. If FILE.cu is among the names, a first argument that ends in .cu or .cuh, or --profile in
+    its place, selects that command.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class LazyGroup(Headed, click.Group):
         return self.make(name) if name in self.summaries else None
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse; a profile names its file itself, and stands where that would."""
+        """Parse. A profile names its file itself, so --profile can take the place of FILE.cu."""
         if FILE in self.summaries and args and (args[0] == "--profile" or args[0].startswith("--profile=")):
             args = [FILE, *args]
         return super().parse_args(ctx, args)
@@ -59,14 +59,14 @@ class LazyGroup(Headed, click.Group):
         elif args and args[0] not in self.summaries and not args[0].startswith("-") and not ctx.resilient_parsing:
             known = [name for name in self.summaries if name != FILE]
             raise click.UsageError(
-                f"'{args[0]}' is {self.kind}.{did_you_mean(args[0], known)} '{ctx.command_path} --help' shows what "
-                "there is.",
+                f"'{args[0]}' is {self.kind}.{did_you_mean(args[0], known)} '{ctx.command_path} --help' lists "
+                "the commands.",
                 ctx,
             )
         return super().resolve_command(ctx, args)
 
     def write_lists(self, ctx: click.Context, formatter: click.HelpFormatter, everything: bool) -> None:
-        """Write the lists of commands, so that help makes none; short, the operations are names alone."""
+        """Write the lists of commands without loading them; the short help has only the names of operations."""
         width = max(map(len, self.summaries))
         for heading, summaries in self.sections.items():
             with formatter.section(heading):
@@ -77,7 +77,7 @@ class LazyGroup(Headed, click.Group):
         super().write_lists(ctx, formatter, everything)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Return the commands and options that a word may become, and files where one may stand, making no command."""
+        """Return the commands, options and files that can complete a word, without loading commands."""
         found = [
             CompletionItem(name, help=text)
             for name, text in self.summaries.items()
@@ -88,8 +88,8 @@ class LazyGroup(Headed, click.Group):
 
 
 def two_forms(name: str, files: str, make: Callable[[str], click.Command], **more: Any) -> LazyGroup:
-    """Return a command with a form for each operation's kernels and one for FILE.cu, of which `files` is the summary;
-    `make` returns it."""
+    """Return a command with a form for each operation and a form for FILE.cu, whose summary is `files`; `make` returns
+    a form."""
     return LazyGroup(
         name,
         sections={"Operations": operations.SUMMARIES, "Files": {FILE: files}},

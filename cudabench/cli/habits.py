@@ -1,7 +1,7 @@
-"""What people type out of habit, answered with the line to type.
+"""Suggests the line to type to people who use the words of other tools.
 
-Nothing here runs a kernel or writes a file. A line that the parser refuses is mended step by step: by the tables below,
-by the kernels of the operations and of the named file, until the parser takes it. Only then it is offered.
+This module does not run kernels or write files. It repairs a line that the parser refuses step by step, by the tables
+below and by the kernels of the operations and of the named file. It offers the line only if the parser accepts it.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from cudabench import operations
 from cudabench.cli.groups import CUDA_FILES, FILE, LazyGroup
 from cudabench.errors import CudabenchError
 
-STEPS = 12  # mistakes of one line
-CLOSE = 0.8  # likeness to a command from which a word is that command, mistyped
+STEPS = 12  # mistakes in a line, at most
+CLOSE = 0.8  # a word with at least this likeness to a command is that command, mistyped
 HELP = {"-h", "--help", "--help-all"}
 
-# Words that other tools have in a command's place, and the command that does this here.
+# Each command with the words that other tools use for it.
 COMMANDS = {
     "run": "bench benchmark measure time launch nvcc",
     "explain": "profile prof ncu nsys nvprof analyze analyse inspect why",
@@ -40,7 +40,7 @@ COMMANDS = {
     "plot": "draw graph chart",
     "export": "convert csv junit",
 }
-# What follows a command where nothing else says it.
+# The arguments to suggest after a command.
 EXAMPLES = {
     "run": "FILE.cu",
     "explain": "transpose smem",
@@ -55,12 +55,12 @@ EXAMPLES = {
 
 @dataclass(frozen=True)
 class Habit:
-    """Options of other tools: what takes their place, with {} for the value, or why nothing has to."""
+    """Options of other tools: their replacement, with {} for the value, or why they are not needed."""
 
     options: str
     instead: str = ""
     why: str = ""
-    valued: bool = False  # takes a value; one whose replacement has a {} does anyhow
+    valued: bool = False  # takes a value; so do options whose replacement has a {}
 
 
 HABITS = (
@@ -69,7 +69,7 @@ HABITS = (
     Habit("--runs -r --min-runs --iterations --iters --repeat --repetitions --reps --samples", "--min-samples {}"),
     Habit("--max-runs", why="--max-time ends the sampling", valued=True),
     Habit("--prepare --setup --cleanup --shell -N", why="a .cu file needs no host code", valued=True),
-    Habit("--show-output --style", why="the table is all that a run prints"),
+    Habit("--show-output --style", why="a run prints only the table"),
     Habit("--stopping-criterion --max-noise --target-noise", why="--min-time and --max-time end it", valued=True),
     Habit("--run-once --once", "--min-samples 1 --min-time 0"),
     Habit("--no-batch --disable-blocking-kernel --blocking-kernel-timeout", why="launches are timed in turn"),
@@ -80,7 +80,7 @@ HABITS = (
     Habit("--duration --seconds", "--min-time {}"),
     # ncu, nsys, compute-sanitizer
     Habit("--set --section --metrics --page --target-processes --replay-mode --tool", valued=True,
-          why="'explain' and 'check' show all that is counted"),
+          why="'explain' and 'check' show all counts"),
     Habit("--launch-count --launch-skip -c", why="every launch is counted", valued=True),
     Habit("--details -vv --debug --trace", why="'explain' shows more"),
     # nvcc
@@ -88,7 +88,7 @@ HABITS = (
           why="code is optimised, and its lines are known"),
     Habit("-arch --gpu-architecture -gencode --generate-code --arch", "--device sim:{}"),
     Habit("-std", "--std {}"),
-    Habit("-use_fast_math --use_fast_math --fast-math", why="call __expf and the like where they are meant"),
+    Habit("-use_fast_math --use_fast_math --fast-math", why="call __expf and similar functions directly"),
     Habit("-maxrregcount --maxrregcount", why="__launch_bounds__ in the source does it", valued=True),
     Habit("-Xptxas --ptxas-options -Xcompiler --compiler-options -ccbin", valued=True,
           why="'diff' shows registers and spills"),
@@ -99,7 +99,7 @@ HABITS = (
     Habit("-m", valued=True, why="--kernel takes a name or a glob"),
     # other spellings
     Habit("--shape --dim --dims --length --elements --problem-size -n --n", "--size {}",
-          why="kernels are simulated at the same time anyhow"),
+          why="kernels are always simulated at the same time"),
     Habit("--threads --block-size --blocksize --block-dim --blockdim --threads-per-block --tpb", "--block {}"),
     Habit("--blocks --grid-size --gridsize --grid-dim --griddim --num-blocks", "--grid {}"),
     Habit("--args --param -a --argument", "--arg {}"),
@@ -113,10 +113,10 @@ HABITS = (
     Habit("--html", "--report report.html"),
 )  # fmt: skip
 
-# Options of several letters behind one dash.
+# Options with several letters after one dash.
 LETTERS = {one for habit in HABITS for one in habit.options.split() if re.match(r"-\w\w", one)}
 
-# What -o FILE means to a command that writes results, by the file's ending; others become a second command.
+# The option for -o FILE of a command that writes results, by the file's ending; other endings become a second command.
 DIRECT = {"json": "--json", "html": "--report", "htm": "--report"}
 CONVERTED = {"csv": "csv", "md": "markdown", "markdown": "markdown", "xml": "junit", "junit": "junit", "sarif": "sarif"}
 PICTURES = ("svg", "png", "pdf")
@@ -125,14 +125,14 @@ OUTPUTS = ("-o", "--output", "--out", "--csv", "--md", "--markdown", "--junit", 
 
 @dataclass(frozen=True)
 class Line:
-    """A command line on its way to one that can be typed: its words, why they changed, a command that follows it."""
+    """A command line under repair: its words, the reasons of the changes, and a command to run after it."""
 
     words: tuple[str, ...]
     reasons: tuple[str, ...] = ()
     then: str = ""
 
     def with_(self, words: Sequence[str], reason: str, then: str = "") -> Line:
-        """Return the line with other words, and why."""
+        """Return the line with other words and the reason."""
         return replace(self, words=tuple(words), reasons=(*self.reasons, reason), then=then or self.then)
 
     @property
@@ -142,7 +142,7 @@ class Line:
 
 
 def meant(group: LazyGroup, words: Sequence[str]) -> list[str]:
-    """Return a line in which what can mean one thing only is said in the tool's own words: help, version, case."""
+    """Return a line with unambiguous words replaced by the tool's own: help, version, case."""
     words = [*words]
     if words[:1] == ["help"]:
         return [*words[1:], "--help"]
@@ -158,7 +158,7 @@ def meant(group: LazyGroup, words: Sequence[str]) -> list[str]:
 
 
 def answer(group: click.Group, words: Sequence[str], error: click.ClickException) -> str | None:
-    """Return the sentence that answers a refused line with the one to type; None where none can be told."""
+    """Return the sentence that suggests a line to type for a refused line, or None."""
     line = Line(tuple(word for word in words if word not in HELP))
     fault: click.ClickException | None = error
     with suppress(CudabenchError, OSError, click.exceptions.Exit, click.Abort):
@@ -180,13 +180,13 @@ def answer(group: click.Group, words: Sequence[str], error: click.ClickException
 
 
 def parsed(group: click.Group, words: Sequence[str]) -> click.Context:
-    """Return the context of the command that a line means. Raises ClickException where the parser refuses it."""
+    """Return the context of a line's command. Raises ClickException if the parser refuses the line."""
     context, rest = resolved(group, words)
     return context.command.make_context(context.info_name, rest, parent=context.parent)
 
 
 def resolved(group: click.Group, words: Sequence[str]) -> tuple[click.Context, list[str]]:
-    """Return a context of the command that a line names, for which nothing is parsed, and the words behind it."""
+    """Return an unparsed context of a line's command, and the words after the command."""
     context, rest = click.Context(group, info_name="cudabench"), [*words]
     while isinstance(context.command, click.Group) and rest and not rest[0].startswith("-"):
         name, found, rest = context.command.resolve_command(context, rest)
@@ -196,7 +196,7 @@ def resolved(group: click.Group, words: Sequence[str]) -> tuple[click.Context, l
 
 
 def _missing_arguments(context: click.Context) -> str:
-    """Return what 'cudabench run' of a user's file says of the line, where its arguments are not complete."""
+    """Return the sentence of 'cudabench run' on incomplete arguments of a user's file."""
     from cudabench.cli.output import reading
     from cudabench.cli.run import request_of
     from cudabench.userkernel import plan
@@ -218,7 +218,7 @@ def _missing_arguments(context: click.Context) -> str:
 
 
 def _beside(context: click.Context) -> Iterator[str]:
-    """Yield the options of a line that are not of the problem, which no suggested line has."""
+    """Yield the options of a line that do not belong to the problem; suggested lines leave them out."""
     from cudabench.cli.run import PROBLEM
 
     problem = {param.name for param in PROBLEM} | {"files", "defines", "seed"}
@@ -235,12 +235,12 @@ def _beside(context: click.Context) -> Iterator[str]:
 
 
 def _mended(line: Line, fault: click.ClickException | None) -> Line | str | None:
-    """Return the line with one mistake less; a whole answer where there is no one line; None for an unknown mistake."""
+    """Return the line with one mistake less; an answer if several lines are possible; None for an unknown mistake."""
     context = getattr(fault, "ctx", None)
     path = context.command_path.split()[1:] if context else []
     depth = len([word for word in path if word != FILE])
     front, rest = line.words[:depth], line.words[depth:]
-    # click reads the letters behind one dash one by one: -gencode is -g encode.
+    # click reads the letters after one dash one by one: -gencode is -g encode.
     at = next((at for at, word in enumerate(rest) if LETTERS & {word, word.partition("=")[0]}), None)
     if at is not None and context and not isinstance(context.command, click.Group):
         return _option(line, context, depth + at)
@@ -268,14 +268,14 @@ def _mended(line: Line, fault: click.ClickException | None) -> Line | str | None
 
 
 def _place(rest: Sequence[str], option: str) -> int | None:
-    """Return where the option that the parser refuses stands: by itself, before '=', or as letters behind one dash."""
+    """Return the position of the refused option: by itself, before '=', or as letters after one dash."""
     exact = [at for at, word in enumerate(rest) if word.partition("=")[0] == option]
     letters = [at for at, word in enumerate(rest) if word.startswith(option) and not word.startswith("--")]
     return next(iter([*exact, *letters]), None)
 
 
 def _option(line: Line, context: click.Context, at: int) -> Line | None:
-    """Return the line without an option that the command lacks, or with what stands for it."""
+    """Return the line without an option that the command lacks, or with its replacement."""
     words = line.words
     name, equals, value = words[at].partition("=")
     if glued := re.fullmatch(r"(-[a-z])(\d\w*)", words[at]):
@@ -305,7 +305,7 @@ def _option(line: Line, context: click.Context, at: int) -> Line | None:
         return _output(line, at, name, given, follows is not None)
     habit = next((one for one in HABITS if name in one.options.split() or words[at] in one.options.split()), None)
     if habit is None and command and path[:1] != [command]:
-        # Lists of values, as other tools take behind such an option, are those of macros here.
+        # The lists of values after such an option of another tool are lists of macros here.
         kept = ["-D", given, *rest] if command == "sweep" and given and "=" in given else words[at + 1 :]
         return line.with_([command, *words[:at], *kept], f"'{name}' is the command '{command}'")
     if habit is None and "--kernel" in own and path[-1] in _operations_with(bare):
@@ -327,7 +327,7 @@ def _option(line: Line, context: click.Context, at: int) -> Line | None:
 
 
 def _output(line: Line, at: int, name: str, given: str | None, separate: bool) -> Line:
-    """Return the line with the results written as the file's ending says, or its flag."""
+    """Return the line with the option that writes results in the form of the file's ending."""
     words = line.words
     kind = (name if given is None else Path(given).suffix).lstrip("-.").removeprefix("export-").lower()
     is_file = given is not None and (kind in DIRECT or kind in CONVERTED or kind in PICTURES)
@@ -337,7 +337,7 @@ def _output(line: Line, at: int, name: str, given: str | None, separate: bool) -
     if not is_file:
         kind = name.lstrip("-").removeprefix("export-")
     if kind not in CONVERTED and kind not in PICTURES:
-        return line.with_([*words[:at], *rest], f"'{name}' is left out: no program is kept")
+        return line.with_([*words[:at], *rest], f"'{name}' is left out: the program is not kept")
     results = f"{Path(str(given)).stem}.json" if is_file else "results.json"
     target = f" -o {shlex.quote(str(given))}" if is_file else ""
     then = f"plot {results}{target}" if kind in PICTURES else f"export {results} --to {CONVERTED[kind]}{target}"
@@ -345,7 +345,7 @@ def _output(line: Line, at: int, name: str, given: str | None, separate: bool) -
 
 
 def _first_word(line: Line, front: Sequence[str], rest: Sequence[str]) -> Line | str | None:
-    """Return the line with a command where another word stands, such as a file, a kernel or another tool's command."""
+    """Return the line with a command in place of another first word: a file, a kernel or another tool's command."""
     word, others = rest[0], rest[1:]
     if not front and word.lower().endswith(CUDA_FILES):
         return line.with_(["run", *rest], f"'{word}' is a file, which 'cudabench run' takes")
@@ -362,7 +362,7 @@ def _first_word(line: Line, front: Sequence[str], rest: Sequence[str]) -> Line |
         words = [command, *(others or EXAMPLES.get(command, "").split())]
         return line.with_(words, f"'{word}' is 'cudabench {command}' here")
     if get_close_matches(word, [*operations.SUMMARIES, *COMMANDS], cutoff=CLOSE):
-        return None  # a slip, for which no kernel has to be looked up
+        return None  # a typing mistake; kernels need not be searched
     kernels = list(takewhile(lambda one: not one.startswith("-") and not one.isdecimal(), rest))
     if front == ("ab",):
         rest = [*(part for one in kernels for part in ("-k", one)), *rest[len(kernels) :]]
@@ -378,7 +378,7 @@ def _first_word(line: Line, front: Sequence[str], rest: Sequence[str]) -> Line |
 
 
 def _extra(line: Line, front: Sequence[str], at: int) -> Line:
-    """Return the line with a word that the command has no place for as an option, or without it."""
+    """Return the line with an extra word turned into an option, or without the word."""
     words, word = line.words, line.words[at]
     before, after = words[:at], words[at + 1 :]
     file = next((one for one in words if one.lower().endswith(CUDA_FILES)), None)
@@ -395,20 +395,20 @@ def _extra(line: Line, front: Sequence[str], at: int) -> Line:
             return line.with_([*before, *after], f"'{word}' is a parameter, and its value is --arg {word}=...")
         if re.fullmatch(r"[\d.]+", word):
             why = "a number has a name, as in --block 256 or --arg n=1000"
-            return line.with_([*before, *after], f"'{word}' says nothing by itself: {why}")
-    return line.with_([*before, *after], f"'{word}' is left out: {' '.join(front)} takes no such word")
+            return line.with_([*before, *after], f"'{word}' means nothing by itself: {why}")
+    return line.with_([*before, *after], f"'{word}' is left out: {' '.join(front)} does not take it")
 
 
 # What the words mean -------------------------------------------------------------------------------------------------
 
 
 def _command_for(word: str) -> str | None:
-    """Return the command that a word of another tool means, or that it is called itself."""
+    """Return the command for a word of another tool, or for the command's own name."""
     return next((name for name, words in COMMANDS.items() if word in (name, *words.split())), None)
 
 
 def _operations_with(word: str) -> list[str]:
-    """Return the operations that have a kernel of this name, or of this function's name."""
+    """Return the operations that have a kernel with this name or function name."""
     wanted = word.lower()
     return [
         name
@@ -418,7 +418,7 @@ def _operations_with(word: str) -> list[str]:
 
 
 def _kernels(words: Sequence[str]) -> Iterator[Any]:
-    """Yield the kernels of the files that a line names; nothing of a file that cannot be read."""
+    """Yield the kernels of a line's files; unreadable files are skipped."""
     from cudabench.source.files import read_file
 
     for word in words:
@@ -428,5 +428,5 @@ def _kernels(words: Sequence[str]) -> Iterator[Any]:
 
 
 def _parameters(words: Sequence[str]) -> set[str]:
-    """Return the names of the parameters of the kernels that a line names."""
+    """Return the names of the parameters of a line's kernels."""
     return {parameter.name for kernel in _kernels(words) for parameter in kernel.parameters}

@@ -1,4 +1,4 @@
-"""Help under headings: `--help` shows on one screen what is used most, `--help-all` everything."""
+"""Help under headings: `--help` shows the most used options on one screen, `--help-all` everything."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import click
 
 from cudabench.cli.arguments import Numbers
 
-SCREEN = 40  # lines; a help that is not longer is shown whole
+SCREEN = 40  # lines; shorter help is shown whole
 
-# Which options stand under which heading, by the names of their values.
+# The options of each heading, by the names of their values.
 HEADINGS = {
     "Problem": "kernels kernel size sizes dtype arguments expect constants source peers fuzz where seed matrix image "
     "radius channels index save bytes flops rtol atol profile parameters zips words",
@@ -28,13 +28,13 @@ HEADINGS = {
     "Output": "json_path report_path quiet breakdown key target target_format target_file output markdown kind as_json "
     "plot",
 }
-# What --help shows of a command that has more than a screen of options.
+# The options that --help shows if a command has more than a screen of them.
 COMMON = (
     "kernels kernel size dtype arguments expect parameters block axes grid device defines old_words "
     "new_words min_time card threads banks json_path report_path target fail_on threshold"
 )
-RANGE = re.compile(r";? ?\bx>=?\d+\b|  \[x>=?\d+\]")  # what click adds: a value out of it is refused anyhow
-OTHER = "Options"  # the heading of a command that has no problem
+RANGE = re.compile(r";? ?\bx>=?\d+\b|  \[x>=?\d+\]")  # the range that click shows; not needed
+OTHER = "Options"  # the heading of a command without a problem
 
 
 def _show_all(ctx: click.Context, param: click.Parameter, value: bool) -> None:
@@ -50,13 +50,13 @@ HELP_ALL = click.Option(
 
 
 class Headed(click.Command):
-    """A command whose help has headings, and whose number options may stand as separate words.
+    """A command whose help has headings, and whose number options may be separate words.
 
-    The part of its text behind a form feed is for --help-all.
+    The text after a form feed is only for --help-all.
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Join the numbers that follow a number option, as many as it can take, to the one word of click; parse."""
+        """Join the numbers after a number option to one word for click, then parse."""
         spreads = {name: param.type for param in self.params if isinstance(param.type, Numbers) for name in param.opts}
         joined: list[str] = []
         left = [*args]
@@ -66,7 +66,7 @@ class Headed(click.Command):
                 numbers = takewhile(lambda one: re.match(r"-?\d", one), left[1 : spreads[word].most])
                 values = [left[0], *numbers]
                 del left[: len(values)]
-                # As one word with '=' a negative number is a value and no option.
+                # As one word with '=', a negative number is a value and not an option.
                 word += ("=" if word.startswith("--") else "") + spreads[word].glue.join(values)
             joined.append(word)
         return super().parse_args(ctx, joined + left)
@@ -76,7 +76,7 @@ class Headed(click.Command):
         return [*super().get_params(ctx), HELP_ALL]
 
     def get_help(self, ctx: click.Context) -> str:
-        """Return all help where it fits a screen, else the part that is used most."""
+        """Return all help if it fits a screen, else the most used part."""
         everything = self.help_all(ctx)
         return everything if everything.count("\n") < SCREEN else self._written(ctx, everything=False)
 
@@ -104,7 +104,7 @@ class Headed(click.Command):
         return formatter.getvalue().rstrip("\n")
 
     def write_lists(self, ctx: click.Context, formatter: click.HelpFormatter, everything: bool) -> None:
-        """Write the options, all or those that are used most, each under its heading."""
+        """Write all options or the most used ones, each under its heading."""
         rows = {
             title: [
                 record
@@ -123,7 +123,7 @@ class Headed(click.Command):
         """Return the options by their headings, in the order of the headings."""
         options = [param for param in self.params if isinstance(param, click.Option)]
         by_name = {name: title for title, names in HEADINGS.items() for name in names.split()}
-        # Where there is a kernel to choose, what no heading names is of the problem.
+        # If a command chooses a kernel, options without a heading belong to the problem.
         other = "Problem" if any(by_name.get(str(option.name)) == "Problem" for option in options) else OTHER
         found: dict[str, list[click.Option]] = {title: [] for title in (OTHER, *HEADINGS)}
         for option in options:
@@ -132,7 +132,7 @@ class Headed(click.Command):
 
 
 def headed(name: str, *params: click.Parameter, **settings: Any) -> Callable[[Callable[..., int]], Headed]:
-    """Return what makes a function the command of these parameters; its docstring is the help."""
+    """Return a decorator that makes a function the command with these parameters; its docstring is the help."""
 
     def made(function: Callable[..., int]) -> Headed:
         return Headed(name, params=[*params], callback=function, **{"help": function.__doc__, **settings})

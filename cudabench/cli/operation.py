@@ -1,4 +1,4 @@
-"""The command of an operation, `cudabench transpose [KERNEL_ID [DIMX DIMY]] [options]`; what `run` shares with it."""
+"""The command of an operation, `cudabench transpose [KERNEL_ID [DIMX DIMY]] [options]`, and code that `run` shares."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from cudabench.plan.cases import Request
     from cudabench.userkernel.request import UserRequest
 
-# How types are called elsewhere.
+# Other names of the types.
 TYPES = {
     "float": "float32", "fp32": "float32", "f32": "float32", "single": "float32", "double": "float64",
     "fp64": "float64", "f64": "float64", "half": "float16", "fp16": "float16", "f16": "float16", "__half": "float16",
@@ -36,7 +36,7 @@ TYPES = {
 }  # fmt: skip
 
 
-# What the commands that measure take besides the problem: how, and where results go.
+# Options of the measuring commands besides the problem: how to measure, and where results go.
 MEASURING: list[click.Parameter] = [
     *options.COMPILER,
     *options.TIMING,
@@ -51,7 +51,7 @@ MEASURING: list[click.Parameter] = [
     option("--cpu-threads N", "Threads of the CPU baseline.", type=click.IntRange(1), default=1, show_default=True),
     option(
         "--jobs N",
-        "Simulate N kernels at the same time. Default: one a core, fewer if memory is short.",
+        "Simulate N kernels at the same time. Default: one per core, fewer if memory is short.",
         type=click.IntRange(1),
     ),
     option(
@@ -70,7 +70,7 @@ SHOWING: list[click.Parameter] = [
         "key",
         shell_complete=complete.result_keys,
     ),
-    option("-v, --verbose", "Say also where the time went.", "breakdown", is_flag=True),
+    option("-v, --verbose", "Also show where the time went.", "breakdown", is_flag=True),
 ]
 
 
@@ -100,7 +100,7 @@ def operation_command(name: str) -> click.Command:
 
 
 def problem_options(operation: Operation) -> list[click.Parameter]:
-    """Return what says which kernels run on which problem, with the operation's own number of numbers."""
+    """Return the options of kernels and problem, with as many numbers as the operation has dimensions."""
     dims, dtypes = operation.block_dimensions, list(operation.dtypes)
     axes = " ".join("XYZ"[:dims])
     sizes = " ".join(dimension.upper() for dimension in operation.dimensions)
@@ -121,7 +121,7 @@ def problem_options(operation: Operation) -> list[click.Parameter]:
             "-t, --dtype TYPE", ", ".join(dtypes) + ".", default=dtypes[0], show_default=True,
             callback=lambda ctx, param, value: TYPES.get(value.lower(), value), shell_complete=complete.words(dtypes),
         ),
-        option("--source FILE.cu", "Take the kernel from FILE.cu, which has the same parameters.", type=PLACE),
+        option("--source FILE.cu", "Take the kernel from FILE.cu, with the same parameters.", type=PLACE),
         *(
             option(
                 f"--{own.name} {own.metavar or ''}", own.help, default=own.default, show_default=True,
@@ -139,7 +139,7 @@ def _type(own: Option) -> Any:
 
 
 def request_of(operation: Operation, given: dict[str, Any]) -> Request:
-    """Return what the problem options ask for."""
+    """Return the request of the problem options."""
     from cudabench.plan import cases
 
     size = given["size"]
@@ -162,15 +162,15 @@ def request_of(operation: Operation, given: dict[str, Any]) -> Request:
 
 
 def planned(name: str, given: dict[str, Any]) -> tuple[list[Series], dict[str, Any]]:
-    """Return what is to be run, a series for each of --sizes, and the request for the records."""
+    """Return a series for each of --sizes, and the request for the records."""
     from cudabench.plan import cases
 
     operation = operations.get(name)
     request, several = request_of(operation, given), given.get("sizes")
     if several and given["size"]:
         size = " ".join(map(str, given["size"]))
-        raise UsageError(f"--size {size} and --sizes {several} both say how large: keep one.")
-    # One number of --sizes is for all dimensions.
+        raise UsageError(f"--size {size} and --sizes {several} both set the size: keep one.")
+    # A number of --sizes is used for all dimensions.
     requests = [replace(request, size=(size,)) for size in sizes(several)] if several else [request]
     make = partial(operations.get, name)
     series = [Series(make, tuple(cases.build(operation, one))) for one in requests]
@@ -197,23 +197,25 @@ def measure(
 ) -> int:
     """Run all series, show their tables, and return the exit code; with --fuzz on other inputs too.
 
-    record: what is asked for, as the results file tells it. more: returns the command that explains a kernel. choose:
-    the devices of --device. requests: of a user's own kernels.
+    record: the request for the results file. more: returns the command that explains a kernel. choose: returns the
+    devices of --device. requests: the requests of a user's own kernels.
     """
     limits = {key: given[key] for key in THRESHOLDS if given[key] is not None}
     choices, cards = pricing.where(given, choose)
     simulated, peers = choices[0].kind == "sim", given.get("peers")
     if simulated and limits:
         flags = " and ".join("--" + key.replace("_", "-") for key in limits)
-        raise DeviceUnusable(f"{flags} needs a GPU: the simulator measures no time; leave it out or use --device cuda.")
+        raise DeviceUnusable(
+            f"{flags} needs a GPU: the simulator does not measure time; leave it out or use --device cuda."
+        )
     if simulated and peers:
         raise DeviceUnusable(
-            f"--peer {peers[0]} needs a GPU: the simulator runs no library; leave it out or use --device cuda."
+            f"--peer {peers[0]} needs a GPU: the simulator does not run libraries; leave it out or use --device cuda."
         )
     settings = options.settings(given, simulated=simulated)
     output.refuse_several([case.kernel for one in series for case in one.cases], choices)
     run = output.run(series, choices, settings, record, cards=cards, counted=given["limits"])
-    run.note(limits)  # an export can then tell what missed them
+    run.note(limits)  # for exports, which show the missed limits
     told: list[str] = []
     fuzzed = bool(given.get("fuzz"))
     work = _fuzzing(run, series, requests, given, settings, told) if fuzzed else run.collect
@@ -234,7 +236,7 @@ def _fuzzing(
     settings: Settings,
     told: list[str],
 ) -> Callable[[], None]:
-    """Return what runs the kernels and then every right one on other inputs; what is to be said goes into `told`.
+    """Return a function that runs the kernels, then every right kernel on other inputs, and adds sentences to `told`.
 
     Raises UsageError for what cannot be fuzzed, before anything runs.
     """
@@ -242,7 +244,9 @@ def _fuzzing(
 
     count, where = given["fuzz"], given["where"]
     if run.by_card:
-        raise UsageError(f"--fuzz {count} is of one card, since inputs do not depend on it: name one with --on.")
+        raise UsageError(
+            f"--fuzz {count} takes one card, because inputs do not depend on the card: name one with --on."
+        )
     kernels = fuzz.each_kernel(requests, series)
     for request in kernels:
         fuzz.Fuzz(request, run.devices[0], settings, count, where)
@@ -262,7 +266,7 @@ def _fuzzing(
 def positional(
     words: tuple[str, ...], kernels: tuple[str, ...], block: tuple[int, ...] | None
 ) -> tuple[tuple[str, ...], tuple[int, ...] | None]:
-    """Return kernels and block with the original form's `KERNEL_ID DIMX DIMY` put in."""
+    """Return kernels and block, also from the words `KERNEL_ID DIMX DIMY`."""
     if not words:
         return kernels, block
     if len(words) > 1 and not kernels and not any(word[-1:].isdigit() for word in words):
@@ -279,14 +283,14 @@ def positional(
         (numbers and block, f"Two blocks are given, '{typed}' and --block: keep one."),
         (
             not all(re.fullmatch(whole, word, re.ASCII) for word in numbers),
-            f"The block '{typed}' is no pair of whole numbers, as in 32 8.",
+            f"The block '{typed}' is not a pair of whole numbers, as in 32 8.",
         ),
     )
     return (name,), tuple(map(int, numbers)) or block
 
 
 def judged(results: Sequence[Result], thresholds: Mapping[str, float], say: Callable[[str], None]) -> int:
-    """Return the exit code of finished results; where nothing worse happened, say which of them miss a threshold."""
+    """Return the exit code of finished results. If all are right, say which of them miss a threshold."""
     if code := exit_code(result.status for result in results):
         return code
     misses = [miss for result in results for miss in missed(result, thresholds)]

@@ -19,13 +19,13 @@ from cudabench.cli.arguments import Finite, Order
 from cudabench.records.planned import SIMULATED_TIMEOUT_S, Settings, settings_for
 
 PLACE = click.Path()
-# Options of no explanation.
+# Options that explanations do not have.
 NOT_EXPLAINED = ("words", "file", "kernels", "json_path", "report_path", "quiet", "breakdown")
-LISTS = ("card", "price")  # options whose one value is a list with commas
+LISTS = ("card", "price")  # options whose value is a list with commas
 
 
 class Single(click.Option):
-    """An option of one value, which is refused where it is given twice; of click's own the last value would hold."""
+    """An option that is refused if it is given twice; click's own class would keep the last value."""
 
     def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
         """Let the parser keep every value."""
@@ -34,11 +34,11 @@ class Single(click.Option):
     def handle_parse_result(
         self, ctx: click.Context, opts: Mapping[str, Any], args: list[str]
     ) -> tuple[Any, list[str]]:
-        """Take the one value. Raises UsageError where there are more."""
+        """Take the single value. Raises UsageError for more values."""
         given = opts.get(str(self.name), [])
         if len(given) > 1 and not ctx.resilient_parsing:
             name = max(self.opts, key=len)
-            repair = f"name all in one, {name} {','.join(given)}" if self.name in LISTS else "keep one"
+            repair = f"join them, {name} {','.join(given)}" if self.name in LISTS else "keep one"
             raise click.UsageError(
                 f"{name} is given {len(given)} times, {' and '.join(given)}; it takes one value: {repair}.", ctx
             )
@@ -46,9 +46,9 @@ class Single(click.Option):
 
 
 def option(shown: str, help: str, name: str = "", **settings: Any) -> click.Option:
-    """Return an option as the help shows it, '-o, --output FILE'; one without a value or a type is a flag.
+    """Return an option from its text in the help, '-o, --output FILE'. Without a value or a type it is a flag.
 
-    name: of its value, where that is not its longest spelling.
+    name: the name of its value, if that is not its longest spelling.
     """
     words = shown.split()
     spellings = [word.rstrip(",") for word in takewhile(lambda word: word.startswith("-"), words)]
@@ -60,12 +60,12 @@ def option(shown: str, help: str, name: str = "", **settings: Any) -> click.Opti
 
 
 def without(parameters: Iterable[click.Parameter], *names: str) -> list[click.Parameter]:
-    """Return options but for those that a command has none of, or its own."""
+    """Return the options without the named ones, which a command lacks or defines itself."""
     return [parameter for parameter in parameters if parameter.name not in names]
 
 
 def device_option(help: str, **settings: Any) -> click.Option:
-    """Return what chooses the device; a number alone is a GPU's, an architecture alone the simulator's."""
+    """Return the option --device. A number alone means a GPU, an architecture alone the simulator."""
 
     def full_name(ctx: click.Context, param: click.Parameter, value: str) -> str:
         return f"cuda:{value}" if value.isdecimal() and value.isascii() else re.sub(r"^(?=sm_\d)", "sim:", value)
@@ -113,26 +113,26 @@ OUTPUT: list[click.Parameter] = [
     option("-q, --quiet", "Print no table and no progress."),
 ]
 
-# What `pricing` reads, and what is for a GPU alone.
+# Options that `pricing` reads, and an option for GPUs.
 PRICING: list[click.Parameter] = [
     option(
         "--on CARD,...|all",
-        f"Simulator only: the least time on a card (default {cards.DEFAULT}), on several, on all or none, or "
+        f"Simulator only: show the least time on these cards (default {cards.DEFAULT}), all, none, or "
         "FILE.json of 'ceilings'.",
         "card",
         shell_complete=complete.words((*cards.NAMES, asked.ALL, asked.NONE)),
     ),
     option(
         "--price CARD=N,...",
-        "With --on: what cards cost an hour, as h100=2.69,l4=0.7; the table adds what a million launches cost.",
+        "With --on: prices of cards for an hour, h100=2.69,l4=0.7; the table adds the cost of a million launches.",
     ),
 ]
 LIMITS = option("--limits", "GPU only: also count accesses in the simulator and name the limiting resource.")
 
 
 def explaining(ctx: click.Context, form: str, first: Sequence[str], last: Sequence[str], kernel: str) -> str:
-    """Return the command that explains a kernel of an operation or a file: its own words, those of the options that
-    were typed and that it takes too, and what stands behind them."""
+    """Return the command that explains a kernel of an operation or a file: `first`, the typed options that it accepts,
+    and `last`."""
     root: Any = ctx.find_root().command
     words: list[str] = []
     for param in root.make("explain").make(form).params:
@@ -149,8 +149,8 @@ def explaining(ctx: click.Context, form: str, first: Sequence[str], last: Sequen
 
 
 def settings(options: Mapping[str, Any], *, simulated: bool) -> Settings:
-    """Return the settings that the options of this module ask for; options that a command lacks take their defaults,
-    and without --no-cpu it has no CPU baseline."""
+    """Return the settings of this module's options. Options that a command lacks take their defaults; a command
+    without --no-cpu does not measure the CPU baseline."""
     names = {field.name for field in fields(Settings)}
     given = {name: value for name, value in options.items() if name in names and value is not None}
     jobs = options.get("jobs") if simulated else 1

@@ -1,4 +1,4 @@
-"""Where a run's results go, what a terminal shows meanwhile, and what is printed at the end."""
+"""Where a run's results go, what a terminal shows during the run, and what is printed at the end."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Destination:
-    """Where a text goes: to a file, a pipe or a device, or to standard output, of which `path` is None."""
+    """Where a text goes: a file, a pipe or a device, or standard output if `path` is None."""
 
     path: Path | None
 
     @classmethod
     def of(cls, word: str | None, option: str = "--output") -> Destination:
-        """Return what an option names. Raises CudabenchError, before anything runs, where that cannot be written."""
+        """Return the destination of an option. Raises CudabenchError, before anything runs, if it cannot be written."""
         path = None if word in (None, "-") else Path(str(word))
         if path is not None:
             check_target(path, option)
         return cls(path)
 
     def write(self, content: str, *, beside: bool = False) -> None:
-        """Write a text; beside: to standard error where it would go to standard output, which has something else."""
+        """Write a text. beside: write it to standard error instead of standard output, which is used already."""
         if self.path is not None:
             write_whole(self.path, content.encode())
         else:
@@ -53,9 +53,9 @@ class Destination:
 
 @dataclass(frozen=True)
 class Output:
-    """Where results go: to where --json says, if it is given, and into tables unless all is to be quiet.
+    """Where results go: to the path of --json, and into tables unless --quiet is given.
 
-    `key` is the value to print instead of tables. `report` is where the page of --report goes.
+    `key` is the value to print instead of tables. `report` is the path of --report's page.
     """
 
     json: Destination | None
@@ -65,9 +65,9 @@ class Output:
 
     @classmethod
     def of(cls, json_path: str | None, quiet: bool, key: str | None = None, report_path: str | None = None) -> Output:
-        """Return what --json, --quiet, --print and --report mean.
+        """Return the output of --json, --quiet, --print and --report.
 
-        Raises CudabenchError, before anything runs, for no place to write, and for a key that is none.
+        Raises CudabenchError, before anything runs, for a path that cannot be written and for an unknown key.
         """
         if key is not None:
             values.check_key(key)
@@ -76,8 +76,8 @@ class Output:
         if report is not None:
             same = json and json.path and report.absolute() == json.path.absolute()
             refuse(
-                (report_path == "-", "--report - names no file: write --report page.html."),
-                (same, f"--report {report_path} and --json {json_path} name one file: keep two."),
+                (report_path == "-", "--report - is not a file: write --report page.html."),
+                (same, f"--report {report_path} and --json {json_path} name the same file: give two files."),
             )
             check_page(report, "--report")
         if json and json.path and is_stdout(json.path):
@@ -88,7 +88,7 @@ class Output:
 
     @property
     def path(self) -> Path | None:
-        """The file that is written as a run goes on; a pipe or a device gets the whole once, at the end."""
+        """The file that is written during the run; a pipe or a device is written once, at the end."""
         return self.json.path if self.json and self.json.path and is_file(self.json.path) else None
 
     @property
@@ -100,7 +100,7 @@ class Output:
         self, series: Sequence[Series], choices: Sequence[Choice], settings: Settings, request: Mapping[str, Any],
         **more: Any,
     ) -> Run:  # fmt: skip
-        """Return a run that writes where its results go, and shows what it does."""
+        """Return a run that writes its results and shows its progress."""
         from cudabench.measure.run import Run
 
         return Run(
@@ -109,23 +109,23 @@ class Output:
         )  # fmt: skip
 
     def screen(self, kernels: int) -> Progress:
-        """Return what shows so many kernels while they run, unless all is to be quiet."""
+        """Return the progress display for this many kernels, silent with --quiet."""
         return Progress(kernels, shown=not self.quiet)
 
     def deliver(self, file: ResultsFile) -> None:
-        """Print the results file where it goes to standard output or another stream, and write the page."""
+        """Print the results file if it goes to standard output or another stream, and write the page."""
         if self.json and self.path is None:
             self.json.write(file.text())
         if self.report and (file.results or file.diff):
             write_whole(self.report, report.page([file], [self.report.stem]).encode())
 
     def lacking(self, run: Run) -> int:
-        """Return the exit code of --print: 1 where the value is not there."""
+        """Return the exit code of --print: 1 if the value is missing."""
         missing = self.key is not None and any(values.value(result, self.key) is None for result in run.file.results)
         return EXIT_FAILED if missing else EXIT_OK
 
     def refuse_several(self, kernels: Sequence[str], choices: Sequence[Choice]) -> None:
-        """Raise UsageError where --print would have several results to choose from, or none with such a value."""
+        """Raise UsageError if --print would have several results, or only results without the value."""
         if self.key is None:
             return
 
@@ -134,17 +134,15 @@ class Output:
             more = ", ..." if len(kernels) > 2 else ""
             card = "one card with --on" if choices[0].kind == "sim" else "one with --device cuda:0"
             repair = "one kernel with --kernel, and one size" if len(kernels) > 1 else card
-            raise UsageError(
-                f"--print {self.key} is a value of one result; there would be {several}{more}: name {repair}."
-            )
+            raise UsageError(f"--print {self.key} prints one result, not {several}{more}: name {repair}.")
         if choices[0].kind == "sim" and self.key.partition(".")[0] in values.MEASURED:
             raise DeviceUnusable(
-                f"--print {self.key} needs a GPU: the simulator measures no time; use --device cuda, or another key."
+                f"--print {self.key} needs a GPU: the simulator does not time; use --device cuda, or another key."
             )
 
 
 def add_summary(markdown: Callable[[], str]) -> None:
-    """Add tables to the page of a GitHub job, where there is one."""
+    """Add tables to the page of a GitHub job, if the run is such a job."""
     if place := os.environ.get("GITHUB_STEP_SUMMARY"):
         with open(place, "a", encoding="utf-8") as stream:
             stream.write(markdown() + "\n")
@@ -152,15 +150,15 @@ def add_summary(markdown: Callable[[], str]) -> None:
 
 @contextlib.contextmanager
 def reading(file: str, given: Mapping[str, Any], sources: int) -> Iterator[None]:
-    """Show on a terminal that a file is read, unless all is to be quiet. Each of the sources that are read may take as
-    long as a compile; raises CompilerError where they take longer."""
+    """Show on a terminal that a file is read, unless --quiet is given. Each source may take as long as a compile;
+    raises CompilerError if reading takes longer."""
     shown = Waiting(f"reading {text.line(Path(file).name)}", shown=not given["quiet"])
     with shown, limits.reading(file, sources):
         yield
 
 
 def carry_out(run: Run, output: Output, work: Callable[[], None], show: Callable[[], None]) -> None:
-    """Do the work of a run and show what came of it; one that is interrupted shows what was finished."""
+    """Do the work of a run and show its results; an interrupted run shows the finished results."""
     announce(run.devices, output, run.cards[0] if len(run.cards) == 1 else None)
     stopped = interrupting(work)
     output.deliver(run.file)
@@ -170,7 +168,7 @@ def carry_out(run: Run, output: Output, work: Callable[[], None], show: Callable
 
 
 def interrupting(work: Callable[[], object]) -> BaseException | None:
-    """Do a work and return what interrupted it, to be raised once it is shown what was finished."""
+    """Call `work` and return its interruption, to be raised after the finished results are shown."""
     try:
         work()
     except (KeyboardInterrupt, Terminated) as interrupt:
@@ -179,21 +177,21 @@ def interrupting(work: Callable[[], object]) -> BaseException | None:
 
 
 def announce(devices: Sequence[Choice], output: Output, card: Card | None = None) -> None:
-    """Print what is to be known of the device, in the first line of the output, with the card that counts are priced
-    on; if quiet, the device alone on standard error."""
+    """Print the device as the first line of the output, with the card that prices the counts. With --quiet, print only
+    the device to standard error."""
     note = devices[0].note
     if note and output.quiet:
         say(note)
     elif note:
         if card is not None:
-            other = "" if card.named else "; --on takes another card"
+            other = "" if card.named else "; --on chooses another card"
             note = f"{note.rstrip('.')}; bounds are of the {card.title}{other}."
         console.tables(output.to_stdout).print(note)
 
 
 def check_page(target: Path, option: str) -> None:
-    """Raise UsageError, before anything runs, for a page whose name says that it is something else; CudabenchError
-    where it cannot be written."""
+    """Raise UsageError, before anything runs, for a page whose name has another ending; CudabenchError if it cannot be
+    written."""
     check_target(target, option)
     if target.suffix.lower() not in ("", ".html", ".htm") and is_file(target):
         raise UsageError(
@@ -203,7 +201,7 @@ def check_page(target: Path, option: str) -> None:
 
 
 def tables(run: Run, output: Output, more: Callable[[str], str] | None = None) -> None:
-    """Print a table for each series that has results, or the one value that is asked for; more: as `table.show`."""
+    """Print a table for each series with results, or the value of --print; more: as for `table.show`."""
     if output.key is not None:
         _print_value(run, output.key)
     if output.quiet or run.file.device is None:
@@ -225,7 +223,7 @@ def tables(run: Run, output: Output, more: Callable[[str], str] | None = None) -
 
 
 def _together(outcomes: Sequence[Outcome]) -> list[list[Outcome]]:
-    """Return outcomes by table: the same kernels at several sizes share one."""
+    """Return outcomes by table: the same kernels at several sizes share a table."""
     groups: dict[object, list[Outcome]] = {}
     for one in outcomes:
         kernels = tuple(case.kernel for case in one.series.cases)
@@ -234,12 +232,12 @@ def _together(outcomes: Sequence[Outcome]) -> list[list[Outcome]]:
 
 
 def _print_value(run: Run, key: str) -> None:
-    """Print one value of the one result; where there is none, why."""
+    """Print the value of the single result, or why it is missing."""
     for result in run.file.results:
         found = values.value(result, key)
         if found is None:
             because = result.reason or f"{result.device} gives none"
-            say(f"{key} of {result.kernel} has no value: {because}.")
+            say(f"{key} of {result.kernel} is missing: {because}.")
         else:
             print(values.written(found), flush=True)
 

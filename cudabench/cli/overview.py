@@ -1,4 +1,4 @@
-"""`cudabench list|info|completion`: the kernels, what this machine can do, and what a shell completes."""
+"""`cudabench list|info|completion`: the kernels, this machine's abilities, and a shell's completion."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from cudabench.views import catalogue
     ),
 )
 def listing(names: tuple[str, ...]) -> int:
-    """Show the kernels of OPERATION, or of all: id, name, the idea in a sentence, default block."""
+    """Show the kernels of OPERATION, or of all operations: id, name, idea, default block."""
     from cudabench.plan import cases, chapters
 
     for name in names[:1] or operations.SUMMARIES:
@@ -43,7 +43,7 @@ def listing(names: tuple[str, ...]) -> int:
 
 @headed("info", option("--json", "Print JSON.", "as_json"))
 def info(as_json: bool) -> int:
-    """Show driver, GPUs, nvcc, PyCUDA, NVML, NVRTC and the simulator's engine; each lack with what mends it."""
+    """Show driver, GPUs, nvcc, PyCUDA, NVML, NVRTC and engine, and the command that installs each missing part."""
     driver = probe.driver()
     parts = [driver, probe.nvcc(), probe.pycuda(), probe.nvml(), probe.nvrtc(), probe.engine()]
     gpus = [probe.gpu(index) for index in range(driver.device_count)]
@@ -59,7 +59,7 @@ def info(as_json: bool) -> int:
 
 HOW = {
     "bash": 'eval "$(cudabench completion bash)"      in ~/.bashrc',
-    "zsh": 'eval "$(cudabench completion zsh)"       in ~/.zshrc, behind compinit',
+    "zsh": 'eval "$(cudabench completion zsh)"       in ~/.zshrc, after compinit',
     "fish": "cudabench completion fish | source      in ~/.config/fish/config.fish",
 }
 
@@ -71,7 +71,7 @@ def completion(shell: str) -> int:
 
     found = get_completion_class(shell)
     assert found is not None, "click knows the shells of the list above"
-    # Not source(), which runs bash to ask for its version.
+    # Not source(), which runs bash to read its version.
     script = found(group, {}, "cudabench", "_CUDABENCH_COMPLETE")
     click.echo(script.source_template % script.source_vars())
     return 0

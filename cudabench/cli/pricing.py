@@ -1,4 +1,4 @@
-"""`--on h100,rtx4090,t4`, `--on all` and `--price`: the card, or several, that price one kernel in the simulator."""
+"""`--on h100,rtx4090,t4`, `--on all` and `--price`: the cards that price a kernel in the simulator."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from cudabench.errors import UsageError, refuse
 
 
 class Places(NamedTuple):
-    """Where a command runs: of several cards a simulator for each architecture that they have, in the order of its
-    first card; and the cards that price what it counts."""
+    """Where a command runs (a simulator for each architecture of the cards, in the order of the cards), and the cards
+    that price its counts."""
 
     choices: Sequence[Choice]
     cards: tuple[Card, ...]
 
 
 def where(given: Mapping[str, Any], choose: Callable[[str], Sequence[Choice]], *, simulated: bool = False) -> Places:
-    """Return the devices of a command, by what `choose` makes of --device, and the cards that price its counts.
+    """Return the devices of a command, from `choose(--device)`, and the cards that price its counts.
 
-    simulated: as `several`.
+    simulated: as for `several`.
     """
     if found := several(given, simulated=simulated):
         return found
@@ -34,15 +34,15 @@ def where(given: Mapping[str, Any], choose: Callable[[str], Sequence[Choice]], *
 
 
 def several(given: Mapping[str, Any], *, simulated: bool = False) -> Places | None:
-    """Return the cards of --on and --price, None where --on names one card or none and nothing has a price.
+    """Return the cards of --on and --price; None if --on names at most one card and --price is not given.
 
-    simulated: the command runs in the simulator also where there is a GPU. Raises UsageError where they do not fit each
-    other or the device.
+    simulated: the command runs in the simulator even with a GPU. Raises UsageError if the options contradict each other
+    or the device.
     """
     on, price, device = given.get("card"), given.get("price"), given["device"]
     if on is None or on.lower() == asked.NONE:
         if price is not None:
-            raise UsageError(f"--price {price} is of the cards that --on names: add them, as in --on h100,l4.")
+            raise UsageError(f"--price {price} needs the cards of --on: add them, as in --on h100,l4.")
         return None
     if price is None and not asked.is_several(on):
         return None
@@ -64,19 +64,22 @@ def several(given: Mapping[str, Any], *, simulated: bool = False) -> Places | No
     for name in architectures:
         try:
             choices.append(devices.choose(f"sim:{name}"))
-        except UsageError:  # of a card that is named
+        except UsageError:  # for a named card
             if on.lower() != asked.ALL or len(left) + 1 == len(architectures):
                 raise
             left.append(name)
     unknown = [card.key for card in cards if card.architecture in left]
-    notes = [devices.choose(device).note, f"Left out, as NVRTC is older: {', '.join(unknown)}." if unknown else None]
+    notes = [
+        devices.choose(device).note,
+        f"Left out, because NVRTC is older: {', '.join(unknown)}." if unknown else None,
+    ]
     note = " ".join(filter(None, notes)) or None
     kept = tuple(card for card in cards if card.architecture not in left)
     return Places([replace(choice, note=note) for choice in choices], kept)
 
 
 def _check_simulated(given: Mapping[str, Any], simulates: bool) -> None:
-    """Raise UsageError where --on stands beside a GPU, or beside what is a GPU's."""
+    """Raise UsageError if --on is given with a GPU or an option for GPUs."""
     refuse(
         (
             not simulates,
@@ -87,9 +90,9 @@ def _check_simulated(given: Mapping[str, Any], simulates: bool) -> None:
 
 
 def on_device(given: Mapping[str, Any]) -> str:
-    """Return --device, with the architecture of the card of --on where the simulator is named without one.
+    """Return --device; if it is the simulator without an architecture, add the architecture of the card of --on.
 
-    Raises UsageError where another architecture is named.
+    Raises UsageError for another architecture.
     """
     device: str = given["device"]
     if given.get("card") in (None, asked.NONE):
@@ -107,9 +110,9 @@ def on_device(given: Mapping[str, Any]) -> str:
 
 
 def priced(given: Mapping[str, Any], choice: Choice) -> tuple[Card, ...]:
-    """Return the card of --on; without it in the simulator the default, where its architecture is simulated; else none.
+    """Return the card of --on or, in the simulator, the default card of the simulated architecture; else empty.
 
-    Raises UsageError where --on or --limits do not fit the device.
+    Raises UsageError if --on or --limits does not fit the device.
     """
     if given.get("card") == asked.NONE:
         return ()
@@ -117,6 +120,6 @@ def priced(given: Mapping[str, Any], choice: Choice) -> tuple[Card, ...]:
         _check_simulated(given, choice.kind != "cuda")
         return (loading.load(given["card"]),)
     if given.get("limits") and choice.kind == "sim":
-        raise UsageError("--limits holds a measured time against its limits: in the simulator use --on h200.")
+        raise UsageError("--limits compares a measured time with its limits: in the simulator use --on h200.")
     card = loading.default(choice.architecture) if choice.kind == "sim" else None
     return () if card is None else (card,)

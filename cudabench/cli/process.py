@@ -1,4 +1,4 @@
-"""What a process meets besides its arguments: signals, and streams that take no more or not every character."""
+"""Signals, and output streams that are closed, full, or lack characters."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import sys
 import time
 from types import FrameType
 
-REPEAT_S = 1.0  # `timeout` and process managers send a signal to the process and to its group, at the same moment
+REPEAT_S = 1.0  # `timeout` and process managers send a signal to the process and at the same moment to its group
 
-# Typography of tables and messages, for streams whose encoding lacks it.
+# ASCII in place of typography, for streams whose encoding lacks it.
 _ASCII = {"×": "x", "µ": "u", "±": "+-", "…": "...", "–": "-", "—": "-", "≥": ">=", "≤": "<=", "²": "^2", "³": "^3"}
 
 
 class Terminated(BaseException):
-    """SIGTERM has come: handled like Ctrl-C. No KeyboardInterrupt, which click would turn into its own Abort."""
+    """SIGTERM was received; handled like Ctrl-C. Not a KeyboardInterrupt, because click turns that into its Abort."""
 
 
 def heed_termination() -> None:
-    """Let SIGTERM raise Terminated, unless whoever started the process has it ignored."""
+    """Let SIGTERM raise Terminated, unless the process was started with SIGTERM ignored."""
     last = 0.0
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -36,9 +36,9 @@ def heed_termination() -> None:
 
 
 def prepare_streams() -> None:
-    """Let every text reach standard output and error: by a likeness in ASCII where the encoding has no such character.
+    """Let standard output and error accept every text: characters that the encoding lacks are replaced by ASCII.
 
-    A stream that is closed (`>&-`) takes everything and keeps nothing.
+    A stream that is closed (`>&-`) discards everything.
     """
     codecs.register_error("cudabench-likeness", _likeness)
     for name in ("stdout", "stderr"):
@@ -56,7 +56,7 @@ def _likeness(error: UnicodeError) -> tuple[str, int]:
 
 
 def output_fault() -> OSError | None:
-    """Return why standard output cannot be written, or None. Then it is dropped, so that Python's exit is silent."""
+    """Return why standard output cannot be written, or None. Drops a bad stream, so that Python's exit is silent."""
     try:
         sys.stdout.flush()
     except OSError as error:

@@ -32,12 +32,12 @@ cudabench run saxpy.cu --grid 'cdiv(n,256)' --block 256 --arg n=1048576 --arg a=
 'cudabench run saxpy.cu' alone prints the arguments that are missing.
 
 \f
-One --arg a parameter, in any order. A number's type comes from the signature (or n=int32:4096); an array is
-TYPE[SHAPE]:INIT, INIT one of random, zeros, ones, arange, empty (poisoned: for outputs), or @FILE.npy.
+One --arg for each parameter, in any order. A number's type comes from the signature (or n=int32:4096); an array is
+TYPE[SHAPE]:INIT, where INIT is random, zeros, ones, arange, empty (poisoned: for outputs), or @FILE.npy.
 
 --expect is NAME=EXPRESSION in NumPy (np); y0 is y before the launch. Floats are compared in double precision with a
-relative tolerance of 1e-5 for float32, 2e-3 for float16, 1e-12 for float64, absolute a tenth of that; integers exactly.
-Without --expect a result is unverified. The CPU baseline is the expression itself, timed in NumPy.
+relative tolerance of 1e-5 for float32, 2e-3 for float16, 1e-12 for float64, and an absolute tolerance of a tenth of
+it; integers exactly. Without --expect a result is unverified. The CPU baseline is the expression, timed in NumPy.
 """
 
 UNWRITTEN = ("profile", "kernels")  # options that a profile cannot hold
@@ -48,7 +48,7 @@ ONE_RUN = (
 )  # fmt: skip
 
 
-# Which kernel runs on which arguments; `request_of` reads them.
+# The options of kernel and arguments; `request_of` reads them.
 PROBLEM: list[click.Parameter] = [
     click.Argument(["file"], type=PLACE, required=False, metavar="FILE.cu"),
     option(
@@ -94,16 +94,16 @@ PROBLEM: list[click.Parameter] = [
 def requests_of(
     ctx: click.Context, given: dict[str, Any], allowed: Sequence[click.Parameter] = ()
 ) -> list[UserRequest]:
-    """Return what the options, and the profile under them, ask for; the profile's settings of a run go into `given`.
+    """Return the requests of the options and of the profile. The profile's settings of a run go into `given`.
 
-    A single request without --profile; else one for each of the profile's tables that is asked for. `allowed` is what
-    a profile may hold, where that is not what the command takes.
+    Without --profile there is one request, else one for each chosen table of the profile. `allowed` are the options
+    that a profile may hold, if they differ from the command's.
     """
     if not given["profile"]:
         return [request_of(given)]
 
     params = {param.name: param for param in allowed or ctx.command.params if param.name}
-    # A profile writes an option's longest spelling without the dashes.
+    # A profile uses an option's longest spelling without the dashes.
     keys = {name: max(param.opts, key=len).lstrip("-") for name, param in params.items() if name not in UNWRITTEN}
     names = {key: name for name, key in keys.items()}
     content = profile.read(
@@ -125,7 +125,7 @@ def requests_of(
             if settings is not None and settings[name] != own[name]:
                 raise UsageError(
                     f"{content.path}: {keys[name]} is {settings[name]} for {wanted[0]} and {own[name]} for {kernel}; a "
-                    "run has one: write it above the tables."
+                    "run has one value: write it above the tables."
                 )
         settings = own
         requests.append(request_of(values))
@@ -134,12 +134,12 @@ def requests_of(
 
 
 def request_of(given: dict[str, Any]) -> UserRequest:
-    """Return what options ask for, without a profile."""
+    """Return the request of options without a profile."""
     from cudabench.plan import cases
 
     if not given["file"]:
         raise UsageError(
-            "run needs a file: cudabench run FILE.cu --kernel NAME ...; 'cudabench run --help' shows a whole line."
+            "run needs a file: cudabench run FILE.cu --kernel NAME ...; 'cudabench run --help' shows an example."
         )
     asked = {field.name: given[field.name] for field in fields(UserRequest) if field.name in given}
     defines = cases.parse_defines(given["defines"])
@@ -149,8 +149,8 @@ def request_of(given: dict[str, Any]) -> UserRequest:
 def planned(
     ctx: click.Context, given: dict[str, Any], command: str = "run"
 ) -> tuple[list[Series], dict[str, Any], list[UserRequest]]:
-    """Return what is to be run, in series of kernels that share their arguments, the request for the records, and the
-    requests themselves. `command` is what errors suggest a line of."""
+    """Return series of kernels that share their arguments, the request for the records, and the requests themselves.
+    `command` is the command in the lines that errors suggest."""
     from cudabench.userkernel import plan
 
     requests = requests_of(ctx, given)
@@ -171,11 +171,11 @@ def _run(ctx: click.Context, /, **given: Any) -> int:
     refuse(
         (
             given["where"] and not given["fuzz"],
-            "--where says which sizes --fuzz may take: add --fuzz K, such as --fuzz 20.",
+            "--where restricts the sizes of --fuzz: add --fuzz K, such as --fuzz 20.",
         ),
         (
             given["fuzz"] and given["sizes"],
-            f"--fuzz {given['fuzz']} takes sizes of its own: leave --sizes {given['sizes']} out.",
+            f"--fuzz {given['fuzz']} chooses its own sizes: leave --sizes {given['sizes']} out.",
         ),
     )
     more = partial(options.explaining, ctx, FILE, [ctx.params["file"]] if ctx.params["file"] else [], [])

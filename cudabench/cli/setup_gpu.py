@@ -19,17 +19,17 @@ from cudabench.errors import DeviceUnusable, UsageError
     option("--nvcc", "Install nvcc's wheels too, about 600 MB. Default: NVRTC compiles.", "with_nvcc"),
     option("--find-links DIR", "Take every package from this folder, nothing from the network.", type=PLACE),
     option("--rebuild", "Build PyCUDA even if an installed one loads."),
-    option("--yes", "Go on outside a virtual environment."),
+    option("--yes", "Continue outside a virtual environment."),
     option("--dry-run", "Print the commands, as a shell script that does the same."),
-    option("-v, --verbose", "Show what each step printed."),
+    option("-v, --verbose", "Show the output of each step."),
 )
 def command(with_nvcc: bool, find_links: str | None, rebuild: bool, yes: bool, dry_run: bool, verbose: bool) -> int:
-    """Let kernels run on the GPU of a machine that has NVIDIA's driver and no CUDA toolkit.
+    """Let kernels run on the GPU of a machine with NVIDIA's driver but without a CUDA toolkit.
 
-    PyCUDA, which ships as source, is built into this environment against headers from NVIDIA's wheels; kernels are
-    then compiled by NVRTC. A C++ compiler and Python's headers must be there. At the end a first kernel is run and
-    verified; without a driver, as where an image is made, PyCUDA is built and no kernel is run. A second call finds
-    everything done, and checks it.
+    PyCUDA, which ships as source, is built into this environment against headers from NVIDIA's wheels; NVRTC then
+    compiles the kernels. A C++ compiler and Python's headers are needed. At the end a first kernel is run and verified.
+    Without a driver, for example in the build of an image, PyCUDA is built but kernels are not run. A second call
+    finds everything done, and checks it.
     """
     from cudabench.compile import compiler
     from cudabench.devices import probe
@@ -58,7 +58,7 @@ def command(with_nvcc: bool, find_links: str | None, rebuild: bool, yes: bool, d
     if there and not rebuild:
         click.echo(text.line(f"PyCUDA {there} is in {where.prefix} already."))
     elif not there and probe.pycuda().usable:
-        click.echo(f"The PyCUDA that is here does not load ({text.line(why)}), so it is built anew.")
+        click.echo(f"The installed PyCUDA does not load ({text.line(why)}), so it is built again.")
     with tempfile.TemporaryDirectory(prefix="cudabench-setup-") as folder:
         work = Path(folder)
         for at, step in enumerate([*steps, *check], 1):
@@ -78,17 +78,17 @@ def command(with_nvcc: bool, find_links: str | None, rebuild: bool, yes: bool, d
         version, why = build.state(where.python)
         if version is None:
             raise DeviceUnusable(
-                f"PyCUDA was installed and does not load ({text.line(why)}): repeat with --rebuild --verbose and look "
+                f"PyCUDA was installed, but does not load ({text.line(why)}): repeat with --rebuild --verbose and look "
                 "for the first warning of the linker."
             )
         click.echo(text.line(f"PyCUDA {version} is in {where.prefix}."))
     if first is None:
         why = text.line(str(driver.problem))
-        click.echo(f"No kernel was run, since {why}: run 'cudabench setup-gpu' again where the GPU is.")
+        click.echo(f"Kernels were not run, because {why}: run 'cudabench setup-gpu' again on the machine with the GPU.")
         return 0
     (result,) = first["results"]
     rate = result["bandwidth_gbps"]
-    speed = "no GPU ran it, so there is no bandwidth" if rate is None else f"{rate:.0f} GB/s"
+    speed = "no GPU ran it, so the bandwidth is unknown" if rate is None else f"{rate:.0f} GB/s"
     click.echo(
         f"The first kernel, vecadd, ran on {text.line(first['device']['name'])} and was verified: {speed}. "
         "Next: cudabench transpose"

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from cudabench.results.sweep_points import Final
     from cudabench.userkernel.space import Space
 
-HELP = """Measure one kernel over many blocks, macros, template arguments and sizes; the best points again, in turns.
+HELP = """Measure one kernel over many blocks, macros, template arguments and sizes; the best points again, in rotation.
 
 \b
   cudabench sweep transpose --kernel smem-pad
@@ -43,8 +43,8 @@ HELP = """Measure one kernel over many blocks, macros, template arguments and si
   cudabench sweep saxpy.cu --block 64:1024 --grid 'cdiv(n,bx)' ARGUMENTS
   cudabench sweep gemm.cu -k 'gemm<{BM},{BN}>' --param BM=32,64 --param BN=64,128 ARGUMENTS
 
-Blocks are ranges: 32, 8:64 (doubling), 8:64:8 (steps of 8), 8,16,32. The best is printed as the command that repeats
-it. In the simulator points are ordered by their counts.
+Blocks are ranges: 32, 8:64 (doubling), 8:64:8 (steps of 8), 8,16,32. The best point is printed as the command
+that repeats it. In the simulator points are ordered by their counts.
 """
 
 FILE_HELP = """Measure a kernel of FILE.cu at every point of a space: the options of 'cudabench run' with lists in them.
@@ -56,19 +56,19 @@ FILE_HELP = """Measure a kernel of FILE.cu at every point of a space: the option
 \f
 \b
 -D TILE=8,16,32               macros; the name is a number in --grid, --block, --shared too
---param BM=32,64,128          put for {BM} in -k, --arg, --expect and others; a number named BM in --grid and others
---block 64:1024               ranges as 32:1024 (doubling) or 32:256:32 (steps); bx, by, bz are the block in --grid
+--param BM=32,64,128          replaces {BM} in -k, --arg, --expect and others; BM is a number in --grid and others
+--block 64:1024               ranges: 32:1024 (doubling), 32:256:32 (steps); bx, by, bz are the block in --grid
 --arg n=1024..65536*4         sizes, or n=1000,2000; --sizes does the same
---arg 'x=float32[n]:random,zeros'    what an array starts with
+--arg 'x=float32[n]:random,zeros'    initial values of an array
 --param T=float32,float64 --arg 'x={T}[n]:random'    types
 
-All are combined with all but those of --zip A,B, which go together; --where keeps what is meant. What --arg varies is a
-problem of its own each, with a best of its own. What cannot be launched is left out, with the reason.
+All values are combined, except those of --zip A,B, which vary together; --where selects points. Each value of --arg is
+a separate problem with its own best point. Points that cannot be launched are left out, with the reason.
 """
 
-REPLACED = ("words", "kernels", "block", "grid")  # options of an operation that a sweep has its own of, or none
+REPLACED = ("words", "kernels", "block", "grid")  # options of an operation that a sweep replaces or lacks
 LEFT_OUT = ("save", "profile", "where")  # of `run`
-# How a measurement is repeated: options, and what they are without being given.
+# Options that repeat a measurement, with their defaults.
 PROTOCOL = (
     ("--cache", "cache", "cold"), ("--seed", "seed", 0), ("--on", "card", None), ("--price", "price", None),
     ("-d", "device", "auto"),
@@ -79,14 +79,14 @@ STRATEGIES = (
 )  # fmt: skip
 
 
-# What both forms take besides the problem.
+# Options of both forms besides the problem.
 SHARED: list[click.Parameter] = [
     *options.COMPILER,
     *options.TIMING,
     options.SEED,
     option(
         "--resume FILE",
-        "Continue an interrupted sweep: keep the results in FILE and skip those that it has.",
+        "Continue an interrupted sweep: keep the results in FILE and skip those already there.",
         type=PLACE,
     ),
     *options.PRICING,
@@ -95,7 +95,7 @@ SHARED: list[click.Parameter] = [
 
 
 def operation_command(name: str) -> click.Command:
-    """Return the sweep of an operation: its own options, with ranges of blocks for the block."""
+    """Return the sweep of an operation: its own options, with ranges of blocks."""
     operation = operations.get(name)
     dims, kernels = operation.block_dimensions, complete.kernels(operation)
     return Headed(
@@ -105,7 +105,7 @@ def operation_command(name: str) -> click.Command:
             option("-k, --kernel NAME", "The kernel: name or id.", shell_complete=kernels),
             option(
                 f"-b, --block {' '.join(('XS', 'YS', 'ZS')[:dims])}",
-                "Threads per block, a range each: 32, 8:64, 8:64:8.",
+                "Threads per block, a range for each axis: 32, 8:64, 8:64:8.",
                 "axes",
                 type=Ranges(dims),
             ),
@@ -119,7 +119,7 @@ def operation_command(name: str) -> click.Command:
 
 
 def file_command() -> click.Command:
-    """Return the sweep of a user's kernel: the options of `run`, lists in them, and how to go through the space."""
+    """Return the sweep of a user's kernel: the options of `run` with lists, and options of the search."""
     return Headed(
         FILE,
         params=[
@@ -169,7 +169,7 @@ def _sweep_operation(
         (word and kernel, f"Two kernels are named, '{word}' and --kernel {kernel}: keep one."),
         (
             not (word or kernel),
-            f"A sweep takes one kernel: write cudabench sweep {name} {best}, or another of the list.",
+            f"A sweep takes one kernel: write cudabench sweep {name} {best}, or name another kernel of the list.",
         ),
     )
     given |= {"words": (), "kernels": (word or kernel,), "block": None, "grid": None}
@@ -208,10 +208,13 @@ def _sweep_file(**given: Any) -> int:
     from cudabench.userkernel.space import space_of
 
     refuse(
-        (not given["file"], "sweep needs a file: cudabench sweep FILE.cu -k NAME -D TILE=8,16 ...; --help shows more."),
+        (
+            not given["file"],
+            "sweep needs a file: cudabench sweep FILE.cu -k NAME -D TILE=8,16 ...; --help explains it.",
+        ),
         (
             given["evaluations"] and not given["strategy"],
-            f"--evaluations {given['evaluations']} is of --strategy: name one, as greedy_ils.",
+            f"--evaluations {given['evaluations']} needs --strategy: name one, such as greedy_ils.",
         ),
     )
     request = user.request_of(given)
@@ -229,9 +232,9 @@ def _file_line(space: Space, given: Mapping[str, Any], result: Result) -> str:
 
 
 def _planned(space: Space, given: Mapping[str, Any]) -> Plan:
-    """Return the plan of a space; of one that is searched it has no points yet.
+    """Return the plan of a space; the plan of a searched space is still empty.
 
-    Raises UsageError where there are too many to measure one by one, or none.
+    Raises UsageError if there are too many points to measure one by one, or no points.
     """
     limit = None if given["strategy"] else MOST_POINTS + 1
     meant: Iterable[Any] = list(islice(space.combinations(), limit)) if limit else space.combinations()
@@ -247,7 +250,7 @@ def _planned(space: Space, given: Mapping[str, Any]) -> Plan:
             points.append(space.point(values))
         except UsageError as error:
             refused.append(Refusal((0, 0, 0), str(error), values))
-        if points and limit is None:  # the search plans as it goes
+        if points and limit is None:  # a search plans points as it goes
             break
     if not points and not refused:
         raise UsageError(f"--where '{given['where']}' does not hold for any of the {space.count} combinations.")
@@ -266,8 +269,8 @@ def _carry_out(
 ) -> int:  # fmt: skip
     """Measure a sweep in two passes, show it and return the exit code.
 
-    record: what is asked for, of which no point varies what is `fixed`. repeat: returns the line that repeats a point.
-    space: where the points are searched.
+    record: the request. fixed: its parts that do not vary. repeat: returns the line that repeats a point. space: the
+    points to search.
     """
     from cudabench.measure import sweep
 
@@ -278,7 +281,7 @@ def _carry_out(
     choices, cards = pricing.where(given, lambda device: [devices.choose(device)])
     settings = options.settings(given, simulated=choices[0].kind == "sim")
     points = (space.first(),) if space else plan.points
-    # A series for each set of arguments; the cases come as they are measured.
+    # A series for each set of arguments; cases are added as they are measured.
     firsts: dict[int, Series] = {}
     for point in points:
         firsts.setdefault(id(point.series.make), replace(point.series, cases=(point.case,)))
@@ -287,7 +290,9 @@ def _carry_out(
         outcome.series = replace(outcome.series, cases=())
     if run.by_card and (space or kept):
         flag = "--strategy" if space else "--resume"
-        raise UsageError(f"--on {given['card']} with {flag}: that takes the points of one card; name one with --on.")
+        raise UsageError(
+            f"--on {given['card']} with {flag}: it searches the points of one card; name one card with --on."
+        )
     told = plan.noted(fixed, searched=space is not None)
     told |= {name: given[name] for name in ("where", "strategy", "evaluations") if given.get(name)}
     kernels = list(dict.fromkeys(point.case.kernel for point in points))
@@ -308,7 +313,7 @@ def _carry_out(
                 sweep.first_pass(run, plan.points, before)
             finals.extend(sweep.second_pass(run, plan, settings))
         finally:
-            run.write()  # an interruption may come between a result and its file
+            run.write()  # an interruption can come before a result is in the file
         complete = True
 
     def show() -> None:
@@ -329,6 +334,6 @@ def _carry_out(
             view.report(out, swept, map_of_blocks=map_of_blocks)
 
     carry_out(run, output, both_passes, show)
-    # A point that fails alone is one not to take.
+    # If only some points fail, they are not taken.
     statuses = {result.status for result in run.file.results} or {"failed"}
     return exit_code(statuses & {"wrong", "ok"} or statuses)

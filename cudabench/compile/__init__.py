@@ -1,1 +1,1 @@
-"""Compiles CUDA C++: a source in, PTX, cubin or an error of one sentence out."""
+"""Compiles CUDA C++ to PTX or a cubin, or raises an error of one sentence."""

@@ -1,8 +1,8 @@
-"""Compiles of NVRTC, kept in the user's cache folder, so that a second command does not pay the compiler.
+"""Keeps NVRTC's results in the user's cache folder, so that a second command need not compile.
 
-An entry's name is a hash of all that its content depends on: the text, the options, the headers of the user's own, the
-library. A source whose headers the text does not show is not cached, nor what nvcc makes, which depends on the host's
-headers too (on a GPU PyCUDA has a cache for it). CUDABENCH_CACHE=off turns the cache off.
+An entry's name is a hash of everything that its content depends on: the text, the options, the user's headers, the
+library. A source with computed includes is not cached, and neither are nvcc's results, which depend on the host's
+headers too (PyCUDA has its own cache for them). CUDABENCH_CACHE=off turns the cache off.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 MOST_BYTES = 256 << 20
-# What a compile depends on of this package: its options, the headers that it brings, how a part of a file is made.
+# The parts of this package that a compile depends on: its options, its headers, its selection of a file's part.
 _HERE = Path(__file__).parent
 _FOLDERS = (_HERE, _HERE / "headers", _HERE.parent / "source", _HERE.parent / "source" / "headers")
 
 
 def key(job: Job, library: Library) -> str | None:
-    """Return the name of a job's entry, None where the job cannot be cached."""
+    """Return the name of a job's entry; None if the job cannot be cached."""
     included = includes.read(job)
     if not included.complete or (not library.bundles_headers and "#include" in job.source):
         return None  # a toolkit's headers change without the library
@@ -43,7 +43,7 @@ def key(job: Job, library: Library) -> str | None:
         file = os.stat(library.path)
     except OSError:
         return None
-    # Headers of the user's own are named in the PTX, in short where they are in this folder.
+    # The PTX names the user's headers, with short names if they are in the current folder.
     folder = os.getcwd() if included.texts else ""
     parts = (
         library.version,
@@ -59,32 +59,32 @@ def key(job: Job, library: Library) -> str | None:
 
 @functools.lru_cache(maxsize=4)
 def mark_of(folder: Path) -> tuple[tuple[str, int, int], ...]:
-    """Return what marks the version of a folder of the package, whose options and headers are part of what is made."""
+    """Return a fingerprint of a folder of the package, whose options and headers affect the results."""
     with os.scandir(folder) as entries:
         files = [(entry.name, entry.stat()) for entry in entries if entry.is_file()]
     return tuple(sorted((name, file.st_size, file.st_mtime_ns) for name, file in files))
 
 
 def read(kind: str, name: str | None) -> bytes | None:
-    """Return what was kept under a name of a kind, None where there is none that is whole."""
+    """Return the bytes kept under a kind and name; None if they are missing or damaged."""
     path = _path(kind, name)
     if path is None:
         return None
     try:
-        check_regular(path)  # in a folder that others write, too
+        check_regular(path)  # others may write this folder too
         digest, _, body = path.read_bytes().partition(b"\n")
     except OSError:
         return None
     with contextlib.suppress(OSError):
         if digest.decode(errors="replace") != hashlib.sha256(body).hexdigest():
-            path.unlink()  # cut short or overwritten
+            path.unlink()  # truncated or overwritten
             return None
-        os.utime(path)  # the oldest goes first, and this one was just used
+        os.utime(path)  # marks it as just used; the oldest entries are deleted first
     return body
 
 
 def write(kind: str, name: str | None, body: bytes) -> None:
-    """Keep bytes; where that cannot be, such as in a home that is read-only, nothing happens."""
+    """Keep bytes. Errors, such as a read-only home, are ignored."""
     path = _path(kind, name)
     if path is None:
         return
@@ -113,7 +113,7 @@ def _path(kind: str, name: str | None) -> Path | None:
 
 
 def _shrink(folder: Path) -> None:
-    """Delete what was not used for longest, down to three quarters of the bound, once the folder is over it."""
+    """If the folder is over the bound, delete the least recently used entries, down to three quarters of it."""
     with os.scandir(folder) as entries:
         files = [(entry.stat().st_mtime_ns, entry.stat().st_size, entry.path) for entry in entries if entry.is_file()]
     newest_first = sorted(files, reverse=True)
@@ -128,14 +128,14 @@ def _shrink(folder: Path) -> None:
 
 
 def packed(record: Any) -> bytes:
-    """Return a record of fields as bytes."""
+    """Return a record as bytes."""
     return json.dumps(
         asdict(record), default=lambda one: b64encode(one).decode() if type(one) is bytes else [*one]
     ).encode()
 
 
 def unpacked(kind: type[T], body: bytes) -> T | None:
-    """Return the record that was packed, None where it cannot be one."""
+    """Return a packed record, or None for other bytes."""
     from cudabench.records.decode import Misfit, decode
 
     try:

@@ -1,7 +1,7 @@
-"""CUDA C++ to PTX and machine code, for the simulator and for a GPU alike.
+"""Compiles CUDA C++ to PTX and machine code, for the simulator and for GPUs.
 
-Each compiler gets the file as it is and, where it refuses that, the part of it that the asked kernels come to.
-NVRTC comes first, and nvcc where NVRTC gives up; on a GPU with a toolkit it is PyCUDA's nvcc alone.
+Each compiler gets the whole file and, if it refuses that, the part of the file that the requested kernels reach.
+NVRTC is first, and nvcc second; on a GPU with a toolkit only PyCUDA's nvcc is used.
 CUDABENCH_COMPILER=nvrtc or =nvcc fixes the compiler.
 """
 
@@ -44,10 +44,10 @@ Compiler = nvcc.Nvcc | nvrtc.Nvrtc
 
 
 def compile_ptx(source: str, filename: str, *, backend: Backend | None = None, **how: Any) -> Compiled:
-    """Compile to PTX with line information, as `Job.of` is told.
+    """Compile to PTX with line information; `how` are the arguments of `Job.of`.
 
     Raises CompilerError with the user's file and line; UsageError for an architecture or language that the compiler
-    lacks or a name that no kernel has; DeviceUnusable where there is no compiler, or none that takes this file.
+    lacks, or for an unknown kernel; DeviceUnusable if no compiler is installed, or none accepts this file.
     """
     return _compile(_job(source, filename, **how), _chosen(backend))
 
@@ -55,11 +55,11 @@ def compile_ptx(source: str, filename: str, *, backend: Backend | None = None, *
 def compile_cubin(
     source: str, filename: str, *, backend: Backend | None = None, build: nvcc.Build | None = None, **how: Any
 ) -> Compiled:
-    """Compile to machine code, with PTX and ptxas' report of what each entry needs; arguments and errors as above.
+    """Compile to machine code, with PTX and ptxas' report on each entry; arguments and errors as above.
 
-    ptxas refuses what no launch could hold, such as more than 48 KiB of static shared memory: CompilerError.
-    `build` is a caller's own way to run nvcc; where it is given and nvcc is there, nvcc is the compiler, and the record
-    has neither PTX nor ptxas' report.
+    ptxas refuses kernels that cannot be launched, such as over 48 KiB of static shared memory: CompilerError. `build`
+    is the caller's way to run nvcc; if it is given and nvcc is installed, nvcc compiles, and the record lacks PTX and
+    ptxas' report.
     """
     job = _job(source, filename, machine_code=True, **how)
     if build is None:
@@ -68,27 +68,27 @@ def compile_cubin(
 
 
 def _job(source: str, filename: str, **how: Any) -> Job:
-    """Return the job for the architecture that its texts ask for (`compile.architecture`)."""
+    """Return the job for the architecture that its texts need (`compile.architecture`)."""
     job = Job.of(source, filename, **how)
     outside.check(job)
     return architecture.suited(job, [job.source, *includes.read(job).texts.values()])
 
 
 def gpu_backend() -> Backend:
-    """Return the compiler for a GPU: nvcc where it is there, else NVRTC, or the one that CUDABENCH_COMPILER fixes."""
+    """Return the compiler for a GPU: that of CUDABENCH_COMPILER, else nvcc if installed, else NVRTC."""
     return _chosen(None) or ("nvrtc" if toolkit.nvcc() is None else "nvcc")
 
 
 def supported_architectures(backend: Backend = "nvrtc") -> tuple[str, ...]:
-    """Return the architectures that a compiler takes ('sm_75', ...); DeviceUnusable where it is not installed."""
+    """Return a compiler's architectures ('sm_75', ...). Raises DeviceUnusable if it is not installed."""
     return nvcc.architectures() if backend == "nvcc" else tuple(f"sm_{one}" for one in nvrtc.load().architectures)
 
 
 def _chosen(backend: Backend | None) -> Backend | None:
-    """The compiler that the caller or else CUDABENCH_COMPILER fixes; None for the usual order."""
+    """The compiler that the caller, or else CUDABENCH_COMPILER, sets; None for the usual order."""
     wanted = os.environ.get("CUDABENCH_COMPILER", "")
     if wanted not in ("", "nvrtc", "nvcc"):
-        raise UsageError(f"CUDABENCH_COMPILER={wanted} names no compiler: set it to nvrtc or nvcc, or not at all.")
+        raise UsageError(f"CUDABENCH_COMPILER={wanted} is not a compiler: set it to nvrtc or nvcc, or unset it.")
     if backend is not None or not wanted:
         return backend
     return "nvrtc" if wanted == "nvrtc" else "nvcc"
@@ -96,7 +96,7 @@ def _chosen(backend: Backend | None) -> Backend | None:
 
 @functools.lru_cache(maxsize=64)
 def _compile(job: Job, backend: Backend | None) -> Compiled:
-    """Compile with NVRTC and, where it is not there or gives up, nvcc; or with the one that is fixed."""
+    """Compile with the chosen compiler; by default with NVRTC or, if it is missing or gives up, with nvcc."""
     if backend == "nvcc":
         return _attempt([nvcc.Nvcc()], job)
     try:
@@ -133,21 +133,21 @@ def _check_architecture(job: Job, library: nvrtc.Library, backend: Backend | Non
 
 # The rule ------------------------------------------------------------------------------------------------------------
 
-_NEW_LANGUAGE = re.compile(r"\b(?:concept|requires)\b")  # some NVRTC crash over a concept in C++17
+_NEW_LANGUAGE = re.compile(r"\b(?:concept|requires)\b")  # some versions of NVRTC crash on a concept in C++17
 _UNRESOLVED = re.compile(
     r"(?:Unresolved extern|Cannot take address of) function '([\w$]+)'"
     r"|function \"[^\"(]*?(operator[^\"(]+|\w+)(?:<[^\"]*)?(?:\([^\"]*)?\" was referenced but not defined"
 )
 _EXTERN = re.compile(r"^\s*\.extern\s+\.func\s+(?:\([^)]*\)\s*)?([\w$]+)", re.M)
-# What a lambda says of where it runs: in a kernel it says nothing, and compilers take it with an option alone.
+# The place of execution of a lambda: needless in a kernel, and compilers accept it only with an option.
 _LAMBDA = re.compile(r"(?<!\])\]((?:[ \t]*\b__(?:device|host)__\b)+)")
 
 
 def _attempt(compilers: Sequence[Compiler], job: Job) -> Compiled:
-    """Return what the first compiler makes that takes the file, or the part of it that the asked kernels come to.
+    """Return the result of the first compiler that accepts the file or the part that the requested kernels reach.
 
-    What ptxas refuses for an architecture's lack of what its GPUs have is compiled for those. No try begins once all of
-    them took as long as one may.
+    A file that ptxas refuses because the architecture lacks a feature of its GPUs is compiled for those GPUs. All tries
+    together begin within the time of a single compile.
     """
     ends = time.monotonic() + limits.compile_seconds()
     failed: list[tuple[Refused, Backend]] = []
@@ -157,7 +157,7 @@ def _attempt(compilers: Sequence[Compiler], job: Job) -> Compiled:
         except Refused as refused:
             failed.append((refused, compiler.backend))
         latest = failed[-1][0]
-        # Else it is the user's own fault, which no other compiler mends.
+        # Else it is an error in the user's code, which another compiler cannot solve.
         mendable = latest.of_host or latest.emptied or diagnostics.missing_headers(latest.log)
         if time.monotonic() > ends or not mendable:
             break
@@ -167,7 +167,7 @@ def _attempt(compilers: Sequence[Compiler], job: Job) -> Compiled:
     try:
         return _fail(last, tried, job)
     except CompilerError as error:
-        # PTX has declarations of the device's runtime, which machine code would have to be linked with.
+        # The PTX declares the device's runtime, with which machine code would have to be linked.
         in_ptx = any(one.by_assembler for one, _ in failed) or diagnostics.speaks_of_device_runtime(last.log)
         if type(error) is CompilerError and not in_ptx and "error" in last.log:
             raise RefusedAsCode(str(error)) from None
@@ -175,11 +175,11 @@ def _attempt(compilers: Sequence[Compiler], job: Job) -> Compiled:
 
 
 class RefusedAsCode(CompilerError):
-    """No try got as far as ptxas: what was refused to machine code is refused to PTX as well."""
+    """No try reached ptxas, so compiling to PTX would be refused too."""
 
 
 def _compiled(compiler: Compiler, job: Job, ends: float) -> Compiled:
-    """Compile the file as it is and, where it is refused, the part of it that the asked kernels come to."""
+    """Compile the whole file and, if it is refused, the part that the requested kernels reach."""
     shorter = asked.only(job)
     try:
         compiled = _in_options(compiler, shorter, Text(shorter.source), ends)
@@ -198,7 +198,7 @@ def _compiled(compiler: Compiler, job: Job, ends: float) -> Compiled:
 
 
 def _telling(first: Refused, second: Refused) -> Refused:
-    """Return the refusal that speaks of the kernels: that of their part, unless it misses what the whole file has."""
+    """Return the more useful refusal: that of the kernels' part, unless the part lacks names of the whole file."""
     seen = diagnostics.speaks_of_host_code(first.log) or bool(diagnostics.missing_headers(first.log))
     before, after = ({(one.line, one.message) for one in diagnostics.faults(log)} for log in (first.log, second.log))
     misses = any(re.search(r"is undefined|has no member", message) for _, message in after)
@@ -209,15 +209,15 @@ def _telling(first: Refused, second: Refused) -> Refused:
 
 
 def _is_own(refused: Refused, job: Job) -> bool:
-    """Tell whether ptxas refuses a kernel that is asked for: for its shared memory, or a line of its PTX."""
+    """Tell whether ptxas refuses a requested kernel: for its shared memory, or a line of its PTX."""
     over = {names.plain(readable(entry)) for entry, _ in diagnostics.over_shared(refused.log)}
-    # An instance that the file makes may be too large where the one that is asked for is not.
+    # Another instance in the file may be too large, while the requested instance is not.
     return any(names.plain(name) in over for name in job.names if "<" not in name)
 
 
 def _in_options(compiler: Compiler, job: Job, text: Text, ends: float) -> Compiled:
-    """Compile a text, with what its refusal asks for: what CUDA took away from the language, the standard library for
-    kernels, which is slow to compile, C++20. Raises Refused as before the last of these."""
+    """Compile a text, and again with what its refusal needs: removed features of CUDA, the standard library for kernels
+    (slow to compile), C++20. If C++20 does not help, raises the refusal before it."""
     standard = False
     if not job.std and _NEW_LANGUAGE.search(job.source):
         job = replace(job, std="c++20")
@@ -243,7 +243,7 @@ def _in_options(compiler: Compiler, job: Job, text: Text, ends: float) -> Compil
 
 
 def _checked(compiler: Compiler, job: Job, text: Text, *, standard: bool) -> Compiled:
-    """Compile a text; Refused also where what was made calls a function of which only the head was left."""
+    """Compile a text. Raises Refused also if the code calls a function that has only its head left."""
     try:
         compiled = compiler.compile(job, text, standard=standard)
     except Refused as refused:
@@ -258,9 +258,9 @@ def _checked(compiler: Compiler, job: Job, text: Text, *, standard: bool) -> Com
 
 
 def _calls_host(log: str, ptx: str, text: Text, job: Job) -> str:
-    """Return a log that says which function of the host is called, where a log or PTX shows that one is; else ''."""
+    """Return a log on the host function that a log or PTX shows to be called, else ''."""
     called = [next(filter(None, found)) for found in _UNRESOLVED.findall(log)] + _EXTERN.findall(ptx)
-    for name in called:  # one that is no host's is declared so by the file: ptxas and the simulator refuse the call
+    for name in called:  # other functions without a body are refused by ptxas and the simulator
         known = readable(name).split("::")[-2:]
         operators = [one for one in text.hosts if one.name.startswith("operator") and known == [name]]
         for host in [*(one for one in text.hosts if one.name in known), *operators][:1]:
@@ -270,8 +270,8 @@ def _calls_host(log: str, ptx: str, text: Text, job: Job) -> str:
 
 
 def _may_be_language(refused: Refused) -> bool:
-    """Tell whether another version of C++ may mend a refusal: not where all of it is names that nobody declared, what
-    follows from them, and signs that are missing."""
+    """Tell whether another version of C++ may help: not if all errors are undeclared names, their consequences, and
+    missing punctuation."""
     undefined = re.compile(rf'identifier "(?!({"|".join(_NEW_WORDS)})")\w+" is undefined')
     plain = re.compile(r"Name expression cannot form address|expected an? [\"(;]?")
     of_language = re.compile(r"C\+\+|cplusplus|standard|language|compiler", re.I)
@@ -286,8 +286,8 @@ _NEW_WORDS = ("concept", "requires", "consteval", "constinit", "co_await", "co_y
 
 
 def _places(compiler: Compiler, job: Job, text: Text, *, standard: bool) -> Mapping[int, tuple[str, int]]:
-    """Return where in the source the lines of the PTX are that ptxas got of a text; empty where nobody knows."""
-    compiler = nvcc.Nvcc() if compiler.backend == "nvcc" else compiler  # a caller's own way makes no PTX
+    """Return the source places of the PTX lines that ptxas got, or an empty mapping."""
+    compiler = nvcc.Nvcc() if compiler.backend == "nvcc" else compiler  # a caller's `build` does not make PTX
     try:
         ptx = compiler.compile(replace(job, machine_code=False), text, standard=standard).lines
     except (CudabenchError, Refused):
@@ -296,11 +296,11 @@ def _places(compiler: Compiler, job: Job, text: Text, *, standard: bool) -> Mapp
     return {number: (diagnostics.users_path(path, job.filename), line) for number, (path, _, line) in places}
 
 
-# The part that the asked kernels come to -----------------------------------------------------------------------------
+# The part that the requested kernels reach ---------------------------------------------------------------------------
 
 
 def _part(compiler: Compiler, job: Job, refused: Refused) -> Text | None:
-    """Return the part of a file that the asked kernels come to, with stand-ins for headers that are nowhere."""
+    """Return the part of a file that the requested kernels reach, with stand-ins for missing headers."""
     from cudabench.source.device_part import device_part
 
     included = includes.read(job)
@@ -335,7 +335,7 @@ def _part(compiler: Compiler, job: Job, refused: Refused) -> Text | None:
 
 
 def _is_nowhere(name: str, backend: Backend) -> bool:
-    """Tell whether a header is none of CUDA's, of the C library's or of the system's, as far as this machine shows."""
+    """Tell whether a header belongs neither to CUDA nor to the C library or the system on this machine."""
     if os.path.isabs(name) or name in dict(prelude.headers(forward=True)):
         return False
     folders = [toolkit.headers()]
@@ -347,10 +347,10 @@ def _is_nowhere(name: str, backend: Backend) -> bool:
 
 
 def _unchosen(log: str, job: Job) -> list[str]:
-    """Return the macros of the #if, of the source itself, whose #else is the #error that a log has first."""
+    """Return the macros of the source's #if whose #else is the first #error of a log."""
     fault = re.search(rf"^{re.escape(job.filename)}[:(](\d+)[^\n]*\berror: #error\b", log, re.M)
     above = job.source.splitlines()[: int(fault[1]) - 1] if fault else []
-    opened: list[list[str]] = []  # of each #if around the place what it and its branches so far ask
+    opened: list[list[str]] = []  # conditions of each enclosing #if and its branches so far
     for directive in DIRECTIVE.finditer(without_remarks("\n".join(above))):
         if directive[1].startswith("if"):
             opened.append([])
@@ -364,7 +364,7 @@ def _unchosen(log: str, job: Job) -> list[str]:
 
 
 def _fail(refused: Refused, tried: Backend, job: Job) -> Compiled:
-    """Raise the error for a file that no compiler took, with what mends it."""
+    """Raise the error for a file that no compiler accepts, with the repairs."""
     if error := architecture.missing(refused.log, job):
         raise error
     message = diagnostics.errors(refused.log, job.filename, refused.places(), set(map(names.plain, job.names)))
@@ -372,9 +372,7 @@ def _fail(refused: Refused, tried: Backend, job: Job) -> Compiled:
     remedies = []
     if refused.emptied:
         empty = [name for name in refused.emptied if not stand_ins.text(name)]
-        names_of, what = (
-            (empty, "taken as empty") if empty else (refused.emptied, "taken for what most kernels use of it")
-        )
+        names_of, what = (empty, "taken as empty") if empty else (refused.emptied, "replaced by a stand-in")
         listed = ", ".join(f"<{name}>" for name in names_of)
         they = ("was", "it was", "its") if len(names_of) == 1 else ("were", "they were", "their")
         folders = dict.fromkeys(filter(None, (includes.nearby(name, job.filename) for name in names_of)))
@@ -383,13 +381,13 @@ def _fail(refused: Refused, tried: Backend, job: Job) -> Compiled:
             f"-I{''.join(f' {folder}' for folder in folders)}"
         )
         if any(toolkit.CURAND.match(f"#include <{name}>") for name in refused.emptied):
-            remedies.append(f"pip install {toolkit.CURAND_WHEEL}, whose headers kernels draw random numbers by")
+            remedies.append(f"pip install {toolkit.CURAND_WHEEL}, which has the headers for random numbers")
     undefined = [name for name in diagnostics.undefined_names(refused.log) if re.fullmatch(r"_*[A-Z][A-Z\d_]*", name)]
     if undefined:
         given = " ".join(f"-D {name}=VALUE" for name in sorted(undefined)[:4])
-        remedies.append(f"give the macros that a build would: {given}")
+        remedies.append(f"give the macros of your build: {given}")
     if unchosen := _unchosen(refused.log, job):
-        remedies.append(f"it is one of its builds that a macro chooses: {' or '.join(f'-D {one}' for one in unchosen)}")
+        remedies.append(f"choose one of its variants by a macro: {' or '.join(f'-D {one}' for one in unchosen)}")
     lacks_nvcc = tried == "nvrtc" and of_the_host and toolkit.nvcc() is None
     if lacks_nvcc:
         remedies.append("NVRTC takes device code only: install the CUDA toolkit (nvcc) and g++")

@@ -1,8 +1,8 @@
-"""What a cubin (an ELF file of one architecture's machine code) tells without a GPU: its variables and its code.
+"""Reads a cubin (an ELF file of one architecture's machine code) without a GPU: its variables and its code.
 
-Sections, by NVIDIA's naming: `.text.ENTRY` holds a kernel's instructions, `.nv.global` variables that start as zeros,
-`.nv.global.init` those with values. `__constant__` variables lie in `.nv.constant3`: behind a pointer that inline
-assembly makes they are memory like any other, and a kernel can write them.
+Its sections: `.text.ENTRY` holds a kernel's instructions, `.nv.global` zero-initialised variables, `.nv.global.init`
+variables with values, `.nv.constant3` the `__constant__` variables. Through a pointer from inline assembly a kernel can
+write `__constant__` variables like any other memory.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ def variables(cubin: bytes) -> tuple[Variable, ...]:
 
 
 def entries(cubin: bytes) -> tuple[str, ...]:
-    """Return the functions that a cubin has code of, kernels and device functions that were not inlined."""
+    """Return the functions in a cubin: kernels, and device functions that were not inlined."""
     return tuple(_code(cubin))
 
 
 def ptx(cubin: bytes) -> str:
-    """Return the PTX that a cubin compiled with -lineinfo carries, an empty string where it carries none."""
+    """Return the PTX in a cubin that was compiled with -lineinfo, or ''."""
     section = _open(cubin).get_section_by_name(".nv_debug_ptx_txt")
     return section.data().replace(b"\0", b"\n").decode("utf-8", "replace") if section is not None else ""
 
@@ -70,8 +70,7 @@ def ptx(cubin: bytes) -> str:
 def code_sha256(cubin: bytes, wanted: Sequence[str]) -> str:
     """Return the SHA-256 of the machine code of some entries together, in hexadecimal.
 
-    Line information, file names and the rest of the file do not count. An entry without code of its own counts as
-    empty.
+    Only the code counts, not line information or file names. An entry without its own code counts as empty.
     """
     digest = hashlib.sha256()
     for entry in wanted:
@@ -81,12 +80,12 @@ def code_sha256(cubin: bytes, wanted: Sequence[str]) -> str:
 
 
 def data_sha256(cubin: bytes, hidden: Sequence[str] = ()) -> str:
-    """Return the SHA-256 of what a module's code reads from fixed places besides its own instructions, in hexadecimal.
+    """Return the SHA-256, in hexadecimal, of the data that a module's code reads at fixed places.
 
-    That are the banks of constants that the compiler fills (`.nv.constant3` has `__constant__` variables, others
-    addresses and literals; `.nv.constant0`, the arguments, is the launch's) and, through their relocations, the first
-    values of the variables that they point at. A pointer's target counts with its plain name and values, not by where
-    it lies. `hidden` are texts that do not count, such as the folder that __FILE__ names.
+    These are the banks of constants that the compiler fills (`.nv.constant3` has `__constant__` variables, others
+    addresses and literals; `.nv.constant0` holds the arguments and does not count) and, through their relocations, the
+    first values of the variables that they point at. A pointer's target counts by its plain name and values, not by its
+    address. `hidden` are texts that do not count, such as the folder of __FILE__.
     """
     from elftools.elf.relocation import RelocationSection
     from elftools.elf.sections import SymbolTableSection
@@ -121,9 +120,9 @@ def data_sha256(cubin: bytes, hidden: Sequence[str] = ()) -> str:
 
 
 def registers(cubin: bytes, entry: str) -> int | None:
-    """Return the registers that a thread of an entry takes, None where the cubin does not say.
+    """Return the registers of a thread of an entry, or None if the cubin lacks them.
 
-    They stand in `.nv.info`, a list of attributes: a byte of format, a byte of kind, and for the format of sized values
+    They are in `.nv.info`, a list of attributes: a byte of format, a byte of kind, and for the format of sized values
     two bytes of size and the value; the kind 0x2f has the number of a symbol and the registers of its code.
     """
     return _registers(cubin).get(entry)
@@ -131,7 +130,7 @@ def registers(cubin: bytes, entry: str) -> int | None:
 
 @lru_cache(maxsize=16)
 def _code(cubin: bytes) -> Mapping[str, bytes]:
-    """Return the machine code of each entry; a cubin is asked again and again for its parts."""
+    """Return the machine code of each entry; cached, because a cubin is read often."""
     prefix = ".text."
     return {s.name.removeprefix(prefix): s.data() for s in _open(cubin).iter_sections() if s.name.startswith(prefix)}
 
@@ -150,7 +149,7 @@ def _registers(cubin: bytes) -> Mapping[str, int]:
         form, kind, size = struct.unpack_from("<BBH", data, at)
         at += 4
         if form != _SIZED:
-            continue  # the value stands in place of the size
+            continue  # the value is in place of the size
         if kind == _REGISTERS and size == 8:
             symbol, count = struct.unpack_from("<II", data, at)
             found.setdefault(table.get_symbol(symbol).name, int(count))

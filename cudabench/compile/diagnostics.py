@@ -1,4 +1,4 @@
-"""What compilers write, in the user's terms: errors, warnings and file names.
+"""Turns compilers' output into the user's terms: errors, warnings and file names.
 
 NVRTC and nvcc's own front end write 'file(line): error: ...', the host compiler 'file:line:column: error: ...', ptxas
 and the drivers lines without a place.
@@ -27,9 +27,9 @@ _MISSING = re.compile(
 _FILE = re.compile(r'\s*\.file\s+(\d+)\s+"([^"]*)"')
 _LOC = re.compile(r"\s*\.loc\s+(\d+)\s+(\d+)")
 _TOOLKIT_HEADERS = ("cuda", "cu", "thrust/", "cub/", "npp", "nv")
-# ptxas on the text that it is given: of NVRTC "ptxas application ptx input", of nvcc a file.
+# ptxas on its input: "ptxas application ptx input" from NVRTC, a file from nvcc.
 _ASSEMBLER = re.compile(r"ptxas .*, line (?P<line>\d+); (?:error|fatal)\s*: (?P<what>.*)")
-OF_NAMES = ("__nv_name_map", "cudabench-names")  # what asks for entries, NVRTC's text and ours
+OF_NAMES = ("__nv_name_map", "cudabench-names")  # sources of queries for entries: NVRTC's and ours
 _HOST_FAULTS = (
     "calling a constexpr __host__ function",
     "is considered a host function",
@@ -40,24 +40,24 @@ _HOST_FAULTS = (
 
 
 def missing_headers(log: str) -> list[str]:
-    """Return the headers that a refusal did not find."""
+    """Return the headers that a refusal names as missing."""
     return [next(filter(None, found)) for found in _MISSING.findall(log)]
 
 
 def misses_standard(log: str) -> bool:
-    """Tell whether a refusal is of names of the standard library, or of cub and thrust, which need it."""
+    """Tell whether a refusal is about names of the standard library, or of cub and thrust, which need it."""
     return re.search(r'"(std|cub|thrust)\b|^  .*\b(cub|thrust)::', log, re.M) is not None
 
 
 def undefined_names(log: str) -> set[str]:
-    """Return the names that a refusal did not know."""
+    """Return the unknown names of a refusal."""
     lines = re.findall(r"name (?:followed by .*|must be a )[^\n]*namespace[^\n]*\n([^\n]*)", log)
     return {*re.findall(r'identifier "(\w+)" is undefined', log), *re.findall(r"\w+", "\n".join(lines))}
 
 
 @dataclass(frozen=True)
 class Fault:
-    """One error of a refusal: the line (1-based), what it says, the line of source as the compiler shows it."""
+    """One error of a refusal: the line (from 1), the message, and the compiler's copy of the source line."""
 
     line: int
     message: str
@@ -75,17 +75,17 @@ def faults(log: str) -> list[Fault]:
 
 
 def speaks_of_host_code(log: str) -> bool:
-    """Tell whether a refusal is of host code."""
+    """Tell whether a refusal is about host code."""
     return any(fault in log for fault in _HOST_FAULTS)
 
 
 def of_a_toolkit(header: str) -> bool:
-    """Tell whether a header is likely one of the CUDA toolkit or of the C++ library, rather than the user's own."""
+    """Tell whether a header probably belongs to the CUDA toolkit or the C++ library, not to the user."""
     return os.path.splitext(header)[1] in ("", ".cuh") or header.startswith(_TOOLKIT_HEADERS)
 
 
 def assembler_lines(log: str) -> bool:
-    """Tell whether a refusal is ptxas', which names lines of the PTX."""
+    """Tell whether a refusal is from ptxas, which names lines of the PTX."""
     return any(map(_ASSEMBLER.match, log.splitlines()))
 
 
@@ -96,7 +96,7 @@ def speaks_of_assembler(log: str) -> bool:
 
 
 def over_shared(log: str) -> list[tuple[str, int]]:
-    """Return the entries that ptxas reports more static shared memory of than a block may have, and how many bytes."""
+    """Return the entries with more static shared memory than a block may have, and their bytes, from ptxas' report."""
     found = {match[1]: int(match[2], 16) for match in _TOO_MUCH_SHARED.finditer(log)}
     for report in log.split("Compiling entry function ")[1:]:
         match = re.match(r"'(\w+)'(?:.|\n)*?(\d+)(?:\+\d+)? bytes smem", report)
@@ -106,14 +106,14 @@ def over_shared(log: str) -> list[tuple[str, int]]:
 
 
 def speaks_of_device_runtime(log: str) -> bool:
-    """Tell whether kernels that launch kernels, or call CUDA's runtime, were refused for it."""
+    """Tell whether a refusal is about kernels that launch kernels or call CUDA's runtime."""
     said = r'requires separate compilation mode|device-side kernel launch|identifier "cuda[A-Z]\w*" is undefined'
     return re.search(said, log) is not None
 
 
 def source_lines(ptx: Iterable[str]) -> dict[int, tuple[str, int, int]]:
-    """Return by line of PTX the path of the source and the number of the line that it is for, 0 of what the compiler
-    added; and the last number before that."""
+    """Return, for each line of PTX, the path of the source, the source line (0 for code that the compiler added), and
+    the last line number before it."""
     files: dict[str, str] = {}
     found = {}
     path, line, last = "", 0, 0
@@ -133,10 +133,10 @@ def source_lines(ptx: Iterable[str]) -> dict[int, tuple[str, int, int]]:
 def errors(
     log: str, filename: str, lines: Mapping[int, tuple[str, int]] | None = None, asked: Collection[str] = ()
 ) -> str:
-    """Return the errors only, as 'file:line: error: what', each followed by its line of source and the caret.
+    """Return only the errors, as 'file:line: error: what', each with its line of source and the caret.
 
-    `lines` has the places of a PTX that ptxas refuses, as `source_lines` gives them. `asked` are the plain names of the
-    kernels that were asked for: where one of them has too much shared memory, that others have too much is left out.
+    `lines` has the places of a refused PTX, from `source_lines`. `asked` are the plain names of the requested kernels:
+    if one of them has too much shared memory, others with too much are left out.
     """
     kept: list[str] = []
     keep = False
@@ -168,14 +168,14 @@ def errors(
     over = over_shared(log)
     of_asked = [(entry, nbytes) for entry, nbytes in over if readable(entry).rpartition("::")[2] in asked]
     kept += [
-        f"{filename}: {entry} has {nbytes} bytes of static shared memory, a block may have {MAX_STATIC_SHARED}: take "
+        f"{filename}: {entry} has {nbytes} bytes of static shared memory, a block may have {MAX_STATIC_SHARED}: use "
         "less, or dynamic shared memory."
         for entry, nbytes in of_asked or over
     ]
     return (
         re.sub(r"__attribute__\(\((global|device|shared|host)\)\)", r"__\1__", readable("\n".join(kept)))
         or re.sub(r"(?m)^ptxas (info|\s+\.).*\n?", "", log).strip()
-        or f"{filename}: the compiler failed and said nothing, as it does where __constant__ variables have over 65536 "
+        or f"{filename}: the compiler failed without a message, as it does if __constant__ variables have over 65536 "
         "bytes together."
     )
 
@@ -188,15 +188,14 @@ def warnings(log: str, filename: str) -> str:
 
 
 def users_path(text: str, filename: str) -> str:
-    """Return a text with the source called as the caller calls it."""
+    """Return a text with the caller's name of the source."""
     return text.replace(os.path.abspath(filename), filename)
 
 
 def users_files(ptx: str, filename: str, headers: Path | None = None) -> str:
-    """Return PTX whose `.file` lines have the caller's name for the source and short ones for files in this folder.
+    """Return PTX whose `.file` lines have the caller's name of the source, and short names in the current folder.
 
-    Compilers write absolute names there. CUDA's own headers, in the folder `headers`, are called cuda/..., wherever
-    the user's cache is.
+    Compilers write absolute names there. CUDA's own headers, in the folder `headers`, get the names cuda/....
     """
     here = os.getcwd()
 

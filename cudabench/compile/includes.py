@@ -1,4 +1,4 @@
-"""The headers of the user's own that a source includes, found by reading its text."""
+"""The user's headers that a source includes, found by reading its text."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from cudabench.compile import prelude
 from cudabench.compile.record import Job
 from cudabench.system import outputs
 
-MAX_HEADERS = 64  # beside a source: more are no single kernel's
+MAX_HEADERS = 64  # of a source: a single kernel does not need more
 PACKAGE = Path(__file__).parent.parent
 _HEADERS = (".h", ".hh", ".hpp", ".hxx", ".cuh", ".inl", ".inc", ".cu")
-# What a project has in its own folder, for a tree without a repository.
+# Files that mark a project's own folder, for a tree without a repository.
 _ROOTS = (".git", "CMakeLists.txt", "Makefile", "configure", "setup.py", "pyproject.toml", "PKG-INFO")
-MAX_DEPTH = 8  # folders above a source that may be its project's
-MAX_ENTRIES = 20_000  # of a project's tree: a larger one is not searched to its end
-# Where projects keep others.
+MAX_DEPTH = 8  # levels above a source that are searched for its project
+MAX_ENTRIES = 20_000  # files of a project's tree that are searched
+# Folders in which projects keep other projects.
 _THIRD_PARTY = frozenset(
     ["third_party", "third-party", "thirdparty", "3rdparty", "external", "externals", "extern", "vendor", "deps"]
 )
 
-_CUDAS = ("cub", "thrust", "cuda", "cooperative_groups", "nv")  # folders of headers that every toolkit has
+_CUDAS = ("cub", "thrust", "cuda", "cooperative_groups", "nv")  # folders of headers in every toolkit
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">]', re.M)
-# What the reader cannot follow: a name that a macro writes, a choice that hangs on a header, an unusual spelling.
+# Includes that cannot be followed: a name from a macro, a test for a header, an unusual spelling.
 _UNCLEAR = re.compile(
     r'^[ \t]*(?:%:|\?\?=)|#[ \t]*include(?:_next\b|[ \t]*[^"<\s])|__has_include|__has_embed|#[ \t]*embed\b', re.M
 )
@@ -35,12 +35,11 @@ _UNCLEAR = re.compile(
 
 @dataclass(frozen=True)
 class Included:
-    """The texts of the headers in a job's folders, by the name that an #include gives them.
+    """The texts of the headers in a job's folders, by their names in #include lines.
 
-    A header's second name has an #include of its first. `complete` says that there are no others, as far as the job's
-    own folders go. `own` has the file of each header's first name, but for those of other projects
-    (`third_party/glm`), which hold nothing of the user's. `absent` are names that are in none of the folders, each with
-    the text that includes it.
+    The text of a header's second name includes its first name. `complete`: these are all headers of the job's folders.
+    `own` has the file of each header's first name, except headers of other projects (`third_party/glm`). `absent` are
+    names that the folders lack, each with the text that includes it.
     """
 
     texts: dict[str, str]
@@ -50,11 +49,11 @@ class Included:
 
 
 def nearby(name: str, path: str | Path) -> Path | None:
-    """Return the folder that has a header, of those that lie around a source as projects have them; None if none has.
+    """Return the folder with a header, searched around a source as projects are laid out, or None.
 
-    These are the source's own, the three above it, and their `include`, `includes`, `inc`, `common` and `src`. A name
-    that begins with a folder above the source, however far up, as 'src/acc/settings.h' of src/acc/cuda/kernels.cu, is
-    looked for from there. Else it is the one folder of the project's tree from which the name leads to a file.
+    Searched are the source's own folder, the three above it, and their `include`, `includes`, `inc`, `common` and
+    `src`. A name that begins with a folder above the source, such as 'src/acc/settings.h' for src/acc/cuda/kernels.cu,
+    is searched from there. Else the only folder of the project's tree that has the name is taken.
     """
     if Path(name).is_absolute():
         return None
@@ -70,7 +69,7 @@ def nearby(name: str, path: str | Path) -> Path | None:
     marked = [
         above for above in (absolute, *absolute.parents[:MAX_DEPTH]) if any((above / one).exists() for one in _ROOTS)
     ]
-    # The folder of its repository, or the highest with what builds the project.
+    # The folder of its repository, or the highest with a project's build file.
     root = next((above for above in marked if (above / ".git").exists()), marked[-1] if marked else None)
     parts = Path(name).parts
     if root is None or ".." in parts:
@@ -81,11 +80,11 @@ def nearby(name: str, path: str | Path) -> Path | None:
 
 @functools.lru_cache(maxsize=4)
 def _tree(root: Path) -> dict[str, list[Path]]:
-    """Return the headers below a folder by their last names; those that are found first, where there are very many."""
+    """Return the headers below a folder by their last names; of very many, those found first."""
     found: dict[str, list[Path]] = {}
     entries = 0
     for folder, below, files in os.walk(root):
-        # Not the stand-ins of this package, where it lies in the project.
+        # Not the stand-ins of this package, if it is inside the project.
         below[:] = sorted(one for one in below if not one.startswith(".") and Path(folder, one) != PACKAGE)
         entries += len(below) + len(files)
         for name in files:
@@ -97,8 +96,8 @@ def _tree(root: Path) -> dict[str, list[Path]]:
 
 
 def lacking(text: str, path: str | Path, folders: Sequence[str | Path]) -> list[str]:
-    """Return the folders that `-I` should name: they have headers of a source, or of its headers, that are in none of
-    those given."""
+    """Return the folders to add with `-I`: they have headers of a source, or of its headers, that the given folders
+    lack."""
     found: list[str] = []
     while True:
         own = map(str, (Path(path).parent, *folders, *found))
@@ -111,24 +110,24 @@ def lacking(text: str, path: str | Path, folders: Sequence[str | Path]) -> list[
 
 
 def _is_brought(name: str, text: str) -> bool:
-    """Return whether a header that a text includes is CUDA's or the standard library's, also where a project has one
-    that is called so: a copy of another release, or a file of its own for quotes."""
+    """Return whether an included header belongs to CUDA or the standard library, even if the project has a header with
+    the same name."""
     known = name in dict(prelude.headers(forward=True)) and re.search(rf"<{re.escape(name)}>", text)
     return name.partition("/")[0] in _CUDAS or bool(known)
 
 
-@functools.lru_cache(maxsize=256)  # a header is met again from each of those that include it
+@functools.lru_cache(maxsize=256)  # a header is read again for each file that includes it
 def names_in(text: str) -> tuple[tuple[str, ...], bool]:
-    """Return the names of the #include lines, as they stand and without comments, and whether there may be others."""
+    """Return the names of the #include lines outside of comments, and whether there may be others."""
     joined = re.sub(r"\\\r?\n|/\*.*?\*/", " ", text, flags=re.S)
     found = (*_INCLUDE.findall(text), *_INCLUDE.findall(joined))
     return tuple(dict.fromkeys(found)), _UNCLEAR.search(joined) is not None
 
 
 def read(job: Job) -> Included:
-    """Return what a job's source includes from the job's folders, and what that includes in turn.
+    """Return the headers that a job's source includes from the job's folders, directly or indirectly.
 
-    Raises UsageError where an option of the command line is to replace one of these headers.
+    Raises UsageError if an option of the command line would replace one of these headers.
     """
     found: dict[str, Path] = {}
     names: dict[Path, str] = {}
@@ -147,7 +146,7 @@ def read(job: Job) -> Included:
                 absent.append((name, text))
             if path is None or found.get(name) == path:
                 continue
-            if name in found or len(found) >= MAX_HEADERS:  # one name for two files: which is meant is the compiler's
+            if name in found or len(found) >= MAX_HEADERS:  # if two files share a name, the compiler chooses
                 complete = False
                 continue
             outputs.note_read(path)

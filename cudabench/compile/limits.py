@@ -1,4 +1,4 @@
-"""What a compiler may take, and the errors of one that takes more or crashes."""
+"""Time and memory limits of a compile, and the errors of a compiler that exceeds them or crashes."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from types import FrameType
 
 from cudabench.errors import CompilerError, UsageError
 
-# CUDA's own libraries with every header take 10 s and 1 GB; the rest is for slow machines.
+# CUDA's own libraries with all headers take 10 s and 1 GB; the rest is a reserve for slow machines.
 COMPILE_S = 60.0
 COMPILE_BYTES = 4 << 30
 VARIABLE = "CUDABENCH_COMPILE_TIMEOUT"
 
 
 _ends: ContextVar[float | None] = ContextVar("ends", default=None)
-LEAST_S = 0.05  # what a compile gets that begins too late
+LEAST_S = 0.05  # time of a compile that begins too late
 
 
 @contextlib.contextmanager
 def within(seconds: float) -> Iterator[None]:
-    """Let all compiles in this context, and the reading of what they made, together take no longer."""
+    """Limit the total time of all compiles in this context and of the reading of their results."""
     token = _ends.set(time.monotonic() + seconds)
     try:
         yield
@@ -35,14 +35,14 @@ def within(seconds: float) -> Iterator[None]:
 
 
 class _Late(BaseException):
-    """Reading reached its limit; no error of its own, which reading might take for one of a header."""
+    """Reading reached its limit. Not an Exception, which reading might treat as a header's error."""
 
 
 @contextlib.contextmanager
 def reading(filename: str, sources: int = 1) -> Iterator[None]:
-    """Let the reading of so many sources, the first called so, take no longer than as many compiles may.
+    """Limit the reading of sources, the first of which is `filename`, to the time of as many compiles.
 
-    Raises CompilerStopped. Where there are no signals, as in a thread or on Windows, it may take longer.
+    Raises CompilerStopped. Without signals, in a thread or on Windows, reading may take longer.
     """
     seconds = longest_seconds() * sources
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
@@ -67,18 +67,18 @@ def reading(filename: str, sources: int = 1) -> Iterator[None]:
 
 
 def left() -> float | None:
-    """Return the seconds that are left of `within`, None outside of it."""
+    """Return the remaining seconds of `within`; None outside of it."""
     ends = _ends.get()
     return None if ends is None else max(ends - time.monotonic(), LEAST_S)
 
 
 def compile_seconds() -> float:
-    """Return how long a compile may take now: `longest_seconds`, or what is left where that is less."""
+    """Return the time limit of a compile now: `longest_seconds` or the remaining time, whichever is less."""
     return min(longest_seconds(), left() or math.inf)
 
 
 def longest_seconds() -> float:
-    """Return how long any compile may take: CUDABENCH_COMPILE_TIMEOUT in seconds, or 60. Raises UsageError."""
+    """Return the time limit of a compile: CUDABENCH_COMPILE_TIMEOUT in seconds, or 60. Raises UsageError."""
     text = os.environ.get(VARIABLE, "")
     if not text:
         return COMPILE_S
@@ -87,21 +87,21 @@ def longest_seconds() -> float:
     except ValueError:
         seconds = 0.0
     if not 0 < seconds < 1e6:
-        raise UsageError(f"{VARIABLE}={text} is no time: give seconds, such as 60.")
+        raise UsageError(f"{VARIABLE}={text} is not a time: give seconds, such as 60.")
     return seconds
 
 
 class CompilerStopped(CompilerError):
-    """A compile reached a limit: another attempt would, too."""
+    """A compile reached a limit; another attempt would reach it too."""
 
 
 def timed_out(what: str) -> CompilerStopped:
-    """Return the error for work that `within` has ended."""
+    """Return the error for work that `within` stopped."""
     return CompilerStopped(f"--timeout was over while {what}: give it longer.")
 
 
 def too_long(filename: str, compiler: str, seconds: float) -> CompilerStopped:
-    """Return the error for a compile that was stopped, which had so many seconds."""
+    """Return the error for a compile that was stopped after `seconds`."""
     if seconds < longest_seconds():
         return timed_out(f"{compiler} compiled {filename}")
     return CompilerStopped(
@@ -110,15 +110,15 @@ def too_long(filename: str, compiler: str, seconds: float) -> CompilerStopped:
 
 
 def too_much(filename: str, compiler: str) -> CompilerStopped:
-    """Return the error for a compile that asked for more memory than it may have."""
+    """Return the error for a compile that needed too much memory."""
     return CompilerStopped(
-        f"{filename}: {compiler} ran out of memory, of which it may have {COMPILE_BYTES >> 30} GiB: what it includes, "
-        "or makes of macros and templates, is too large."
+        f"{filename}: {compiler} ran out of its {COMPILE_BYTES >> 30} GiB of memory: its includes, macros or "
+        "templates are too large."
     )
 
 
 def crashed(compiler: str, status: int) -> str:
-    """Return the words for a compiler that ended by itself, with Popen's status."""
+    """Return the description of a compiler's crash with Popen's status."""
     signals = {one.value: one.name for one in signal.Signals}
     how = f"signal {signals.get(-status, -status)}" if status < 0 else f"exit status {status}"
-    return f"{compiler} crashed ({how}) on this text, which is the compiler's fault: write what is unusual another way"
+    return f"{compiler} crashed ({how}) on this text, which is a fault of the compiler: rewrite unusual parts"

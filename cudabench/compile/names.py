@@ -1,7 +1,7 @@
 """C++ names of kernels and their entries in PTX and machine code.
 
-NVRTC tells the entry of a C++ expression. nvcc does not; there, `queries` appends an empty kernel for each name, whose
-own mangled name holds that of the kernel that it asks for, and `match` reads it. Either way a template is instantiated.
+NVRTC reports the entry of a C++ expression. For nvcc, `queries` appends an empty kernel for each name, whose mangled
+name contains the name of the requested kernel, and `match` reads it. Both ways instantiate templates.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from cudabench.errors import UsageError
 from cudabench.source.files import parse_text
 
 QUERY_FILE = "cudabench-names"
-_QUERY = "_Z19cudabench_name_"  # with four digits: the length stands in the mangled name
+_QUERY = "_Z19cudabench_name_"  # with four digits, because the mangled name contains the length
 ENTRY = re.compile(r"^\s*(?:\.(?:visible|weak|extern)\s+)*\.entry\s+([\w$]+)", re.M)
 
 
@@ -40,7 +40,7 @@ def queries(names: Sequence[str]) -> str:
 
 
 def wrong_name(log: str, names: Sequence[str]) -> str | None:
-    """Return the name whose query, or whose line of NVRTC's own text, is the only fault of a log; None for others."""
+    """Return the name whose query, or whose line in NVRTC's own text, is the only error of a log, or None."""
     files = [head["file"] for line in log.splitlines() if (head := HEAD.match(line)) and head["error"]]
     if not files or not names or not all(file.startswith(OF_NAMES) for file in files):
         return None
@@ -50,10 +50,10 @@ def wrong_name(log: str, names: Sequence[str]) -> str | None:
 
 
 def match(names: Sequence[str], entries: Sequence[str]) -> dict[str, str]:
-    """Return the entry of each name, out of those of a file that was compiled with `queries`.
+    """Return the entry of each name in a file that was compiled with `queries`.
 
-    Mangling counts back-references (S_, S0_, ...) from the start of the whole name, so inside the query they are other
-    numbers than in the entry's own: they are compared without. A name that has no entry of its own is left out.
+    Mangling numbers back-references (S_, S0_, ...) from the start of the whole name, so the numbers differ between the
+    query and the entry, and are ignored. A name without its own entry is left out.
     """
     own = [entry for entry in entries if not entry.startswith(_QUERY)]
     found = {}
@@ -65,7 +65,7 @@ def match(names: Sequence[str], entries: Sequence[str]) -> dict[str, str]:
         wanted = re.sub(r"S[0-9A-Z]*_", "S_", query)
         fitting = [entry for entry in own if re.sub(r"S[0-9A-Z]*_", "S_", entry) == wanted]
         plain = re.match(r"_Z(\d+)(\w+)", query)
-        if not fitting and plain:  # extern "C": the entry has no mangling of its own
+        if not fitting and plain:  # extern "C": the entry is not mangled
             fitting = [entry for entry in own if entry == plain[2][: int(plain[1])]]
         if len(fitting) == 1:
             found[name] = fitting[0]
@@ -79,6 +79,6 @@ def without_queries(ptx: str) -> str:
 
 
 def no_such_name(name: str, source: str, filename: str) -> UsageError:
-    """Return the error for a name that fits no kernel of a file, or more than one."""
+    """Return the error for a name that fits none or several of a file's kernels."""
     listed = "; ".join(kernel.signature for kernel in parse_text(source, filename).kernels) or "none"
-    return UsageError(f"'{name}' names no kernel of {filename}, or more than one: it has {listed}.")
+    return UsageError(f"'{name}' fits none or several kernels of {filename}: use one of {listed}.")

@@ -1,6 +1,6 @@
-"""nvcc, the toolkit's compiler: takes host code too, needs a host compiler, and a second or so.
+"""nvcc, the toolkit's compiler. It accepts host code too, and needs a host compiler and about a second.
 
-On a GPU PyCUDA runs it, elsewhere this module does.
+On a GPU PyCUDA runs nvcc, else this module does.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Build = Callable[[str, Sequence[str], Sequence[str], str], bytes]
 
 @functools.lru_cache(maxsize=1)
 def version() -> tuple[int, int] | None:
-    """Return nvcc's version, None where nvcc or the host compiler that it needs is missing."""
+    """Return nvcc's version; None if nvcc or its host compiler is missing."""
     nvcc = toolkit.nvcc()
     if nvcc is None:
         return None
@@ -42,27 +42,27 @@ def version() -> tuple[int, int] | None:
 
 
 def architectures() -> tuple[str, ...]:
-    """Return the architectures that nvcc takes; DeviceUnusable where it is not installed."""
+    """Return nvcc's architectures. Raises DeviceUnusable if it is not installed."""
     report = subprocess.run([path(), "--list-gpu-arch"], capture_output=True, text=True, check=False).stdout
     return tuple(f"sm_{number}" for number in re.findall(r"compute_(\d+)", report))
 
 
 def path() -> str:
-    """Return nvcc's path; DeviceUnusable where it is not installed."""
+    """Return nvcc's path. Raises DeviceUnusable if it is not installed."""
     nvcc = toolkit.nvcc()
     if nvcc is None:
         raise DeviceUnusable("nvcc or its host compiler is not on PATH: install the CUDA toolkit and g++.")
     return nvcc
 
 
-# Without a link of relocatable code these only return an error in kernels, which no compiler says.
+# Without linked relocatable code these only return an error in kernels, and compilers do not warn.
 _HEAP = re.compile(r"\bcuda(?:Malloc|Free)\s*\(")
 _Made = TypeVar("_Made")
 
 
 def _with_heap(job: Job, source: str, compiled: Callable[[str], _Made]) -> _Made:
-    """Return what is compiled of the defines, the heap of kernels where they may call it, the source and a query for
-    each name. A host that declares functions of the heap's names itself does not compile with it, and has none."""
+    """Compile the defines, the kernels' heap if they may call it, the source and a query for each name. A source that
+    declares functions with the heap's names itself is compiled without the heap."""
     quoted = job.filename.replace("\\", "\\\\").replace('"', '\\"')
     text = f'#line 1 "{quoted}"\n{source}\n{names.queries(job.names)}'
     if _HEAP.search(source):
@@ -76,7 +76,7 @@ def _with_heap(job: Job, source: str, compiled: Callable[[str], _Made]) -> _Made
 
 @dataclass(frozen=True)
 class Nvcc:
-    """nvcc, as `nvrtc.Nvrtc`; `build` runs it where the caller has a way of its own."""
+    """nvcc, with the interface of `nvrtc.Nvrtc`; `build` runs it in the caller's way."""
 
     build: Build | None = None
     backend: Backend = "nvcc"
@@ -100,7 +100,7 @@ class Nvcc:
 
 
 def _with_users_headers(log: str, folder: str | None, headers: Mapping[str, str], job: Job) -> str:
-    """Return a log in which headers that were written anew are called as the user's own files."""
+    """Return a log with the user's names of headers that were written to a temporary folder."""
     for name in headers if folder else ():
         own = next((path for one in job.include_dirs if os.path.isfile(path := os.path.join(one, name))), name)
         for above in (str(folder), os.path.realpath(str(folder))):
@@ -109,7 +109,7 @@ def _with_users_headers(log: str, folder: str | None, headers: Mapping[str, str]
 
 
 def _ptx(job: Job, source: str, folders: Sequence[str], options: Sequence[str]) -> Compiled:
-    """Compile to PTX and, where machine code is wanted, that PTX on: the same code, without a second preprocessor."""
+    """Compile to PTX and, for machine code, compile the PTX: the same code without a second preprocessor run."""
     nvcc = path()
     with tempfile.TemporaryDirectory(prefix="cudabench-") as folder:
         cu, ptx_file, cubin_file = (Path(folder, f"source.{ending}") for ending in ("cu", "ptx", "cubin"))
@@ -140,12 +140,12 @@ def _lowered(job: Job, entries: Sequence[str]) -> dict[str, str]:
     return lowered
 
 
-_ABOVE = ("above",) * 4  # folders for '../x.h', which headers include from their own
+_ABOVE = ("above",) * 4  # folders for '../x.h' in headers
 
 
 @contextlib.contextmanager
 def _folder_of(headers: Mapping[str, str]) -> Iterator[str | None]:
-    """Write headers into a folder for as long as nvcc needs them; None where there are none."""
+    """Write headers into a temporary folder for nvcc; None without headers."""
     if not headers:
         yield None
         return
@@ -155,16 +155,16 @@ def _folder_of(headers: Mapping[str, str]) -> Iterator[str | None]:
         inner.mkdir(parents=True)
         for name, content in headers.items():
             target = (inner / name).resolve()
-            if root in target.parents:  # '/x.h', and what lies above them all, stay where they are
+            if root in target.parents:  # '/x.h' and headers above this folder stay in their places
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_text(content, encoding="utf-8")
         yield str(inner)
 
 
 def run(command: Sequence[str], filename: str, folder: str | None = None) -> subprocess.CompletedProcess[str]:
-    """Run nvcc over the text of a file, within a compiler's limits of time and memory, whoever asks for it.
+    """Run nvcc over the text of a file, within a compiler's limits of time and memory.
 
-    Raises CompilerStopped where it took too long, and DeviceUnusable where it cannot be run.
+    Raises CompilerStopped if it took too long, and DeviceUnusable if it cannot be run.
     """
     environment = {**os.environ, "LC_ALL": "C"}
     seconds, memory = limits.compile_seconds(), limits.COMPILE_BYTES
@@ -177,7 +177,7 @@ def run(command: Sequence[str], filename: str, folder: str | None = None) -> sub
 
 
 def refusal(log: str, status: int, filename: str) -> Exception:
-    """Return the error of an nvcc that ended with a status other than 0: CompilerStopped or Refused."""
+    """Return the error for a failed nvcc: CompilerStopped or Refused."""
     if re.search(r"(?i)out of memory|cannot allocate memory|virtual memory exhausted|std::bad_alloc", log):
         return limits.too_much(filename, "nvcc")
     if re.search(r"died due to signal \d+|Segmentation fault|core dumped|signal terminated program", log):
@@ -186,7 +186,7 @@ def refusal(log: str, status: int, filename: str) -> Exception:
 
 
 def _run(command: Sequence[str], job: Job, source_path: str) -> str:
-    """Run nvcc and return its output, or raise Refused; its temporary files are not the user's business."""
+    """Run nvcc and return its output, or raise Refused; names of temporary files are hidden."""
     done = run(command, job.filename)
     log = (done.stderr + done.stdout).replace(source_path, job.filename)
     if done.returncode:
@@ -195,7 +195,7 @@ def _run(command: Sequence[str], job: Job, source_path: str) -> str:
 
 
 def _judge(log: str, job: Job) -> None:
-    """Raise UsageError where all that nvcc refuses is a name that was asked for, or the architecture."""
+    """Raise UsageError if nvcc refuses only a requested name, or the architecture."""
     wrong = names.wrong_name(log, job.names)
     if wrong is not None:
         raise names.no_such_name(wrong, job.source, job.filename)

@@ -1,7 +1,7 @@
-"""NVIDIA's disassembler, run once for each cubin: machine code as text, with no GPU and no driver.
+"""NVIDIA's disassembler, run once for each cubin: machine code as text, without a GPU or driver.
 
-It comes with the wheel nvidia-cuda-nvdisasm and with every toolkit. One run takes half a second or more, whatever the
-size, so its text is kept in the user's cache folder by the hash of the cubin, and a run can begin beside other work.
+It is in the wheel nvidia-cuda-nvdisasm and in every toolkit. A run takes at least half a second for any size, so the
+text is kept in the user's cache folder by the hash of the cubin, and a run can start in the background.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _OPTIONS = ("-c", "-gp")  # with PTX lines
 
 @functools.lru_cache(maxsize=1)
 def path() -> str | None:
-    """Return nvdisasm: a wheel's or a toolkit's, else the one on PATH; None where there is none."""
+    """Return the path of nvdisasm: a wheel's or a toolkit's, else the one on PATH, or None."""
     from cuda import pathfinder
 
     found: str | None = pathfinder.find_nvidia_binary_utility("nvdisasm")
@@ -37,16 +37,16 @@ def path() -> str | None:
 
 @functools.lru_cache(maxsize=64)
 def functions(cubin: bytes, entry: str) -> tuple[sass.Function, ...]:
-    """Return a kernel of a cubin and the subroutines behind it; empty where the cubin has no such entry.
+    """Return a kernel of a cubin and its subroutines; empty if the cubin lacks the entry.
 
-    Raises DeviceUnusable where nvdisasm is not installed or refuses the cubin, CompilerStopped where --timeout ends.
+    Raises DeviceUnusable if nvdisasm is not installed or refuses the cubin, CompilerStopped if --timeout ends.
     """
     return sass.parse(sass.section(begin(cubin).result(), entry)).get(entry, ())
 
 
 @functools.lru_cache(maxsize=16)
 def begin(cubin: bytes) -> Future[str]:
-    """Start to disassemble a cubin beside other work; the result is the text with PTX lines, or an exception."""
+    """Start to disassemble a cubin in the background; the result is the text with PTX lines, or an exception."""
     return _pool().submit(_text, cubin, limits.left())
 
 
@@ -58,7 +58,7 @@ def _pool() -> ThreadPoolExecutor:
 def _text(cubin: bytes, seconds: float | None) -> str:
     tool = path()
     if tool is None:
-        raise DeviceUnusable(f"nvdisasm is not there, so that machine code cannot be read: {INSTALL}.")
+        raise DeviceUnusable(f"nvdisasm is missing, so machine code cannot be read: {INSTALL}.")
     name = _name(tool, cubin)
     with contextlib.suppress(zlib.error, UnicodeDecodeError):
         kept = cache.read("sass", name)
@@ -92,9 +92,9 @@ def _run(tool: str, cubin: bytes, seconds: float | None) -> str:
 
 @contextlib.contextmanager
 def _named(content: bytes) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Yield the name of a file of bytes for a program, and the descriptors that it must inherit.
+    """Yield the name of a file with these bytes for a program, and the descriptors that it must inherit.
 
-    On Linux it is in memory: a process with a GPU ends without cleaning up, and would leave a file behind.
+    On Linux the file is in memory, because a process with a GPU ends without cleaning up.
     """
     if not hasattr(os, "memfd_create"):
         with tempfile.TemporaryDirectory(prefix="cudabench-") as folder:
@@ -109,7 +109,7 @@ def _named(content: bytes) -> Iterator[tuple[str, tuple[int, ...]]]:
 
 
 def _name(tool: str, cubin: bytes) -> str | None:
-    """Return the name of a cubin's text in the cache, None where the tool's version cannot be told."""
+    """Return the cache name of a cubin's text; None if the tool's version is unknown."""
     try:
         file = os.stat(tool)
     except OSError:
@@ -117,6 +117,6 @@ def _name(tool: str, cubin: bytes) -> str | None:
     return hashlib.sha256(cubin + repr((_OPTIONS, file.st_size, file.st_mtime_ns)).encode()).hexdigest()
 
 
-if hasattr(os, "register_at_fork"):  # a child has none of the threads
+if hasattr(os, "register_at_fork"):  # a child lacks the threads
     os.register_at_fork(after_in_child=begin.cache_clear)
     os.register_at_fork(after_in_child=_pool.cache_clear)

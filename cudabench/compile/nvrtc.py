@@ -1,9 +1,9 @@
-"""NVRTC, NVIDIA's run-time compiler: a library in a wheel, which needs no GPU, driver, toolkit or host compiler.
+"""NVRTC, NVIDIA's run-time compiler: a library in a wheel that works without GPU, driver, toolkit and host compiler.
 
-It takes device code only, in 50 ms. The library loads at the first call. A text may ask the compiler for any time and
-memory, or crash it, so each compile is in a forked process. It is that process' first: what NVRTC makes of a text
-depends on what it compiled before. After two texts without optimisation one with it came out with its arrays in local
-memory (13.5).
+It accepts only device code, and needs 50 ms. The library loads at the first call. A text may need any time and memory,
+or crash the compiler, so each compile runs in a new forked process. The process must be new, because NVRTC's result
+depends on earlier compiles: after two texts without optimisation, an optimised text had its arrays in local memory
+(13.5).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _DEFINES = "cudabench_defines.h"
 
 
 def version() -> tuple[int, int] | None:
-    """Return NVRTC's version, None where the library is not installed; NotEnoughMemory where it does not fit."""
+    """Return NVRTC's version, or None if it is not installed. Raises NotEnoughMemory if it does not fit the memory."""
     try:
         return load().version
     except NotEnoughMemory:
@@ -43,7 +43,7 @@ def version() -> tuple[int, int] | None:
 
 @functools.lru_cache(maxsize=1)
 def load() -> Library:
-    """Load the library; DeviceUnusable where it is not installed."""
+    """Load the library. Raises DeviceUnusable if it is not installed."""
     path = toolkit.nvrtc()
     try:
         return Library(opened(path), path)
@@ -52,10 +52,10 @@ def load() -> Library:
 
 
 def opened(path: str) -> ctypes.CDLL:
-    """Open the library with what lies beside it.
+    """Open the library with its second library.
 
-    The wheels of 13.0 open their second library by its bare name and have no path to it beside them, so that it must be
-    there by that name already, or in a folder of the system.
+    The wheels of 13.0 open their second library by its bare name without a path, so it must be loaded already or be in
+    a folder of the system.
     """
     import ctypes
 
@@ -69,7 +69,7 @@ def opened(path: str) -> ctypes.CDLL:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a compile gives: PTX, the log, the machine code where it was asked for, the entry of each expression."""
+    """The result of a compile: PTX, the log, the machine code if requested, the entry of each expression."""
 
     ptx: str
     log: str
@@ -78,7 +78,7 @@ class Answer:
 
 
 class Library:
-    """The library: what it says of itself, and compiles with it."""
+    """The library: its version and features, and its compiles."""
 
     def __init__(self, library: ctypes.CDLL, path: str = "") -> None:
         import ctypes
@@ -98,7 +98,7 @@ class Library:
             self.architectures = tuple(numbers)
 
     def compile(self, work: Callable[[], Answer], filename: str) -> Answer:
-        """Bound the work of `answer`; Refused where the library crashes, CompilerError where it reaches a limit."""
+        """Run `answer` within limits. Raises Refused if the library crashes, CompilerError if it reaches a limit."""
         seconds = limits.compile_seconds()
         try:
             return confined.call(work, seconds=seconds, memory=limits.COMPILE_BYTES)
@@ -119,7 +119,7 @@ class Library:
         expressions: Sequence[str],
         machine_code: bool,
     ) -> Answer:
-        """Runs in the process that may be ended: compile. Raises Refused, and MemoryError where NVRTC speaks of it."""
+        """Compile, in the process that may be ended. Raises Refused, and MemoryError if NVRTC reports it."""
         import ctypes
 
         library, program, log = self.library, ctypes.c_void_p(), ""
@@ -166,7 +166,7 @@ class Library:
 
     @functools.cached_property
     def headers(self) -> Path | None:
-        """A folder with CUDA's own headers: those bundled in NVRTC, else of a wheel or toolkit; None without any."""
+        """A folder with CUDA's own headers: NVRTC's bundled headers, else a wheel's or toolkit's, or None."""
         if not self.bundles_headers:
             return toolkit.headers()
         cache = cache_folder()
@@ -174,7 +174,7 @@ class Library:
         return kept or self._unpacked(Path(tempfile.mkdtemp(prefix="cudabench-")) / "headers") or toolkit.headers()
 
     def _unpacked(self, target: Path) -> Path | None:
-        """Unpack the bundled headers once for all processes; None where the folder cannot be written."""
+        """Unpack the bundled headers once for all processes; None if the folder cannot be written."""
         if (target / "cuda_fp16.h").is_file():
             return target
         # A folder appears whole or not at all; another process may have been faster.
@@ -193,16 +193,16 @@ class Nvrtc:
 
     library: Library
     backend: Backend = "nvrtc"
-    # Jobs that an attempt has shown to need CUDA's own headers, and of these the standard library.
+    # Jobs that are known to need CUDA's own headers, and those that also need the standard library.
     missed: set[Job] = field(default_factory=set)
     missed_standard: set[Job] = field(default_factory=set)
 
     def compile(self, job: Job, text: Text, *, standard: bool = True) -> Compiled:
-        """Compile a text in the place of the job's own: again with CUDA's own headers where one is missed, and then
-        with its standard library.
+        """Compile a text instead of the job's own. If a header is missing, try again with CUDA's own headers, then with
+        its standard library.
 
-        `standard`: CUDA's own standard library, which is slow to compile, may stand for the host's. Raises Refused, and
-        UsageError for a name that no kernel has.
+        `standard`: CUDA's own standard library, which is slow to compile, may replace the host's. Raises Refused, and
+        UsageError for an unknown kernel.
         """
         forward = standard and text.bare and job in self.missed_standard
         folder = self.library.headers if forward or job in self.missed else None
@@ -217,7 +217,7 @@ class Nvrtc:
                     if wrong is None:
                         raise
                     raise names.no_such_name(wrong, job.source, job.filename) from None
-                # With a header that is missing, the standard library is not yet tried: it takes a second.
+                # If a header is missing, the standard library is not tried yet, because it takes a second.
                 forward = folder is not None or not diagnostics.missing_headers(refused.log)
                 folder = self.library.headers
         return Compiled(
@@ -231,7 +231,7 @@ class Nvrtc:
         )
 
     def _has_more(self, refused: Refused, job: Job, folder: Path | None, *, standard: bool, forward: bool) -> bool:
-        """Tell whether a refusal misses what another try has; the job is tried with that at once the next time."""
+        """Tell whether another try has what a refusal lacks; the next time the job begins with that try."""
         if folder is None and diagnostics.missing_headers(refused.log):
             self.missed.add(job)
             return self.library.headers is not None
@@ -241,7 +241,7 @@ class Nvrtc:
         return standard and self.library.headers is not None
 
     def _launching(self, job: Job, text: Text, folder: Path | None, *, forward: bool) -> Answer:
-        """Compile, with what launches kernels from kernels; machine code has it only where it is missed: it is rare."""
+        """Compile with support for launches in kernels; machine code gets it only if it is needed, which is rare."""
         if not job.machine_code:
             return self._once(job, text, folder, prelude.DEVICE_LAUNCH, forward=forward)
         try:
@@ -258,13 +258,13 @@ class Nvrtc:
             *job.options,
             *job.language,
             f"--pre-include={prelude.PRELUDE}",
-            "--diag-suppress=47",  # CUDA's headers define the prelude's macros once more
+            "--diag-suppress=47",  # CUDA's headers define the prelude's macros again
             *(["--device-int128"] if os.name == "posix" else []),
-            # As under nvcc: above it what CUDA's standard library makes of its macros takes four times as long.
+            # The same value as nvcc's: with a higher one CUDA's standard library compiles four times as long.
             "-D_CCCL_META_UNROLL_LIMIT=10",
             *(["-default-device"] if text.bare else []),
             *(["--ptxas-options=-v"] if job.machine_code else []),
-            # What comes from the cache of a driver's NVRTC comes without ptxas' report.
+            # Results from the cache of a driver's NVRTC lack ptxas' report.
             *(["--no-cache"] if job.machine_code and self.library.version >= (13, 0) else []),
             *(f"--include-path={one}" for one in folders),
             f"--pre-include={_DEFINES}",
@@ -274,7 +274,7 @@ class Nvrtc:
         types = stand_ins.read("standard_types.h") if text.bare else ""
         texts[_DEFINES] = launch + (prelude.DOT_PRODUCTS if job.debug else "") + types + job.macros
         if libraries and "curand.h" not in text.headers:
-            del texts["curand.h"]  # the real one is there
+            del texts["curand.h"]  # the real header exists
         if folder:
             texts.setdefault("cub/cub.cuh", prelude.collectives(text.source, folder))
         asked = (text.source, job.filename, options, texts, list(map(names.as_cpp, job.names)), job.machine_code)

@@ -1,4 +1,4 @@
-"""Headers in memory for what NVRTC lacks of the C library, and empty ones for what only a host needs."""
+"""In-memory headers for parts of the C library that NVRTC lacks, and empty ones for the host's headers."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from cudabench.compile.stand_ins import read
 
 PRELUDE = "cudabench_prelude.h"
 _DEVICE_HEAP = read("device_heap.h")
-# nvcc has them too, and they fail unless the program is linked with the device's runtime.
+# nvcc has these functions, but they fail unless the program is linked with the device's runtime.
 DEVICE_HEAP_OF_NVCC = f"#ifdef __CUDA_ARCH__\n{_DEVICE_HEAP}#endif\n"
 DEVICE_LAUNCH = read("device_launch.h")
-# The same with bodies, of which those that are called are in the machine code: none is ever executed.
+# The same with bodies; called functions are in the machine code, but are never executed.
 DEVICE_LAUNCH_IN_CODE = re.sub(
     r"^__device__ (.+);$",
     r'inline __device__ __noinline__ \1 { asm volatile("trap;"); return {}; }',
@@ -22,15 +22,15 @@ DEVICE_LAUNCH_IN_CODE = re.sub(
     flags=re.MULTILINE,
 )
 DOT_PRODUCTS = read("dot_products.h")
-# Headers of which a kernel can use nothing, or nothing that the prelude does not have.
+# Headers that kernels cannot use, or whose useful parts the prelude has.
 _HOST_ONLY = read("host_only.txt").split()
-# Headers of the toolkit's libraries for the host; they bring types of CUDA's own (`library_header`).
+# Headers of the toolkit's host libraries; they include CUDA's own types (`library_header`).
 LIBRARIES = (
     "cublas_v2.h", "cublas.h", "cublasLt.h", "cublasXt.h", "curand.h", "cusparse.h", "cusparse_v2.h", "cufft.h",
     "cufftXt.h", "cusolverDn.h", "cusolverSp.h", "cudnn.h", "nccl.h",
 )  # fmt: skip
 _LIBRARY_TYPES = {"cufft.h": read("cufft.h"), "cufftXt.h": read("cufft.h")}
-# The header of CUDA's own that has a name, for names that files get through a library's header.
+# CUDA's own header for each name that files get through a library's header.
 _BROUGHT = (
     (re.compile(r"_*half2?(_raw)?|__\w*half\w*|_*h2?(add|sub|mul|div|fma|exp|log|sqrt|max|min)2?"), "cuda_fp16.h"),
     (re.compile(r"\w*(bfloat16|bf16)\w*"), "cuda_bf16.h"),
@@ -41,31 +41,31 @@ _BROUGHT = (
     (re.compile(r"CUDART_\w+"), "math_constants.h"),
     (re.compile(r"cub"), "cub/cub.cuh"),
 )
-# Headers of thrust and cub that launch kernels from the host. Those for device code are in CUDA's own folder.
+# Headers of thrust and cub that launch kernels from the host. Those for device code are in CUDA's folder.
 _LAUNCHING = read("launching.txt").split()
 _COLLECTIVES = re.compile(r"\b(?:Block|Warp|Thread)[A-Z]\w*")
-# Headers whose device half CUDA's own library has under another name.
+# Headers whose device part CUDA's own library has under another name.
 _FORWARDED = """
 algorithm array bit concepts functional initializer_list iterator limits numeric ratio tuple type_traits utility"""
 
 
 def library_header(name: str, words: Collection[str] = ()) -> str:
-    """Return what stands for a library's header: the types that kernels use of it, and the headers of CUDA's own that
-    it would bring and that have one of these words."""
+    """Return the stand-in for a library's header: the types that kernels use, and CUDA's own headers that it would
+    include and that define one of `words`."""
     brought = [header for pattern, header in _BROUGHT if any(map(pattern.fullmatch, words))]
     lines = "".join(f"#include <{one}>\n" for one in brought)
     return f"#pragma once\n{lines}{_LIBRARY_TYPES.get(name, '')}"
 
 
 def libraries(words: Collection[str]) -> dict[str, str]:
-    """Return what stands for the headers of the toolkit's libraries for the host, for a text of these words."""
+    """Return the stand-ins for the headers of the toolkit's host libraries, for a text with these words."""
     return {name: library_header(name, words) for name in LIBRARIES}
 
 
 def collectives(source: str, folder: Path) -> str:
-    """Return what stands for cub/cub.cuh: the headers of the block's and the warp's collectives that a source names.
+    """Return the stand-in for cub/cub.cuh: the headers of the block and warp collectives that a source names.
 
-    The real one has the device's too, which launch kernels from the host. `folder` has CUDA's own headers.
+    The real header also has device-wide algorithms, which the host launches. `folder` has CUDA's own headers.
     """
     found = []
     for name in sorted(set(_COLLECTIVES.findall(source))):
@@ -78,7 +78,7 @@ def collectives(source: str, folder: Path) -> str:
 
 @functools.lru_cache(maxsize=2)
 def headers(*, forward: bool) -> tuple[tuple[str, str], ...]:
-    """Return the in-memory headers by name; `forward` where CUDA's own may stand for the standard library's."""
+    """Return the in-memory headers by name; `forward`: CUDA's own library may replace the standard library."""
     hosts = (*_HOST_ONLY, *LIBRARIES, *_LAUNCHING)
     texts = dict.fromkeys(hosts, "// Nothing of this header is for device code.\n")
     texts |= {name: library_header(name) for name in _LIBRARY_TYPES}

@@ -1,4 +1,4 @@
-"""What is asked of a compiler, and what it answers: one record, whichever compiler and whichever device.
+"""A compiler's request and result, in one record for all compilers and devices.
 
 Loads nothing heavy: `list` reads sources without NumPy or a compiler.
 """
@@ -24,11 +24,11 @@ LANGUAGES = ("c++11", "c++14", "c++17", "c++20")
 
 @dataclass(frozen=True)
 class Resources:
-    """What a compiled kernel needs.
+    """The resources of a compiled kernel.
 
     Per thread: registers, local memory and spills; per block: static shared memory and barriers. All but `registers`,
     `barriers` and `max_threads` are bytes. `max_threads` is the block that `__launch_bounds__` allows, None without it.
-    `constant_bytes` is 0 where the compiler does not report it (CUDA 13).
+    `constant_bytes` is 0 if the compiler does not report it (CUDA 13).
     """
 
     registers: int
@@ -43,13 +43,12 @@ class Resources:
 
 @dataclass(frozen=True)
 class Compiled:
-    """A source file compiled, with the compiler's warnings.
+    """A compiled source file, with the compiler's warnings.
 
-    `ptx` is empty where nvcc went straight to machine code; `cubin` is that machine code, None where only PTX was asked
-    for. `lowered` maps each C++ name that was asked for to its entry: 'f<float,32>' to '_Z1fIfLi32EEvPT_'. Where the
-    PTX names a source file, it has the name that the caller gave. `version` is the compiler's, as (major, minor).
-    `resources` has, by entry, what ptxas reports; it is empty without a cubin, and where PyCUDA ran nvcc (the driver
-    then knows).
+    `ptx` is empty if nvcc compiled directly to machine code; `cubin` is that machine code, or None if only PTX was
+    requested. `lowered` maps each requested C++ name to its entry: 'f<float,32>' to '_Z1fIfLi32EEvPT_'. The PTX names
+    source files by the caller's names. `version` is the compiler's, as (major, minor). `resources` has ptxas' report
+    by entry; it is empty without a cubin, and if PyCUDA ran nvcc (then the driver knows them).
     """
 
     ptx: str
@@ -62,11 +61,11 @@ class Compiled:
 
     @cached_property
     def lines(self) -> tuple[str, ...]:
-        """The lines of the PTX, cut once: what is found in them is remembered by this very tuple."""
+        """The lines of the PTX, split once, because caches use this tuple as their key."""
         return tuple(self.ptx.splitlines())
 
     def entry(self, name: str) -> str:
-        """Return the entry of a kernel; one that was not asked for by its C++ name is called as in the source."""
+        """Return the entry of a kernel; by default its name in the source."""
         return self.lowered.get(name, name)
 
 
@@ -99,22 +98,23 @@ class Job:
         machine_code: bool = False,
         debug: bool = False,
     ) -> Job:
-        """Return what is to be compiled. Raises UsageError for a bad architecture, macro or language.
+        """Return a job. Raises UsageError for a bad architecture, macro or language.
 
-        `filename` is what diagnostics and line information call the source; where it has a folder, files in that can
-        be included. A define with an empty value is a bare `-DNAME`. `names` are C++ expressions of kernels: 'f',
-        'ns::f', 'f<float, 32>', and 'f(float*, int)' for one of several overloads; templates are instantiated for
-        them. `std` is the language, such as 'c++20'; left out, it is C++17 and, where that is refused, C++20. `debug`:
-        without optimisation.
+        `filename` is the source's name in diagnostics and line information; files in its folder can be included. A
+        define with an empty value is a bare `-DNAME`. `names` are C++ expressions of kernels: 'f', 'ns::f',
+        'f<float, 32>', and 'f(float*, int)' for an overload; templates are instantiated for them. `std` is the
+        language, such as 'c++20'; by default C++17 and, if that is refused, C++20. `debug`: without optimisation.
         """
         match = re.fullmatch(r"(?:sm|compute)_(\d{2,3}[af]?)", arch)
         if match is None:
-            raise UsageError(f"'{arch}' is no GPU architecture: write 'sm_' and the compute capability, such as sm_90.")
+            raise UsageError(
+                f"'{arch}' is not a GPU architecture: write 'sm_' and the compute capability, such as sm_90."
+            )
         for name, value in (defines or {}).items():
             if not re.fullmatch(r"[^\W\d]\w*(\([\w,\s.]*\))?", name) or "\n" in str(value):
-                raise UsageError(f"'{name}={value}' is no macro: write NAME=VALUE, such as TILE=32.")
+                raise UsageError(f"'{name}={value}' is not a macro: write NAME=VALUE, such as TILE=32.")
         if std not in ("", *LANGUAGES):
-            raise UsageError(f"--std {std} is no language of CUDA's: use one of {', '.join(LANGUAGES)}.")
+            raise UsageError(f"--std {std} is unknown to CUDA: use one of {', '.join(LANGUAGES)}.")
         beside = os.path.dirname(filename)
         folders = [beside] if os.path.isdir(beside) else []
         folders += [os.fspath(folder) for folder in include_dirs]
@@ -137,14 +137,14 @@ class Job:
 
     @property
     def language(self) -> list[str]:
-        """The option for the language, none for the compiler's own."""
+        """The option for the language; empty for the compiler's default."""
         return [f"-std={self.std}"] if self.std else []
 
     @property
     def macros(self) -> str:
-        """The defines as text, to stand before the source but behind CUDA's headers, of which `-DT=float` breaks many.
+        """The defines as text, to put before the source but after CUDA's headers, many of which `-DT=float` breaks.
 
-        As with -D, a bare name is 1. Before them stands what CUDA took away from the language, where `older` is set.
+        As with -D, a bare name is 1. With `older`, features that CUDA removed come before them.
         """
         return (stand_ins.read("removed.h") if self.older else "") + "".join(
             f"#define {name} {value or '1'}\n" for name, value in self.defines
@@ -153,10 +153,10 @@ class Job:
 
 @dataclass(frozen=True)
 class Text:
-    """What a compiler is given in a try: the source, headers in place of files or of what is nowhere (`emptied`).
+    """A compiler's input in a try: the source, headers that replace files, stand-ins of missing headers (`emptied`).
 
-    `headers` are by the name that an #include gives them; they win over files. hosts: functions for the host that are
-    declared only. bare: no host code is left, so that what stands without `__device__` is meant for the device.
+    `headers` are by their #include name and replace files. hosts: host functions that are only declared. bare: without
+    host code, so that functions without `__device__` are for the device.
     """
 
     source: str
@@ -168,11 +168,10 @@ class Text:
 
 @dataclass(eq=False)
 class Refused(Exception):
-    """A compiler's refusal, with its log: whether it is the user's fault is for the caller to judge.
+    """A compiler's refusal, with its log. The caller decides whether it is the user's fault.
 
-    `emptied` are headers that were nowhere and taken as empty; `of_host` says that host code was refused or a header
-    not found, `by_assembler` that it is ptxas' refusal. `places` gives the source's file and line by the line of the
-    PTX that ptxas refused.
+    `emptied` are missing headers that were treated as empty. `of_host`: host code was refused or a header not found.
+    `by_assembler`: ptxas refused. `places` maps lines of the refused PTX to the source's file and line.
     """
 
     log: str

@@ -1,8 +1,8 @@
-"""The text that nvdisasm prints of a cubin, as records: functions, instructions with their PTX lines, basic blocks.
+"""Parses nvdisasm's text of a cubin into records: functions, instructions with their PTX lines, basic blocks.
 
-What the mnemonics mean is listed in NVIDIA's "CUDA Binary Utilities", "Instruction Set Reference". Control flow beyond
-a plain branch, as the text shows it: BSSY names the place where lanes that part meet again, and BSYNC of the same
-barrier register goes there; CALL comes back behind itself; `@P0 EXIT` ends the lanes for which it holds.
+The mnemonics are listed in NVIDIA's "CUDA Binary Utilities", "Instruction Set Reference". Control flow besides plain
+branches: BSSY names the place where diverged lanes meet again, and BSYNC with the same barrier register goes there;
+CALL returns to the next instruction; `@P0 EXIT` ends the lanes whose P0 is true.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import NamedTuple
 class Instruction(NamedTuple):
     """One machine instruction: `@guard opcode.modifiers operands`.
 
-    address: bytes from the start of the function's section. guard: 'P0', '!P1' or 'UP0'; '' where all lanes execute.
-    operands: as text. ptx_line: the line of the PTX that it came from, counted from 1; 0 where the text names none.
+    address: bytes from the start of the function's section. guard: 'P0', '!P1' or 'UP0'; '' if all lanes execute.
+    operands: as text. ptx_line: its line of the PTX, from 1; 0 if unknown.
     """
 
     address: int
@@ -38,10 +38,10 @@ class Instruction(NamedTuple):
 
 
 class Block(NamedTuple):
-    """A basic block: entered at its first instruction only, left behind its last only.
+    """A basic block: entered only at its first instruction, left only after its last.
 
-    successors: numbers of the blocks that may come next, in no order. exits: whether lanes may end here, or return to
-    a caller.
+    successors: numbers of the possible next blocks, unordered. exits: whether lanes may end here, or return to a
+    caller.
     """
 
     number: int
@@ -52,7 +52,7 @@ class Block(NamedTuple):
 
 
 class Function(NamedTuple):
-    """A function of a cubin: a kernel's entry, or a subroutine that ptxas put behind it in the same section."""
+    """A function of a cubin: a kernel's entry, or a subroutine that follows it in the same section."""
 
     name: str
     entry: str
@@ -70,11 +70,11 @@ _NAMED = re.compile(r"^([^\s/][^\s]*):\s*(?://.*)?$")
 _INSTRUCTION = re.compile(r"^\s*/\*([0-9a-f]{4,})\*/\s+\{?\s*(?:@(!?U?P\w+)\s+)?([A-Z][\w.]*)\s*([^;]*?)\s*;")
 _LABEL = re.compile(r"(\.L_x_\d+|\$[\w$.]+)")
 _ENDS = ("BRA", "JMP", "BRX", "JMX", "BRXU", "JMXU", "EXIT", "RET", "CALL", "BSYNC", "KILL")
-_LEAVES = ("EXIT", "RET", "KILL")  # lanes end or go back to the caller
+_LEAVES = ("EXIT", "RET", "KILL")  # lanes end or return to the caller
 
 
 def section(text: str, entry: str) -> str:
-    """Return the part of nvdisasm's text that holds a kernel; empty where there is none."""
+    """Return the part of nvdisasm's text with a kernel, or ''."""
     start = text.find(f"//--------------------- .text.{entry} ")
     if start < 0:
         return ""
@@ -85,7 +85,7 @@ def section(text: str, entry: str) -> str:
 def parse(text: str) -> dict[str, tuple[Function, ...]]:
     """Return the functions of each kernel by the kernel's entry: the kernel itself first, then its subroutines.
 
-    text: of `nvdisasm -c -gp`. Padding behind the code is left out.
+    text: the output of `nvdisasm -c -gp`. Padding after the code is left out.
     """
     sections: dict[str, list[Instruction | str]] = {}
     items: list[Instruction | str] = []
@@ -101,13 +101,13 @@ def parse(text: str) -> dict[str, tuple[Function, ...]]:
             line = int(match[1])
         elif match := _NAMED.match(row):
             items.append(match[1])
-            # A line holds until the next one is named, but not for another function.
+            # A line number holds until the next one, within a function.
             line = 0 if not match[1].startswith(".L") else line
     return {entry: _functions(entry, items) for entry, items in sections.items() if items}
 
 
 def _functions(entry: str, items: Sequence[Instruction | str]) -> tuple[Function, ...]:
-    """Cut a section at the names of functions."""
+    """Split a section at the names of functions."""
     parts: dict[str, list[Instruction | str]] = {}
     current = parts[entry] = []
     for item in items:
@@ -119,7 +119,7 @@ def _functions(entry: str, items: Sequence[Instruction | str]) -> tuple[Function
 
 
 def _is_padding(runs: Sequence[Sequence[Instruction]], places: Mapping[str, int]) -> bool:
-    """Whether the last run ends with what stands behind the end of all paths: a NOP, a branch to itself."""
+    """Whether the last run is padding: a NOP, a branch to itself."""
     last = runs[-1][-1]
     to_itself = len(runs[-1]) == 1 and len(runs) - 1 in map(places.get, last.targets)
     return last.opcode == "NOP" or (last.opcode == "BRA" and not last.guard and to_itself)
@@ -144,7 +144,7 @@ def _blocks(items: Sequence[Instruction | str]) -> tuple[Block, ...]:
         if not runs[-1]:
             runs.pop()
     places = {label: at for label, at in places.items() if at < len(runs)}
-    meets: dict[str, str] = {}  # of a barrier register: the label at which its lanes meet
+    meets: dict[str, str] = {}  # by barrier register: the label at which its lanes meet
     blocks = []
     for number, run in enumerate(runs):
         for instruction in run:

@@ -1,4 +1,4 @@
-"""What stands for headers that are nowhere, and for what CUDA took away from the language: C++ in `headers`."""
+"""Stand-ins for missing headers, and for features that CUDA removed from the language: C++ in `headers`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FOLDER = Path(__file__).parent / "headers"
 _TORCH = re.compile(r"(?:torch|ATen|c10)/.+\.(?:h|cuh|hpp)|THC/.+\.(?:h|cuh)|pybind11/.+\.h")
 VECTORS = ("helper_math.h", "cutil_math.h")
 _REMOVED = frozenset(["__shfl", "__shfl_up", "__shfl_down", "__shfl_xor", "__any", "__all", "__ballot", "saturate"])
-# The votes are still declared; it is the assembler that refuses them.
+# The votes are still declared, but the assembler refuses them.
 _WITHOUT_MASK = re.compile(r"Instruction '(?:vote|shfl)' without '\.sync' is not supported")
 
 
@@ -23,14 +23,14 @@ def read(name: str) -> str:
 
 
 def path(header: str) -> Path | None:
-    """Return the file that stands for a header that is nowhere; None for one of which nothing is known."""
+    """Return the stand-in file of a missing header, or None."""
     if PurePosixPath(header).name in VECTORS:
         return FOLDER / "vector_math.h"
     return FOLDER / "torch.h" if _TORCH.fullmatch(header) else None
 
 
 def text(header: str) -> str:
-    """Return what stands for a header that is nowhere, '' for one of which nothing is known."""
+    """Return the stand-in text of a missing header, or ''."""
     found = path(header)
     return read(found.name) if found else ""
 
@@ -42,5 +42,5 @@ def space(name: str) -> str:
 
 
 def uses_removed(log: str) -> bool:
-    """Tell whether a compiler's refusal is of what CUDA took away."""
+    """Tell whether a compiler's refusal is about features that CUDA removed."""
     return bool(_WITHOUT_MASK.search(log)) or not _REMOVED.isdisjoint(undefined_names(log))

@@ -1,4 +1,4 @@
-"""Where NVIDIA's compilers and headers lie on this machine, and where this tool may keep files of its own.
+"""Finds NVIDIA's compilers and headers on this machine, and the folder for this tool's files.
 
 cuda-pathfinder searches NVIDIA's wheels, conda, CUDA_PATH and CUDA_HOME, and the system's usual places, in that order.
 """
@@ -19,7 +19,7 @@ CURAND_WHEEL = "nvidia-curand"
 
 
 def nvrtc() -> str:
-    """Return the path of NVRTC's library; DeviceUnusable where it is not installed or cannot be loaded."""
+    """Return the path of NVRTC's library. Raises DeviceUnusable if it is not installed or cannot be loaded."""
     from cuda import pathfinder
 
     try:
@@ -46,7 +46,7 @@ def unloadable(why: str) -> DeviceUnusable:
 
 @functools.lru_cache(maxsize=1)
 def nvcc() -> str | None:
-    """Return nvcc: the one on PATH, else a wheel's or a toolkit's; None without the host compiler that it calls."""
+    """Return the path of nvcc: on PATH, else a wheel's or a toolkit's; None without its host compiler."""
     path = shutil.which("nvcc")
     if path is None:
         from cuda import pathfinder
@@ -56,15 +56,15 @@ def nvcc() -> str | None:
 
 
 def host_compiler() -> str | None:
-    """Return the C++ compiler that nvcc calls for its preprocessor, None where there is none."""
+    """Return the C++ compiler that nvcc uses as its preprocessor, or None."""
     return os.environ.get("NVCC_CCBIN") or shutil.which("cl" if sys.platform == "win32" else "gcc")
 
 
 def headers() -> Path | None:
-    """Return the folder of CUDA's headers in a wheel or a toolkit, None where there is none.
+    """Return the folder of CUDA's headers in a wheel or a toolkit, or None.
 
-    A whole one, with those of CCCL that cooperative groups and CUB include, is better than one that comes first: the
-    wheels of other packages bring some headers and not all.
+    A complete folder, with CCCL's headers for cooperative groups and CUB, is preferred to the first one found, because
+    wheels of other packages have only some headers.
     """
     compiler = shutil.which("nvcc")
     beside = str(Path(compiler).resolve().parent.parent / "include") if compiler else None
@@ -75,8 +75,8 @@ def headers() -> Path | None:
 
 
 def _headers_of(library: str) -> str | None:
-    """Return the folder of a library's headers that pathfinder finds, None also where its search fails: it asks a
-    process where libraries lie, which a busy machine may keep waiting for longer than it has patience."""
+    """Return the folder of a library's headers from pathfinder, or None. Its search starts a process, which can time
+    out on a busy machine."""
     from cuda import pathfinder
 
     try:
@@ -92,9 +92,9 @@ def _in_toolkits() -> list[str]:
 
 
 def of_device_libraries(*texts: str) -> list[Path]:
-    """Return the folders of the headers that texts include of libraries for kernels, as far as they are there.
+    """Return the existing folders of headers that texts include from libraries for kernels.
 
-    That is cuRAND's, which neither NVRTC nor the wheel of CUDA's headers has: its own wheel does, and a toolkit.
+    This is only cuRAND's, which NVRTC and the wheel of CUDA's headers lack; its own wheel and toolkits have it.
     """
     if not any(CURAND.search(text) for text in texts):
         return []

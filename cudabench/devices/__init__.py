@@ -1,6 +1,6 @@
-"""Where kernels run: `probe` finds out what is there, `cuda` runs on a GPU, `sim` in the simulator.
+"""Devices that run kernels: `probe` examines the machine, `cuda` runs on a GPU, `sim` in the simulator.
 
-`cuda` is the only module that imports PyCUDA; nothing here imports the two runners until one is asked for.
+Only `cuda` imports PyCUDA, and the two runners are imported when they are needed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ DEFAULT_SIMULATED = "sm_90"
 
 @dataclass(frozen=True)
 class Choice:
-    """The device that a run uses: a GPU's index, or the architecture to simulate; `note` is said in the first line."""
+    """The device that a run uses: a GPU's index, or the architecture to simulate; `note` is printed first."""
 
     kind: Literal["cuda", "sim"]
     index: int = 0
@@ -33,10 +33,9 @@ class Choice:
 def choose(text: str) -> Choice:
     """Return the device that `--device` means.
 
-    `auto` is the first GPU where there is one and what it needs is installed; without any NVIDIA driver it is the
-    simulator. A driver without PyCUDA, or without a compiler (nvcc or NVRTC), is an error, never a silent simulation.
-    Raises UsageError for a word that is no device and DeviceUnusable for one that cannot be used here, with the command
-    that mends it.
+    `auto` is the first GPU or, without an NVIDIA driver, the simulator. A driver without PyCUDA, or without a compiler
+    (nvcc or NVRTC), is an error, never a silent simulation. Raises UsageError for a word that is not a device, and
+    DeviceUnusable, with the repair, for a device that cannot be used here.
     """
     match = re.fullmatch(r"(auto|cuda|sim)(?::(\w+))?", text)
     if not match or (match[1] == "auto" and match[2]):
@@ -62,7 +61,7 @@ def choose_all(text: str) -> tuple[Choice, ...]:
 
 
 def simulates(text: str) -> bool:
-    """Tell whether `--device` means the simulator, without asking whether it can run."""
+    """Tell whether `--device` means the simulator, without checking whether it can run."""
     return text.startswith("sim") or (text == "auto" and not probe.driver().usable)
 
 
@@ -83,22 +82,20 @@ def _simulator(architecture: str, note: str | None) -> Choice:
 def _gpu(index: int) -> Choice:
     driver = probe.driver()
     if not driver.usable:
-        raise DeviceUnusable(
-            f"There is no GPU to use: {driver.problem}; {driver.repair}, or simulate with --device sim."
-        )
+        raise DeviceUnusable(f"A GPU cannot be used: {driver.problem}; {driver.repair}, or simulate with --device sim.")
     if index >= driver.device_count:
         there = "cuda:0" if driver.device_count == 1 else f"cuda:0 to cuda:{driver.device_count - 1}"
-        raise DeviceUnusable(f"There is no GPU cuda:{index}: this machine has {there}; 'cudabench info' lists them.")
+        raise DeviceUnusable(f"GPU cuda:{index} does not exist: this machine has {there}; 'cudabench info' lists them.")
     for part in (probe.pycuda(), probe.gpu_compiler()):
         if not part.usable:
             raise DeviceUnusable(f"There is a GPU, but {part.problem}; {part.repair}, or simulate with --device sim.")
-    if part.name == "NVRTC":  # a GPU may be older or newer than what that compiles for
+    if part.name == "NVRTC":  # a GPU may be older or newer than NVRTC's architectures
         from cudabench.compile import compiler
 
         gpu, known = probe.gpu(index), compiler.supported_architectures("nvrtc")
         if known and "sm_" + gpu.compute_capability.replace(".", "") not in known:
             raise DeviceUnusable(
                 f"NVRTC {part.version} does not compile for cuda:{index} ({gpu.name}, compute capability "
-                f"{gpu.compute_capability}), only for {known[0]} to {known[-1]}: install a CUDA toolkit that does."
+                f"{gpu.compute_capability}), only for {known[0]} to {known[-1]}: install a newer CUDA toolkit."
             )
     return Choice("cuda", index=index)

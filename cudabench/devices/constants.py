@@ -1,4 +1,4 @@
-"""How the compiler calls a `__constant__` variable."""
+"""The compiler's names of `__constant__` variables."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def constant_symbols(name: str) -> list[str]:
 
 
 def constant_name(name: str, symbols: Iterable[str]) -> str | None:
-    """Return which of a module's symbols a variable is; None where it is none of them."""
+    """Return the module's symbol of a variable, or None."""
     there = list(symbols)
     if exact := next((symbol for symbol in constant_symbols(name) if symbol in there), None):
         return exact
@@ -29,6 +29,6 @@ def constant_name(name: str, symbols: Iterable[str]) -> str | None:
 
 
 def check_constant(name: str, content: bytes, size: int) -> None:
-    """Raise UsageError where a value has not as many bytes as the variable."""
+    """Raise UsageError if a value and its variable differ in size."""
     if len(content) != size:
-        raise UsageError(f"--const {name}: the value has {len(content)} bytes, the variable {size}: give as many.")
+        raise UsageError(f"--const {name}: the value has {len(content)} bytes, the variable {size}: give {size} bytes.")

@@ -34,12 +34,12 @@ DIGEST_THREADS = 256
 DIGEST_BLOCKS_PER_SM = 8  # full occupancy
 SCRUB_THREADS = 256
 THREADS_PER_SM = 2048  # the most of any capability
-LINE_BYTES = 128  # of the L2
+LINE_BYTES = 128  # size of an L2 line
 PERSISTING_L2_CACHE_SIZE = 6  # CUlimit
 HOST_PAGE_BYTES = 4096
-PAGE_BYTES = 2 << 20  # of device memory: smaller allocations share one
+PAGE_BYTES = 2 << 20  # a page of device memory: smaller allocations share a page
 # The driver blocks the host after about a thousand queued launches, and a blocked host cannot unblock the stream.
-# More launches than this become a CUDA graph, which is queued as one.
+# More launches than this become a CUDA graph, which is queued as a single launch.
 MAX_QUEUED_LAUNCHES = 500
 
 
@@ -66,7 +66,7 @@ class Module:
         return [(cubin, [self.compiled.entry(name) for name in dict.fromkeys(names)])] if cubin else []
 
     def resources(self, name: str) -> Resources:
-        """Return what a kernel needs, by the driver; spills and barriers it does not tell."""
+        """Return a kernel's resources from the driver, which does not report spills and barriers."""
         function = self.function(name)
         with translated(f"asking what kernel '{name}' needs"):
             return Resources(
@@ -78,9 +78,9 @@ class Module:
             )
 
     def set_constant(self, name: str, content: bytes) -> None:
-        """Write a `__constant__` variable. One that no kernel of the module reads is not there and is left alone.
+        """Write a `__constant__` variable. A variable that no kernel reads is not in the module, and is ignored.
 
-        Raises UsageError where it has another number of bytes.
+        Raises UsageError for a wrong number of bytes.
         """
         import pycuda.driver as driver
 
@@ -112,8 +112,8 @@ def _variables(module: Any, cubin: bytes | None, text: str) -> tuple[protocol.Va
 
 @dataclass(frozen=True, eq=False)
 class Queued:
-    """Work that queues launches on the stream, what it does, how many launches, and the surfaces that they read and
-    write: arrays that the buffers are copied to before and from after them, which is not their work."""
+    """Work that queues launches on the stream: its description, the number of launches, and their surfaces. Buffers are
+    copied to the surfaces' arrays before the launches and back after them, outside of the work."""
 
     queue: Work
     doing: str
@@ -128,7 +128,7 @@ class Queued:
 
 @contextmanager
 def translated(doing: str, no_memory: str = "use smaller arrays") -> Iterator[None]:
-    """Turn PyCUDA's errors into cudabench's, with what was being done and what helps where memory is short."""
+    """Turn PyCUDA's errors into cudabench's, with the action and, for lack of memory, the repair."""
     import pycuda.driver as driver
 
     try:
@@ -140,8 +140,8 @@ def translated(doing: str, no_memory: str = "use smaller arrays") -> Iterator[No
 
 
 def _plain(message: str) -> str:
-    """Return PyCUDA's message without its call name, and without the log of a driver that wrote none: 'an illegal
-    memory access was encountered'."""
+    """Return PyCUDA's message without the call's name and without an empty log of the driver: 'an illegal memory access
+    was encountered'."""
     told = "".join(filter(str.isprintable, message.split(": ", 1)[-1].split(" -- ")[0]))
     return told.strip().removesuffix(" -").rstrip(".")
 
@@ -209,7 +209,7 @@ def _guarded(call: Callable[[], Any], name: str) -> Any:
 
 
 class CudaDevice:
-    """One GPU with a context of its own, or with the primary one, which libraries work in. Use as a context manager."""
+    """A GPU with its own context, or with the primary context, which libraries use. Use it as a context manager."""
 
     page_bytes = PAGE_BYTES
 
@@ -217,14 +217,14 @@ class CudaDevice:
         import pycuda.driver as driver
 
         self._driver = driver
-        elsewhere = "end what else takes its memory, as nvidia-smi lists it"
+        elsewhere = "end other processes on it, which nvidia-smi lists"
         with translated("starting", elsewhere):
             driver.init()
             self.info = probe.gpu(index)
             self.begin(OWN, {})  # while the context starts
             device = driver.Device(index)
             flags = driver.ctx_flags.SCHED_SPIN | driver.ctx_flags.MAP_HOST
-            if primary:  # which the GPU's libraries share; flags are for one that is not active yet
+            if primary:  # shared with the GPU's libraries; flags can be set only before it is active
                 ctypes.CDLL("libcuda.so.1").cuDevicePrimaryCtxSetFlags_v2(
                     ctypes.c_int(index), ctypes.c_uint(int(flags))
                 )
@@ -240,11 +240,11 @@ class CudaDevice:
             )
             self._flag_pointer = self._flag.base.get_device_pointer()
             self._flush_bytes = self.info.l2_bytes or 0
-            # Only there where it is needed: what is not filled before every sample could hold a kernel's results.
+            # Allocated only if needed, because memory that is not refilled before every sample could hold results.
             self._flush: Any = None
         self._cuda = ctypes.CDLL("libcuda.so.1")
         self._allocations: dict[int, Any] = {}
-        # As long as a kernel is bound to them.
+        # Kept as long as a kernel is bound to them.
         self._arrays: weakref.WeakValueDictionary[Surface, CudaArray] = weakref.WeakValueDictionary()
         self._called: list[peers.Call] = []  # which every stream has run
         own = self.load(OWN, {})
@@ -256,8 +256,8 @@ class CudaDevice:
         with translated("starting", elsewhere):
             self._most_shared = device.get_attribute(driver.device_attribute.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)
             self._scrub.set_attribute(driver.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, self._most_shared)
-            self._sum = driver.mem_alloc(PAGE_BYTES)  # shared with nothing, and set back as a whole
-        # No part of the L2 is set aside for lines that are to persist. Cards without such a part refuse: fine.
+            self._sum = driver.mem_alloc(PAGE_BYTES)  # not shared, and reset as a whole
+        # Reserve no part of the L2 for persisting lines. Cards without this feature refuse the call, which is fine.
         self._cuda.cuCtxSetLimit(PERSISTING_L2_CACHE_SIZE, ctypes.c_size_t(0))
         self._board = nvml.board(self.info.uuid)
 
@@ -307,17 +307,15 @@ class CudaDevice:
                 ) from error
 
     def peer(self, peer: Peer, operation: Operation, problem: Problem) -> peers.Call:
-        """Return a library's call, ready for the problem; DeviceUnusable where the library is not there."""
+        """Return a library's call for the problem. Raises DeviceUnusable if the library is not installed."""
         if self.info.kind == "simulated":
-            raise DeviceUnusable(
-                "A library runs on a GPU alone, and this driver simulates one: install a GPU's driver."
-            )
+            raise DeviceUnusable("A library runs only on a GPU, but this driver simulates one: install a GPU's driver.")
         arch = "sm_" + self.info.compute_capability.replace(".", "")
         room = peers.Room(self.info.index or 0, arch, self._workspace)
         return peers.load(peer, operation, problem, room)
 
     def _workspace(self, nbytes: int) -> int:
-        """Return memory for a library; DeviceError where there is too little, which ends its row alone."""
+        """Return memory for a library. Raises DeviceError for too little memory, which ends only the library's row."""
         try:
             return self.allocate(nbytes)
         except OutOfMemory as error:
@@ -326,24 +324,24 @@ class CudaDevice:
             ) from error
 
     def sm_clock_mhz(self) -> int | None:
-        """Return the current SM clock, or None where NVML is not installed."""
+        """Return the current SM clock, or None without NVML."""
         found = None if self._board is None else self._board.ask("nvmlDeviceGetClockInfo", "NVML_CLOCK_SM")
         return None if found is None else int(found)
 
     def other_processes(self) -> list[str]:
-        """Return the other processes that compute on this GPU, as 'python3 (process 4711)'; none without NVML."""
+        """Return the other processes that compute on this GPU, as 'python3 (process 4711)'; empty without NVML."""
         return self._board.other_processes() if self._board else []
 
     # Memory -----------------------------------------------------------------------------------------------------
 
     @translated("asking for the free memory")
     def free_bytes(self) -> int:
-        """Return the free device memory, less what a flush of the L2 is going to take."""
+        """Return the free device memory, without the part that a flush of the L2 needs."""
         later = self._flush_bytes if self._flush is None else 0
         return max(0, int(self._driver.mem_get_info()[0]) - later)
 
     def allocate(self, nbytes: int, *, own_page: bool = False) -> int:
-        """Return the address of nbytes of device memory, on pages of their own on request; `release` frees it."""
+        """Return the address of nbytes of device memory, on request on separate pages; `release` frees it."""
         with translated(f"allocating {nbytes / 1e9:.2f} GB"):
             whole = -(-max(nbytes, 1) // PAGE_BYTES) * PAGE_BYTES if own_page else max(nbytes, 1)
             allocation = self._driver.mem_alloc(whole)
@@ -377,7 +375,7 @@ class CudaDevice:
         )
 
     def digest(self, pointer: int, nbytes: int) -> int:
-        """Return a 64-bit digest of memory, by a kernel behind all that is queued."""
+        """Return a 64-bit digest of memory, computed by a kernel after all queued work."""
         total = np.zeros(1, np.uint64)
         with translated("looking at the output"):
             self._driver.memset_d8_async(self._sum, 0, 8, self._stream)
@@ -390,8 +388,8 @@ class CudaDevice:
         return int(total[0])
 
     def scrub(self, local_bytes: int) -> Work:
-        """Return a function that queues the overwriting of every SM's shared memory and registers, and of the local
-        memory of all threads that can be resident, as far as a kernel with `local_bytes` a thread reaches."""
+        """Return a function that queues kernels which overwrite every SM's shared memory and registers, and the local
+        memory of all resident threads up to `local_bytes` per thread."""
         local = None
         if local_bytes:
             words = str(-(-local_bytes // 4))
@@ -409,19 +407,18 @@ class CudaDevice:
         return Queued(work, "overwriting shared memory")
 
     def demote(self, pointer: int, nbytes: int) -> Work:
-        """Return a function that queues setting the L2 lines of memory back to normal eviction priority."""
+        """Return a function that queues a reset of memory's L2 lines to normal eviction priority."""
         blocks, block = (max(1, -(-nbytes // (LINE_BYTES * DIGEST_THREADS))), 1), (DIGEST_THREADS, 1, 1)
         return Queued(
             lambda: self._demote.prepared_async_call(blocks, block, self._stream, pointer, nbytes),
-            "setting the L2 cache back",
+            "resetting the L2 cache",
         )
 
     # Launch and time --------------------------------------------------------------------------------------------
 
     @translated("preparing the launches")
     def bind(self, module: protocol.Module, launches: Sequence[Launch], pointers: Mapping[str, int]) -> Work:
-        """Return a function that queues all launches of a kernel, prepared so that queueing is cheap, or a library's
-        call."""
+        """Return a function that queues all launches of a kernel, prepared for cheap queueing, or a library's call."""
         if isinstance(module, peers.Call):
             return self._bound_call(module, pointers)
         passed = dict.fromkeys(a for launch in launches for a in launch.arguments if isinstance(a, OVER_BUFFERS))
@@ -451,7 +448,7 @@ class CudaDevice:
                 else a
                 for a in launch.arguments
             ]
-            # Buffers and scalars may change from launch to launch, not their types.
+            # Buffers and scalars may change between launches, but not their types.
             function.prepare(packing(launch.arguments))
             how: dict[str, Any] = {"shared_size": launch.shared_bytes}
             if launch.cluster:
@@ -474,7 +471,7 @@ class CudaDevice:
         unfilled = [one for one in objects.values() if isinstance(one, TextureObject)]
 
         def filled(held: Any = objects) -> None:  # the objects live as long as the work
-            while unfilled:  # before the first launch: buffers may get their inputs until then
+            while unfilled:  # done before the first launch, because buffers get their inputs until then
                 unfilled.pop().fill(self._stream.handle)
             bound()
 
@@ -482,14 +479,14 @@ class CudaDevice:
         return Queued(filled, doing, bound.launches, list(dict.fromkeys(surfaces)))
 
     def _kept(self, content: np.ndarray) -> int:
-        """Return where bytes lie in memory as long as this device lives."""
+        """Return the address of bytes that stay in memory as long as this device."""
         place = self.allocate(content.nbytes)
         self.upload(place, content)
         return place
 
     def _bound_call(self, call: peers.Call, pointers: Mapping[str, int]) -> Work:
-        """Return a function that queues a library's call, which every stream has run once: libraries set up what they
-        need when first called, and a blocked stream must not wait for that."""
+        """Return a function that queues a library's call. Every stream runs it once before, because libraries
+        initialise in the first call, and a blocked stream must not wait for that."""
         queue = call.bind(pointers)
         if all(call is not known for known in self._called):
             self._called.append(call)
@@ -499,13 +496,13 @@ class CudaDevice:
                     queue(self._stream.handle)
                     self._stream.synchronize()
             self.use_stream(0)
-        # A call that waits for the device would wait for ever behind a blocked stream.
+        # A call that waits for the device would wait forever on a blocked stream.
         launches = MAX_QUEUED_LAUNCHES + 1 if call.waits else 1
         return Queued(lambda: queue(self._stream.handle), f"calling {call.version}", launches)
 
     @translated("making a stream")
     def use_stream(self, number: int) -> None:
-        """Queue on another stream from now on; nothing may be under way."""
+        """Use another stream from now on; all work must have ended."""
         while number >= len(self._streams):
             self._streams.append(self._driver.Stream())
         self._stream = self._streams[number]
@@ -518,7 +515,7 @@ class CudaDevice:
 
     @contextmanager
     def _on_surfaces(self, works: Sequence[Work]) -> Iterator[None]:
-        """Queue the copies to the surfaces of works, each once, before what is queued within, and back behind it."""
+        """Queue the copies to all surfaces of `works` before the work of this context, and the copies back after it."""
         surfaces = dict.fromkeys(one for work in works if isinstance(work, Queued) for one in work.surfaces)
         for surface in surfaces:
             surface.fill(self._stream.handle)
@@ -527,7 +524,7 @@ class CudaDevice:
             surface.empty(self._stream.handle)
 
     def run(self, work: Work, doing: str) -> None:
-        """Run the work once, untimed, and wait for it. Raises DeviceError where a launch or the kernel itself fails."""
+        """Run the work once, untimed, and wait for it. Raises DeviceError if a launch or the kernel fails."""
         with translated(doing):
             with self._on_surfaces([work]):
                 work()
@@ -535,7 +532,7 @@ class CudaDevice:
             self._stream.synchronize()
 
     def alive(self) -> bool:
-        """Tell whether the context still works; an illegal address ends it for good."""
+        """Tell whether the context still works; an illegal address destroys it."""
         try:
             self._context.synchronize()
         except self._driver.Error:
@@ -543,12 +540,11 @@ class CudaDevice:
         return True
 
     def sample(self, works: Sequence[Work], cache: str, before: Sequence[Work] = ()) -> float:
-        """Return the seconds that one of the works takes, as the mean of all back to back.
+        """Return the seconds of one work, as the mean of all works back to back.
 
-        `before` is queued ahead of all and not timed; nor are the copies between surfaces and their buffers.
-        Cold: lines that persist in the L2 lose that, and a memset of exactly the L2's size goes before (what nvbench
-        does). A one-thread kernel then blocks the stream until everything is queued, so that no launch gap lies between
-        the events.
+        `before` is queued first and not timed, and neither are the copies between surfaces and buffers. Cold:
+        persisting L2 lines are reset, and a memset of exactly the L2's size runs first (as in nvbench). A one-thread
+        kernel then blocks the stream until everything is queued, so that launch gaps do not lie between the events.
         """
         launches = sum(work.launches if isinstance(work, Queued) else 1 for work in works)
         blocked = launches <= MAX_QUEUED_LAUNCHES

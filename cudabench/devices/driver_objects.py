@@ -1,4 +1,4 @@
-"""What PyCUDA has no calls for, by the driver itself: modules whose kernels synchronise their grid or take tensor maps,
+"""Calls the driver directly for features that PyCUDA lacks: kernels that synchronise their grid or take tensor maps,
 graphs of launches, texture and surface objects with their CUDA arrays, and tensor maps."""
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FORMATS = {
 }  # fmt: skip
 MEMORY_DEVICE, MEMORY_ARRAY = 2, 3
 LAYERED, SURFACE_LDST, GATHER = 1, 2, 8  # flags of arrays
-MOST_GATHERED = 32768  # texels along a side of what tex2Dgather reads
+MOST_GATHERED = 32768  # texels along a side for tex2Dgather
 NO_MEMORY = 2
 ADDRESS_MODES = {"wrap": 0, "clamp": 1, "mirror": 2, "border": 3}
 FILTERS = {"point": 0, "linear": 1}
@@ -79,7 +79,7 @@ class TextureDescriptor(ctypes.Structure):
 
 
 def _call(driver: ctypes.CDLL, what: Surface | Texture, name: str, *arguments: Any) -> None:
-    """Call the driver for a texture or surface. Raises OutOfMemory, and DeviceError with what was being made."""
+    """Call the driver for a texture or surface. Raises OutOfMemory, and DeviceError with the object's name."""
     if not (status := getattr(driver, name)(*arguments)):
         return
     kind = type(what).__name__.lower()
@@ -93,7 +93,7 @@ def _call(driver: ctypes.CDLL, what: Surface | Texture, name: str, *arguments: A
 
 
 def _extents(what: Surface | Texture) -> tuple[int, int, int]:
-    """Return width, height and depth (or layers) in texels as the driver wants them: 0 where there is none."""
+    """Return width, height and depth (or layers) in texels for the driver: 0 for a missing dimension."""
     shape = what.shape[:-1] if what.channels > 1 else what.shape
     layers = shape[0] if what.layered else 0
     width, height, depth = (*(shape[1:] if what.layered else shape)[::-1], 0, 0)[:3]
@@ -101,7 +101,7 @@ def _extents(what: Surface | Texture) -> tuple[int, int, int]:
 
 
 class CudaArray:
-    """A CUDA array in the shape of a texture or a surface, freed with this object."""
+    """A CUDA array with the shape of a texture or surface, freed with this object."""
 
     def __init__(self, driver: ctypes.CDLL, what: Surface | Texture) -> None:
         self._driver, self._what = driver, what
@@ -117,11 +117,11 @@ class CudaArray:
         weakref.finalize(self, driver.cuArrayDestroy, handle).atexit = False
 
     def fill(self, pointer: int, stream: int) -> None:
-        """Queue the copy of a buffer of its shape to the array."""
+        """Queue a copy of a buffer with this shape to the array."""
         self._copy(stream, src=self._memory(pointer), dst=self._array)
 
     def empty(self, pointer: int, stream: int) -> None:
-        """Queue the copy of the array to a buffer of its shape."""
+        """Queue a copy of the array to a buffer with this shape."""
         self._copy(stream, src=self._array, dst=self._memory(pointer))
 
     def _memory(self, pointer: int) -> dict[str, Any]:
@@ -139,11 +139,10 @@ class CudaArray:
 
 
 class TextureObject:
-    """A texture object over a buffer in device memory, or over the CUDA array of a surface; `handle` is what a kernel
-    gets.
+    """A texture object over a buffer in device memory, or over the CUDA array of a surface; kernels get `handle`.
 
-    Linear memory is read where it lies. Any other texture without a surface has a CUDA array of its own, which `fill`
-    copies the buffer to: before the first launch, since no launch changes what it reads through a texture.
+    Linear memory is read in place. Other textures without a surface have their own CUDA array, to which `fill` copies
+    the buffer before the first launch, because launches cannot change the source of their textures.
     """
 
     def __init__(self, driver: ctypes.CDLL, texture: Texture, pointer: int, array: CudaArray | None = None) -> None:
@@ -153,8 +152,8 @@ class TextureObject:
         linear = _Linear(pointer, FORMATS[texture.dtype], texture.channels, texture.nbytes)
         resource = ResourceDescriptor(RESOURCE_LINEAR, _Resource(linear=linear))
         handle, how = c_uint64(), TextureDescriptor()
-        # Of its own axes only, as host code sets it: with a border beyond an axis that is not there, a one-dimensional
-        # texture is filtered with it (seen on an H200).
+        # Set only for the existing axes, as host code does: with a border on a missing axis, a one-dimensional texture
+        # is filtered with that border (seen on an H200).
         axes = 1 + sum(extent > 0 for extent in _extents(texture)[1:]) - texture.layered
         how.address[:axes] = (ADDRESS_MODES[texture.address],) * axes
         how.filter = FILTERS[texture.filter]
@@ -165,17 +164,17 @@ class TextureObject:
         weakref.finalize(self, driver.cuTexObjectDestroy, handle).atexit = False
 
     def fill(self, stream: int) -> None:
-        """Queue the copy of the buffer to the CUDA array, where there is one of its own."""
+        """Queue the copy of the buffer to the texture's own CUDA array, if any."""
         if self._own is not None:
             self._own.fill(self.pointer, stream)
 
 
 @dataclass(frozen=True)
 class SurfaceObject:
-    """A surface object over a CUDA array that stands for a buffer in device memory while kernels run; `handle` is what
-    a kernel gets.
+    """A surface object over a CUDA array that replaces a buffer in device memory while kernels run; kernels get
+    `handle`.
 
-    `fill` and `empty` copy the buffer to the array and back; two are equal where they do the same.
+    `fill` and `empty` copy the buffer to the array and back; objects with the same copies are equal.
     """
 
     array: CudaArray
@@ -197,15 +196,17 @@ def objects_of(
     pointers: Mapping[str, int],
     arrays: MutableMapping[Surface, CudaArray],
 ) -> dict[Surface | Texture, SurfaceObject | TextureObject]:
-    """Return the objects of the textures and surfaces among arguments of launches.
+    """Return the objects of the textures and surfaces in launches' arguments.
 
-    `arrays` are those of surfaces, to which a missing one is added: one serves all places of the memory at which a
-    surface's buffer lies, so that no result of a launch is left in any array that a kernel could find.
+    `arrays` are the surfaces' arrays; missing ones are added. A surface has one array for all places of its buffer, so
+    that a kernel cannot find an earlier launch's result in another array.
     """
     wanted = dict.fromkeys(one for one in arguments if isinstance(one, (Surface, Texture)))
     shared: dict[str, CudaArray] = {}
     objects: dict[Surface | Texture, SurfaceObject | TextureObject] = {}
-    for one in sorted(wanted, key=lambda one: isinstance(one, Texture)):  # which may be over a surface's array
+    for one in sorted(
+        wanted, key=lambda one: isinstance(one, Texture)
+    ):  # textures last, because they may use a surface's array
         if isinstance(one, Surface):
             array = arrays.get(one) or CudaArray(driver, one)
             shared[one.buffer] = arrays[one] = array
@@ -234,9 +235,9 @@ FILLS = {"zeros": 0, "nan": 1}
 
 
 def encoded(driver: ctypes.CDLL, tensor: TensorMap, pointer: int) -> bytes:
-    """Return the 128 bytes of a map over memory at an address. Raises DeviceError where the driver refuses it."""
+    """Return the 128 bytes of a map over memory at an address. Raises DeviceError if the driver refuses it."""
     if not hasattr(driver, "cuTensorMapEncodeTiled"):
-        raise DeviceError("The driver has no tensor maps: it is older than CUDA 12.0, update it.")
+        raise DeviceError("The driver lacks tensor maps, because it is older than CUDA 12.0: update it.")
     room = (ctypes.c_ubyte * (MAP_BYTES + ALIGNMENT))()
     start = -ctypes.addressof(room) % ALIGNMENT
 
@@ -258,7 +259,7 @@ def encoded(driver: ctypes.CDLL, tensor: TensorMap, pointer: int) -> bytes:
 # cuda.h: CUfunction_attribute, CUresult
 MAX_THREADS, SHARED_BYTES, CONSTANT_BYTES, LOCAL_BYTES, REGISTERS = range(5)
 LARGE_CLUSTERS = 14  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
-PORTABLE_CLUSTER = 8  # blocks; more only where a kernel is allowed to
+PORTABLE_CLUSTER = 8  # blocks; more need a kernel's attribute
 COOPERATIVE_LAUNCH_TOO_LARGE = 720
 CAPTURE_THREAD_LOCAL = 1  # CUstreamCaptureMode
 OF_COOPERATION, OF_A_CLUSTER = 2, 4  # CUlaunchAttributeID
@@ -266,8 +267,8 @@ _FUNCTION = re.compile(r"^\s*(?:\.(?:visible|extern|weak)\s+)*\.(entry|func)\b",
 
 
 def packing(arguments: Sequence[Any]) -> list[Any]:
-    """Return the types of arguments as PyCUDA's `prepare` takes them; a struct is put where its alignment wants it,
-    which the module struct, by which PyCUDA packs, does not do for bytes."""
+    """Return the types of arguments for PyCUDA's `prepare`. Structs are aligned here, because PyCUDA's packing does not
+    align bytes."""
     types: list[Any] = []
     offset = 0
     for argument in arguments:
@@ -277,7 +278,7 @@ def packing(arguments: Sequence[Any]) -> list[Any]:
                 types.append(f"{gap}x{width}s" if gap else f"{width}s")
                 offset += gap + width
             case TensorMap(pointer=False):
-                types.append("map")  # its kernels are launched by the driver itself, which knows where it belongs
+                types.append("map")  # the driver launches its kernels, and knows its offset
             case _:
                 address = isinstance(argument, (str, *OVER_BUFFERS))
                 kind = np.dtype(np.uint64) if address else np.asarray(argument).dtype
@@ -287,7 +288,7 @@ def packing(arguments: Sequence[Any]) -> list[Any]:
 
 
 def wants_the_driver(ptx: str) -> bool:
-    """Tell whether kernels need what PyCUDA has not: a cooperative launch, a large cluster, the place of a tensor map
+    """Tell whether kernels need features that PyCUDA lacks: a cooperative launch, a large cluster, or a tensor map
     among the arguments, whose alignment differs between CUDA's headers."""
     maps = re.search(r"\.param\s+\.align\s+(64|128)\s+\.b8\s+\w+\[128\]", ptx)
     return "%envreg2" in ptx or ".reqnctapercluster" in ptx or maps is not None
@@ -306,7 +307,7 @@ def synchronises_grid(ptx: str, entry: str) -> bool:
 
 
 class Attribute(ctypes.Structure):
-    """CUlaunchAttribute; its value is a union of 64 bytes, of which numbers are all that is in use here."""
+    """CUlaunchAttribute; its value is a union of 64 bytes, used here only for numbers."""
 
     _fields_ = [("id", c_int), ("pad", c_int), ("value", c_uint * 16)]
 
@@ -321,7 +322,7 @@ class Configuration(ctypes.Structure):
 
 
 class Function:
-    """A kernel, with those of PyCUDA's methods that are in use here."""
+    """A kernel, with the methods of PyCUDA's functions that are used here."""
 
     def __init__(self, driver: ctypes.CDLL, function: c_void_p, name: str, cooperative: bool) -> None:
         self._driver, self._function, self._name = driver, function, name
@@ -343,7 +344,7 @@ class Function:
         check(self._driver, self._driver.cuFuncSetAttribute(self._function, int(attribute), value), self._name)
 
     def prepare(self, types: Sequence[Any]) -> Function:
-        """Set the types of the arguments: NumPy dtypes, or as text 'P' for an address and any other for bytes."""
+        """Set the types of the arguments: NumPy dtypes, or the texts 'P' for an address and others for bytes."""
         self._types = [np.dtype(np.uint64) if isinstance(type_, str) else np.dtype(type_) for type_ in types]
         return self
 
@@ -356,7 +357,7 @@ class Function:
         shared_size: int = 0,
         cluster: Sequence[int] | None = None,
     ) -> None:
-        """Queue a launch on a stream of PyCUDA's; cluster: the blocks of a cluster, where the kernel does not say."""
+        """Queue a launch on a PyCUDA stream; cluster: the blocks of a cluster, if the kernel does not set them."""
         held = [
             np.frombuffer(value, np.uint8) if isinstance(value, bytes) else np.array(value, type_)
             for value, type_ in zip(arguments, self._types, strict=True)
@@ -371,17 +372,17 @@ class Function:
             status = self._in_clusters(cluster, sides, shared_size, stream.handle, places)
         if status == COOPERATIVE_LAUNCH_TOO_LARGE:
             raise DeviceError(
-                f"kernel {self._name} synchronises its grid, which has more blocks than this GPU runs at once: use a "
-                "smaller --grid, and let each thread do more."
+                f"kernel {self._name} synchronises its grid, which has more blocks than fit this GPU at once: use a "
+                "smaller --grid, and give each thread more work."
             )
         check(self._driver, status, self._name)
 
     def _in_clusters(
         self, cluster: Sequence[int], sides: Sequence[c_uint], shared_size: int, stream: int, places: Any
     ) -> int:
-        """Launch by cuLaunchKernelEx, and return its status."""
+        """Launch with cuLaunchKernelEx, and return its status."""
         if not hasattr(self._driver, "cuLaunchKernelEx"):
-            raise DeviceError("The driver has no clusters: it is older than CUDA 11.8, update it.")
+            raise DeviceError("The driver lacks clusters, because it is older than CUDA 11.8: update it.")
         if cluster[0] * cluster[1] * cluster[2] > PORTABLE_CLUSTER:
             self.set_attribute(LARGE_CLUSTERS, 1)
         attributes = (Attribute * 2)()
@@ -421,9 +422,9 @@ class Module:
 
 
 def graph(driver: ctypes.CDLL, stream: Callable[[], int], queue: Callable[[], object]) -> Callable[[], None]:
-    """Return one launch of a CUDA graph of all that `queue` queues: as fast as the GPU goes on, not as Python does.
+    """Return the launch of a CUDA graph of everything that `queue` queues, which runs at the GPU's speed, not Python's.
 
-    The graph lives as long as the context; `stream` is PyCUDA's, of the moment.
+    The graph lives as long as the context; `stream` returns PyCUDA's current stream.
     """
     made, ready = c_void_p(), c_void_p()
 
@@ -435,7 +436,7 @@ def graph(driver: ctypes.CDLL, stream: Callable[[], int], queue: Callable[[], ob
     try:
         queue()
     except BaseException:
-        driver.cuStreamEndCapture(c_void_p(stream()), ctypes.byref(made))  # whose own error would hide this one
+        driver.cuStreamEndCapture(c_void_p(stream()), ctypes.byref(made))  # its own error would hide this one
         raise
     call("cuStreamEndCapture", c_void_p(stream()), ctypes.byref(made))
     call("cuGraphInstantiateWithFlags", ctypes.byref(ready), made, ctypes.c_ulonglong(0))

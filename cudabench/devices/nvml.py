@@ -1,4 +1,4 @@
-"""What NVIDIA's management library tells of a card from outside, where it is installed; None is what it does not."""
+"""NVML's readings of a card, if NVML is installed; unknown values are None."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ THROTTLE = {
 
 @dataclass(frozen=True)
 class Board:
-    """A card as NVML knows it, by the module and its handle."""
+    """A card in NVML: the module and the card's handle."""
 
     nvml: Any
     handle: Any
 
     def ask(self, function: str, *arguments: Any) -> Any:
-        """Return what a function of NVML says of the card; a word that begins with NVML_ is the constant's name."""
+        """Return the value of an NVML function for the card; an argument that begins with NVML_ names a constant."""
         try:
             constants = [getattr(self.nvml, a) if str(a).startswith("NVML_") else a for a in arguments]
             return getattr(self.nvml, function)(self.handle, *constants)
@@ -41,12 +41,12 @@ class Board:
             return None
 
     def text(self, function: str) -> str | None:
-        """Return what a function says as text, such as the serial number, which consumer cards do not have."""
+        """Return a function's value as text, such as the serial number, which consumer cards lack."""
         found = self.ask(function)
         return found.decode(errors="replace") if isinstance(found, bytes) else None if found is None else str(found)
 
     def thousandth(self, function: str) -> float | None:
-        """Return a thousandth of what a function says: watts of milliwatts."""
+        """Return a thousandth of a function's value: watts from milliwatts."""
         found = self.ask(function)
         return None if found is None else int(found) / 1e3
 
@@ -64,7 +64,7 @@ class Board:
         }
 
     def look(self) -> dict[str, Any]:
-        """Return the state and how busy the card is, for `load`."""
+        """Return the state and the utilization of the card, for `load`."""
         return {"busy": getattr(self.ask("nvmlDeviceGetUtilizationRates"), "gpu", None), **self.state()}
 
     def other_processes(self) -> list[str]:
@@ -72,8 +72,7 @@ class Board:
         running = [int(one.pid) for one in self.ask("nvmlDeviceGetComputeRunningProcesses") or ()]
         if os.getpid() in running:
             return [f"{_process_name(pid)} (process {pid})" for pid in running if pid != os.getpid()]
-        # In a container of its own numbers: that one of them is this process is known, not which; and what has such a
-        # number here is another.
+        # Containers number processes themselves: one of these is this process, but it is unknown which.
         return [f"another process, one of {', '.join(map(str, running))} outside this container"] * (len(running) > 1)
 
     def health(self) -> Health:
@@ -110,7 +109,7 @@ def _process_name(pid: int) -> str:
 
 
 def management() -> Any:
-    """Return NVML's module, started; None where the package or the library is not installed, or it does not start."""
+    """Return NVML's initialised module; None if the package or the library is not installed, or it does not start."""
     try:
         import pynvml
 
@@ -121,7 +120,7 @@ def management() -> Any:
 
 
 def board(uuid: str | None) -> Board | None:
-    """Return the card of a UUID, or None where NVML is not there or does not know it."""
+    """Return the card of a UUID, or None without NVML or for an unknown card."""
     nvml = None if uuid is None else management()
     try:
         return None if nvml is None else Board(nvml, nvml.nvmlDeviceGetHandleByUUID(uuid))
@@ -130,7 +129,7 @@ def board(uuid: str | None) -> Board | None:
 
 
 def uuids() -> list[str]:
-    """Return the UUIDs of all cards of the machine, seen by this process or not."""
+    """Return the UUIDs of all cards of the machine, visible to this process or not."""
     nvml = management()
     try:
         count = 0 if nvml is None else nvml.nvmlDeviceGetCount()
@@ -141,22 +140,22 @@ def uuids() -> list[str]:
 
 
 def energy_j(board: Board | None) -> float | None:
-    """Return the energy that a card has taken since its driver was loaded; its steps are of some 20 ms to 100 ms."""
+    """Return the energy that a card has used since its driver was loaded; updated every 20 ms to 100 ms."""
     return board.thousandth("nvmlDeviceGetTotalEnergyConsumption") if board else None
 
 
 def link(board: Board | None) -> tuple[int, int] | None:
-    """Return generation and lanes of the fastest PCI Express link that card and host allow."""
+    """Return generation and lanes of the fastest PCI Express link of card and host."""
     asked = ("nvmlDeviceGetMaxPcieLinkGeneration", "nvmlDeviceGetMaxPcieLinkWidth")
     generation, lanes = (board.ask(function) if board else None for function in asked)
     return (int(generation), int(lanes)) if generation and lanes else None
 
 
 def load(looks: Sequence[dict[str, Any]]) -> Load | None:
-    """Return how a card was while it was looked at and busy; the time in which kernels compile does not count."""
+    """Return the state of a card while it was busy; idle readings, such as during compiles, do not count."""
     if not looks:
         return None
-    # A run that is shorter than the interval of the utilization is idle throughout, to NVML.
+    # NVML reports a run that is shorter than its interval of utilization as idle.
     busy = [each for each in looks if each["busy"]] or looks
 
     def middle(clock: str) -> float | None:

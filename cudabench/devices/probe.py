@@ -1,4 +1,4 @@
-"""What this machine has: driver, GPUs, nvcc, PyCUDA, NVRTC. Asks without importing PyCUDA or creating a context."""
+"""Examines this machine: driver, GPUs, nvcc, PyCUDA, NVRTC, without importing PyCUDA or creating a context."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ ATTRIBUTES = {
     "clock_khz": 13, "sm_count": 16, "memory_clock_khz": 36, "memory_bus_bits": 37, "l2_bytes": 38, "major": 75,
     "minor": 76,
 }  # fmt: skip
-NO_DEVICE = 100  # of CUresult
-SIMULATED = "simulated_start"  # a function that only a driver without a GPU has
+NO_DEVICE = 100  # CUresult
+SIMULATED = "simulated_start"  # a function that only the simulated driver has
 
 
 @dataclass(frozen=True)
 class Part:
-    """One thing that a run may need: its version, or the problem and the command that mends it."""
+    """A part that a run may need: its version, or the problem and its repair."""
 
     name: str
     version: str | None = None
@@ -43,7 +43,7 @@ class Part:
 
     @property
     def usable(self) -> bool:
-        """Tell whether nothing is wrong with it."""
+        """Tell whether the part works."""
         return self.problem is None
 
 
@@ -64,7 +64,7 @@ def driver() -> Part:
     library = libcuda()
     install = "install NVIDIA's driver"
     if library is None:
-        return Part("driver", problem="this machine has no NVIDIA driver", repair=install)
+        return Part("driver", problem="this machine lacks an NVIDIA driver", repair=install)
     count, version = ctypes.c_int(), ctypes.c_int()
     if not (status := library.cuInit(0)):
         library.cuDeviceGetCount(ctypes.byref(count))
@@ -78,7 +78,7 @@ def driver() -> Part:
 
 
 def _found(path: str, pattern: str) -> str | None:
-    """Return what a pattern finds in a file of the system, None where there is no such file or text."""
+    """Return a pattern's match in a file of the system, or None."""
     try:
         match = re.search(pattern, Path(path).read_text(), re.MULTILINE)
     except OSError:
@@ -116,7 +116,7 @@ def gpu(index: int) -> DeviceInfo:
         compute_capability=f"{found['major']}.{found['minor']}",
         sm_count=found["sm_count"],
         l2_bytes=found["l2_bytes"],
-        # Integrated GPUs report no memory clock: then there is no peak to hold a figure against.
+        # Integrated GPUs do not report a memory clock, so their peak is unknown.
         peak_gbps=2 * memory_khz * 1e3 * bus_bits / 8 / 1e9 if memory_khz and bus_bits else None,
         clocks={"sm_mhz": found["clock_khz"] // 1000, "memory_mhz": memory_khz // 1000},
         driver=driver().version,
@@ -127,7 +127,7 @@ def gpu(index: int) -> DeviceInfo:
 
 
 def pci_address(index: int) -> str | None:
-    """Return where a GPU sits in its host, as 0000:17:00.0; None where the driver does not say."""
+    """Return a GPU's PCI address, such as 0000:17:00.0, or None."""
     library, device, address = libcuda(), ctypes.c_int(), ctypes.create_string_buffer(32)
     if library is None or library.cuDeviceGet(ctypes.byref(device), index):
         return None
@@ -143,7 +143,7 @@ def nvcc() -> Part:
     path = toolkit.nvcc()
     repair = "install the CUDA toolkit and put its bin folder on PATH, or run cudabench setup-gpu --nvcc"
     if path is None and shutil.which("nvcc"):
-        return Part("nvcc", problem="nvcc has no host compiler", repair="install g++")
+        return Part("nvcc", problem="nvcc lacks a host compiler", repair="install g++")
     if path is None:
         return Part("nvcc", problem="nvcc is not on PATH", repair=repair)
     try:
@@ -167,7 +167,7 @@ def nvml() -> Part:
 def _package(name: str, module: str, distribution: str, repair: str) -> Part:
     if find_spec(module) is None:
         return Part(name, problem=f"{name} is not installed", repair=f"install it with {repair}")
-    from importlib import metadata  # itself costs as much time as all else here
+    from importlib import metadata  # slow to import
 
     try:
         return Part(name, version=metadata.version(distribution))
@@ -176,7 +176,7 @@ def _package(name: str, module: str, distribution: str, repair: str) -> Part:
 
 
 def nvrtc() -> Part:
-    """Return NVIDIA's run-time compiler, which the simulator needs, and a GPU where nvcc is missing."""
+    """Return NVIDIA's run-time compiler, which the simulator needs, and a GPU without nvcc."""
     from cudabench.compile import compiler
 
     try:
@@ -204,7 +204,7 @@ def engine() -> Part:
 
 
 def gpu_compiler() -> Part:
-    """Return what compiles for a GPU: nvcc, or NVRTC where nvcc is missing. A lack is of both."""
+    """Return the compiler for a GPU: nvcc, else NVRTC. A problem means that both are missing."""
     from cudabench.compile import compiler
 
     if compiler.gpu_backend() == "nvcc":

@@ -1,4 +1,4 @@
-"""What measuring is given: a device, what is loaded on it, and work to queue."""
+"""The inputs of a measurement: a device, its loaded modules, and work to queue."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from cudabench.devices import cuda, peers
 
 Work = Callable[[], object]
-OVER_BUFFERS = (Rows, Surface, TensorMap, Texture)  # the arguments that stand for a buffer in another way
+OVER_BUFFERS = (Rows, Surface, TensorMap, Texture)  # arguments that are views of a buffer
 
 
 @dataclass(frozen=True)
 class Variable:
-    """A variable of a loaded module that its kernels can write: its place in device memory, and the line of the source
-    that declares it where that is known."""
+    """A variable of a loaded module that its kernels can write: its place in device memory, and the line of its
+    declaration, if known."""
 
     name: str
     line: int | None
@@ -29,7 +29,7 @@ class Variable:
 
 @dataclass(frozen=True)
 class Linked:
-    """The modules of a case whose launches come from several sources, as one."""
+    """The modules of a case with launches from several sources, as one module."""
 
     by_function: Mapping[str, cuda.Module]
 
@@ -39,16 +39,16 @@ class Linked:
 
     @property
     def variables(self) -> Sequence[Variable]:
-        """The variables of all."""
+        """The variables of all modules."""
         return [variable for module in self._modules for variable in module.variables]
 
     @property
     def ptx(self) -> str:
-        """The PTX of all."""
+        """The PTX of all modules."""
         return "\n".join(module.ptx for module in self._modules)
 
     def images(self, names: Sequence[str]) -> list[tuple[bytes, list[str]]]:
-        """Return the cubins of all."""
+        """Return the cubins of all modules."""
         own = [(module, [name for name in names if self.by_function[name] is module]) for module in self._modules]
         return [image for module, part in own for image in module.images(part)]
 
@@ -62,10 +62,10 @@ class Linked:
             module.set_constant(name, content)
 
     def resources(self, name: str) -> Resources:
-        """Return what a function needs."""
+        """Return the resources of a function."""
         return self.by_function[name].resources(name)
 
 
-# Annotations alone name these: the tests have a device in host memory.
+# Used only in annotations; tests use a device in host memory.
 Device: TypeAlias = "cuda.CudaDevice"
 Module: TypeAlias = "cuda.Module | Linked | peers.Call"

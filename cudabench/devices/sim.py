@@ -32,7 +32,7 @@ Arrays = dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Launched:
-    """The launches of a case with one function, grid and block: the first of them, how many, their report together."""
+    """A case's launches with the same function, grid and block: the first launch, their number, their common report."""
 
     launch: Launch
     times: int
@@ -41,9 +41,9 @@ class Launched:
 
 @dataclass(frozen=True)
 class Run:
-    """What a kernel did: the report of all its launches together, and what it needs, dynamic shared memory included.
+    """The run of a kernel: the common report of its launches, and its resources with dynamic shared memory.
 
-    `launched` has the launches by kind, in the order of their first, where their footprints were asked for.
+    `launched` has the launches by kind, in order of their first launch, if footprints were requested.
     """
 
     report: simulator.Report
@@ -54,7 +54,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Loaded:
-    """A compiled source file and the program that the simulator makes of its PTX."""
+    """A compiled source file and the simulator's program of its PTX."""
 
     compiled: Compiled
     program: simulator.Program
@@ -74,13 +74,13 @@ class SimDevice:
         native.library()  # if it has to be built then here, before processes are forked and bounded
 
     def load(self, case: Case) -> Loaded:
-        """Return a case's own source compiled.
+        """Compile a case's own source.
 
-        Raises CompilerError, or UnsupportedFeature where ptxas refuses a kernel that the simulator could not run.
+        Raises CompilerError, or UnsupportedFeature if ptxas refuses a kernel that the simulator cannot run either.
         """
         case = case.parts[0]
         functions = tuple(dict.fromkeys(launch.function for launch in case.launches))
-        # A chapter's kernels are extern "C": compiled once, it serves them all.
+        # A chapter's kernels are extern "C", so it is compiled once for all of them.
         names = () if case.source.builtin else functions
         key = (case.source, tuple(case.defines.items()), names)
         if key not in self._loaded:
@@ -107,14 +107,14 @@ class SimDevice:
         except (CompilerStopped, compiler.RefusedAsCode):
             raise
         except CompilerError:
-            # ptxas may refuse just what the simulator lacks; that is the better thing to say.
+            # If ptxas refuses what the simulator lacks, the simulator's message is better.
             without_ptxas = compiled(compiler.compile_ptx)
             refuse_unsupported(case, without_ptxas, functions)
             with demangled(without_ptxas.compiled.lowered):
                 raise
 
     def spent(self, case: Case) -> tuple[Resources, Occupancy]:
-        """Return what the kernel's main function needs, dynamic shared memory included, and the occupancy it allows."""
+        """Return the resources of the kernel's main function, with dynamic shared memory, and its occupancy."""
         case = replace(case, source=replace(case.source, debug=False))
         compiled = self.load(case).compiled
         of = compiled.resources[compiled.entry(case.function)]
@@ -123,26 +123,26 @@ class SimDevice:
         return resources, fits
 
     def check_resident(self, case: Case) -> None:
-        """Raise NoRoom for a launch of which no multiprocessor of this architecture holds one block.
+        """Raise NoRoom for a launch whose block does not fit a multiprocessor of this architecture.
 
-        No GPU is asked to run code without optimisation, of which ptxas says nothing.
+        Unoptimised code is not checked, because GPUs do not run it and ptxas does not report on it.
         """
         for part in case.parts:
             compiled = self.load(part).compiled
             kinds = {(launch.function, math.prod(launch.block), launch.shared_bytes) for launch in part.launches}
             for function, threads, dynamic in sorted(kinds):
                 needs = compiled.resources.get(compiled.entry(function))
-                if needs is not None and threads <= MAX_THREADS_PER_BLOCK:  # more is refused by the simulator itself
+                if needs is not None and threads <= MAX_THREADS_PER_BLOCK:  # the simulator refuses more threads itself
                     shared, bound = needs.shared_bytes + dynamic, needs.max_threads
                     check_resident(function, self.architecture, threads, needs.registers, shared, bound=bound)
 
     def reset(self, case: Case) -> None:
-        """Give the module variables of a case's sources their first values; else launches keep them, as on a GPU."""
+        """Reset the module variables of a case's sources to their first values. Launches keep them, as on a GPU."""
         for part in case.parts:
             self.load(part).program.reset()
 
     def changed(self, case: Case) -> list[StateVariable]:
-        """Return the module variables that launches left with other than their first values since the last reset."""
+        """Return the module variables that differ from their first values after the launches since the last reset."""
         found = []
         for part in case.parts:
             for symbol in self.load(part).program.changed():
@@ -151,7 +151,7 @@ class SimDevice:
         return found
 
     def leaks(self, case: Case) -> list[simulator.Leak] | None:
-        """Return what launches left on the device's heap since the last reset; None where no kernel can use it."""
+        """Return what launches left on the device's heap since the last reset; None if kernels cannot use it."""
         heaps = [heap for part in case.parts if (heap := self.load(part).program.heap) is not None]
         return [leak for heap in heaps for leak in heap.leaks()] if heaps else None
 
@@ -164,8 +164,8 @@ class SimDevice:
         return found
 
     def meetings(self, case: Case) -> tuple[bool, bool]:
-        """Return whether blocks of a case's kernels may tell each other something during a launch, and whether they may
-        wait for each other."""
+        """Return whether blocks of a case's kernels may exchange data during a launch, and whether they may wait for
+        each other."""
         loaded = [(self.load(part), launch.function) for part in case.parts for launch in part.launches]
         codes = [one.program.code(one.compiled.entry(function)) for one, function in loaded]
         return any(code.meets for code in codes), any(code.polling for code in codes)
@@ -183,14 +183,14 @@ class SimDevice:
         sample: tuple[int, int] | None = None,
         **how: Any,
     ) -> Run:
-        """Run all launches of a case on arrays, which change in place; merged: by function. What else there is to say
-        is as in `simulator.run`.
+        """Run all launches of a case on arrays, which change in place; merged: by function. For other arguments see
+        `simulator.run`.
 
-        footprint: also count which memory they touch. sample: about how many threads of a launch run, and of how many
-        blocks at least, where it has more; what they leave in the arrays is then no result.
+        footprint: also count the touched memory. sample: of a larger launch run only about so many threads, of at least
+        so many blocks; the arrays then do not hold a result.
 
-        Raises BudgetExceeded where they take longer than `seconds` together, UsageError for a launch that no GPU of the
-        architecture would take.
+        Raises BudgetExceeded if all launches take longer than `seconds`, UsageError for a launch that GPUs of the
+        architecture cannot run.
         """
         parts = {launch.function: part for one in case.parts for part in [self.load(one)] for launch in one.launches}
         self.check_resident(case)
@@ -199,7 +199,7 @@ class SimDevice:
         for name, content in case.constants.items():
             for loaded in {id(one): one for one in parts.values()}.values():
                 set_constant(loaded.program, name, content)
-        # A pointer that one launch stores is good in the next.
+        # A pointer that a launch stores is valid in the next launch.
         beside = arrays if len(case.launches) > 1 else None
         first_slot = max(loaded.program.slots for loaded in parts.values())
         end = math.inf if seconds is None else time.monotonic() + seconds
@@ -245,16 +245,16 @@ class SimDevice:
 
 
 def refuse_unsupported(case: Case, loaded: Loaded, functions: Sequence[str]) -> None:
-    """Raise UnsupportedFeature where the case's functions use what the simulator lacks: all of it, with lines."""
+    """Raise UnsupportedFeature with all features and lines that the case's functions use and the simulator lacks."""
     if lacks := [lack for name in functions for lack in loaded.program.unsupported(loaded.compiled.entry(name))]:
         told = (f"{lack.file}:{lack.line}: {readable(lack.feature)}" for lack in lacks)
         listed = "; ".join(dict.fromkeys(told))
-        raise UnsupportedFeature(f"{case.kernel} uses what the simulator lacks ({listed}): {remedy(listed)}.")
+        raise UnsupportedFeature(f"{case.kernel} uses features that the simulator lacks ({listed}): {remedy(listed)}.")
 
 
 @contextmanager
 def demangled(lowered: Mapping[str, str], before: Sequence[simulator.Report] = ()) -> Iterator[None]:
-    """Let errors name functions as the user does, and a launch that never ends tell the hazards of those before it."""
+    """Let errors use the user's names of functions, and let an endless launch report earlier launches' hazards."""
     try:
         yield
     except CudabenchError as error:
@@ -269,16 +269,16 @@ def demangled(lowered: Mapping[str, str], before: Sequence[simulator.Report] = (
 
 
 def poisoned(shape: tuple[int, ...], dtype: str, byte: int = POISON) -> np.ndarray:
-    """Return an array of one byte, 0xFF unless told."""
+    """Return an array filled with one byte, by default 0xFF."""
     array = np.empty(shape, dtype)
     array.reshape(-1).view(np.uint8).fill(byte)
     return array
 
 
 def scratch(shape: tuple[int, ...], dtype: str) -> np.ndarray:
-    """Return scratch memory that nobody has written: by turns all ones, NaN in floats, and the largest numbers.
+    """Return unwritten scratch memory: alternately all ones, which are NaN in floats, and the largest numbers.
 
-    What is multiplied by zero shows as NaN, what is compared in a search for the largest does not.
+    A product with zero reveals NaN; a search for the largest value reveals the largest numbers.
     """
     array = poisoned(shape, dtype)
     array.reshape(-1)[1::2] = poisoned((1,), dtype, LARGE)
@@ -286,9 +286,9 @@ def scratch(shape: tuple[int, ...], dtype: str) -> np.ndarray:
 
 
 def set_constant(program: simulator.Program, name: str, content: bytes) -> None:
-    """Write a `__constant__` variable. One that no kernel of the program reads is not there and is left alone.
+    """Write a `__constant__` variable. A variable that no kernel reads is not in the program, and is ignored.
 
-    Raises UsageError where it has another number of bytes.
+    Raises UsageError for a wrong number of bytes.
     """
     found = constant_name(name, program.module.variables)
     if found is None:
@@ -299,7 +299,7 @@ def set_constant(program: simulator.Program, name: str, content: bytes) -> None:
 
 
 def argument_of(argument: Any, arrays: Arrays) -> Any:
-    """Return what the simulator gets for a launch's argument."""
+    """Return the simulator's argument for a launch's argument."""
     match argument:
         case Surface() | Texture():
             left_out = ("buffer", "dtype", "shape")

@@ -1,1 +1,1 @@
-"""Reasons: what a kernel's accesses are, what holds it, and what would help."""
+"""Explains a kernel: its accesses, its limits, and repairs."""

@@ -1,4 +1,4 @@
-"""What accesses cost and would cost at best, alone, summed and by line: pure arithmetic over the simulator's counts."""
+"""The cost of accesses and its ideal, single, summed and by line: pure arithmetic over the simulator's counts."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any
 
 from cudabench.records.results import Access, Pattern
 
-# What one of each keeps an SM's share of a unit busy for, on an H200: 4814 GB/s over 132 SMs at 1.98 GHz are 18.4 bytes
-# a cycle; shared memory passes one wavefront a cycle.
+# How long a sector and a wavefront keep an SM's share of a unit busy on an H200: 4814 GB/s over 132 SMs at 1.98 GHz are
+# 18.4 bytes a cycle; shared memory passes one wavefront a cycle.
 SECTOR_CYCLES = 1.75
 WAVEFRONT_CYCLES = 1.0
-NOTABLE = 1.05  # times the ideal: less is not worth a word
+NOTABLE = 1.05  # least ratio to the ideal that is reported
 _SUMMED = ("requests", "sectors", "ideal_sectors", "wavefronts", "ideal_wavefronts", "merged")
 CYCLES = {"sectors": SECTOR_CYCLES, "wavefronts": WAVEFRONT_CYCLES}
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Requests with what they cost in all and would cost at best, in their unit: sectors, or wavefronts."""
+    """Requests with their total and ideal cost, in their unit: sectors, or wavefronts."""
 
     requests: int
     actual: int
@@ -37,18 +37,17 @@ class Cost:
 
     @property
     def waste(self) -> float | None:
-        """The share of the cost that is waste, 0 to 1, or None where nothing was moved."""
+        """The share of the cost that is waste, 0 to 1, or None without moved data."""
         return 1 - self.ideal / self.actual if self.actual else None
 
 
 def unit(space: str) -> str:
-    """Return what accesses to a space are counted in: wavefronts in shared and constant memory, else sectors of 32
-    bytes."""
+    """Return the unit of a space's accesses: wavefronts in shared and constant memory, else sectors of 32 bytes."""
     return "wavefronts" if space in ("shared", "constant") else "sectors"
 
 
 def cost(access: Access) -> Cost:
-    """Return what the requests of one row cost."""
+    """Return the cost of a row's requests."""
     if unit(access.space) == "wavefronts":
         return Cost(access.requests, access.wavefronts or 0, access.ideal_wavefronts or 0)
     return Cost(access.requests, access.sectors or 0, access.ideal_sectors or 0)
@@ -64,8 +63,7 @@ def total(rows: Iterable[Access], space: str, op: str | None = None) -> Cost:
 
 @dataclass(frozen=True)
 class Excess:
-    """What accesses cost in one unit, sectors or wavefronts, over what would do: how many times that, and the cycles of
-    what is over."""
+    """The excess cost of accesses in one unit, sectors or wavefronts: the ratio to the ideal, and the wasted cycles."""
 
     unit: str
     times: float
@@ -73,18 +71,18 @@ class Excess:
 
 
 def over(access: Access) -> float:
-    """Return the cycles of what the requests of one row cost over the ideal."""
+    """Return the wasted cycles of a row's requests."""
     spent = cost(access)
     return (spent.actual - spent.ideal) * CYCLES[unit(access.space)]
 
 
 def wasted(rows: Iterable[Access]) -> float:
-    """Return the cycles of what all accesses cost over the ideal: what orders kernels whose bounds are equal."""
+    """Return the wasted cycles of all accesses, which order kernels with equal bounds."""
     return sum(map(over, rows))
 
 
 def excesses(rows: Sequence[Access]) -> list[Excess]:
-    """Return what all accesses cost over the ideal by unit, the most cycles first, without what is not worth a word."""
+    """Return the notable excesses of all accesses by unit, the most cycles first."""
     found = []
     for name in CYCLES:
         own = [row for row in rows if unit(row.space) == name]
@@ -118,7 +116,7 @@ def _sum(first: Access, second: Access) -> Access:
 
 
 def spoken(pattern: Pattern | None) -> str:
-    """Return what the lanes do in a few words: 'stride 128 B', 'rows of 4', 'one place'."""
+    """Return the pattern of lanes in a few words: 'stride 128 B', 'rows of 4', 'one place'."""
     if pattern is None:
         return ""
     words = {

@@ -1,8 +1,8 @@
-"""What would mend an access that wastes, in a sentence, from what its lanes did; pure rules over the counts.
+"""Advice for a wasteful access, in a sentence, from the pattern of its lanes; pure rules over the counts.
 
-An access is judged beside the others of its kernel to the same array: bytes that lie between two lanes are no waste
-where another access of the same threads takes them; that a row is read beside its start is no fault of the layout where
-another access reads it at its start; a tile in shared memory is padded only where all its accesses together gain.
+An access is judged together with the kernel's other accesses to the same array: bytes between two lanes are not waste
+if another access of the same threads takes them; a row that is read beside its start is not a fault of the layout if
+another access reads it at its start; a tile in shared memory is padded only if all its accesses together gain.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from cudabench.simulator.heap import PLACED
 from cudabench.simulator.report import Access, Branch, Imbalance, PatternCount
 
 SECTOR = 32
-CONTENDED = 256  # atomics on one address that are worth a word, if a block makes several of them
-WORTH_SAYING = 1.1  # actual over ideal under which there is nothing to mend
-LEAST_SHARE = 0.005  # of a kernel's sectors and wavefronts, under which waste is not worth a word
+CONTENDED = 256  # atomics on one address from which advice is given, if a block makes several of them
+WORTH_SAYING = 1.1  # actual over ideal from which advice is given
+LEAST_SHARE = 0.005  # share of a kernel's sectors and wavefronts from which waste is reported
 WIDEST = 16  # bytes that one instruction moves for a lane
-NEAR = 128  # bytes: lanes that are further apart read columns, nearer ones leave gaps
-ROW = 32  # bytes: steps of so many and more are rows of a tile
-MOST_PAD = 8  # elements that a row of a tile is padded by at most
+NEAR = 128  # bytes: lanes further apart read columns, nearer lanes leave gaps
+ROW = 32  # bytes: steps of this size and more are rows of a tile
+MOST_PAD = 8  # most elements of padding for a row of a tile
 LANES = 32
-COSTS = 0.2  # of a launch's instructions: what idle lanes take, from which divergence is worth a sentence
-FEW = 2  # lanes under which it is one that works
-MET = 4  # lanes of a warp that meet in one word, from which combining them first is worth a word
-MOSTLY = 0.5  # of a difference, from which a line has most of it
+COSTS = 0.2  # share of a launch's instructions that idle lanes cost, from which divergence is reported
+FEW = 2  # under this mean of lanes, only one lane works
+MET = 4  # lanes of a warp on one word from which combining them is advised
+MOSTLY = 0.5  # share of a difference from which a line causes most of it
 SMALL = 48 << 10  # bytes of a table that shared memory holds
 _VERBS = {"load": "read", "store": "write", "atomic": "update", "reduction": "update"}
 _ATOMIC = ("atomic", "reduction")
@@ -40,14 +40,14 @@ _NOUNS = {"load": "loads of", "store": "stores to", "atomic": "atomics on", "red
 
 
 def advise(rows: Sequence[Access], blocks: Mapping[str, Dim]) -> tuple[str | None, ...]:
-    """Return the advice for each access of a launch or several, None where nothing is to be gained.
+    """Return the advice for each access of the launches, or None if little can be gained.
 
     blocks: the block of each kernel, by the kernel's name.
     """
     strides: dict[tuple[object, ...], set[int]] = defaultdict(set)
     for row in rows:
         strides[_place(row)] |= _wasting(row) if row.space == "shared" else set()
-    # What an unrolled loop does with a stride of its own in each copy is one thing, as it is where it stays a loop.
+    # The copies of an unrolled loop, each with its own stride, are one access, as if it were still a loop.
     likeness_of = [_place(row) if len(strides[_place(row)]) > 1 else _likeness(row) for row in rows]
     alike: dict[tuple[object, ...], list[Access]] = defaultdict(list)
     for row, likeness in zip(rows, likeness_of, strict=True):
@@ -78,7 +78,7 @@ def _said(row: Access, rows: Sequence[Access], blocks: Mapping[str, Dim]) -> str
 
 
 def _first(*rules: tuple[object, str | None]) -> str | None:
-    """Return the sentence of the first rule that holds; None where none does, and where that one says nothing."""
+    """Return the sentence (or None) of the first rule that holds, or None."""
     return next((sentence for holds, sentence in rules if holds), None)
 
 
@@ -87,7 +87,7 @@ def _place(row: Access) -> tuple[object, ...]:
 
 
 def _wasting(row: Access) -> set[int]:
-    """Return the strides in which an access takes more than it must."""
+    """Return the strides in which an access wastes."""
     return {
         abs(each.pattern.stride)
         for each in row.patterns
@@ -96,7 +96,7 @@ def _wasting(row: Access) -> set[int]:
 
 
 def _likeness(row: Access) -> tuple[object, ...]:
-    """Return what unites accesses that are one thing to the reader: unrolled copies of one line."""
+    """Return the key of accesses that the reader sees as one: unrolled copies of a line."""
     return (*_place(row), _shape(worst(row).pattern) if row.patterns else None)
 
 
@@ -105,7 +105,7 @@ def _shape(pattern: Pattern) -> tuple[object, ...]:
 
 
 def worst(row: Access) -> PatternCount:
-    """Return the pattern in which an access wastes most, of those that waste nothing the most frequent."""
+    """Return the most wasteful pattern of an access; without waste the most frequent one."""
     return max(row.patterns, key=lambda each: (each.pieces - each.ideal, each.requests))
 
 
@@ -126,7 +126,7 @@ def _is_wasteful(row: Access) -> bool:
 
 
 def name(row: Access) -> str:
-    """Return what the array of an access is called in a sentence."""
+    """Return the name of an access's array for a sentence."""
     return row.array or {"shared": "shared memory", "local": "local memory"}.get(row.space, "memory")
 
 
@@ -135,12 +135,12 @@ def _number(value: float) -> str:
 
 
 def _each(row: Access, count: int | None) -> str:
-    """Return so many of all requests as those of one."""
+    """Return the count of all requests as the count of one."""
     return _number((count or 0) / max(row.requests, 1))
 
 
 def _over(row: Access, ideal: str = "") -> str:
-    """Return what an access takes and would take at best, in words."""
+    """Return the cost of an access and its ideal, in words."""
     verb, unit = ("touch", "sectors") if row.wavefronts is None else ("take", "wavefronts")
     best = ideal or _each(row, _ideal(row))
     return f"{_NOUNS[row.op]} {name(row)} {verb} {_each(row, _spent(row))} {unit} where {best} would do"
@@ -174,7 +174,7 @@ def _global(row: Access, others: Sequence[Access], kernel: Sequence[Access], blo
     kind = found.pattern.kind
     if row.op in _ATOMIC and kind in ("broadcast", "gather"):
         return _atomics(row)
-    # What lies between neighbours with gaps is that of lanes which are off: the branch's, not the layout's.
+    # Gaps between neighbours belong to inactive lanes: a matter of the branch, not of the layout.
     if not _is_wasteful(row) or (found.pattern.gaps and kind == "contiguous"):
         return None
     if kind in ("contiguous", "permutation"):
@@ -234,7 +234,7 @@ def _strided(
     if covered >= 0.9 * stride:
         return _together(row, stride, others)
     column = f"neighbouring threads {verb} a column, {_number(stride)} bytes apart"
-    # The axis along which a row is.
+    # The axis of a row.
     along = next((axis for axis in (1, 2) if axes and abs(axes[axis]) == row.bytes), 0)
     return _first(
         (
@@ -280,7 +280,7 @@ def _along(kernel: Sequence[Access], near: int, far: int) -> bool:
 
 
 def _covered(row: Access, others: Sequence[Access], period: int, span: int) -> int:
-    """Return how many bytes of each period the accesses of the same kind to the array take together."""
+    """Return how many bytes of each period all accesses of the same kind to the array use."""
     starts = {row.first: span}
     own = worst(row).pattern
     for other in others:
@@ -295,7 +295,7 @@ def _covered(row: Access, others: Sequence[Access], period: int, span: int) -> i
 
 
 def _together(row: Access, stride: int, others: Sequence[Access]) -> str | None:
-    """Advise on threads that each move all bytes up to their neighbour's, in several accesses."""
+    """Advise on threads that each move all bytes up to their neighbour's in several accesses."""
     parts, verb = stride // row.bytes, _VERBS[row.op]
     start = min((other.first for other in others if other.op == row.op), default=row.first) - row.start
     wide = any(other.bytes == stride and other.op == row.op for other in others)
@@ -335,7 +335,7 @@ def _gathered(row: Access, found: PatternCount) -> str | None:
             f"{before}: {'the data send the lanes' if row.by_data else 'the lanes go'} all over {name(row)}; a copy of "
             f"its {_number(row.array_bytes)} bytes in shared memory would serve them in about {passes} wavefronts",
         ),
-        # Places that are computed, as in a turned picture, are none that could be sorted.
+        # Computed places, as in a rotated picture, cannot be sorted.
         (
             row.by_data,
             f"{before}: the data send the lanes all over {name(row)}; sorted or grouped, neighbours would {verb} "
@@ -378,7 +378,7 @@ def _shared_atomics(row: Access, found: PatternCount) -> str | None:
 
 
 def _combine(row: Access) -> str:
-    """Return how the lanes of a warp bring together what an atomic would."""
+    """Return how the lanes of a warp can combine their operands of an atomic."""
     operation, _, type_ = row.what.partition(".")
     how = "shuffles"
     if type_ in ("u32", "s32", "b32"):
@@ -431,7 +431,7 @@ def _shared(row: Access, others: Sequence[Access], block: Dim) -> str | None:
     if row.op in _ATOMIC:
         return _shared_atomics(row, found)
     stride = abs(pattern.stride if pattern.kind == "stride" else pattern.jump)
-    # Without a stride it is one place for all lanes, or rows that no padding sets right.
+    # Without a stride all lanes use one place, or rows that padding cannot repair.
     if not _is_wasteful(row) or pattern.kind in ("gather", "permutation") or not stride:
         return None
     most = max(each.pieces / each.ideal for each in row.patterns if each.ideal)
@@ -471,14 +471,14 @@ def _shared(row: Access, others: Sequence[Access], block: Dim) -> str | None:
 
 
 def conflict(degree: float) -> str:
-    """Return the words for requests that take so many times their ideal wavefronts: '8-way bank conflict'."""
+    """Return the words for requests with `degree` times their ideal wavefronts: '8-way bank conflict'."""
     return f"{degree:.0f}-way bank conflict" if degree >= 1.5 else "bank conflicts"
 
 
 def _padding(row: Access, others: Sequence[Access], pitch: int) -> tuple[int, int, float] | None:
     """Return (elements to pad rows of `pitch` bytes by, their bytes, wavefronts a request that the access then takes).
 
-    None where no padding spares the array's accesses together a tenth of what they take.
+    None if padding saves less than a tenth of the wavefronts of all accesses to the array.
     """
     unit = max(min(other.bytes for other in others), banks.WORD)
     before = _cost(others, pitch, 0)
@@ -490,7 +490,7 @@ def _padding(row: Access, others: Sequence[Access], pitch: int) -> tuple[int, in
 
 
 def _cost(rows: Sequence[Access], pitch: int, more: int) -> float | None:
-    """Return the wavefronts of accesses to an array whose rows get `more` bytes; None where one is not aligned then."""
+    """Return the wavefronts of accesses to an array whose rows get `more` bytes; None if one becomes misaligned."""
     total = 0.0
     for row in rows:
         for each in row.patterns:
@@ -519,7 +519,7 @@ def _wavefronts(places: Sequence[int | None], width: int, load: bool) -> int:
 
 
 def parted(branch: Branch, instructions: int) -> str | None:
-    """Return the advice for a branch that parts warps, None where that costs little; instructions: of the launch."""
+    """Return the advice for a divergent branch, or None if it costs little; instructions: the launch's."""
     if not branch.parted or not branch.instructions:
         return None
     lanes = branch.threads / branch.instructions
@@ -546,8 +546,8 @@ def parted(branch: Branch, instructions: int) -> str | None:
 
 
 def contention(row: Access, hottest: int | None, blocks: int | None) -> str | None:
-    """Return the advice for atomics of which so many hit one address, from so many blocks; None where few do."""
-    # Where the machine code has combined the lanes of a warp, one of them comes.
+    """Return the advice for atomics with `hottest` hits of one address from `blocks` blocks, or None for few."""
+    # If the machine code combines the lanes of a warp, only one of them hits.
     hits = min(hottest or 0, row.requests) if row.aggregated else hottest or 0
     whose = f" from {blocks} blocks" if blocks and blocks > 1 else ""
     before = f"{_number(hits)} {_NOUNS[row.op].split()[0]}{whose} hit one address, one after the other"
@@ -563,9 +563,9 @@ def contention(row: Access, hottest: int | None, blocks: int | None) -> str | No
 
 
 def unbalanced(found: Imbalance, sms: int, blocks_per_sm: int) -> str | None:
-    """Return what is to be said of a block that has more to do than the others.
+    """Return the sentence on a block with more work than the others.
 
-    Where not all blocks run at once on a GPU of so many multiprocessors, only those that start last hold it up.
+    If not all blocks run at once on a GPU with this many SMs, only blocks that start last delay the launch.
     """
     if not found.last and found.blocks > sms * blocks_per_sm:
         return None

@@ -1,4 +1,4 @@
-"""What bounds are called, and how each comes about, in one clause. Pure."""
+"""The names of bounds, and the calculation of each in one clause. Pure."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 from cudabench.explain.card_rates import Rates
 
-ENOUGH = " would do while memory is idle"  # said of loads under way, whose latency grows as memory gets busy
-AGAIN, IN_L1 = 0.5, " are taken to come from the L1"  # of the loads: fewer are not worth a word
-# What holds a kernel and does no work itself, so that a profiler of units has no name for it.
+ENOUGH = " would do while memory is idle"  # for loads in flight, whose latency grows as memory gets busy
+AGAIN, IN_L1 = 0.5, " are taken to come from the L1"  # share of the loads from which this is reported
+# Limits that do no work themselves, so that a profiler of units does not show them.
 NO_UNITS = ("latency", "tail", "blocks", "launch", "start")
-EXPLAINED = 0.6  # of a measured time: under this the longest limit does not explain it
+EXPLAINED = 0.6  # share of a measured time above which the longest limit explains it
 NAMES = {
     "memory": "memory",
     "l2": "L2",
@@ -32,7 +32,7 @@ NAMES = {
 }
 
 
-# What the figures of a resource count.
+# The names of a resource's figures.
 _COUNTS = {
     "lsu": {"shared": "wavefronts of shared memory", "turns": "turns of the L1", "shuffles": "shuffles"},
     "constant": {
@@ -65,7 +65,7 @@ def size(value: float) -> str:
 def clause(resource: str, figures: Mapping[str, float], rates: Rates) -> str:
     """Return the arithmetic of a bound."""
     if resource == "start":
-        return "an empty launch takes longer than all that this one does"
+        return "an empty launch takes longer than the work of this one"
     if resource == "memory":
         kept = f" of {size(figures['stored'])}" if figures["written"] < figures["stored"] else ""
         why = " (the L2 may keep the rest)" if kept else ""

@@ -1,4 +1,4 @@
-"""What a card does in a second, by its ceilings, and which of these rates an instruction asks for. Pure."""
+"""A card's rates per second from its ceilings, and the rate that each instruction uses. Pure."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from cudabench.compile.sass import Instruction
 from cudabench.explain.machine_code import formats, pipe
 
 CONSTANT = 4  # bytes of a constant's address, as the ceilings count them
-# Of what an empty launch took on one card: another H200 transposed 256 x 256 floats in 4.35 us, of which 0.4 us are its
-# own, where the first took 4.32 us for nothing.
+# Share of an empty launch's time on one card that counts: another H200 transposed 256 x 256 floats in 4.35 us with
+# 0.4 us of work, while the first took 4.32 us for an empty launch.
 LAUNCHED = 0.85
 WGMMA = "wgmma-"
 SHORT_SUMS = "fp16 summed in fp16"
 
-_IMAD, _HALF = 64, 128  # lanes of an SM's pipe at most, of all capabilities
+_IMAD, _HALF = 64, 128  # most lanes of an SM's pipe, over all capabilities
 _FLOATS = ("float32", "float64", "tf32", "bf16", "fp16", "fp64")
 _MUFU = ("MUFU", "POPC", "FLO", "BREV")
 _SHAPE = re.compile(r"^(?:64x(\d+)x(\d+)|(\d+))$")
-# m, n, k as the digits of SASS write them.
+# m, n, k from the digits in SASS.
 _SHAPES = {
     "1688": (16, 8, 8), "16816": (16, 8, 16), "1684": (16, 8, 4), "884": (8, 8, 4), "8816": (8, 8, 16),
     "16832": (16, 8, 32), "8832": (8, 8, 32), "16864": (16, 8, 64), "16168": (16, 16, 8), "161616": (16, 16, 16),
@@ -34,13 +34,13 @@ _SHAPES = {
 
 @dataclass(frozen=True)
 class Rates:
-    """What a card does in a second at most, all of it together; None where nobody knows.
+    """The highest rates of a whole card per second; None if unknown.
 
     clock: of the SMs, Hz. issue, and the values of pipes: warp instructions; lsu, constant: wavefronts. addresses: of
-    constants, besides the first of a request. fetch: seconds of a line of constants that the cache lacks. tensor:
-    operations by number format. memory, l2: bytes, of memory the most of any kind; read, written: of each alone.
-    latencies in seconds. gap, alone: of empty launches, one after the other and by itself. turns: seconds that an empty
-    block of one warp and of 32 keeps its place. blocks: that start.
+    constants, after the first of a request. fetch: seconds to fetch a missing line of constants. tensor: operations by
+    number format. memory, l2: bytes, for memory the most of any kind; read, written: of each alone. latencies in
+    seconds. gap, alone: seconds of empty launches, in a row and single. turns: seconds that an empty block of one warp
+    and of 32 occupies its place. blocks: that start.
     """
 
     sms: int
@@ -69,7 +69,7 @@ class Rates:
 
     @classmethod
     def of(cls, card: Card) -> Rates:
-        """Return what a card's ceilings, and where it has none its units and clock, allow."""
+        """Return a card's rates from its ceilings or, for missing ones, from its units and clock."""
         device, clock, sms, value = card.device, card.sm_hz, card.device.sm_count or 1, card.value
         lanes = at_most(device.compute_capability)
 
@@ -122,24 +122,24 @@ class Rates:
 
 
 def _tensor_rates(card: Card) -> dict[str, float]:
-    """Return operations a second of the tensor cores, by what `tensor_operations` calls a format."""
+    """Return operations per second of the tensor cores, by the format names of `tensor_operations`."""
     named = card.device.clocks.get("sm_mhz") or 0
     found = {
-        # Tensor cores take so much power that the clock goes down in a while; a short launch ends before that.
+        # Tensor cores need so much power that the clock falls after a while; a short launch ends before that.
         name.removeprefix("tensor-"): value * max(1.0, named / one.clock_mhz if one.clock_mhz else 1.0)
         for name, one in card.ceilings.items()
         if one.group == "tensor" and (value := card.value(name)) is not None
     }
-    # Ceilings of float16 sum in float32, which GeForce boards do at half the rate that units and clock allow: their
-    # theoretical value is that of sums in float16.
+    # Ceilings of float16 sum in float32, at half the theoretical rate on GeForce boards, whose theoretical value is for
+    # sums in float16.
     if "fp16" in found:
         found[SHORT_SUMS] = max(found["fp16"], card.ceilings["tensor-fp16"].theoretical or 0)
     return found
 
 
 def roofs(card: Card) -> dict[str, float | str | bool | None]:
-    """Return what a roofline is drawn of: the card, and whether nobody named it; GB/s of its memory, GFLOP/s by number
-    format, and 10^9 warp instructions a second; None: unknown."""
+    """Return the roofs of a card: its name, and whether it is the default; GB/s of its memory, GFLOP/s by number
+    format, and 10^9 warp instructions per second; None: unknown."""
     rates = Rates.of(card)
     formats = {"float32": rates.pipes["fma"] * 64, "float64": rates.pipes["fp64"] * 64, **rates.tensor}
     return {
@@ -152,20 +152,20 @@ def roofs(card: Card) -> dict[str, float | str | bool | None]:
 
 
 def launch_of(card: Card, cache: str) -> float | None:
-    """Return what of each limit on a card is the launch itself; None where nobody measured that."""
+    """Return the part of each limit on a card that is the launch itself; None if it was not measured."""
     if card.value("launch-alone") is None:
         return None
     return Rates.of(card).alone if cache == "cold" else 0.0
 
 
 def uses(instruction: Instruction) -> list[tuple[str, float]]:
-    """Return the pipes that an instruction occupies, and how many turns it takes there."""
+    """Return the pipes that an instruction occupies, and its number of passes there."""
     opcode, name = instruction.opcode, pipe(instruction)
     if name == "fma":
         if opcode.startswith("H"):
             return [("half", 1)]
         if opcode in ("IMAD", "IMUL", "IDP", "IDP4A"):
-            # A move or a shift written as a multiplication may take either half of the pipe; 64 bits take it twice.
+            # A move or shift written as a multiplication may use either half of the pipe; 64 bits use it twice.
             words = set(instruction.modifiers)
             turns = 2 if {"WIDE", "HI"} & words else 1
             return [("fma", 1)] if {"MOV", "SHL", "IADD"} & words else [("fma", turns), ("imad", 1)]
@@ -176,11 +176,11 @@ def uses(instruction: Instruction) -> list[tuple[str, float]]:
 
 
 def tensor_operations(instruction: Instruction) -> tuple[str, int] | None:
-    """Return the format of a tensor instruction's operands, as its ceiling is called, and its operations a warp, two a
-    product; None for others.
+    """Return the format of a tensor instruction's operands, named as its ceiling, and its operations per warp, two for
+    each product; None for others.
 
-    A warpgroup's instruction (HGMMA.64x128x16) is of four warps, and of other ceilings: 'wgmma-bf16'. Formats of 8 bits
-    and less have names that no ceiling has; of sparse operands nobody knows the rate.
+    A warpgroup's instruction (HGMMA.64x128x16) is for four warps, with its own ceilings: 'wgmma-bf16'. Formats of at
+    most 8 bits do not have ceilings; the rate of sparse operands is unknown.
     """
     words = instruction.modifiers
     if pipe(instruction) != "tensor" or "SP" in words:

@@ -1,5 +1,5 @@
-"""One kernel's machine code as a compiler left it, read without running it: what it needs, and which source lines its
-instructions came from."""
+"""A kernel's compiled machine code, read without running it: its resources, and the source lines of its
+instructions."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from cudabench.occupancy import occupancy
 from cudabench.records.revisions import CodeFigures
 
 _LABEL = re.compile(r"`?\(?\.L_x_\d+\)?")
-_BANK = re.compile(r"\bc\[(?!0x0\])")  # a bank of constants that is not the arguments'
+_BANK = re.compile(r"\bc\[(?!0x0\])")  # a bank of constants other than the arguments'
 
 
 @dataclass(frozen=True, order=True)
 class Place:
-    """A source line: the name of the header that it is in, empty for the source itself, and its number from 1."""
+    """A source line: the name of its header, empty for the source itself, and its number from 1."""
 
     file: str
     line: int
@@ -33,7 +33,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Step:
-    """One instruction: what it does, on what, and the line that it came from, None where the code names none.
+    """One instruction: its opcode, its operands, and its source line, or None.
 
     `opcode` has the modifiers and whether it is guarded. Branch targets are left out of the operands: their labels are
     numbered through the whole file.
@@ -45,14 +45,14 @@ class Step:
 
     @property
     def text(self) -> str:
-        """The instruction as nvdisasm prints it, but for branch targets."""
+        """The instruction as nvdisasm prints it, without branch targets."""
         return f"{self.opcode} {self.operands}".strip()
 
 
 @dataclass(frozen=True)
 class Code:
-    """A kernel's code: its figures, its instructions (None where it was not disassembled), and a hash of the data at
-    fixed places that it may read."""
+    """A kernel's code: its figures, its instructions (None if it was not disassembled), and a hash of the data at fixed
+    places that it may read."""
 
     figures: CodeFigures
     steps: tuple[Step, ...] | None
@@ -65,7 +65,7 @@ class Code:
 
 
 def read(compiled: Compiled, name: str, arch: str, threads: int, shared: int = 0, hidden: Sequence[str] = ()) -> Code:
-    """Return the code of a kernel that `compiled` holds under a C++ name, not disassembled.
+    """Return the code, not disassembled, of the kernel with a C++ name in `compiled`.
 
     threads: of a block, and `shared` its bytes of dynamic shared memory, for the occupancy. hidden: as in
     `cubin.data_sha256`.
@@ -79,25 +79,25 @@ def read(compiled: Compiled, name: str, arch: str, threads: int, shared: int = 0
         shared_bytes=needs.shared_bytes + shared,
         local_bytes=needs.local_bytes,
     )
-    with contextlib.suppress(UsageError):  # an architecture that the table lacks
+    with contextlib.suppress(UsageError):  # for an architecture that the table lacks
         each = needs.shared_bytes + shared
         figures = replace(figures, occupancy=occupancy(arch, threads, needs.registers, each, barriers=needs.barriers))
     return Code(figures, None, cubin.data_sha256(compiled.cubin, hidden))
 
 
 def begin(compiled: Compiled) -> None:
-    """Start to disassemble beside other work, if nvdisasm is there."""
+    """Start to disassemble in the background, if nvdisasm is installed."""
     if compiled.cubin is not None:
         machine_code.begin(compiled.cubin)
 
 
 def disassembled(code: Code, compiled: Compiled, name: str, filename: str) -> Code:
-    """Return the same code with its instructions, if nvdisasm is there.
+    """Return the same code with its instructions, if nvdisasm is installed.
 
-    filename: what the compiler was told that the source is called. Where the code reads no bank of constants, what the
-    module has there is other kernels', and the hash of it is empty.
+    filename: the source's name for the compiler. If the code does not read banks of constants, they belong to other
+    kernels, and the hash of the data is empty.
 
-    Raises DeviceUnusable where nvdisasm refuses the cubin.
+    Raises DeviceUnusable if nvdisasm refuses the cubin.
     """
     assert compiled.cubin is not None
     if nvdisasm.path() is None:
@@ -125,7 +125,7 @@ def disassembled(code: Code, compiled: Compiled, name: str, filename: str) -> Co
 
 @functools.lru_cache(maxsize=4)
 def places_of(ptx: tuple[str, ...], filename: str) -> dict[int, Place]:
-    """Return the source line of each line of PTX, both counted from 1; `filename` is what the source is called."""
+    """Return the source line of each line of PTX, both counted from 1; `filename` is the source's name."""
     own = os.path.abspath(filename)
     return {
         number: Place("" if os.path.abspath(path) == own else Path(path).name, line)

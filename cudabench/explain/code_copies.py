@@ -1,4 +1,4 @@
-"""Where the machine instructions of each PTX line are: ptxas unrolls loops, and copies their tails."""
+"""Finds the machine instructions of each PTX line: ptxas unrolls loops, and copies their tails."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cudabench.simulator.report import Executed
 Executions = Mapping[int, Executed]  # how often each PTX line ran
 _Copies = dict[int, Counter[tuple[str, int]]]  # by PTX line: its machine instructions in each block of a function
 
-# What comes of a PTX instruction of the group as one machine instruction, that cannot leave its place.
+# PTX instructions that become one machine instruction and stay in place.
 _FIXED = {
     "st": ("ST", "STG", "STS", "STL"),
     "red": ("RED", "REDG", "REDS", "ATOMS", "ATOMG", "ATOM"),
@@ -28,15 +28,15 @@ _FIXED = {
     "stmatrix": ("STSM",),
 }
 _LOADS = {"ld": ("LD", "LDG", "LDS", "LDL"), "ldu": ("LDG",), "tex": ("TEX", "TLD"), "tld4": ("TLD4",)}
-# What ptxas makes one instruction of.
+# PTX instructions that become one machine instruction.
 _PLAIN = {"fma": ("FFMA", "DFMA"), "add": ("FADD", "DADD"), "mul": ("FMUL", "DMUL", "IMAD"), "mad": ("IMAD",)}
 
 
 class Copies:
-    """The places of a kernel's PTX lines, by what each tells.
+    """The places of a kernel's PTX lines, by their use for counting.
 
     fixed: instructions that stay. loads, branches. exits: branches that became exits. turning: atomics that are loops.
-    bodies: copies without a guard where others have one. arithmetic: of loops that hold nothing else that tells.
+    bodies: copies without a guard while others have one. arithmetic: of loops without other useful instructions.
     unrolled: the branches of loops that ptxas unrolled. ran: the PTX lines that ran, ascending.
     """
 
@@ -49,7 +49,7 @@ class Copies:
         )
         self._taken: dict[int, int | None] = {}
         self._ends = {block.instructions[-1].ptx_line for function in functions for block in function.blocks}
-        spoiled = set()  # lines with a copy that only its guard keeps from running
+        spoiled = set()  # lines with a copy that only its guard disables
         blocks = ((function.name, block) for function in functions for block in function.blocks)
         for place, instruction in (((name, block.number), one) for name, block in blocks for one in block.instructions):
             line = instruction.ptx_line
@@ -80,14 +80,14 @@ class Copies:
                     self.unrolled.update(loop.back)
                 continue
             lines = [line for line in self.plain if loop.first <= line <= loop.last]
-            # ptxas may leave a copy out, and makes none besides.
+            # ptxas may omit a copy, but does not add copies.
             most = max(lines, key=lambda line: sum(self.plain[line].values()), default=0)
             if most and max(self.plain[most].values()) > 1:
                 self.arithmetic[most] = self.plain[most]
                 self.unrolled.update(loop.back)
 
     def _group(self, instruction: Instruction, row: Line) -> _Copies | None:
-        """Return the copies that a machine instruction of a PTX line belongs to; None for one that tells nothing."""
+        """Return the copies that a machine instruction of a PTX line belongs to, or None if it is not useful."""
         opcode, guarded, bra = instruction.opcode, bool(instruction.guard), row.op == "bra"
         groups = (
             (opcode == "ATOMS" and "CAST" in instruction.modifiers, self.turning),
@@ -95,15 +95,15 @@ class Copies:
             (opcode in _LOADS.get(row.op, ()), self.loads),
             # A branch to the end of the kernel became an exit of the lanes that take it.
             (bra and opcode == "EXIT" and guarded and self.text.leaves(instruction.ptx_line), self.exits),
-            # A branch that is always taken is one that ptxas added, unless the PTX's is too.
+            # ptxas added an unconditional branch, unless the PTX's branch is unconditional too.
             (bra and opcode == "BRA" and guarded == bool(row.guard), self.branches),
             (opcode in _PLAIN.get(row.op, ()) and not guarded, self.plain),
         )
         return next((group for holds, group in groups if holds), None)
 
     def _several_trips(self, loop: Loop) -> bool:
-        """Whether the block with a loop's only branch back does several trips: it has copies of all that is not
-        dropped, and of most arithmetic. Where ptxas knows how many trips there are, it leaves no other branch."""
+        """Whether the block with a loop's only back branch does several trips: it has copies of all instructions that
+        are not dropped, and of most arithmetic. If ptxas knows the number of trips, it removes other branches."""
         places = {place for line in loop.back for place in self.branches.get(line, {})}
         if len(places) != 1:
             return False
@@ -117,9 +117,9 @@ class Copies:
         return bool(kept) and min(kept) > 1 and (not most or most[0][0] > 1)
 
     def taken(self, function: Function, block: Block, entering: Mapping[int, Sequence[Key]]) -> int | None:
-        """Return to which block the lanes go that take the PTX branch of a block's end; None where that is not clear.
+        """Return the block that lanes go to if they take the PTX branch at a block's end; None if unclear.
 
-        What stands in a block that the branch alone leads to tells it: PTX lines that only one of its ways comes to.
+        The PTX lines in a block that only this branch leads to show it, if only one of its ways reaches them.
         """
         line = block.instructions[-1].ptx_line
         if line not in self._taken:
@@ -141,13 +141,13 @@ class Copies:
         return first if votes[first] > votes[second] else None
 
     def _absorbed(self, flow: Flow, way: int, other: int) -> bool:
-        """Whether one branch of the machine code may stand for two: that behind it is not there, and may go where it
-        goes, as in `a && b`."""
+        """Whether one branch of the machine code may replace two: the next branch is missing and may have the same
+        target, as in `a && b`."""
         line = flow.branches.get(way)
         return line is not None and line not in self._ends and other in flow.after[way]
 
     def multiplicity(self, function: str, block: Block) -> dict[int, int]:
-        """Return how many copies of itself each line has in a block, where that can be told."""
+        """Return how many copies each line has in a block, if it is known."""
         return {
             line: group[line][function, block.number]
             for group in (self.fixed, self.loads)

@@ -1,8 +1,8 @@
-"""What costs far more than it looks, by source line: divisions of 64 bits, doubles between floats, spills.
+"""Finds hidden costs by source line: divisions of 64 bits, doubles between floats, spills.
 
-A division of 64-bit integers is a subroutine of about a hundred instructions. A literal such as 2.0 makes a whole
-expression of floats one of doubles, which most cards compute at 1/32 or 1/64 of the rate. A value that finds no
-register goes to memory and back.
+A division of 64-bit integers is a subroutine of about a hundred instructions. A literal such as 2.0 turns a whole
+expression of floats into doubles, which most cards compute at 1/32 or 1/64 of the rate. A value that does not fit the
+registers goes to memory and back.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from cudabench.source.words import macros_of, without_remarks, words_of
 class Costly(NamedTuple):
     """Source lines of one kind, 'division', 'double' or 'spill', and the warp instructions of that kind that they ran.
 
-    bytes: what those move for all lanes together, of spills.
+    bytes: bytes that spills move for all lanes together.
     """
 
     kind: str
@@ -35,18 +35,18 @@ _DOUBLE = re.compile(r"(?:\d+\.\d*|\.\d+|\d+(?=[eE]))(?:[eE][+-]?\d+)?")  # with
 
 
 def literals(texts: Sequence[str]) -> list[str]:
-    """Return the literals of double precision that stand on source lines, each once."""
+    """Return the distinct literals of double precision on source lines."""
     return list(dict.fromkeys(word for text in texts for word in words_of(text) if _DOUBLE.fullmatch(word)))
 
 
 def literals_of_macros(texts: Sequence[str], source: str) -> list[str]:
-    """Return the literals of double precision in the macros that source lines name, each once."""
+    """Return the literals of double precision in the macros that source lines name."""
     named = {word for text in texts for word in words_of(text)}
     return literals([meaning for name, _, meaning in macros_of(without_remarks(source)) if name in named])
 
 
 def spills(functions: Sequence[Function], executions: Executions, ptx: Sequence[str], name: str) -> Costly | None:
-    """Return the lines of the file `name` whose values found no register and went to local memory.
+    """Return the lines of the file `name` whose values were spilled to local memory.
 
     functions: a kernel's machine code; executions: how often each PTX line ran.
     """
@@ -61,9 +61,9 @@ def spills(functions: Sequence[Function], executions: Executions, ptx: Sequence[
 
 
 def find(ptx: Sequence[str], executions: Executions, name: str) -> list[Costly]:
-    """Return what a kernel ran of each kind on the lines of the file `name`.
+    """Return the costly instructions of each kind that a kernel ran on lines of the file `name`.
 
-    executions: how often each PTX line ran. A line has doubles between floats where it widens a float, computes in
+    executions: how often each PTX line ran. A line has doubles between floats if it widens a float, computes in
     double precision with a literal, and rounds back to float.
     """
     divided: Counter[int] = Counter()
@@ -94,6 +94,6 @@ def find(ptx: Sequence[str], executions: Executions, name: str) -> list[Costly]:
 
 
 def _places(text: ptx_text.Text, name: str) -> dict[int, int]:
-    """Return by line of the PTX the line of the file `name` that it is for; what the compiler added itself is for the
-    line that it stands behind."""
+    """Return for each line of the PTX its line in the file `name`; code that the compiler added belongs to the line
+    before it."""
     return {number: last for number, (path, _, last) in text.places.items() if path.endswith(name)}

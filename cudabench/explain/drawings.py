@@ -1,4 +1,4 @@
-"""Single accesses as people draw them: which element each thread moves, which lane each bank serves. Pure records."""
+"""Single accesses for drawings: the element of each thread, the lanes of each bank. Pure records."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from cudabench.simulator.count.trace import GlobalEvent, SharedRequest, Trace
     from cudabench.simulator.report import Report
 
-FEW = 4  # executions of an instruction whose lanes are told one by one
+FEW = 4  # executions of an instruction whose lanes are shown one by one
 WIDTHS = (1, 2, 4, 8, 16)  # bytes of an element
 
 
 @dataclass(frozen=True)
 class Tile:
-    """A variable in shared memory: where it lies, bytes of an element, elements by dimension (empty: not known)."""
+    """A variable in shared memory: its place, bytes of an element, elements by dimension (empty: not known)."""
 
     name: str
     start: int
@@ -39,7 +39,7 @@ class Tile:
 
     @property
     def pitch(self) -> int | None:
-        """Bytes from a row to the next, None where there are no rows."""
+        """Bytes from a row to the next; None without rows."""
         return self.itemsize * self.shape[-1] if len(self.shape) > 1 else None
 
     def index(self, address: int) -> tuple[int, ...]:
@@ -52,7 +52,7 @@ class Tile:
 
 
 def tiles(report: Report, case: Case) -> tuple[Tile, ...]:
-    """Return the variables in shared memory, with the rows that their declarations or the accesses tell."""
+    """Return the variables in shared memory, with the rows from their declarations or accesses."""
     found = []
     variables = report.trace.variables if report.trace else ()
     for name, start, nbytes in variables:
@@ -67,7 +67,7 @@ def tiles(report: Report, case: Case) -> tuple[Tile, ...]:
             for step in {abs(each.pattern.stride), *map(abs, each.pattern.axes or ())}:
                 if step > itemsize and step % itemsize == 0 and nbytes % step == 0 and step < nbytes:
                     steps[step] += each.requests
-        # A declared line of elements has rows where everybody takes the same step; a reduction's steps are no rows.
+        # A one-dimensional array has rows if all accesses take the same step; a reduction's steps are not rows.
         pitch = steps.most_common(1)[0][0] if steps and (len(steps) == 1 or not declared) else 0
         shape = (nbytes // pitch, pitch // itemsize) if pitch else ()
         found.append(Tile(name, start, nbytes, itemsize, shape))
@@ -75,11 +75,10 @@ def tiles(report: Report, case: Case) -> tuple[Tile, ...]:
 
 
 def declared_shape(case: Case, name: str, nbytes: int, line: int = 0) -> tuple[int, tuple[int, ...]] | None:
-    """Return (bytes of an element, elements by dimension) of a `__shared__` array as the source declares it.
+    """Return (bytes of an element, elements by dimension) of a `__shared__` array from its declaration.
 
-    line: of the first access to it, 0 where that is not known: of several declarations that fit, the last one before
-    is taken. None where the dimensions are no constants that the source and the case define, or do not add up to
-    `nbytes`.
+    line: of the first access to it, or 0: of several matching declarations the last one before the line is taken. None
+    if the dimensions are not constants of the source and the case, or do not give `nbytes`.
     """
     text = case.source.text
     dimensions = rf"__shared__([^;{{}}]*?)\b{re.escape(name)}\s*((?:\[[^\];]*\]\s*)(?:\[[^\];]+\]\s*)*)"
@@ -94,11 +93,11 @@ def declared_shape(case: Case, name: str, nbytes: int, line: int = 0) -> tuple[i
         except (constants.NotANumber, KeyError, ZeroDivisionError):
             continue
         elements = prod(shape)
-        # Of a type that is unknown any size.
+        # An unknown type may have any size.
         words = re.sub(r"__align__\s*\([^)]*\)|\b(?:volatile|const|static)\b", "", match[1]).strip()
         dtype = numpy_type(words, case.defines)
         widths = WIDTHS if dtype is None else (np.dtype(dtype).itemsize,)
-        if not parts[0].strip() and len(widths) == 1 and elements > 0:  # as many rows as there is memory
+        if not parts[0].strip() and len(widths) == 1 and elements > 0:  # as many rows as fit the memory
             shape = (nbytes // (elements * widths[0]), *shape)
             elements *= shape[0]
         if elements > 0 and nbytes % elements == 0 and nbytes // elements in widths:
@@ -149,13 +148,13 @@ def thread_accesses(
 
 
 def of(request: SharedRequest, shared: Sequence[Tile]) -> Tile | None:
-    """Return the variable that a request's first active lane goes to."""
+    """Return the variable that a request's first active lane accesses."""
     first = next(address for address in request.addresses if address is not None)
     return next((tile for tile in shared if tile.start <= first < tile.start + tile.nbytes), None)
 
 
 def bank_requests(trace: Trace, shared: Sequence[Tile]) -> tuple[BankRequest, ...]:
-    """Return the requests of the first warp that was recorded, those that use the banks alike as one.
+    """Return the requests of the first warp that was recorded, requests with the same use of banks are merged.
 
     shared: the variables in shared memory.
     """
@@ -166,7 +165,7 @@ def bank_requests(trace: Trace, shared: Sequence[Tile]) -> tuple[BankRequest, ..
         if (request.block, request.warp) not in watched:
             continue
         numbers[request.instruction] += 1
-        # Where all banks turn alike, nothing else changes.
+        # If all banks are rotated equally, the request is the same.
         lowest = min(address for address in request.addresses if address is not None)
         shape = tuple(None if address is None else address - lowest for address in request.addresses)
         key = (request.instruction, request.op, request.width, shape)
@@ -188,16 +187,16 @@ def bank_requests(trace: Trace, shared: Sequence[Tile]) -> tuple[BankRequest, ..
 
 
 def _words(address: int | None, width: int) -> range:
-    """Return the words that a lane moves, none of an inactive one."""
+    """Return the words that a lane moves; empty for an inactive lane."""
     return range(0) if address is None else range(address // WORD, (address + max(width, 1) - 1) // WORD + 1)
 
 
 def wavefronts(
     addresses: Sequence[int | None], width: int, *, load: bool = True
 ) -> tuple[tuple[tuple[int, ...], ...], ...]:
-    """Return for each wavefront and bank the lanes that are served: an empty tuple where the bank is idle.
+    """Return for each wavefront and bank the lanes that are served: an empty tuple for an idle bank.
 
-    A bank serves one 4-byte word a wavefront, to all lanes that want it; the lanes come in the groups of
+    A bank serves one 4-byte word a wavefront, to all lanes that need it; the lanes come in the groups of
     `simulator.count.banks`.
     """
     together = lanes_together(width)

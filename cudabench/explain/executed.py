@@ -1,4 +1,4 @@
-"""How often each block of machine code ran, from how often each line of its PTX did.
+"""Counts how often each block of machine code ran, from the counts of its PTX lines.
 
 Nobody executes the machine code here. What is known: the lanes and warps that executed each PTX line (the simulator
 counts them), the PTX line that each machine instruction came from, and that lanes are conserved: as many leave a basic
@@ -45,7 +45,7 @@ _T = TypeVar("_T")
 
 
 class Count(NamedTuple):
-    """How often a block of a function ran: warps that entered it, and their active lanes. `sure`: by equations.
+    """The executions of a block: warps that entered it, and their active lanes. `sure`: by equations.
 
     again: how often its last instruction is issued besides: a jump by table (BRX) once for each place that lanes go to.
     """
@@ -61,9 +61,9 @@ class Count(NamedTuple):
         return self.again * self.lanes / self.warps / 2 if self.warps else 0
 
 
-MOST_COUNTED = 64  # kernels of a run whose counts are remembered
-_SLOW = "$__internal_"  # how ptxas' own subroutines are called
-# The blocks that a subroutine goes through, by the end of its name: with zero, and with what is too large or small.
+MOST_COUNTED = 64  # kernels of a run whose counts are cached
+_SLOW = "$__internal_"  # prefix of ptxas' own subroutines
+# The blocks that a subroutine executes, by the end of its name: for zero, and for too large or small numbers.
 _ROUTES = {
     "div_rn_f64_full": ((0, 4, 5, 6, 7, 10, 11), (0, 1, 10, 11)),
     "div_rn_noftz_f32_slowpath": ((0, 1, 2, 3, 4, 17, 20, 21), (0, 7, 13, 14, 15, 20, 21)),
@@ -75,19 +75,19 @@ _ROUTES = {
 }
 _DRIVERS = {"malloc": "malloc", "free": "free", "vprintf": "printf", "__assertfail": "assert"}  # by their PTX names
 
-# What was counted last, by the identity of what it was counted from: several readers ask for it after one run.
+# Cached counts, by the identity of their inputs: several readers need them after one run.
 _counted: OrderedDict[tuple[int, int], tuple[Sequence[Function], Executions, list[list[Count]]]] = OrderedDict()
 
 
 def count(functions: Sequence[Function], executions: Executions, ptx: Sequence[str]) -> list[list[Count]]:
-    """Return the counts of the blocks of a kernel and of its subroutines, in their order; nobody may change them.
+    """Return the counts of the blocks of a kernel and of its subroutines, in order; callers must not change them.
 
     functions: the kernel first. executions: warps and lanes of each PTX line, the kernel's first line first. ptx: the
     lines of the PTX, from which instructions are told apart.
     """
     key = id(functions), id(executions)
     if key not in _counted:
-        # With what it was counted from, so that none of the identities becomes another's.
+        # Keeps the inputs alive, so that their identities stay unique.
         _counted[key] = functions, executions, _count(functions, executions, ptx)
         if len(_counted) > MOST_COUNTED:
             _counted.popitem(last=False)
@@ -110,7 +110,7 @@ def _count(functions: Sequence[Function], executions: Executions, ptx: Sequence[
     copies = Copies(functions, executions, ptx)
     found = []
     for place, function in enumerate(functions):
-        # Calls by pointer or of itself name nobody.
+        # Calls by pointer and recursive calls do not name a function.
         outside = place and not function.name.startswith(_SLOW)
         begin = _entered(function, copies) if outside else calls[function.name]
         counts = _routed(function, begin, zeros[function.name]) or _Counting(function, begin, copies).counts()
@@ -136,9 +136,9 @@ def _entered(function: Function, copies: Copies) -> Count:
 
 
 def _routed(function: Function, begin: Count, zeros: tuple[float, float]) -> list[Count] | None:
-    """Return the counts of a subroutine whose ways are known; None for others, and where its blocks are not those.
+    """Return the counts of a subroutine with known ways; None for others, and if its blocks are different.
 
-    begin: the warps and lanes that enter it; zeros: of those the ones that bring zero.
+    begin: the warps and lanes that enter it; zeros: those of them with zero as operand.
     """
     routes = next((found for end, found in _ROUTES.items() if function.name.endswith(end)), None)
     blocks = function.blocks
@@ -172,7 +172,7 @@ def beyond(functions: Sequence[Function], executions: Executions, ptx: Sequence[
 
 
 def _most(votes: Counter[_T]) -> _T | None:
-    """Return what has the most votes, the first of equals; None without any."""
+    """Return the value with the most votes, the first of equals; None without votes."""
     return max(votes, key=lambda each: votes[each], default=None)
 
 
@@ -236,7 +236,7 @@ class _Counting:
     # Lanes.
 
     def _conserve(self) -> None:
-        """Add that as many lanes leave a block as come in."""
+        """Add the equations that as many lanes leave a block as enter it."""
         for block in self.blocks:
             own: Key = ("in", block.number, -1)
             first = 0 if block.number else self.begin.lanes
@@ -249,7 +249,7 @@ class _Counting:
                 self._go_on(block, *ends)
 
     def _place_subroutines(self) -> None:
-        """Tell the lanes that call ptxas' subroutines."""
+        """Set the lanes that call ptxas' subroutines."""
         called: dict[int, list[Block]] = defaultdict(list)
         for block in self.blocks:
             if block.calls.startswith(_SLOW):
@@ -267,7 +267,7 @@ class _Counting:
                             self.system.warps[block.number] = times.taking
 
     def _place_copies(self) -> None:
-        """Add that all copies of an instruction together run as often as its PTX line."""
+        """Add the equations that all copies of an instruction together run as often as its PTX line."""
         copies = self.copies
         for rank, group in enumerate((copies.fixed, copies.branches, copies.loads), 1):
             for line, places in group.items():
@@ -285,7 +285,7 @@ class _Counting:
                     self.system.warps[number] = times.turns / len(places)
 
     def _take(self) -> bool:
-        """Tell the ways of a branch that is there once by the lanes that take it; whether there was one to tell."""
+        """Set the edges of a single-copy branch by the lanes that take it; return whether there was such a branch."""
         known = self.system.known
         for block in self.blocks:
             last = block.instructions[-1]
@@ -304,7 +304,7 @@ class _Counting:
         return False
 
     def _go_on(self, block: Block, *ends: Key) -> None:
-        """Let all lanes of a block go on to the next, none along its other edges and to its ends."""
+        """Let all lanes of a block go to the next block, and not along other edges or to ends."""
         for edge in (*self.leaving[block.number], *ends):
             if edge[2] != block.number + 1:
                 self.system.set(edge, 0)
@@ -329,7 +329,7 @@ class _Counting:
         return (0, 0) if lanes is None else (votes[lanes] / sum(votes.values()) + votes[lanes] / 1000, lanes)
 
     def _straight_on(self) -> bool:
-        """Let the lanes of a block whose ways on are all unknown go on to the next; whether there was such a block."""
+        """Let the lanes of a block with unknown edges go to the next block; return whether there was such a block."""
         for block in self.blocks:
             edges = self.leaving[block.number]
             if (

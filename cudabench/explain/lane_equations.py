@@ -9,25 +9,25 @@ from math import inf
 
 Key = tuple[str, int, int]  # ("in", block, -1), ("edge", from, to), ("end", block, -1)
 
-RANKS = 4  # structure, what stays, branches, loads
-_NARROWINGS = 100  # rounds at most
+RANKS = 4  # structure, fixed instructions, branches, loads
+_NARROWINGS = 100  # most rounds
 
 
 @dataclass(eq=False)
 class _Equation:
-    """Sum of coefficient times unknown = constant; unknowns leave as they become known."""
+    """Sum of coefficient times unknown = constant; unknowns are removed as they become known."""
 
     terms: dict[Key, int]
     constant: float
     rank: int
-    told: bool = False  # whether it has said all that it can as it is
+    told: bool = False  # whether its present form is used up
 
 
 class System:
-    """Equations over lanes, solved by substitution of what is known.
+    """Equations over lanes, solved by substitution of known values.
 
-    entering: the edges that lead to each block. warps: of blocks whose warps are known besides. limits: the least and
-    most of what is not known.
+    entering: the edges that lead to each block. warps: the warps of blocks in which they are known. limits: bounds of
+    the unknowns.
     """
 
     def __init__(self, entering: Mapping[int, Sequence[Key]]) -> None:
@@ -37,10 +37,10 @@ class System:
         self.limits: dict[Key, tuple[float, float]] = defaultdict(lambda: (0.0, inf))
         self._equations: list[list[_Equation]] = [[] for _ in range(RANKS)]
         self._uses: dict[Key, list[_Equation]] = defaultdict(list)
-        self._changed: dict[_Equation, None] = {}  # of which something became known since `narrow`
+        self._changed: dict[_Equation, None] = {}  # equations with newly known values since `narrow`
 
     def lanes(self, block: int) -> float | None:
-        """Return the lanes that enter a block, None where that is not known."""
+        """Return the lanes that enter a block, or None if unknown."""
         return self.known.get(("in", block, -1))
 
     def enter(self, block: int, lanes: float) -> None:
@@ -48,7 +48,7 @@ class System:
         self.set(("in", block, -1), lanes)
 
     def add(self, terms: Mapping[Key, int], constant: float, rank: int) -> None:
-        """Add an equation; rank: how sure it is."""
+        """Add an equation; rank: its certainty."""
         left = {key: value for key, value in terms.items() if key not in self.known}
         constant -= sum(value * self.known[key] for key, value in terms.items() if key in self.known)
         equation = _Equation(left, constant, rank)
@@ -58,20 +58,20 @@ class System:
         self._changed[equation] = None
 
     def solve(self, rank: int = RANKS - 1) -> None:
-        """Use the equations up to a rank until they yield nothing more, a less sure one when surer ones do not."""
+        """Use the equations up to a rank until they give no new values; surer equations first."""
         while any(
             sum(self._step(one) for one in level if one.terms and not one.told) for level in self._equations[: rank + 1]
         ):
             pass
 
     def settle(self) -> None:
-        """Use all equations, and what they leave unknowns, until neither yields anything."""
+        """Use all equations, and the bounds of unknowns, until neither gives new values."""
         self.solve()
         while self.narrow():
             self.solve()
 
     def _step(self, equation: _Equation) -> bool:
-        """Learn what one equation tells alone; whether it told anything."""
+        """Solve a single equation if possible; return whether it gave a value."""
         terms, constant = equation.terms, equation.constant
         equation.told = True
         if len(terms) == 1:
@@ -79,7 +79,7 @@ class System:
             value = constant / coefficient
             before = self.entering.get(key[1], ()) if key[0] == "in" else ()
             if value < sum(self.known.get(edge, 0) for edge in before) or value != int(value) or value < 0:
-                equation.terms = {}  # contradicts what is surer
+                equation.terms = {}  # contradicts a surer equation
                 return False
             self.set(key, value)
             return True
@@ -99,10 +99,10 @@ class System:
             self._changed[equation] = None
 
     def narrow(self) -> bool:
-        """Narrow what unknowns can be, by what is as sure as what stays in its place; whether that told one.
+        """Narrow the bounds of unknowns by the surer equations; return whether an unknown became known.
 
-        An unknown is what the others of an equation leave, and none is negative: where two edges that are not known
-        bring 512 lanes together, neither brings more.
+        Unknowns are not negative, so an equation bounds each of them: if two unknown edges together bring 512 lanes,
+        neither brings more.
         """
         told = False
         for _ in range(_NARROWINGS):
@@ -119,7 +119,7 @@ class System:
         return told
 
     def _narrowed(self, equation: _Equation) -> list[Key]:
-        """Narrow the unknowns of one equation; return those for which that changed something."""
+        """Narrow the unknowns of one equation; return the changed ones."""
         spans = {key: sorted(factor * limit for limit in self.limits[key]) for key, factor in equation.terms.items()}
         changed = []
         for key, factor in equation.terms.items():

@@ -1,8 +1,8 @@
 """The shortest time that each resource of a card allows a kernel: lower bounds, from counts and ceilings alone. Pure.
 
 The counts are the simulator's, of the machine code that the card would run; the ceilings are a card's, measured or of
-its datasheet (`cudabench.cards`). Nothing here is a time that was measured, and no limit knows of another: what a
-kernel takes is at least the longest, and more where resources do not overlap.
+its datasheet (`cudabench.cards`). No time here is measured, and limits are independent: a kernel's time is
+at least the longest limit, and more if resources do not overlap.
 
 * memory: the distinct sectors that a launch reads, each once, and those that it writes, but for what the L2 may still
   hold at the end; of later launches only what the L2 cannot have kept. With a hot L2, only what does not

@@ -1,4 +1,4 @@
-"""What the machine code of a kernel tells: its arithmetic, spills and registers, and, with counts, what ran on it.
+"""Facts of a kernel's machine code: its arithmetic, spills and registers and, with counts, the executed instructions.
 
 Read from the very cubin that is launched, without a GPU. The names of the pipes are those of Nsight Compute ("Hardware
 Model"), gathered into eight; which opcode runs on which is NVIDIA's list of instructions ("CUDA Binary Utilities") and,
@@ -90,8 +90,8 @@ def arithmetic(functions: Iterable[Function], ptx: Sequence[str]) -> tuple[str, 
     """Return the number formats that a kernel computes with or rounds to, in the order of `ORDER`.
 
     'sparse' stands for tensor cores that leave the zeros of an operand out; 'approximate' for special functions that
-    the source asked for by an intrinsic (__sinf, __fdividef), by .approx or by a compiler option. What a plain
-    division, expf or rsqrtf uses inside is none: those are accurate.
+    the source asked for by an intrinsic (__sinf, __fdividef), by .approx or by a compiler option. The
+    instructions inside a plain division, expf or rsqrtf do not count, because those functions are accurate.
     """
     instructions = [instruction for function in functions for instruction in function.instructions]
     found, text = set().union(*map(formats, instructions)), ptx_text.read(ptx)
@@ -136,7 +136,7 @@ def _approximate(row: Line, by_hand: bool) -> bool:
 class LocalAccess(NamedTuple):
     """Local memory that one PTX line moves: bytes a lane, and how often it runs in warps and lanes.
 
-    spill: a value that found no register, rather than an array of the source.
+    spill: a value that did not fit the registers, not an array of the source.
     """
 
     ptx_line: int
@@ -178,7 +178,7 @@ def spill_bytes(functions: Iterable[Function], ptx: Sequence[str]) -> int:
 
 
 def _spills(instruction: Instruction, text: Text) -> bool:
-    """Whether an access to local memory is none of the PTX's own."""
+    """Whether an access to local memory is not in the PTX."""
     row = text[instruction.ptx_line]
     return row.op not in ("ld", "st") or row.space not in ("local", "generic")
 
@@ -199,13 +199,13 @@ def predicated(functions: Iterable[Function], ptx_line: int) -> bool:
 
 
 def begin(image: bytes) -> None:
-    """Start to read a cubin beside other work, if nvdisasm is there."""
+    """Start to read a cubin in the background, if nvdisasm is installed."""
     if nvdisasm.path() is not None:
         nvdisasm.begin(image)
 
 
 def read(image: bytes) -> None:
-    """Read a cubin now, for forked processes to find it in the cache. Raises DeviceUnusable where that is refused."""
+    """Read a cubin now, so that forked processes find it in the cache. Raises DeviceUnusable if nvdisasm refuses it."""
     if nvdisasm.path() is not None:
         nvdisasm.begin(image).result()
 
@@ -231,7 +231,7 @@ class Image(NamedTuple):
 
 
 def inexact(images: Sequence[Image], accesses: Iterable[Access] = ()) -> str | None:
-    """Return why hardware may execute more or fewer instructions than `describe_all` counts; None where as many.
+    """Return why hardware may execute more or fewer instructions than `describe_all` counts, or None.
 
     accesses: the simulator's, which say where the order of atomics decides how often lanes go round.
     """
@@ -245,13 +245,12 @@ def inexact(images: Sequence[Image], accesses: Iterable[Access] = ()) -> str | N
 
 
 def describe_all(images: Sequence[Image], arch: str, ptx: str) -> MachineCode | None:
-    """Return the record of all machine code that a result launches, `ptx` being what all of it was assembled from;
-    None where there is none.
+    """Return the record of all machine code that a result launches, assembled from `ptx`; None without code.
 
     arch: 'sm_90'. Without counts of all kernels, what was executed is None. Without nvdisasm the record has what the
     cubins alone tell.
 
-    Raises DeviceUnusable where nvdisasm refuses a cubin.
+    Raises DeviceUnusable if nvdisasm refuses a cubin.
     """
     if not images:
         return None

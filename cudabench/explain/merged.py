@@ -1,9 +1,8 @@
-"""Memory accesses that ptxas merged or moved: which accesses of the PTX one machine instruction does, and how often.
+"""Memory accesses that ptxas merged or moved: the PTX accesses of each machine instruction, and their counts.
 
-An access that ptxas merged has no instruction of its own. It belongs to one of the same space and kind whose PTX names
-the same base register, in the same basic block, and which is wide enough to cover its offset: a load of 16 bytes does
-four of 4. Two loads of one place are one as well, also where the second is in a block that is only reached through the
-first one's; and a load nobody uses is none.
+A merged access lacks its own instruction. It belongs to an instruction with the same space, kind, base register and
+basic block that is wide enough to cover its offset: a load of 16 bytes does four of 4. Two loads of one place are also
+merged, even if the second is in a block that is only reached through the first one's block. Unused loads are removed.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from cudabench.simulator.report import Access as Counted
 
 
 class Access(NamedTuple):
-    """A memory access of the PTX: its line, 'global', 'shared', 'local' or 'generic', 'load' or 'store', and where.
+    """A memory access of the PTX: its line, 'global', 'shared', 'local' or 'generic', 'load' or 'store', and its place.
 
     The address is base + offset, base a register or a variable; bytes: of a lane. block: the number of its basic block.
     """
@@ -37,9 +36,9 @@ class Access(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Accesses that one machine instruction does: the line that it is named after, all lines, and what it moves.
+    """The accesses of one machine instruction: the line in its line information, all lines, and its bytes.
 
-    It moves `bytes` a lane from `offset` behind the base on, which is `shift` from the leader's own offset; a single
+    It moves `bytes` per lane from `offset` after the base, which is `shift` from the leader's own offset. A single
     access is a group too.
     """
 
@@ -51,9 +50,9 @@ class Group(NamedTuple):
 
 
 class Merged(NamedTuple):
-    """All accesses of a kernel in groups, and those that nothing explains.
+    """All accesses of a kernel in groups, and the accesses that could not be matched.
 
-    aggregated: lines of atomics that one lane of a warp does for all.
+    aggregated: lines of atomics that one lane does for its warp.
     """
 
     groups: tuple[Group, ...]
@@ -61,7 +60,7 @@ class Merged(NamedTuple):
     aggregated: frozenset[int] = frozenset()
 
     def issued(self) -> dict[int, tuple[int, int]]:
-        """Return how the lines of groups count, as `simulator.run` wants it told."""
+        """Return how the lines of groups count, in the form of `simulator.run`."""
         found = dict.fromkeys(self.aggregated, (0, ONE_LANE))
         for group in self.groups:
             if len(group.lines) > 1:
@@ -78,7 +77,7 @@ _OPCODES = ("LD", "LDG", "LDS", "LDL", "LDC", "LDSM", "LDU", "ULDC", "ST", "STG"
 
 
 def accesses(ptx: Sequence[str], lines: Iterable[int]) -> list[Access]:
-    """Return the loads and stores among lines of a PTX text; parameters and constants are none of them."""
+    """Return the loads and stores among lines of a PTX text, except of parameters and constants."""
     text, found = ptx_text.read(ptx), []
     for number in sorted(set(lines)):
         row = text[number]
@@ -126,7 +125,7 @@ def _loaded_before(
     ptx: Sequence[str],
 ) -> list[Access]:
     """Add loads to the groups whose leader loaded the same place before, in a block on every way to theirs, or loads it
-    beside its own; return the others. The base must be a register that one instruction alone writes, or a variable."""
+    beside its own; return the others. The base must be a register with a single write, or a variable."""
     left = []
     for access in missing:
         before = [
@@ -155,7 +154,7 @@ def _loaded_before(
 
 
 def _whole(group: Group, total: int) -> Group:
-    """Return a group as its instruction of `total` bytes, which is aligned to them, moves it."""
+    """Return a group widened to its aligned instruction of `total` bytes."""
     behind = group.offset % total
     whole = group._replace(offset=group.offset - behind, shift=group.shift - behind, bytes=total)
     return group if group.bytes >= total else whole
@@ -175,12 +174,12 @@ def aggregated(functions: Iterable[Function]) -> frozenset[int]:
 
 
 def _group(leader: Access, total: int, missing: list[Access]) -> Group:
-    """Return what an instruction of `total` bytes does besides its own access; that is taken out of `missing`."""
+    """Return the group of an instruction of `total` bytes; its other accesses are removed from `missing`."""
     best: tuple[int, int, list[Access]] = (0, leader.offset, [])
     for start in range(leader.offset + leader.bytes - total, leader.offset + 1, max(1, min(leader.bytes, 4))):
         inside = [a for a in missing if start <= a.offset and a.offset + a.bytes <= start + total]
         covered = {byte for a in inside for byte in range(a.offset, a.offset + a.bytes)}
-        # An instruction of 16 bytes is aligned to 16: where two windows hold as much, that one is it.
+        # An instruction of 16 bytes is aligned to 16, which decides between two windows with equal content.
         weight = 2 * len(covered) + (start % total == 0)
         if inside and weight > best[0]:
             best = (weight, start, inside)
@@ -196,12 +195,12 @@ def moved(
     accesses: Iterable[Counted], entry: str, functions: Sequence[Function], executions: Executions,
     ptx: Sequence[str], counts: Sequence[Sequence[executed.Count]] | None = None,
 ) -> tuple[Counted, ...]:  # fmt: skip
-    """Return accesses with those of one kernel brought down to what its machine code loads behind a branch.
+    """Return accesses, with a kernel's counts reduced for loads that its machine code does only after a branch.
 
-    A loop that loads for its next turn loads once too often; where nothing else reads that, ptxas moves the load behind
-    the branch that leaves the loop. The simulator executes the PTX, and counts it there.
+    A loop that loads for its next iteration loads once too often; if the value is not used elsewhere, ptxas moves the
+    load after the branch that leaves the loop. The simulator executes the PTX, and counts it before the branch.
 
-    functions, executions, ptx: as for `executed.count`, whose result `counts` is where it is there already.
+    functions, executions, ptx: as for `executed.count`, whose result is `counts`, if known.
     """
     if counts is None:
         counts = executed.count(functions, executions, ptx)

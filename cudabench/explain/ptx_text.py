@@ -1,6 +1,6 @@
-"""PTX text, line by line: labels, instructions, the source lines that they are for; and the control flow of functions.
+"""PTX text, line by line: labels, instructions and their source lines; and the control flow of functions.
 
-Lines are counted from 1. Text that nobody parses is read as well: hand-written PTX, and that of newer compilers.
+Lines are counted from 1. It also reads text that the parser refuses: hand-written PTX, and that of newer compilers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _DECLARED = re.compile(r"\s*(?:\.\w+\s+)*\.(?:entry|func)\b")
 _TARGET = re.compile(r"[$\w]*")
 _WRITTEN = re.compile(r"\{[^}]*\}|[^,;\[]+")
 _JUMPS = ("bra", "brx", "ret", "exit", "trap")
-_CUTS = ("bra", "brx", "ret", "exit", "call", "bar", "barrier")  # where a basic block ends
+_CUTS = ("bra", "brx", "ret", "exit", "call", "bar", "barrier")  # instructions that end a basic block
 
 
 class Line(NamedTuple):
@@ -40,12 +40,12 @@ class Line(NamedTuple):
 
     @property
     def space(self) -> str:
-        """The space that a load or store names."""
+        """The space of a load or store."""
         return next((word for word in self.words if word in SPACES), "generic")
 
     @property
     def target(self) -> str:
-        """The label that a branch goes to."""
+        """The target label of a branch."""
         return _TARGET.match(self.operands)[0]  # type: ignore[index]
 
 
@@ -58,7 +58,7 @@ class Loop(NamedTuple):
 
 
 def read(ptx: Sequence[str]) -> Text:
-    """Return the lines of a PTX text as what they say."""
+    """Return the parsed lines of a PTX text."""
     return _read(tuple(ptx))
 
 
@@ -87,7 +87,7 @@ class Text:
 
     @cached_property
     def blocks(self) -> list[int]:
-        """How many basic blocks have begun up to each line."""
+        """The number of basic blocks that have begun up to each line."""
         rows = zip(self.rows, self.ptx, strict=True)
         cuts = (bool(row.label) or row.op in _CUTS or text.strip() in ("{", "}") for row, text in rows)
         return list(accumulate(cuts, initial=0))
@@ -110,7 +110,7 @@ class Text:
 
     @cached_property
     def loops(self) -> list[Loop]:
-        """The loops of all functions, whose labels are their own by NVIDIA's naming."""
+        """The loops of all functions; NVIDIA's labels are unique among functions."""
         back: dict[int, list[int]] = defaultdict(list)
         for number, row in enumerate(self.rows, 1):
             if row.op == "bra" and self.labels.get(row.target, number) < number:
@@ -118,13 +118,13 @@ class Text:
         return [Loop(label, lines[-1], tuple(lines)) for label, lines in back.items()]
 
     def leaves(self, number: int) -> bool:
-        """Whether a branch goes forward to where nothing but the end is."""
+        """Whether a branch goes forward to the function's end."""
         label = self.labels.get(self[number].target, 0)
         after = next((row for row in self.rows[label:] if row.label or row.op), Line())
         return label > number and after.op == "ret" and not after.guard
 
     def around(self, number: int) -> tuple[int, int]:
-        """Return the first line of the function around a line, 1 where none begins before, and the one behind it."""
+        """Return the first line of the function around a line (or 1), and the line after the function."""
         at = bisect_right(self.heads, number)
         return self.heads[at - 1] if at else 1, self.heads[at] if at < len(self.heads) else len(self.ptx) + 1
 
@@ -137,7 +137,7 @@ class Text:
 
 
 class Flow:
-    """The function on some lines of a PTX text: which blocks of it follow which; a jump starts a block of its own.
+    """The function on some lines of a PTX text: its blocks and their successors; a jump is a separate block.
 
     block: the block of each line. after: the blocks that may follow each block. branches: of the blocks that are a
     branch with a guard, the line. jumps: the lines of all jumps.
@@ -174,12 +174,12 @@ class Flow:
         return Counter(name for match in written if match for name in set(re.findall(r"[\w$%]+", match[0])))
 
     def always(self, first: int, then: int) -> bool:
-        """Whether every way from the start to one line passes another."""
+        """Whether every way from the start to `then` passes `first`."""
         start = self.block.get(first)
         return start is not None and (start == 0 or self.block[then] not in self._reached(without=start))
 
     def _reached(self, without: int = -1, cut: tuple[int, int] = (-1, -1)) -> set[int]:
-        """Return the blocks that the start leads to, without a block and an edge."""
+        """Return the blocks reachable from the start without a block and an edge."""
         reached: set[int] = set()
         ahead = [0]
         while ahead:
@@ -190,7 +190,7 @@ class Flow:
         return reached
 
     def ways(self, line: int) -> tuple[int, int] | None:
-        """Return the blocks that a guarded branch leads to where it is taken and where not; None without a choice."""
+        """Return the targets of a guarded branch, taken and not taken; None without a choice."""
         past = self.block.get(line, 0)
         taken = self._heads.get(self.rows[line].target) if self.branches.get(past - 1) == line else None
         return None if taken is None or taken == past else (taken, past)
@@ -200,7 +200,7 @@ class Flow:
         return self._reached()
 
     def alone(self, line: int) -> tuple[set[int], set[int]]:
-        """Return the blocks that only a guarded branch leads to: where it is taken, and where it is not."""
+        """Return the blocks reachable only through a guarded branch: if taken, and if not taken."""
         if (ways := self.ways(line)) is None:
             return set(), set()
         taken, past = (self._everything - self._reached(cut=(ways[1] - 1, way)) for way in ways)

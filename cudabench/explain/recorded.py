@@ -1,4 +1,4 @@
-"""What a report's page draws and a launch is too large to keep whole: bounded records of its trace and machine code."""
+"""Bounded records of a launch's trace and machine code, for a report's page."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
     from cudabench.compile.record import Compiled
     from cudabench.simulator.count.trace import SharedRequest, Trace
 
-ALL_THREADS = 256  # of a launch that is watched whole
+ALL_THREADS = 256  # launches with at most this many threads are recorded whole
 MOST_STEPS = 32
-MOST_RUNS = 400  # of all steps of a kernel: a gather has one a lane
+MOST_RUNS = 400  # in all steps of a kernel: a gather has one run per lane
 MOST_BANKS = 6
 MOST_WAVEFRONTS = 64  # of all bank pictures of a kernel
-MOST_CODE = 400  # machine instructions of a kernel that are told
-MOST_TEXT = 64  # characters of one
+MOST_CODE = 400  # machine instructions of a kernel that are kept
+MOST_TEXT = 64  # characters of an instruction
 
 
 def watch(case: Case) -> Watch:
-    """Return which single accesses of a case to keep: all of a small launch, else those of its first warp."""
+    """Return which single accesses of a case to keep: all accesses of a small launch, else those of its first warp."""
     first = case.launches[0]
     return True if prod(first.grid) * prod(first.block) <= ALL_THREADS else (0, 0)
 
@@ -43,7 +43,7 @@ def watch(case: Case) -> Watch:
 
 
 def steps(trace: Trace, case: Case, buffers: Sequence[Buffer], tiles: Sequence[Tile]) -> tuple[Step, ...]:
-    """Return the first steps of the first launch: which element of a named array each watched lane moves.
+    """Return the first steps of the first launch: the element of a named array that each watched lane moves.
 
     tiles: the variables in shared memory. At most MOST_STEPS steps and MOST_RUNS runs of lanes are kept.
     """
@@ -105,11 +105,11 @@ def _runs(elements: Mapping[int, int]) -> tuple[tuple[int, ...], ...]:
 
 
 def banks(trace: Trace, tiles: Sequence[Tile]) -> tuple[BankRequest, ...]:
-    """Return the bank pictures of the first warp: those with the most wavefronts over what would do, a few of them."""
+    """Return a few bank pictures of the first warp: those with the most wavefronts over the ideal."""
     requests = bank_requests(trace, tiles)
     kept: dict[tuple[int, str, int], BankRequest] = {}
     wavefronts = 0
-    # Of one line the first is enough: an unrolled loop has a dozen alike.
+    # One picture per line is enough: an unrolled loop has a dozen equal ones.
     for request in sorted(requests, key=lambda each: each.ideal - len(each.passes)):
         place = (request.line, request.op, len(request.passes))
         full = len(kept) == MOST_BANKS or (kept and wavefronts + len(request.passes) > MOST_WAVEFRONTS)
@@ -128,7 +128,7 @@ def lines(parts: Iterable[tuple[Case, Compiled]], counts: Mapping[str, Execution
     parts: the case by source, compiled; counts: by entry, how often each PTX line ran. Empty without nvdisasm or a
     cubin. The instructions are the first MOST_CODE, spread over the lines by their share.
 
-    Raises DeviceUnusable where nvdisasm refuses the cubin.
+    Raises DeviceUnusable if nvdisasm refuses the cubin.
     """
     texts: dict[Place, list[str]] = defaultdict(list)
     warps: Counter[Place] = Counter()

@@ -1,4 +1,4 @@
-"""The statements of functions in a source text: how they nest, and where a barrier between two of them can stand."""
+"""The statements of functions in a source text: their nesting, and places for a barrier between two of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cudabench.simulator.check.places import Gap
 from cudabench.source.words import DIRECTIVE, blank, closing_bracket, placed_words, without_remarks
 
 LOOPS = ("for", "while", "do")
-DEPTH = 8  # of calls that are followed
+DEPTH = 8  # levels of calls that are followed
 LEAVES = ("return", "break", "continue", "goto")
 
 
@@ -45,10 +45,9 @@ class Step:
 def gap(
     texts: Mapping[str, str], file: str, earlier: tuple[int, int], later: tuple[int, int], parted: Collection[int]
 ) -> Gap | None:
-    """Return where a barrier can stand that comes behind an access and before a later one, by their lines and columns.
+    """Return the place of a barrier between an access and a later one, given by their lines and columns, or None.
 
-    texts: of the sources by their names. file: in which of them they are. parted: the lines whose conditions part
-    threads. None where the text does not tell.
+    texts: the sources by name. file: the accesses' source. parted: the lines with divergent conditions.
     """
     text = next((one for name, one in texts.items() if PurePath(name).name == PurePath(file).name), None)
     return None if text is None else _Gaps(_read(text), parted).find(earlier, later)
@@ -69,7 +68,7 @@ class Statements:
         self.functions = list(self._functions())
 
     def line(self, token: int) -> int:
-        """Return the line in which a token stands."""
+        """Return the line of a token."""
         return bisect_right(self.lines, self.starts[token])
 
     # Reading.
@@ -108,7 +107,7 @@ class Statements:
         return Statement(word, at, head, governed[-1].last if governed else head, list(map(_flat, governed)))
 
     def _plain_end(self, at: int, end: int) -> int:
-        """Return the last token of a statement that governs no other; a label is one of its own."""
+        """Return the last token of a plain statement; a label is a separate statement."""
         labelled = self.words[at : at + 1] in (["case"], ["default"])
         while at < end:
             if self.words[at] in ("(", "[", "{"):
@@ -121,7 +120,7 @@ class Statements:
     # Places.
 
     def token(self, place: tuple[int, int]) -> int:
-        """Return the token at a line and column, -1 for none."""
+        """Return the token at a line and column, or -1."""
         line, column = place
         if not 0 < line <= len(self.lines):
             return -1
@@ -131,7 +130,7 @@ class Statements:
         return token
 
     def function(self, token: int) -> int:
-        """Return the number of the function that a token is in, -1 for none."""
+        """Return the number of a token's function, or -1."""
         return next((at for at, (first, last, _) in enumerate(self.functions) if first <= token <= last), -1)
 
     def calls(self, function: int) -> list[int]:
@@ -149,10 +148,10 @@ class Statements:
         return [each for each in called if self.function(each) not in (-1, function)]
 
     def in_one_function(self, a: int, b: int) -> tuple[list[Step], list[Step], bool]:
-        """Return the ways to two tokens, or to the calls of their functions where these differ; none if there are none.
+        """Return the ways to two tokens, or to the calls of their functions if these differ, else empty.
 
-        Of what a function did in its last call, and does in its next, the calls count; and whether that is the same
-        call in the next turn of a loop.
+        For accesses in two calls of a function the calls count. Also return whether it is the same call in the next
+        iteration of a loop.
         """
         for _ in range(DEPTH):
             one, other = self.function(a), self.function(b)
@@ -216,7 +215,7 @@ class _Gaps:
         if one.index < other.index:
             return self._forward(a, b, level)
         if one.index > other.index:
-            # With no loop around both, threads that parted have come to the later statement first.
+            # Without a common loop, diverged threads reached the later statement first.
             return self._forward(b, a, level) if loop is None else self._around(a, b, loop, later[0])
         inner = one.statement
         a_in, b_in = len(a) > level + 1, len(b) > level + 1
@@ -224,7 +223,7 @@ class _Gaps:
         if a_in and not b_in and around is not None:
             return self._around(a, b, around, later[0])
         if inner.kind == "do" and b_in and not a_in:
-            # The condition at the end, and what comes in the next turn.
+            # The condition at the end, and the next iteration.
             tail = self.line(inner.last)
             return self._gap(tail, tail, inner, a, level + 1)._replace(kind="head", span=(tail, tail))
         if inner.kind in LOOPS and b_in and not a_in:
@@ -242,7 +241,7 @@ class _Gaps:
     def _forward(self, a: list[Step], b: list[Step], level: int) -> Gap:
         one, other = a[level].statement, b[level].statement
         between = Step(a[level].list[a[level].index + 1 :], b[level].index - a[level].index - 1)
-        left = self._left(between)  # the barrier comes before that, and all threads to the barrier
+        left = self._left(between)  # the barrier comes before, so that all threads reach it
         found = self._gap(self.line(one.last), left or self.line(other.first), other, a, level)
         return found._replace(around=self._parting(a[level:], b[level:]))
 
@@ -262,7 +261,7 @@ class _Gaps:
         )
 
     def _gap(self, after: int, before: int, target: Statement, way: list[Step], level: int) -> Gap:
-        """Return a place in the list at a level of a way: what of the statements around it parts threads."""
+        """Return the place in the list at a level of a way, with the divergent statements around it."""
         outside = next((step.statement for step in way[:level] if self._parts(step.statement)), None)
         return Gap(
             "between",
@@ -276,37 +275,37 @@ class _Gaps:
         )
 
     def _parts(self, one: Statement) -> bool:
-        """Return whether the head of a statement parts threads."""
+        """Return whether a statement's condition is divergent."""
         lines = {*range(self.line(one.first), self.line(one.head) + 1), self.line(one.last) if one.kind == "do" else 0}
         return one.kind not in ("plain", "block") and not lines.isdisjoint(self.parted)
 
     def _parting(self, *ways: Sequence[Step]) -> tuple[int, ...]:
-        """Return the lines of the first statement on each way whose head parts threads, if any."""
+        """Return the line of the first divergent statement on each way, if any."""
         found = (next((step.statement for step in way if self._parts(step.statement)), None) for way in ways)
         return tuple(dict.fromkeys(self.line(one.first) for one in found if one is not None))
 
     def _left(self, step: Step) -> int:
-        """Return the line of a condition before a statement in its list from which some threads leave, or 0."""
+        """Return the line of an earlier condition in the statement's list that lets some threads leave, or 0."""
         conditions = (one for one in step.list[: step.index] if one.kind == "if" and self._parts(one))
         leaving = (one for one in conditions if not {*LEAVES}.isdisjoint(self.text.words[one.first : one.last]))
         return next((self.line(one.first) for one in leaving), 0)
 
 
 def _loop(way: list[Step], level: int) -> int | None:
-    """Return at which level of a way the innermost loop around one is."""
+    """Return the level of the innermost loop of a way around a level, or None."""
     return next((at for at in range(level - 1, -1, -1) if way[at].statement.kind in LOOPS), None)
 
 
 def _flat(one: Statement) -> list[Statement]:
-    """Return the statements of a block, or the one that stands for it."""
+    """Return the statements of a block, or the single statement."""
     return one.bodies[0] if one.kind == "block" else [one]
 
 
 def _seen(text: str) -> str:
-    """Return a text with blanks in place of comments, directives and what no compiler sees.
+    """Return a text with blanks in place of comments, directives and code that compilers skip.
 
-    Not seen are the branch of `#if 0`, the rest behind `#if 1`, and, where the branches of one `#if` open or close
-    different numbers of braces (two heads for one body), all but the first.
+    Skipped are the branch of `#if 0`, the rest after `#if 1`, and all branches but the first of an `#if` whose branches
+    open or close different numbers of braces (two heads for one body).
     """
     plain = without_remarks(text)
     hidden: list[tuple[int, int]] = []

@@ -86,7 +86,7 @@ def tell(function: Function, copies: Copies, system: System) -> None:
             ones = [number for number, size in bodies.items() if size == 1]
             largest = max(bodies, key=lambda number: bodies[number])
             if len(ones) == 2 and ones[0] < largest < ones[1]:
-                # The first is for lanes that come in with the loop's condition false: a `while` or `for` has none.
+                # The first is for lanes that come in with the loop's condition false: a `while` or `for` lacks it.
                 system.enter(ones[0], 0)
                 del bodies[ones[0]]
             sizes = list(bodies.values())

@@ -1,4 +1,4 @@
-"""What holds a kernel, in words: its limits in one line, and which rung of its ladder removes the longest. Pure."""
+"""A kernel's limits in words: in one line, with the rung of its ladder that removes the longest limit. Pure."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from math import inf
 from cudabench.explain.bound_texts import ENOUGH, EXPLAINED, IN_L1, NAMES, NO_UNITS
 from cudabench.records.results import Limit, Result
 
-SHOWN = 3  # limits of the line; others are in the results file
-WORTH = 0.1  # of the longest: shorter ones tell nothing
-REMOVED = 0.8  # of the longest limit: a rung under this has removed it
+SHOWN = 3  # limits in the line; the results file has all
+WORTH = 0.1  # limits under this share of the longest are not shown
+REMOVED = 0.8  # a rung has removed the longest limit if its own is under this fraction of it
 
-# What a rung's idea speaks of where it removes what holds another, by resource. They are looked for in the sentences
-# of the chapter, so that a kernel that is added speaks for itself.
+# Words of a rung's idea that show which resource it relieves. They are searched in the chapter's sentences, so that a
+# new kernel needs no entry here.
 _IDEAS = {
     "shared memory": ("bank", "shuffle", "registers", "no shared memory"),
     "lsu": ("coalesced", "16 bytes", "word", "neighbouring", "shared memory", "registers"),
@@ -34,12 +34,12 @@ _IDEAS = {
 
 
 def bound(result: Result) -> float:
-    """Return the longest limit of a result, to three digits: bounds that differ by less are equal; infinite without."""
+    """Return the longest limit of a result with three digits, since smaller differences do not count; or infinity."""
     return float(f"{result.limits[0].time_s:.3g}") if result.limits else inf
 
 
 def name(limit: Limit) -> str:
-    """Return what a limit is called in a sentence: of the load/store unit, whichever asks most of it."""
+    """Return the name of a limit in a sentence; for the load/store unit, its largest user."""
     if limit.resource == "lsu" and "shared memory" in limit.detail.split(" and ")[0]:
         return "shared memory"
     return NAMES.get(limit.resource, limit.resource)
@@ -59,7 +59,7 @@ def _unit(seconds: float) -> tuple[float, str]:
 def line(result: Result) -> str:
     """Return the limits in one line: 'at least 61 µs on H200: shared memory 61, memory 36, issue 20'; '' without.
 
-    Where no unit is among them, the unit that has most to do is named besides.
+    If the limits shown do not include a unit, the busiest unit is added.
     """
     if not result.limits:
         return ""
@@ -72,34 +72,34 @@ def line(result: Result) -> str:
     return f"at least {short_time(longest, longest)} {_unit(longest)[1]} on {result.limits_on}: {parts}"
 
 
-# Said of every table of such limits, since they can look like times of nanoseconds.
-NOT_OF_A_DATASHEET = "What a launch and the start of blocks take is not in them: a datasheet does not tell it."
+# Shown with every table of such limits, because they can look like times of nanoseconds.
+NOT_OF_A_DATASHEET = "The times of a launch and of block starts are not included, because datasheets lack them."
 
 
 def of_a_datasheet(result: Result) -> bool:
-    """Whether a result is priced with a card that nobody measured, whose limits lack what a datasheet does not tell."""
+    """Whether a result's limits are for a card without measured ceilings, so that launch times are missing."""
     return bool(result.limits) and "(datasheet)" in (result.limits_on or "")
 
 
 def busiest_unit(result: Result) -> Limit | None:
-    """Return the longest limit of a unit that does work, which is what a profiler reports busiest; None without one."""
+    """Return the longest limit of a unit that does work, which a profiler reports as busiest, or None."""
     return next((limit for limit in result.limits or () if limit.resource not in NO_UNITS), None)
 
 
 def _and_unit(result: Result) -> str:
-    """Return which unit has most to do, where what holds a kernel is none: '; of the units the L2 is busiest, ...'."""
+    """Return the busiest unit, if the longest limit is not a unit: '; of the units the L2 is busiest, ...'."""
     assert result.limits
     unit, longest = busiest_unit(result), result.limits[0]
     if unit is None or unit is longest:
         return ""
     of = f", {unit.time_s / result.true_time.median_s:.0%} of the time" if result.true_time else ""
     least = f", {short_time(unit.time_s, longest.time_s)} {_unit(longest.time_s)[1]} at least{of}"
-    # The start is in the units' limits too, so that they say little of what those do.
+    # The units' limits include the start, so they say little about the units' work.
     return f"; of the units {name(unit)} has most to do{'' if longest.resource == 'start' else least}"
 
 
 def _left(result: Result) -> str:
-    """Return what may take the time that no limit explains."""
+    """Return the possible causes of time that the limits do not explain."""
     waits = any(row.op in ("atomic", "reduction") for row in result.access or ())
     atomics = ", or atomics that wait for one another: of those only the hottest address has a limit" if waits else ""
     enough = any(ENOUGH in limit.detail for limit in result.limits or () if limit.resource == "latency")
@@ -108,10 +108,10 @@ def _left(result: Result) -> str:
 
 
 def sentence(result: Result, ladder: Sequence[Result], ideas: Mapping[str, str]) -> str:
-    """Return what holds a kernel and which rung removes that; '' without limits.
+    """Return the longest limit of a kernel and the rung that removes it; '' without limits.
 
-    ladder: results of the same problem, of which those behind `result` may have removed it. ideas: the sentences of
-    all kernels of the ladder by name, in its order, without detours; of those without results they alone tell.
+    ladder: results of the same problem; those after `result` may have removed the limit. ideas: the sentences of all
+    kernels of the ladder by name, in order, without detours; they are used for kernels without results.
     """
     if not result.limits:
         return ""
@@ -134,9 +134,9 @@ def sentence(result: Result, ladder: Sequence[Result], ideas: Mapping[str, str])
 
 
 def remover(result: Result, ladder: Sequence[Result], ideas: Mapping[str, str]) -> str | None:
-    """Return the first later rung that removes the longest limit of a kernel: by its own limits where they were
-    counted, else by the sentence of its chapter."""
-    # Whatever is launched waits for its start.
+    """Return the first later rung that removes the longest limit of a kernel: by its own limits if they are known,
+    else by its sentence in the chapter."""
+    # Every launch waits for its start.
     if not result.limits or result.kernel not in ideas or result.limits[0].resource == "start":
         return None
     longest = result.limits[0]

@@ -10,8 +10,8 @@ from typing import NamedTuple
 from cudabench.compile.sass import Function, Instruction
 from cudabench.explain.machine_code import pipe
 
-# Clocks from an instruction to the first that can use its result, at least: published microbenchmarks of Volta to
-# Hopper (arXiv 1804.06826, 2402.13499). What loads take is the card's.
+# Least clocks from an instruction to the first that can use its result: published microbenchmarks of Volta to Hopper
+# (arXiv 1804.06826, 2402.13499). The latencies of loads are the card's.
 _CLOCKS = {"fp64": 8, "xu": 16, "tensor": 16}
 _ARITHMETIC = 4.0
 LOADS = ("LD", "LDG", "ATOM", "ATOMG")
@@ -20,14 +20,14 @@ _NO_RESULT = ("ST", "STG", "STS", "STL", "RED", "REDG", "STSM", "BRA", "EXIT", "
 _REGISTER = re.compile(r"(?<![\w.])(U?R)(\d+)((?:\.\w+)*)")
 _PREDICATE = re.compile(r"(?<![\w])U?P\d+")
 
-# By register: the clocks until its value is there, and whether it is one that was loaded.
+# By register: the clocks until its value is available, and whether it was loaded.
 _Ready = Mapping[str, tuple[float, bool]]
 
 
 class Path(NamedTuple):
-    """Clocks of a warp through a basic block, and those of them in which it waits for memory.
+    """Clocks of a warp through a basic block, and how many of them it waits for memory.
 
-    left: what is still under way behind it.
+    left: the results that are still pending after it.
     """
 
     clocks: float
@@ -36,10 +36,10 @@ class Path(NamedTuple):
 
 
 def path(instructions: Sequence[Instruction], loads: Mapping[int, float], before: _Ready | None = None) -> Path:
-    """Return the fewest clocks that a warp needs from the first instruction of a basic block to behind its last.
+    """Return the fewest clocks that a warp needs from the first instruction of a basic block to the end of its last.
 
-    A warp issues in order, one instruction a clock at best, and each when its operands are there. loads: by PTX line,
-    the clocks from a load to its value. before: what is under way as it comes in.
+    A warp issues in order, at most one instruction per clock, each when its operands are available. loads: by PTX line,
+    the clocks from a load to its value. before: the results that are pending at the start.
     """
     ready = dict(before or {})
     now, waits = -1.0, 0.0
@@ -60,10 +60,10 @@ def path(instructions: Sequence[Instruction], loads: Mapping[int, float], before
 
 
 def paths(function: Function, ran: Sequence[float], loads: Mapping[int, float]) -> list[Path]:
-    """Return the path of each block of a function, in order, each with what is under way as a warp comes in.
+    """Return the path of each block of a function, in order, with the pending results at its start.
 
-    That is what is under way behind all blocks before it that ran, by the shortest of them; where one of those stands
-    behind it, as at the head of a loop, nothing.
+    These are the results that are pending after all executed predecessors, with the shortest wait; empty if a
+    predecessor comes later, as at the head of a loop.
     """
     before: dict[int, list[int]] = defaultdict(list)
     for block in function.blocks:
@@ -88,9 +88,9 @@ def _result_clocks(instruction: Instruction, loads: Mapping[int, float]) -> tupl
 
 
 def operands(instruction: Instruction) -> tuple[list[str], list[str]]:
-    """Return the registers that an instruction reads and writes; of a wide result all, of a wide operand the first two.
+    """Return the registers that an instruction reads and writes: all of a wide result, the first two of a wide operand.
 
-    Where it is not sure, rather too few: a dependency that is missed makes the bound weaker, never wrong.
+    If unsure, it returns too few: a missed dependency makes the bound weaker, never wrong.
     """
     reads: list[str] = [instruction.guard.lstrip("!")] if instruction.guard else []
     writes: list[str] = []
@@ -107,7 +107,7 @@ def operands(instruction: Instruction) -> tuple[list[str], list[str]]:
 
 
 def _width(instruction: Instruction) -> int:
-    """Return how many registers an instruction's result takes."""
+    """Return the number of registers of an instruction's result."""
     words = instruction.modifiers
     if "128" in words or pipe(instruction) == "tensor":
         return 4

@@ -1,9 +1,8 @@
-"""What a fleet's shards say together: who is slow and why, who is missing, who gets slower.
+"""The findings of a fleet's shards: cards that are slow and why, missing, or getting slower.
 
-A card is slow in a kernel where its cost lies over the median of the cards of its model by more than `Rule.mads` scaled
-MADs and by more than `Rule.over`: the first alone would call a quiet fleet's last percent slow, the second a noisy
-fleet's every tail. The clocks of the multiprocessors and of the memory under load then tell a card that runs at a lower
-clock from one that is slow at the same clock.
+A card is slow in a kernel if its cost is over its model's median by more than `Rule.mads` scaled MADs and by more than
+`Rule.over`. The first limit alone would call a quiet fleet's last percent slow, the second a noisy fleet's tail. The
+clocks under load then distinguish a card with a lower clock from a card that is slow at the same clock.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ from cudabench.records.fleet import Card, Cause, Damaged, Fleet, Group, Load, Me
 
 RULE = Rule(mads=5.0, over=0.03)
 LOW_CLOCK = 0.01  # a clock that is lower than usual by more is low
-PEEKED = 20  # files of a folder that are asked when it was written
+PEEKED = 20  # files of a folder that are read for its date
 UNKNOWN_MODEL = "unknown card"
 
 
 @dataclass
 class Numbered:
-    """Names by number, in the order in which they came."""
+    """Numbers for names, in the order of their first use."""
 
     names: list[Any] = field(default_factory=list)
     numbers: dict[Any, int] = field(default_factory=dict)
@@ -43,7 +42,7 @@ class Numbered:
 
 @dataclass
 class Folder:
-    """A folder that was read: its cards by id, its damaged files, how many are the simulator."""
+    """A folder: its cards by id, its damaged files, and the number of simulators among the cards."""
 
     path: Path
     cards: dict[str, Card] = field(default_factory=dict)
@@ -53,7 +52,7 @@ class Folder:
 
 @dataclass
 class Report:
-    """Folders, oldest first, and the sums over them; `findings` and `dots` are of the last."""
+    """Folders, oldest first, and the sums over them; `findings` and `dots` are for the last folder."""
 
     folders: list[Folder]
     sums: Sums = field(default_factory=Sums)
@@ -62,7 +61,7 @@ class Report:
     labels: Numbered = field(default_factory=Numbered)
 
     def findings(self, rule: Rule = RULE, expected: Iterable[str] = ()) -> Fleet:
-        """Return what the shards say. `expected` are ids of cards that should be there."""
+        """Return the findings. `expected` are ids of cards that should be there."""
         last = len(self.folders) - 1
         folder = self.folders[last]
         cards = {**folder.cards, **self._missing(expected)}
@@ -84,22 +83,22 @@ class Report:
 
     @property
     def simulated(self) -> int:
-        """Return how many cards of the last folder are the simulator, which times nothing."""
+        """Return how many cards of the last folder are the simulator, which does not time."""
         return self.folders[-1].simulated
 
     def _missing(self, expected: Iterable[str]) -> dict[str, Card]:
-        """Return the cards that an earlier folder has or somebody expects, and the last one has not."""
+        """Return the cards of earlier folders or of `expected` that the last folder lacks."""
         *earlier, last = self.folders
         unread = {each.file: f"its shard cannot be read: {each.reason}" for each in last.damaged}
         found: dict[str, Card] = {}
         for folder in earlier:
             for name, card in folder.cards.items():
                 if name not in last.cards and (card.status != "missing" or name.startswith(("GPU-", "MIG-"))):
-                    reason = unread.get(place.file_name(name), f"it is in {folder.path} and not in {last.path}")
+                    reason = unread.get(place.file_name(name), f"it is in {folder.path}, but not in {last.path}")
                     found[name] = replace(card, status="missing", reason=reason, load=None, health=None, slurm={})
         for name in expected:
             if name not in last.cards and name not in found:
-                reason = unread.get(place.file_name(name), "it is expected and has no shard")
+                reason = unread.get(place.file_name(name), "it is expected, but lacks a shard")
                 found[name] = Card(name, "missing", reason)
         return found
 
@@ -176,9 +175,9 @@ class Report:
 
 
 def load(paths: Sequence[Path]) -> Report:
-    """Return a report of folders of shards, in the order of their shards' times, where each has one.
+    """Return a report of folders of shards, in the order of their shards' times, if each folder has a time.
 
-    Raises CudabenchError where a folder cannot be read.
+    Raises CudabenchError if a folder cannot be read.
     """
     names = {path: reading.listed(path) for path in paths}
     times = {path: _written(path, files) for path, files in names.items()}
@@ -192,7 +191,7 @@ def load(paths: Sequence[Path]) -> Report:
 
 
 def _written(path: Path, files: Sequence[str]) -> str:
-    """Return when the first shard of a folder that says so was written."""
+    """Return the writing time of the first shard of a folder that has a time."""
     for name in files[:PEEKED]:
         with suppress(reading.Unreadable):
             found = reading.shards(name, reading.content(str(path / name)))
@@ -202,13 +201,13 @@ def _written(path: Path, files: Sequence[str]) -> str:
 
 
 def _take(report: Report, number: int, chunk: reading.Chunk, files: frozenset[str]) -> None:
-    """Put what some files of a folder hold into a report."""
+    """Add the content of some files of a folder to a report."""
     folder, kept, cards, models = report.folders[number], [], [], []
     for found in chunk.cards:
         own = place.file_name(found.card.id)
         kept.append(found.card.id not in folder.cards and (own == found.file or own not in files))
         if not kept[-1]:
-            folder.damaged.append(Damaged(found.file, f"it is of the same card as another, {found.card.id}"))
+            folder.damaged.append(Damaged(found.file, f"another file has the same card, {found.card.id}"))
             continue
         folder.cards[found.card.id] = found.card
         folder.simulated += found.simulated
@@ -231,7 +230,7 @@ def _value(label: reading.Label, cost: float) -> float:
 
 
 def usual_clocks(cards: Iterable[Card]) -> dict[str, tuple[float | None, float | None]]:
-    """Return by model the median clocks of multiprocessors and memory under load, in MHz; None where none is known."""
+    """Return by model the median clocks of multiprocessors and memory under load, in MHz; None if unknown."""
     loads: dict[str, list[Load]] = {}
     for card in cards:
         if card.load and card.model:
@@ -248,9 +247,9 @@ def _middle(clocks: Iterable[float | None]) -> float | None:
 
 
 def clock_ratio(card: Card, usual: Mapping[str, tuple[float | None, float | None]]) -> float | None:
-    """Return the usual clock over a card's, the larger of multiprocessors' and memory's; 1 where neither is low.
+    """Return the usual clock over a card's, the larger ratio of multiprocessors and memory; 1 if neither is low.
 
-    None where the clock of the multiprocessors is not known.
+    None if the clock of the multiprocessors is not known.
     """
     if not card.load or not card.load.sm_mhz or card.load.sm_mhz <= 0:
         return None
@@ -260,7 +259,7 @@ def clock_ratio(card: Card, usual: Mapping[str, tuple[float | None, float | None
 
 
 def cause(rows: Sequence[Slow], clock: float | None, rule: Rule) -> Cause:
-    """Return what a card's clock has to do with the kernels that it is slow in."""
+    """Return whether a card's clock explains the kernels that it is slow in."""
     if clock is None or clock == 1:
         return "unknown" if clock is None else "not clock"
     left = max(row.ratio for row in rows) / clock

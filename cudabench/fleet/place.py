@@ -6,7 +6,7 @@ import os
 import platform
 import re
 
-# What a shard keeps of Slurm's variables.
+# Slurm's variables that a shard keeps.
 SLURM = (
     "SLURM_CLUSTER_NAME",
     "SLURM_JOB_ID",
@@ -32,7 +32,7 @@ def host() -> str:
 
 
 def rack() -> str | None:
-    """Return the switches above the node where Slurm's topology names them, else None."""
+    """Return the switches above the node from Slurm's topology, or None."""
     names = os.environ.get("SLURM_TOPOLOGY_ADDR", "").split(".")
     kinds = os.environ.get("SLURM_TOPOLOGY_ADDR_PATTERN", "").split(".")
     switches = [name for name, kind in zip(names, kinds, strict=False) if kind == "switch" and name]
@@ -40,19 +40,19 @@ def rack() -> str | None:
 
 
 def granted() -> list[str]:
-    """Return the words of CUDA_VISIBLE_DEVICES: numbers, or UUIDs; empty where all cards are to be seen."""
+    """Return the words of CUDA_VISIBLE_DEVICES: numbers, or UUIDs; empty if all cards are visible."""
     return [word.strip() for word in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if word.strip()]
 
 
 def stand_in(host: str) -> str:
-    """Return what the simulator is called in the place of a card: the host, and under Slurm the card that it was given
-    there, so that several stand-ins of one node stay apart."""
+    """Return the simulator's name in place of a card: the host and, under Slurm, the granted card, so that several
+    simulators on a node have distinct names."""
     cards = granted()
     slotted = len(cards) == 1 and cards[0].isdecimal() and "SLURM_JOB_ID" in os.environ
     return f"{host}-gpu{cards[0]}" if slotted else host
 
 
 def file_name(card: str) -> str:
-    """Return the name of a card's shard. What a file's name cannot hold, or would hide it, becomes '_'."""
+    """Return the file name of a card's shard. Characters that are invalid or would hide the file become '_'."""
     safe = re.sub(r"[^\w.-]|^[.-]", "_", card, flags=re.ASCII)
     return f"{safe[:MOST_NAME] or '_'}.json"

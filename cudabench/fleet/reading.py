@@ -1,8 +1,8 @@
-"""Shards, read: what a report needs of each, whoever wrote it.
+"""Reads from shards, which may be foreign, what a report needs.
 
-A folder of shards is filled by many machines over a network and may hold anything: files that are cut off, no JSON, of
-gigabytes, pipes. Each is named with what is wrong with it, and the rest is read. Only what is used is looked at, and
-every value of it is checked: a record decoded in full takes too long for a hundred thousand.
+Many machines fill a folder of shards over a network, so it may hold truncated files, files that are not JSON, files of
+gigabytes, and pipes. Each is reported with its fault, and the rest is read. Only the needed values are read and
+checked, because decoding whole records takes too long for a hundred thousand files.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ from cudabench.records.launch import dim_text
 from cudabench.system import children, outputs
 
 parsed: Callable[[bytes], Any] = json.loads
-with contextlib.suppress(ImportError):  # a third of the time; what it refuses, such as NaN, is read by json after all
+with contextlib.suppress(ImportError):  # takes a third of the time; json reads what it refuses, such as NaN
     import orjson
 
     parsed = orjson.loads
 
-MOST_BYTES = 16 << 20  # of a shard: thirteen kernels with ten thousand samples each have 2 MB
+MOST_BYTES = 16 << 20  # size of a shard: thirteen kernels with ten thousand samples each take 2 MB
 MOST_TEXT = 200  # characters of a name
-MOST_NAMES = 20  # of a size's parameters, and of Slurm's variables
+MOST_NAMES = 20  # parameters of a size, and Slurm's variables
 MOST_NAMED = 5  # kernels in a reason
-MOST_KERNELS = 10_000  # of a shard
-LEAST = 1e-30  # of a value; its inverse is finite too
+MOST_KERNELS = 10_000  # kernels of a shard
+LEAST = 1e-30  # least value; its inverse is finite too
 CHUNK = 500  # files that a process reads at a time
 MANY = 2_000  # files from which on several processes read
 STATUSES: tuple[CardStatus, ...] = get_args(CardStatus)
-WORSE = ("ok", "unverified", "wrong", "missing", "failed")  # of a card's own word and its results, the later one holds
+WORSE = ("ok", "unverified", "wrong", "missing", "failed")  # of a card's and its results' status the later counts
 
 
 class Label(NamedTuple):
-    """What was measured: the same on two cards is compared."""
+    """A measurement; equal measurements of cards are compared."""
 
     operation: str
     kernel: str
@@ -55,14 +55,14 @@ class Label(NamedTuple):
     less_is_better: bool
 
 
-# A right value of a kernel or ceiling as a cost: its inverse where more is better, so that a larger cost is a slower
-# card.
+# A right value of a kernel or ceiling as a cost, with the inverse if more is better, so that a larger cost means a
+# slower card.
 Value = tuple[Label, float]
 
 
 @dataclass(frozen=True)
 class Shard:
-    """One card in one file, and when it was measured; `values` go into the columns of a chunk."""
+    """One card in one file, and its time; `values` go into the columns of a chunk."""
 
     file: str
     card: Card
@@ -73,9 +73,8 @@ class Shard:
 
 @dataclass(frozen=True)
 class Chunk:
-    """What some files hold: their cards, how many costs each has, these one card after the other as columns (`label`
-    counts in `labels`), and the files that are no shards. As columns they travel between processes at a tenth of the
-    time."""
+    """The content of some files: their cards, the number of costs of each, all costs as columns (`label` is an index
+    into `labels`), and the files that are not shards. Columns are sent between processes in a tenth of the time."""
 
     cards: list[Shard]
     counts: list[int]
@@ -86,7 +85,7 @@ class Chunk:
 
 
 class Unreadable(Exception):
-    """A file that is no shard: why, as the end of 'FILE: '."""
+    """A file that is not a shard: the reason, to follow 'FILE: '."""
 
 
 # A folder ------------------------------------------------------------------------------------------------------------
@@ -95,23 +94,23 @@ class Unreadable(Exception):
 def listed(folder: Path) -> list[str]:
     """Return the names of a folder's files that should be shards.
 
-    Raises CudabenchError where there is no such folder, or it cannot be read.
+    Raises CudabenchError if the folder does not exist or cannot be read.
     """
     try:
         with os.scandir(folder) as entries:
             return sorted(e.name for e in entries if e.name.endswith(".json") and not e.name.startswith("."))
     except FileNotFoundError:
-        raise CudabenchError(f"{folder}: no such folder of shards; 'cudabench fleet shard' fills one.") from None
+        raise CudabenchError(f"{folder} does not exist: 'cudabench fleet shard' makes a folder of shards.") from None
     except NotADirectoryError:
-        raise CudabenchError(f"{folder} is a file: name the folder that the shards are in.") from None
+        raise CudabenchError(f"{folder} is a file: name the folder of the shards.") from None
     except OSError as error:
         raise CudabenchError(f"{folder} cannot be read: {error.strerror or error}.") from None
 
 
 def read(folder: Path, names: Sequence[str]) -> Iterator[Chunk]:
-    """Yield what a folder's files hold, some hundred files at a time; many files are read by several processes.
+    """Yield the content of a folder's files, some hundred at a time; several processes read many files.
 
-    Raises UsageError where an option of the command line is to replace a shard.
+    Raises UsageError if an option of the command line would replace a shard.
     """
     from concurrent.futures.process import BrokenProcessPool
 
@@ -124,7 +123,7 @@ def read(folder: Path, names: Sequence[str]) -> Iterator[Chunk]:
                 yield chunk
     except BrokenProcessPool:
         raise CudabenchError(
-            f"A process that read shards of {folder} was ended, as for want of memory: try again with more of it."
+            f"A process that read shards of {folder} was ended, probably for lack of memory: try again with more."
         ) from None
 
 
@@ -146,20 +145,20 @@ def _read_chunk(chunk: tuple[str, Sequence[str]]) -> Chunk:
 
 
 def content(path: str) -> bytes:
-    """Return the bytes of a regular file of a shard's size. Raises Unreadable."""
+    """Return the bytes of a regular file that is small enough. Raises Unreadable."""
     try:
-        # A pipe that nobody writes to must not hold the report up.
+        # A pipe without a writer must not block the report.
         number = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     except OSError as error:
         raise Unreadable(f"it cannot be opened: {error.strerror}") from None
     try:
         state = os.fstat(number)
         if not stat.S_ISREG(state.st_mode):
-            raise Unreadable("it is no regular file")
+            raise Unreadable("it is not a regular file")
         if state.st_size > MOST_BYTES:
-            raise Unreadable(f"it has {state.st_size:,} bytes, and a shard has at most {MOST_BYTES:,}")
+            raise Unreadable(f"it has {state.st_size:,} bytes; a shard has at most {MOST_BYTES:,}")
         with open(number, "rb", closefd=False) as stream:
-            return stream.read(state.st_size + 1)  # no buffer for the largest is made for each
+            return stream.read(state.st_size + 1)  # a buffer of the file's size, not of the largest
     except OSError as error:
         raise Unreadable(f"it cannot be read: {error.strerror}") from None
     finally:
@@ -170,11 +169,11 @@ def content(path: str) -> bytes:
 
 
 def shards(name: str, text: bytes) -> list[Shard]:
-    """Return the cards of a shard, or of any results file; none of a report's. Raises Unreadable."""
+    """Return the cards of a shard or a results file; empty for a report. Raises Unreadable."""
     document = _document(text)
     fleet = _object(document.get("fleet"))
     if _object(fleet.get("rule")):
-        return []  # a report, which was written beside its shards
+        return []  # a report, written beside its shards
     devices = [each for each in _list(document.get("devices")) if isinstance(each, dict)]
     devices = devices or [_object(document.get("device"))]
     utc = _text(_object(document.get("provenance")).get("utc")) or ""
@@ -207,19 +206,19 @@ def _document(text: bytes) -> dict[str, Any]:
     except CudabenchError as error:
         raise Unreadable(str(error).removesuffix(".")) from None
     if not isinstance(document.get("results"), list):
-        raise Unreadable("it is no results file of cudabench")
+        raise Unreadable("it is not a results file of cudabench")
     return document
 
 
 def judged(rows: Sequence[Mapping[str, Any]]) -> tuple[CardStatus, str | None]:
-    """Return what results and ceilings say of their card, and why it is not well."""
+    """Return the status of a card from its results or ceilings, and the reason."""
     named: dict[Any, list[str]] = {}
     for row in rows:
         status = row.get("status") if isinstance(row.get("status"), str) else ""
         if status == "ok" and "unit" not in row and not _object(row.get("verification")):
             status = "unverified"
         named.setdefault(status, []).append(_text(row.get("kernel")) or _text(row.get("name")) or "?")
-    worst: dict[CardStatus, str] = {"wrong": "wrong", "failed": "failed", "unverified": "compared with nothing"}
+    worst: dict[CardStatus, str] = {"wrong": "wrong", "failed": "failed", "unverified": "not compared"}
     for status, word in worst.items():
         if names := named.get(status):
             return status, f"{word}: {', '.join(names[:MOST_NAMED])}{', ...' * (len(names) > MOST_NAMED)}"
@@ -244,7 +243,7 @@ def _card(given: Mapping[str, Any], device: Mapping[str, Any], host: str | None,
 
 
 def _plain_record(kind: type, given: Any) -> Any:
-    """Return a record of numbers, flags and lists of text; what is of another type is left out."""
+    """Return a record of numbers, flags and lists of text; values of other types are left out."""
     if not isinstance(given, dict):
         return None
     values: dict[str, Any] = {}
@@ -265,7 +264,7 @@ def _plain_record(kind: type, given: Any) -> Any:
 
 
 def _times(results: Sequence[Mapping[str, Any]]) -> Iterator[Value]:
-    """Yield the median times of right results; what nobody verified has no number."""
+    """Yield the median times of right results; unverified results are left out."""
     for result in results:
         time = result.get("time")
         if result.get("status") != "ok" or not isinstance(time, dict) or not _object(result.get("verification")):
@@ -288,7 +287,7 @@ def _times(results: Sequence[Mapping[str, Any]]) -> Iterator[Value]:
 def _label(
     operation: str, kernel: str, size: tuple[tuple[str, str], ...], dtype: str, block: tuple[int, ...], cache: str
 ) -> Label:
-    """Return what was measured; the same object for the same, which travels between processes once."""
+    """Return the label of a measurement; equal labels are the same object, which is sent between processes once."""
     if operation == "run":
         problem = ", ".join(f"{name}={value}" for name, value in size)
     else:
@@ -320,12 +319,12 @@ def _text(value: Any, most: int = MOST_TEXT) -> str | None:
 
 
 def _word(value: Any) -> str:
-    """Return a text, number or flag as text; of lists and objects, which may be nested deeply, none."""
+    """Return a text, number or flag as text; '' for lists and objects, which may be nested deeply."""
     return str(value)[:MOST_TEXT] if isinstance(value, (str, int, float)) else "?"
 
 
 def _number(value: Any) -> float | None:
-    known = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1 / LEAST  # as NaN is not
+    known = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1 / LEAST  # False for NaN
     return float(value) if known else None
 
 

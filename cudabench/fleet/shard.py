@@ -1,8 +1,8 @@
-"""A shard: what one card of a fleet is and how it did, in a results file of its own.
+"""A shard: one card of a fleet and its results, in its own results file.
 
-Each visible card is measured by a process of its own that runs the ordinary command; it writes where nobody else looks,
-and the shard appears in the folder whole. A card whose run failed and one that should be there and is not get a shard
-too, which says so. An interrupted run leaves none: nothing was found out about its card.
+A separate process measures each visible card with the ordinary command. It writes to a private place, and the shard
+appears in the folder whole. A card whose run failed, and an expected card that is missing, also get a shard. An
+interrupted run does not leave a shard, because nothing is known about its card.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ from cudabench.records.fleet import Card, CardStatus, Fleet
 from cudabench.records.results import DeviceInfo
 from cudabench.system import children, confined, interrupts, outputs
 
-LOOK_S = 0.5  # between two looks at the cards from outside
-GRACE_S = 10.0  # in which an interrupted run may end by itself
-MOST_WORDS = 400  # characters of what a failed run said
+LOOK_S = 0.5  # between two NVML readings of the cards
+GRACE_S = 10.0  # time for an interrupted run to end by itself
+MOST_WORDS = 400  # characters of a failed run's message
 INTERRUPTS = (EXIT_INTERRUPTED, EXIT_TERMINATED, -signal.SIGINT, -signal.SIGTERM)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be run where: the words behind `cudabench`, the folder of shards, and who we are.
+    """What to run where: the words after `cudabench`, the folder of shards, and this machine's names.
 
-    `device` is what the command's own --device says, None where it does not say; `quiet` whether it has that option;
-    `name` what the simulator is called in the place of a card.
+    `device` is the command's --device, or None; `quiet`: the command has --quiet; `name` is the simulator's name in
+    place of a card.
     """
 
     folder: Path
@@ -61,7 +61,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Target:
-    """A card to be measured: its id and, of a GPU, what the driver says of it; `alone` where no other is visible."""
+    """A card to measure: its id and, for a GPU, the driver's description; `alone`: no other card is visible."""
 
     id: str
     info: DeviceInfo | None = None
@@ -70,7 +70,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Written:
-    """A shard that is in the folder."""
+    """A shard that was written to the folder."""
 
     path: Path
     card: Card
@@ -82,8 +82,8 @@ class Written:
 
 
 def visible(plan: Plan) -> list[Target]:
-    """Return the cards that the plan's command is to be run on: the visible ones, the one of --device cuda:N, or the
-    simulator where the command asks for it by name."""
+    """Return the cards to run the plan's command on: the visible ones, the one of --device cuda:N, or the simulator if
+    the command names it."""
     if plan.device is not None and plan.device.startswith("sim"):
         return [Target(plan.name or place.stand_in(plan.host))]
     count = probe.driver().device_count if probe.driver().usable else 0
@@ -93,24 +93,24 @@ def visible(plan: Plan) -> list[Target]:
         cards = [card for card in cards if card.index == int(number)]
     alone = count == 1 or number.isdecimal()
     words = place.granted()
-    # A part of a card has a UUID of its own, by which it was granted.
+    # A part of a card (MIG) is granted by its own UUID.
     part = words[0] if len(words) == 1 and words[0].startswith("MIG-") and count == 1 else None
     return [Target(part or str(card.uuid), card, alone) for card in cards]
 
 
 def absent(plan: Plan, targets: Sequence[Target], expected: Iterable[str]) -> list[Card]:
-    """Return the cards that should be there and are not: of `expected`, and of CUDA_VISIBLE_DEVICES."""
+    """Return the missing cards: of `expected`, and of CUDA_VISIBLE_DEVICES."""
     if any(target.info is None for target in targets):
         return []
     seen = {target.id for target in targets} | {str(target.info.uuid) for target in targets if target.info}
     wanted = [word for word in (*expected, *place.granted()) if word.startswith(("GPU-", "MIG-"))]
-    # An abbreviated UUID is one to CUDA.
+    # CUDA accepts abbreviated UUIDs.
     missing = [uuid for uuid in dict.fromkeys(wanted) if not any(known.startswith(uuid) for known in seen)]
     known = nvml.uuids() if missing else []
     cards = []
     for uuid in missing:
         there = any(each.startswith(uuid) for each in known)
-        reason = "NVML knows it, and CUDA does not see it" if there else "neither CUDA nor NVML sees it"
+        reason = "NVML knows it, but CUDA does not see it" if there else "neither CUDA nor NVML sees it"
         cards.append(_card(plan, uuid, "missing", reason=reason))
     numbers = [word for word in place.granted() if word.isdecimal()]
     if not targets and not missing:
@@ -118,7 +118,7 @@ def absent(plan: Plan, targets: Sequence[Target], expected: Iterable[str]) -> li
         reason = f"no card is visible{f': {problem}' if problem else ''}"
         cards.append(_card(plan, f"{plan.host}-no-card", "missing", reason=reason))
     elif len(numbers) > len(targets) > 0 and targets[0].info and ":" not in (plan.device or ""):
-        reason = f"CUDA_VISIBLE_DEVICES grants {len(numbers)} cards, and CUDA sees {len(targets)}"
+        reason = f"CUDA_VISIBLE_DEVICES grants {len(numbers)} cards, but CUDA sees {len(targets)}"
         cards.append(_card(plan, f"{plan.host}-missing", "missing", reason=reason))
     return cards
 
@@ -135,8 +135,8 @@ def run(
 ) -> int:
     """Measure every card of the plan, all at once or in turn, and write a shard for each; return the exit code of all.
 
-    `told` is called for every shard that is written. A run that somebody ended, as Slurm does when it preempts a job,
-    leaves none, and the exit code is EXIT_TERMINATED. Raises CudabenchError where the folder cannot be written.
+    `told` is called for every written shard. A run that was ended from outside, for example by Slurm's preemption,
+    leaves no shard, and the exit code is EXIT_TERMINATED. Raises CudabenchError if the folder cannot be written.
     """
     make_folder(plan.folder)
     targets = visible(plan)
@@ -156,18 +156,18 @@ def run(
 
 
 def make_folder(folder: Path) -> None:
-    """Make the folder of shards. Raises CudabenchError where it cannot be, or is a file."""
+    """Make the folder of shards. Raises CudabenchError if it cannot be made, or is a file."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         why = "it is a file" if folder.exists() else error.strerror
-        raise CudabenchError(f"{folder} cannot be a folder of shards: {why}; name another one.") from None
+        raise CudabenchError(f"{folder} cannot be a folder of shards: {why}; name another folder.") from None
     if not os.access(folder, os.W_OK | os.X_OK):
         raise CudabenchError(f"{folder}: no permission to write shards in it; name another folder.")
 
 
 def _together(plan: Plan, targets: Sequence[Target], told: Callable[[Written], None]) -> bool:
-    """Run the command on cards at once; return whether nobody ended a run."""
+    """Run the command on all cards at once; return False if a run was ended from outside."""
     runs: list[_Run] = []
     with contextlib.ExitStack() as stack:
         for target in targets:
@@ -189,7 +189,7 @@ def _together(plan: Plan, targets: Sequence[Target], told: Callable[[Written], N
 
 
 class _Run:
-    """The command on one card, in a process of its own."""
+    """The command on one card, in a separate process."""
 
     def __init__(self, plan: Plan, target: Target) -> None:
         self.target, self._plan = target, plan
@@ -200,7 +200,7 @@ class _Run:
         self._said = Path(self._folder.name) / "stderr"
         words = [*plan.words, "--json", str(self._file), *(["--quiet"] if plan.quiet else [])]
         if target.info and plan.device is None:
-            words += ["--device", "cuda"]  # a card that is lost by now must not become a simulation
+            words += ["--device", "cuda"]  # a card that was lost must not become a simulation
         with self._said.open("wb") as said:
             self.process = subprocess.Popen(
                 [*children.module("cudabench"), *words],
@@ -208,11 +208,11 @@ class _Run:
                 stdout=subprocess.DEVNULL,
                 stderr=said,
                 env=os.environ if target.alone else {**os.environ, "CUDA_VISIBLE_DEVICES": target.id},
-                start_new_session=True,  # an interrupt reaches this process alone, which passes it on
+                start_new_session=True,  # an interrupt reaches only this process, which passes it on
             )
 
     def look(self) -> None:
-        """Note how the card is now."""
+        """Record the card's present state."""
         if self._board:
             self._looks.append(self._board.look())
 
@@ -228,9 +228,9 @@ class _Run:
         status, reason = judge(document, code, self._last_words())
         if info and device and device.timed and self.target.id.startswith("GPU-"):
             if device.uuid != self.target.id:
-                status, reason = "failed", f"it was to run on this card and ran on {device.uuid}"
+                status, reason = "failed", f"it should run on this card, but ran on {device.uuid}"
         elif info and device and not device.timed:
-            status, reason = "failed", "it was simulated, since no GPU was visible by then"
+            status, reason = "failed", "it was simulated, because the GPU had become invisible"
         card = _card(
             self._plan,
             self.target.id,
@@ -257,7 +257,7 @@ class _Run:
         return said.removeprefix("Error: ")[:MOST_WORDS] or ended
 
     def close(self) -> None:
-        """End the process, which writes and stops at an interrupt, and leave nothing behind."""
+        """End the process by an interrupt, at which it writes its results, and clean up."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
             try:
@@ -268,7 +268,7 @@ class _Run:
 
 
 def judge(document: Mapping[str, Any], exit_code: int, said: str) -> tuple[CardStatus, str | None]:
-    """Return what a run says of its card, and why it is not well; `said` is the run's last sentence."""
+    """Return the status of a run's card, and the reason; `said` is the run's last sentence."""
     rows = [*document["results"], *document.get("ceilings", ())]
     status, reason = reading.judged(rows)
     if status == "wrong":

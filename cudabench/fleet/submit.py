@@ -1,7 +1,7 @@
-"""A submission: a task a card, through an engine, watched until all are done, and gone on with later.
+"""A submission: a task for each card, run by an engine, watched until all are done, and resumable.
 
-The engine is an array of Slurm jobs, made by submitit, or processes on this machine. What a submission knows is kept in
-the folder of shards, under `.fleet`: the request, the jobs, what every task says of itself, and the jobs' logs.
+The engine is an array of Slurm jobs, made by submitit, or processes on this machine. The submission's state is kept in
+the folder of shards, under `.fleet`: the request, the jobs, every task's own state, and the jobs' logs.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from cudabench.text import HARMFUL
 State = Literal["pending", "running", "done", "repeated", "failed"]
 
 JOB_NAME = "cudabench-fleet"
-ATTEMPTS = 5  # of a task that is preempted or whose node dies
+ATTEMPTS = 5  # attempts of a task that is preempted or whose node dies
 SLURM_TIMEOUT_S = 60.0
 SBATCH = "sbatch: error: "
-MOST_SILENCE = 10  # times in a row that Slurm may not answer
-MOST_LOOKS = 5  # at a job that has ended, or that is not known, before it counts as lost
+MOST_SILENCE = 10  # failed calls of Slurm in a row
+MOST_LOOKS = 5  # checks of an ended or unknown job before it counts as lost
 MOST_TASKS = 100_000
-MOST_RECORD = 256 << 20  # bytes of what a submission knows
-# What `sbatch` is told: whole numbers, and names. The rest is `additional_parameters`, but for what makes the array.
+MOST_RECORD = 256 << 20  # bytes of a submission's record
+# Options of `sbatch`: whole numbers, and names. Others are `additional_parameters`, except those of the array.
 NUMBERS = ("gpus_per_node", "time", "cpus_per_task")
 NAMES = ("partition", "account", "qos")
 OWN = ("array", "output", "error", "open-mode")
-FINISH_S = 3 * task.LOOK_S  # in which a process ends that has said that it is done
+FINISH_S = 3 * task.LOOK_S  # time for a finished process to end
 # Slurm's states (squeue(1), JOB STATE CODES).
 WAITING = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"}
 AT_WORK = {"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING"}
@@ -51,7 +51,7 @@ TRY_AGAIN = {"PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "REVOKED"}
 
 @dataclass
 class Entry:
-    """A task as its submission sees it."""
+    """The state of a task in its submission."""
 
     number: int
     job: str = ""
@@ -65,7 +65,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Kept:
-    """What a folder keeps of its submission."""
+    """A submission's record in its folder."""
 
     words: tuple[str, ...]
     device: str | None
@@ -91,7 +91,7 @@ class Slurm:
             self._executor.update_parameters(job_name=JOB_NAME, **settings)
         except RuntimeError:
             raise DeviceUnusable(
-                "Slurm is not here: there is no srun on PATH; submit from a login node, or use --engine local."
+                "Slurm is missing: srun is not on PATH; submit from a login node, or use --engine local."
             ) from None
         except (TypeError, ValueError) as error:
             raise UsageError(f"submitit refuses the settings: {str(error).splitlines()[0]}.") from None
@@ -105,9 +105,9 @@ class Slurm:
             with self._executor.batch():
                 jobs = [self._executor.submit(each) for each in tasks]
         except (FailedJobError, FailedSubmissionError, subprocess.SubprocessError, OSError) as error:
-            said = str(getattr(error, "stderr", None) or error).splitlines() or ["it does not say why"]
+            said = str(getattr(error, "stderr", None) or error).splitlines() or ["without a reason"]
             why = next((line for line in said if line.startswith(SBATCH)), said[0]).removeprefix(SBATCH)
-            raise CudabenchError(f"Slurm takes no such jobs: {why[:300]}.") from None
+            raise CudabenchError(f"Slurm refuses the jobs: {why[:300]}.") from None
         return [str(job.job_id) for job in jobs]
 
     def states(self, jobs: Iterable[str]) -> Mapping[str, str]:
@@ -120,8 +120,8 @@ class Slurm:
             self._silence += 1
             if self._silence > MOST_SILENCE:
                 raise CudabenchError(
-                    f"Slurm has not answered {self._silence} times: what was submitted goes on; "
-                    "'cudabench fleet resume' looks again."
+                    f"Slurm has not answered {self._silence} times, but submitted jobs continue; "
+                    "'cudabench fleet resume' checks again."
                 ) from None
             return dict.fromkeys(wanted, "RUNNING")
         self._silence = 0
@@ -129,7 +129,7 @@ class Slurm:
         return {job: state for job, state in pairs if job in wanted}
 
     def cancel(self, jobs: Sequence[str], *, running: bool) -> None:
-        """Cancel with scancel; jobs that have started meanwhile are spared."""
+        """Cancel with scancel, except jobs that have started meanwhile."""
         for at in range(0, len(jobs), 500):
             states = [] if running else ["--state=PENDING"]
             subprocess.run(["scancel", *states, *jobs[at : at + 500]], capture_output=True, check=False)
@@ -139,14 +139,14 @@ class Slurm:
 
 
 class Local:
-    """Processes on this machine, each in a session of its own: an interrupt reaches it through `cancel` alone."""
+    """Processes on this machine, each in its own session, so that only `cancel` interrupts them."""
 
     def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
         self._folder, self._limit_s = folder, 60 * int(settings.get("time", 60))
         self._jobs: dict[str, tuple[subprocess.Popen[bytes], float]] = {}
 
     def submit(self, tasks: Sequence[task.Task]) -> list[str]:
-        """Start a process for each task; what it prints goes into a log of its own."""
+        """Start a process for each task; its output goes into its own log."""
         shard.make_folder(self._folder)
         return [self._start(each) for each in tasks]
 
@@ -163,7 +163,7 @@ class Local:
                 start_new_session=True,
             )
         assert process.stdin is not None
-        with contextlib.suppress(BrokenPipeError), process.stdin as stream:  # its state tells of one that has ended
+        with contextlib.suppress(BrokenPipeError), process.stdin as stream:  # an ended process is seen by its state
             stream.write(pickle.dumps(one))
         self._jobs[str(process.pid)] = (process, time.monotonic())
         return str(process.pid)
@@ -180,7 +180,7 @@ class Local:
         return [job for job, (process, _) in self._jobs.items() if process.poll() is None]
 
     def cancel(self, jobs: Sequence[str], *, running: bool) -> None:
-        """End processes: what they measure is interrupted, and what does not end by itself is killed."""
+        """Interrupt processes, and kill those that do not end by themselves."""
         chosen = [self._jobs[job][0] for job in jobs if job in self._jobs and self._jobs[job][0].poll() is None]
         try:
             for process in chosen:
@@ -192,7 +192,7 @@ class Local:
                     confined.end_group(process)
 
     def finish(self) -> None:
-        """Wait for processes that have said that they are done; end those that still hold their card for others."""
+        """Wait for finished processes; end those that still hold their card."""
         self._wait(FINISH_S, [process for process, _ in self._jobs.values()])
         self.cancel(self._running(), running=True)
 
@@ -210,7 +210,7 @@ Engine = Slurm | Local
 
 @dataclass
 class Submission:
-    """Tasks in a folder. `save` after every change lets `load` go on."""
+    """Tasks in a folder. `save` is called after every change, so that `load` can continue."""
 
     plan: Plan
     engine: Literal["slurm", "local"]
@@ -219,7 +219,7 @@ class Submission:
     entries: list[Entry] = field(default_factory=list)
 
     def save(self) -> None:
-        """Write what is known."""
+        """Write the record."""
         plan, tasks = self.plan, tuple(self.entries)
         kept = Kept(plan.words, plan.device, plan.quiet, self.engine, self.settings, self.hold_s, tasks)
         outputs.write_ours(record(plan.folder), json.dumps(asdict(kept), indent=1).encode())
@@ -237,14 +237,14 @@ class Submission:
         ]
         for entry in entries:
             task.forget(self.plan.folder, entry.number)
-        with interrupts.kept():  # a job whose name is not known could not be cancelled
+        with interrupts.kept():  # a job without a known name could not be cancelled
             for entry, job in zip(entries, engine.submit(tasks), strict=True):
                 entry.job, entry.state, entry.reason = job, "pending", ""
                 entry.attempts, entry.silent = entry.attempts + 1, 0
             self.save()
 
     def _cards(self) -> dict[int, tuple[str | None, str | None]]:
-        """Return by task the card and the simulator's name where the engine grants none."""
+        """Return the card and the simulator's name of each task, if the engine does not grant cards."""
         if self.engine == "slurm":
             return {}
         if self.plan.device is not None and self.plan.device.startswith("sim"):
@@ -260,7 +260,7 @@ class Submission:
     # Watching
 
     def look(self, engine: Engine) -> None:
-        """Note how every task stands, and submit again what was preempted or lost its node."""
+        """Update the state of every task, and submit again tasks that were preempted or lost their node."""
         open_ones = [entry for entry in self.entries if entry.state in ("pending", "running")]
         states = engine.states([entry.job for entry in open_ones])
         again = []
@@ -276,11 +276,11 @@ class Submission:
             elif word in AT_WORK:
                 entry.state = "running"
             elif word in ("", "COMPLETED") and entry.silent < MOST_LOOKS:
-                entry.silent += 1  # Slurm does not know it yet, or the shared folder does not show yet what it wrote
+                entry.silent += 1  # Slurm or the shared folder does not show it yet
             elif word in TRY_AGAIN and entry.attempts < ATTEMPTS:
                 again.append(entry)
             else:
-                known = f"job {entry.job} is {word.lower() or 'known no more'}" + (
+                known = f"job {entry.job} is {word.lower() or 'no longer known'}" + (
                     f" on {entry.host}" * bool(entry.host)
                 )
                 entry.state, entry.reason = "failed", f"{known}; its log is in {logs(self.plan.folder)}"
@@ -298,11 +298,11 @@ class Submission:
         return len(found.slow) if found.measurements else None
 
     def resume(self, engine: Engine) -> None:
-        """Submit what is left undone; what still waits or runs is only looked at."""
+        """Submit unfinished tasks; tasks that wait or run are only checked."""
         for entry in self.entries:
             if entry.state in ("pending", "running") and not entry.job:
                 entry.state = "failed"
-        # A job that was cancelled while nobody looked is failed to `look`, and one that is preempted goes on there.
+        # `look` sees a job that was cancelled meanwhile as failed, and continues a preempted one.
         self.look(engine)
         left = [entry for entry in self.entries if entry.state in ("failed", "repeated")]
         for entry in left:
@@ -310,7 +310,7 @@ class Submission:
         self.start(engine, left)
 
     def cancel(self, engine: Engine) -> list[str]:
-        """Cancel what waits, on this machine also what runs, and return the jobs that go on; what is done stays."""
+        """Cancel waiting jobs, on this machine also running ones, and return the jobs that continue; results stay."""
         waiting = [entry.job for entry in self.entries if entry.state == "pending"]
         running = [entry.job for entry in self.entries if entry.state == "running"]
         engine.cancel(waiting, running=False)
@@ -334,21 +334,21 @@ def record(folder: Path) -> Path:
 
 
 def logs(folder: Path) -> Path:
-    """Return where the jobs' logs are."""
+    """Return the folder of the jobs' logs."""
     return folder / task.STATE / "jobs"
 
 
 def new(
     plan: Plan, gpus: int, engine: Literal["slurm", "local"], settings: Mapping[str, Any], hold_s: float
 ) -> Submission:
-    """Return a submission of so many tasks that nothing of is submitted yet.
+    """Return a new submission of `gpus` tasks, not submitted yet.
 
-    Raises UsageError for settings that Slurm must not see, and where the folder holds one already, and CudabenchError
-    where it cannot be written.
+    Raises UsageError for settings that Slurm must not get, and for a folder that holds a submission, and
+    CudabenchError if the folder cannot be written.
     """
     if record(plan.folder).exists():
         raise UsageError(
-            f"{plan.folder} holds a submission already: go on with 'cudabench fleet resume {plan.folder}', or name "
+            f"{plan.folder} holds a submission already: continue with 'cudabench fleet resume {plan.folder}', or name "
             "another folder."
         )
     check_settings(settings)
@@ -358,63 +358,63 @@ def new(
 
 
 def load(folder: Path) -> Submission:
-    """Return the submission that a folder keeps. Raises CudabenchError where it keeps none, or a damaged one."""
+    """Return the submission in a folder. Raises CudabenchError if it is missing or damaged."""
     path = record(folder)
     try:
         with open_bytes(path) as stream:
             kept: Kept = decode(Kept, parse_json(stream.read(MOST_RECORD)), "it")
         check_settings(kept.settings)
     except FileNotFoundError:
-        raise CudabenchError(f"{folder} holds no submission: 'cudabench fleet submit' makes one.") from None
+        raise CudabenchError(f"{folder} lacks a submission: 'cudabench fleet submit' makes one.") from None
     except OSError as error:
         raise CudabenchError(f"{path} cannot be read: {error.strerror}.") from None
     except (ValueError, RecursionError, Misfit, UsageError):
         kept = Kept((), None, False, "local", {}, 0.0, ())
-    # A job's name goes to scancel as a word.
+    # A job's name becomes a word of scancel's command.
     right = all(
         entry.number == at and re.fullmatch(r"(\d+(_\d+)?)?", entry.job, re.ASCII)
         for at, entry in enumerate(kept.tasks)
     )
     if not (right and math.isfinite(kept.hold_s) and kept.hold_s >= 0 and 0 < len(kept.tasks) <= MOST_TASKS):
-        raise CudabenchError(f"{path} is damaged: submit anew, into another folder.")
+        raise CudabenchError(f"{path} is damaged: submit again, into another folder.")
     plan = Plan(folder, kept.words, kept.device, kept.quiet)
     return Submission(plan, kept.engine, kept.settings, kept.hold_s, list(kept.tasks))
 
 
 def check_settings(settings: Mapping[str, Any]) -> None:
-    """Raise UsageError for settings that are no words of sbatch: they become lines of a shell script, and a name with a
-    newline would be a further line."""
+    """Raise UsageError for unsafe settings of sbatch: they become lines of a shell script, and a name with a newline
+    would be another line."""
     for name, value in settings.items():
         if name in NAMES:
             _check_word(f"--{name}", value)
         refuse(
             (
                 name in NUMBERS and (type(value) is not int or value < 1),
-                f"{name} {value!r} is no number of sbatch: give 1 or more.",
+                f"{name} {value!r} is not a number for sbatch: give 1 or more.",
             ),
             (
                 name not in (*NUMBERS, *NAMES) and (name != "additional_parameters" or not isinstance(value, dict)),
-                f"'{name}' is no setting of a submission: name it with --slurm {name}=VALUE.",
+                f"'{name}' is not a setting of a submission: write --slurm {name}=VALUE.",
             ),
         )
     for name, value in settings.get("additional_parameters", {}).items():
         refuse(
             (
                 not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", name, re.ASCII),
-                f"--slurm '{name}' is no option of sbatch: letters, digits and '-' name one.",
+                f"--slurm '{name}' is not an option of sbatch: use letters, digits and '-'.",
             ),
-            (name.replace("_", "-") in OWN, f"--slurm {name} is the submission's own business: leave it out."),
+            (name.replace("_", "-") in OWN, f"'fleet submit' sets {name} itself: remove --slurm {name}."),
         )
         _check_word(f"--slurm {name}", value)
 
 
 def _check_word(what: str, value: Any) -> None:
     if not isinstance(value, str) or not value or "\n" in value or HARMFUL.search(value):
-        raise UsageError(f"{what} '{value}' is no word for sbatch: leave out control characters, and name something.")
+        raise UsageError(f"{what} '{value}' is not valid for sbatch: give a text without control characters.")
 
 
 def engine_of(submission: Submission) -> Engine:
-    """Return the engine of a submission. Raises CudabenchError where it is not to be had here."""
+    """Return the engine of a submission. Raises CudabenchError if it is not available here."""
     folder = logs(submission.plan.folder)
     if submission.engine == "local":
         return Local(folder, submission.settings)
@@ -422,7 +422,7 @@ def engine_of(submission: Submission) -> Engine:
         import submitit  # noqa: F401
     except ImportError:
         raise CudabenchError(
-            "fleet submit needs submitit, which is not here: pip install 'cudabench[fleet]'; or start "
+            "fleet submit needs submitit, which is missing: pip install 'cudabench[fleet]'; or start "
             "'cudabench fleet shard' with srun."
         ) from None
     return Slurm(folder, submission.settings)

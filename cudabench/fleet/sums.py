@@ -1,7 +1,7 @@
-"""Sums over cards: medians and deviations by model and kernel, who lies beyond, and who gets slower.
+"""Statistics over cards: medians and deviations by model and kernel, slow cards, and cards that get slower.
 
-One row is the cost of one kernel on one card in one folder; costs are compared as ratios to the median of the cards of
-the same model. What is returned are tables (record arrays), whose columns have the names that each function says.
+A row is the cost of one kernel on one card in one folder; costs are compared as ratios to the median of the cards of
+the same model. Functions return tables (record arrays) with the column names in their docstrings.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ Table = Any  # numpy.recarray
 # A MAD times this estimates the standard deviation of normal noise: 1 / the normal quantile of 3/4 (Rousseeuw and
 # Croux, Alternatives to the median absolute deviation, JASA 88, 1993).
 MAD_TO_SIGMA = 1.4826
-FEWEST = 3  # of two cards nobody can say which one is as it should be
+FEWEST = 3  # with two cards it is unknown which one is normal
 
 
 def limit(mad: Any, rule: Rule) -> Any:
-    """Return the ratio over which a card is slow, for a MAD over the median."""
+    """Return the ratio above which a card is slow; mad: relative to the median."""
     return 1 + np.maximum(rule.over, rule.mads * MAD_TO_SIGMA * mad)
 
 
 class Sums:
-    """The rows of all folders. Cards, models and labels are numbers of lists that others keep."""
+    """The rows of all folders. Cards, models and labels are indices into the caller's lists."""
 
     def __init__(self) -> None:
         self._parts: defaultdict[int, list[Table]] = defaultdict(list)
         self._tables: dict[int, Table] = {}
 
     def add(self, folder: int, card: Ints, model: Ints, label: Ints, cost: Floats) -> None:
-        """Take rows of a folder, as columns."""
+        """Add rows of a folder, as columns."""
         self._parts[folder].append(_table(card=card, model=model, label=label, cost=cost))
         self._tables.pop(folder, None)
 
     def _rows(self, folder: int) -> Table:
-        """Return a folder's rows with their ratio and, of their model and label: `cards`, `median`, `mad`, `group`."""
+        """Return a folder's rows with their ratio and `cards`, `median`, `mad`, `group` of their model and label."""
         if folder not in self._tables:
             rows = _joined([_NO_ROWS, *self._parts[folder]])
             group = _groups(rows.model, rows.label)
@@ -58,7 +58,7 @@ class Sums:
     def groups(self, folder: int, rule: Rule) -> Table:
         """Return by model and label, sorted: cards, median, mad, worst, worst_card, slow (how many cards are)."""
         rows = self._rows(folder)
-        # The last of each group in the order of its ratios; of equal ones the card that was read first.
+        # The last row of each group by ratio; of equal ratios the card that was read first.
         order = np.lexsort((-rows.card, rows.ratio, rows.group))
         last = rows[order[np.cumsum(np.bincount(rows.group)) - 1]]
         slow = np.bincount(rows.group[_slow(rows, rule)], minlength=len(last))
@@ -68,19 +68,19 @@ class Sums:
         )  # fmt: skip
 
     def beyond(self, folder: int, rule: Rule) -> Table:
-        """Return who is slow in a folder (card, label, cost, ratio, mad), by card and then by ratio, worst first."""
+        """Return the slow rows of a folder (card, label, cost, ratio, mad), by card and then by ratio, worst first."""
         rows = self._rows(folder)
         rows = rows[_slow(rows, rule)]
         return rows[np.lexsort((rows.label, -rows.ratio, rows.card))]
 
     def typical(self, folder: int) -> Table:
-        """Return by card, sorted: ratio, the median of its ratios, and labels, how many there are."""
+        """Return for each card, sorted: ratio (the median of its ratios) and labels (their number)."""
         rows = self._rows(folder)
         cards, first, group, labels = np.unique(rows.card, return_index=True, return_inverse=True, return_counts=True)
         return _table(card=cards, ratio=_medians(group, rows.ratio)[first], labels=labels)
 
     def changes(self, last: int, rule: Rule) -> Table:
-        """Return who got slower up to folder `last` (card, label, change), by card and label.
+        """Return the rows that got slower up to folder `last` (card, label, change), by card and label.
 
         `change` is the last ratio over the median of those before.
         """
@@ -122,7 +122,7 @@ def _slow(rows: Table, rule: Rule) -> NDArray[np.bool_]:
 
 
 def _groups(first: Ints, second: Ints) -> Ints:
-    """Return the number of each row's pair, of all different pairs in their order."""
+    """Return for each row the number of its pair among the sorted distinct pairs."""
     return np.unique(first * (second.max(initial=0) + 1) + second, return_inverse=True)[1].reshape(-1)
 
 
@@ -131,7 +131,7 @@ def _medians(group: Ints, values: Floats) -> Floats:
     order = np.lexsort((values, group))
     counts = np.bincount(group)
     start = np.cumsum(counts) - counts
-    ordered = np.append(values[order], np.nan)  # for groups of none
+    ordered = np.append(values[order], np.nan)  # for empty groups
     low, high = ordered[start + np.maximum(counts - 1, 0) // 2], ordered[start + counts // 2]
     medians: Floats = (low + (high - low) / 2)[group]
     return medians

@@ -1,8 +1,8 @@
-"""A task of a submission: one card, or what of a machine a job is given, measured where the job runs.
+"""A task of a submission: it measures one card, or the cards that its job is granted.
 
-Jobs of an array may be given one card after the other, so that a card is measured twice and another never. A task that
-is done therefore keeps its card until every task has started, or no further one starts for `hold_s` seconds; and one
-that is given a card that another task has measured says so and measures nothing.
+Jobs of an array may be granted the same card one after the other, so that another card is never measured. A finished
+task therefore keeps its card until every task has started, or no task starts for `hold_s` seconds. A task with a card
+that another task has measured reports this and does not measure.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from cudabench.fleet.shard import Plan
 from cudabench.system import outputs
 from cudabench.system.reading import open_bytes, parse_json
 
-STATE = ".fleet"  # what a submission keeps in the folder of shards; a report looks at no such name
+STATE = ".fleet"  # the submission's folder in the folder of shards; reports ignore it
 LOOK_S = 0.5
 MOST_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
 class Task:
-    """One of `tasks` tasks; called, it measures and returns the exit code. It travels to where the job runs, pickled.
+    """One of `tasks` tasks. A call measures and returns the exit code. It is pickled and sent to its job.
 
-    `card` is the GPU to use where no engine grants one, `name` what the simulator is called.
+    `card` is the GPU to use if the engine does not grant one, `name` the simulator's name.
     """
 
     plan: Plan
@@ -43,10 +43,10 @@ class Task:
     name: str | None = None
 
     def __call__(self) -> int:
-        """Measure, say so in the folder, and keep the card while others may be waiting for one."""
+        """Measure, record the state in the folder, and keep the card while other tasks may wait for a card."""
         if self.card is not None:
             os.environ["CUDA_VISIBLE_DEVICES"] = self.card
-        # Host and rack are of where the job runs, not of where it was submitted.
+        # Host and rack of the job, not of the submission.
         plan = replace(Plan(self.plan.folder, self.plan.words, self.plan.device, self.plan.quiet), name=self.name)
         cards = [target.id for target in shard.visible(plan)]
         note = {"host": plan.host, "cards": cards, "exit_code": None, "repeated": False, "job": _job()}
@@ -55,7 +55,7 @@ class Task:
         self._mark({**note, "cards": [] if repeated else cards})
         code = EXIT_OK if repeated else shard.run(plan)
         if code == EXIT_TERMINATED:
-            sys.exit(code)  # not done: whoever ended it knows why, and the submission sees it
+            sys.exit(code)  # unfinished; the submission sees it
         self._mark({**note, "cards": [] if repeated else cards, "exit_code": code, "repeated": repeated})
         if not repeated:
             hold(lambda: sum(read(self.plan.folder, number) is not None for number in range(self.tasks)), self)
@@ -70,7 +70,7 @@ class Task:
 
 
 def hold(started: Callable[[], int], task: Task) -> None:
-    """Wait until all tasks have started, or none does for `hold_s` seconds."""
+    """Wait until all tasks have started, or no task starts for `hold_s` seconds."""
     count, since = started(), time.monotonic()
     while count < task.tasks and time.monotonic() - since < task.hold_s:
         time.sleep(LOOK_S)
@@ -85,12 +85,12 @@ def _job() -> str:
 
 
 def marker(folder: Path, number: int) -> Path:
-    """Return the file in which a task says how far it is."""
+    """Return the file with a task's state."""
     return folder / STATE / "tasks" / f"{number}.json"
 
 
 def read(folder: Path, number: int) -> dict[str, Any] | None:
-    """Return what a task said of itself last; None before it has started."""
+    """Return a task's last recorded state; None before it has started."""
     with suppress(OSError, ValueError, RecursionError), open_bytes(marker(folder, number)) as stream:
         found = parse_json(stream.read(MOST_BYTES))
         return found if isinstance(found, dict) else None
@@ -98,7 +98,7 @@ def read(folder: Path, number: int) -> dict[str, Any] | None:
 
 
 def forget(folder: Path, number: int) -> None:
-    """Take away what a task said of itself, before it is submitted again. Raises CudabenchError where it cannot be."""
+    """Delete a task's state before it is submitted again. Raises CudabenchError if it cannot be deleted."""
     try:
         marker(folder, number).unlink(missing_ok=True)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The operations: one module each, loaded when asked for, so that `--help` costs no NumPy.
+"""The operations: one module each, loaded on use, so that `--help` does not load NumPy.
 
 A new operation is a module here that defines `OPERATION`, a chapter in `kernels_cu/` and a line in `SUMMARIES`.
 """
@@ -26,11 +26,11 @@ SUMMARIES = {
 
 
 def get(name: str) -> Operation:
-    """Return the operation of this name. Raises UsageError for an unknown one."""
+    """Return the operation with this name. Raises UsageError for an unknown name."""
     from cudabench.errors import UsageError, did_you_mean
 
     if name not in SUMMARIES:
         hint = did_you_mean(name, SUMMARIES)
-        raise UsageError(f"'{name}' is not an operation; there are {', '.join(SUMMARIES)}.{hint}")
+        raise UsageError(f"unknown operation '{name}'; use one of {', '.join(SUMMARIES)}.{hint}")
     operation: Operation = import_module(f"cudabench.operations.{name}").OPERATION
     return operation

@@ -1,7 +1,7 @@
-"""The threads of NumPy's BLAS, which baselines that call it share.
+"""The threads of NumPy's BLAS, for the baselines that call it.
 
-NumPy has no call for them; threadpoolctl tells the library that is loaded. One that it does not know runs as it likes,
-and the baseline says so.
+NumPy cannot set them, but threadpoolctl controls the loaded library. An unknown library uses its own number, and the
+baseline says so.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 
 
 def named(call: str) -> str:
-    """Return a baseline's call with what runs beneath it, for `Baseline.implementation`."""
+    """Return a baseline's call with its library, for `Baseline.implementation`."""
     return f"{call} (BLAS)" if _controller().lib_controllers else f"{call} (BLAS, its own threads)"
 
 
 @contextmanager
 def limited(threads: int) -> Iterator[None]:
-    """Run the body with this many BLAS threads, where the library can be told."""
+    """Run the body with this many BLAS threads, if the library can be controlled."""
     with _controller().limit(limits=threads):
         yield
 
 
 @cache
 def _controller() -> ThreadpoolController:
-    """Return what controls the BLAS libraries of this process; finding them takes some milliseconds."""
+    """Return the controller of this process's BLAS libraries; finding them takes some milliseconds."""
     import numpy as np  # noqa: F401  (its BLAS has to be loaded to be found)
     from threadpoolctl import ThreadpoolController
 

@@ -17,19 +17,19 @@ from cudabench.records.planned import Baseline, Buffer, Geometry, Kernel, Operat
 
 MAX_RADIUS = 1000
 MAX_CHANNELS = 4
-# Blocks for the edge: two for each SM of a large card, one beside blur_pairs, which is done sooner with more of the SMs
-# to itself, and half of that where a picture is so large that these, too, end before the rest.
+# Blocks for the edge: two for each SM of a large card; one with blur_pairs, which is faster with more room on the SMs;
+# half of that for pictures so large that the edge still ends before the rest.
 MOST_BORDER_BLOCKS, MOST_BORDER_BLOCKS_OF_PAIRS = 264, 132
 LARGE = 1 << 27  # elements
 rung = rungs("blur", 128, 1)
-STRIP_BYTES = 1 << 18  # of rows that the CPU works on at a time, in its cache
+STRIP_BYTES = 1 << 18  # rows that the CPU processes at a time, in its cache
 
 
 # Options -------------------------------------------------------------------------------------------------------------
 
 
 def radius(problem: Problem) -> int:
-    """Return the radius. Raises UsageError for one that is none."""
+    """Return the radius. Raises UsageError if it is out of range."""
     value = int(problem.options.get("radius", 1))
     if not 0 <= value <= MAX_RADIUS:
         raise UsageError(f"--radius {value} is out of range: it is 0 to {MAX_RADIUS}.")
@@ -37,7 +37,7 @@ def radius(problem: Problem) -> int:
 
 
 def channels(problem: Problem) -> int:
-    """Return the values of a pixel: the picture's, or those asked for. Raises UsageError where the two disagree."""
+    """Return the values of a pixel: the picture's, or the option's. Raises UsageError if the two disagree."""
     asked = problem.options.get("channels")
     picture = images.load(problem.options)
     if asked is not None and not 1 <= asked <= MAX_CHANNELS:
@@ -58,7 +58,7 @@ def columns(g: Geometry) -> int:
 
 
 def over_elements(across: str = "", down: str = "") -> Callable[[Geometry], Dim]:
-    """Return the rule of a grid over the elements; constants say how many columns and rows a thread has."""
+    """Return the rule of a grid over the elements; constants set the columns and rows of a thread."""
     return lambda g: (
         cdiv(columns(g), g.block[0] * (g[across] if across else 1)),
         cdiv(g.size["rows"], g.block[1] * (g[down] if down else 1)),
@@ -73,7 +73,7 @@ def too_large(g: Geometry, most: int) -> str | None:
 
 
 def slides(g: Geometry, across: int = 1) -> str | None:
-    """Refuse a radius whose sums along K rows of some columns do not fit the registers."""
+    """Return why the sums of a radius along K rows of some columns do not fit the registers, or None."""
     return too_large(g, (min(g["MAX_SUMS"] // across, g["MAX_K"]) - 1) // 2)
 
 
@@ -85,25 +85,25 @@ def slides_in_strips(g: Geometry) -> str | None:
 
 
 def has_writers(g: Geometry) -> str | None:
-    """Check that lanes of a warp are left between those that only lend their columns to neighbours."""
+    """Check that a warp has lanes that write, besides lanes that only give their columns to neighbours."""
     if radius(g.problem) > g["MAX_STRIP"] or writers(g) > 0:
         return None
     return f"more: a radius of {radius(g.problem)} reaches over all {WARP} lanes"
 
 
 def writers(g: Geometry) -> int:
-    """Return the lanes of a warp that write; each shift of ragged rows costs one at either end."""
+    """Return the lanes of a warp that write; each shift of ragged rows costs one lane at each end."""
     return WARP - 2 * g["SIDE"] - 2 * ragged(g)
 
 
 def ragged(g: Geometry, span: int = 0) -> int:
-    """Return 1 where rows are no whole number of so many columns, or of a lane's."""
+    """Return 1 if the rows are not a multiple of `span` columns, or of a lane's columns; else 0."""
     return int(columns(g) % (span or g["SPAN"]) > 0)
 
 
 def over_strips(rows: str) -> Callable[[Geometry], Dim]:
-    """Return the rule of a grid of the blocks for the edge, and then one warp a strip and the rows that it slides down,
-    as many as a constant says."""
+    """Return the rule of a grid of the edge's blocks, then a warp for each strip of as many rows as the constant `rows`
+    says."""
 
     def grid(g: Geometry) -> Dim:
         strips = cdiv(cdiv(columns(g), g["SPAN"]) + ragged(g), writers(g))
@@ -113,8 +113,8 @@ def over_strips(rows: str) -> Callable[[Geometry], Dim]:
 
 
 def edge_blocks(g: Geometry, margin: int, most: int) -> str:
-    """Return blocks enough for the edge, each thread of which slides down a column once or has an element of the first
-    and last rows, and no more than `most`."""
+    """Return enough blocks for the edge, at most `most`; each thread slides down a column once or has an element of the
+    first and last rows."""
     width, rows = columns(g), g.size["rows"]
     whole_rows = min(rows, 2 * radius(g.problem) + 1) if width >= 2 * margin else rows
     slides = cdiv(rows - whole_rows, g["BORDER_ROWS"]) * 2 * margin
@@ -127,8 +127,8 @@ def with_edge(g: Geometry) -> dict[str, str]:
 
 
 def paired(g: Geometry) -> dict[str, str]:
-    """Return the blocks that fill in the edge, 16 bytes a lane for any radius, and fewer rows under way where those are
-    ragged, which takes registers."""
+    """Return the blocks that fill in the edge, 16 bytes per lane for any radius and, for ragged rows, which need
+    registers, fewer rows in flight."""
     ahead = {"PAIR_AHEAD": "3"} if columns(g) % 16 else {}
     large = elements(g.problem) >= LARGE and radius(g.problem) <= 1
     most = MOST_BORDER_BLOCKS_OF_PAIRS // 2 if large else MOST_BORDER_BLOCKS_OF_PAIRS
@@ -136,14 +136,14 @@ def paired(g: Geometry) -> dict[str, str]:
 
 
 def stacked(g: Geometry) -> dict[str, str]:
-    """Return 16 bytes a lane and, for bytes whose rows are ragged, longer strips and the blocks for the edge."""
+    """Return 16 bytes per lane and, for bytes with ragged rows, longer strips and the blocks for the edge."""
     if not ragged(g, 16 // g.itemsize):
         return {"BYTES": "16", "STACK_APART": str(int(apart(g)))}
     return with_edge(g) if g.itemsize > 1 else {**paired(g), "STACK_ROWS": "5"}
 
 
 def apart(g: Geometry) -> bool:
-    """Tell whether strips that begin anew with each row of blocks are at most a 64th more than those that go on."""
+    """Tell whether strips that restart in each row of blocks are at most a 64th more than continuous strips."""
     span = 16 // g.itemsize
     side = cdiv(radius(g.problem) * channels(g.problem), span)
     groups, most = columns(g) // span, WARP - 2 * side
@@ -151,7 +151,7 @@ def apart(g: Geometry) -> bool:
 
 
 def over_stacks(g: Geometry) -> Dim:
-    """Return the grid of blocks whose warps lie below each other; those of aligned rows lie one after the other."""
+    """Return the grid of blocks whose warps are below each other; for aligned rows they are one after the other."""
     if ragged(g) and g.itemsize > 1:
         return over_strips("STRIP_ROWS")(g)
     groups, stacks = columns(g) // g["SPAN"], cdiv(g.size["rows"], g["WARPS"] * g["STACK_ROWS"])
@@ -163,8 +163,8 @@ def over_stacks(g: Geometry) -> Dim:
 
 
 def over_bands(g: Geometry) -> Dim:
-    """Return the grid of a warp for each part of the strips' rows, all of which lie one after the other; that of the
-    rung before for ragged rows, which go as there."""
+    """Return the grid of a warp for each part of the strips' rows, one after the other; for ragged rows the grid of the
+    previous rung."""
     if ragged(g):
         return over_strips("PAIR_ROWS")(g)
     groups = columns(g) // g["BAND_GROUP"] + 1
@@ -173,7 +173,7 @@ def over_bands(g: Geometry) -> Dim:
 
 
 def banded(g: Geometry) -> str | None:
-    """Refuse neighbours further than the word beside a lane's own, and a block with too few threads or too many."""
+    """Return why neighbours are further than a lane's adjacent word, or a block has too few or too many threads."""
     if radius(g.problem) * channels(g.problem) > g["MOST_REACH"]:
         return f"neighbours are at most {g['MOST_REACH']} bytes away, --radius times the channels"
     if g.threads > g["BAND_THREADS"]:
@@ -182,7 +182,7 @@ def banded(g: Geometry) -> str | None:
 
 
 def tiled(name: str, sums: bool) -> Kernel:
-    """Return a rung with a tile in shared memory, and the sums along its rows where it keeps them."""
+    """Return a rung with a tile in shared memory, and the sums along its rows if it keeps them."""
 
     def shared(g: Geometry) -> int:
         return cdiv(g["TILE_X"] * g["TILE_Y"] * g.itemsize, 16) * 16 + (g.block[0] * g["TILE_Y"] * 4 if sums else 0)
@@ -194,7 +194,7 @@ def tiled(name: str, sums: bool) -> Kernel:
 
 
 def shape(problem: Problem) -> tuple[int, ...]:
-    """Return the shape of the picture: rows, columns, and channels where there are several."""
+    """Return the shape of the picture: rows, columns, and channels if there are several."""
     size = (problem.size["rows"], problem.size["cols"])
     return size if channels(problem) == 1 else (*size, channels(problem))
 
@@ -268,7 +268,7 @@ def elements(problem: Problem) -> int:
 
 
 def save(problem: Problem, outputs: Arrays) -> None:
-    """Write the blurred picture where the options say so."""
+    """Write the blurred picture if the options ask for it."""
     picture = outputs["out"]
     if picture.dtype.kind == "f" and not problem.options.get("image"):
         picture = picture * 255  # random elements lie in [0, 1)
@@ -349,15 +349,15 @@ OPERATION = Operation(
     bytes=lambda problem: 2 * elements(problem) * itemsize(problem),
     bytes_formula="2 * ROWS * COLS * CHANNELS * sizeof(T)",
     flops=lambda problem: (2 * radius(problem) + 1) ** 2 * elements(problem),
-    flops_formula="(2 r + 1)^2 * ROWS * COLS * CHANNELS, as the definition has it",
-    least_flops=lambda problem: 0,  # running sums take the same few for every radius, of four bytes at once
+    flops_formula="(2 r + 1)^2 * ROWS * COLS * CHANNELS, by the definition",
+    least_flops=lambda problem: 0,  # running sums need the same few operations for every radius, on four bytes at once
     peers=(
         Peer("torch", "torch", "avg_pool2d", ("float32",)),
         Peer("torch-compiled", "torch", "torch.compile: avg_pool2d", ("float32",)),
     ),
     options=(
         Option("radius", int, 1, "R", "Neighbours to each side."),
-        Option("channels", int, None, "N", "Values of a pixel; left out, 1 or the picture's."),
+        Option("channels", int, None, "N", "Values of a pixel. Default: 1 or the picture's."),
         *images.OPTIONS,
     ),
     defines=lambda problem: {

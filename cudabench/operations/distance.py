@@ -1,6 +1,6 @@
 """Euclidean distance of two vectors: out = sqrt(sum of (a[i] - b[i])^2).
 
-Every rung leaves a partial sum a block in device memory; the second pass, or the last block, adds them.
+Every rung writes a partial sum for each block to device memory; the second pass, or the last block, adds them.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from cudabench.operations.shared import Arrays, in_strips, itemsize, number, pie
 from cudabench.records.launch import Dim, Launch
 from cudabench.records.planned import Baseline, Buffer, Geometry, Kernel, Operation, Peer, Problem, Tolerance
 
-MAX_PARTIALS = 1 << 20  # the blocks that the scratch array has room for; one block adds their sums
-# Partial sums that one thread adds one after another: by default, and at most. At a million, float32 drops so many of
-# the small ones that the result is 3e-4 too small, more than the tolerance of the sum's rounding.
+MAX_PARTIALS = 1 << 20  # blocks that fit the scratch array; one block adds their sums
+# Partial sums that a thread adds one after another: by default, and at most. With a million, float32 loses so many
+# small ones that the result is 3e-4 too small, more than the tolerance of the sum's rounding.
 CHAIN, LONGEST_CHAIN = 1 << 12, 1 << 16
 CHUNK = 1 << 22  # elements that the reference converts at a time
-PIECE = 1 << 15  # that the CPU works on at a time, in its cache
-# Half of what 132 SMs hold: with 128 bytes a thread under way more threads win nothing, and leave more partial sums.
+PIECE = 1 << 15  # elements that the CPU processes at a time, in its cache
+# Half of what 132 SMs hold: with 128 bytes per thread in flight more threads do not help, but leave more partial sums.
 VECTOR_THREADS = 132 * 1024
 
 
@@ -29,26 +29,26 @@ VECTOR_THREADS = 132 * 1024
 
 
 def in_short_chains(grid: Callable[[Geometry], Dim]) -> Callable[[Geometry], Dim]:
-    """Return the rule of a grid with no more blocks than leave CHAIN partial sums for each thread of one block."""
+    """Return the rule of a grid whose blocks leave at most CHAIN partial sums for each thread of one block."""
     return lambda g: (min(grid(g)[0], CHAIN * g.block[0]), 1, 1)
 
 
 by_element = in_short_chains(striding())
 # A grid whose threads take UNROLL 16-byte vectors of each array at a time, which wait in 8 registers.
 over_vectors = in_short_chains(striding("UNROLL", "VEC", most_threads=VECTOR_THREADS))
-# All that 132 SMs hold, for the rung whose threads have less under way.
+# All that 132 SMs hold, for the rung whose threads have fewer bytes in flight.
 over_more_vectors = in_short_chains(striding("UNROLL", "VEC", most_threads=2 * VECTOR_THREADS))
 
 
 def rung(name: str, block: int, grid: Callable[[Geometry], Dim], passes: int = 1, unroll: str = "") -> Kernel:
     """Return a rung: its last block finishes, or another launch of one block that adds the partial sums.
 
-    unroll: what UNROLL is where the chapter's own is not meant.
+    unroll: the value of UNROLL, if it differs from the chapter's.
     """
     function = "distance_" + name.replace("-", "_")
 
     def launches(g: Geometry, grid: Dim) -> Sequence[Launch]:
-        # The partial sums need room, and one block adds them in turn.
+        # The partial sums must fit the scratch array, and one block adds them in sequence.
         most = min(MAX_PARTIALS, LONGEST_CHAIN * g.block[0])
         if grid[0] > most:
             adds = f"a block of {g.block[0]} adds without losing small ones"
@@ -137,7 +137,7 @@ OPERATION = Operation(
         Buffer("a", (problem.size["n"],), problem.dtype, "in"),
         Buffer("b", (problem.size["n"],), problem.dtype, "in"),
         Buffer("out", (1,), "float64" if problem.dtype == "int32" else problem.dtype, "out"),
-        # A partial sum a block, exact for integers, and the count of finished blocks.
+        # A partial sum for each block, exact for integers, and the count of finished blocks.
         Buffer("partial", (MAX_PARTIALS,), "int64" if problem.dtype == "int32" else problem.dtype, "scratch"),
         Buffer("arrived", (1,), "uint32", "scratch"),
     ),

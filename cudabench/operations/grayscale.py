@@ -15,7 +15,7 @@ PIECE = 1 << 15  # pixels that the CPU works on at a time, in its cache
 
 
 def over_pixels(per_thread: str) -> Callable[[Geometry], Dim]:
-    """Return the rule of a grid over the picture as one long row; a constant says how many pixels a thread has."""
+    """Return the rule of a grid over the picture as one long row; a constant sets the pixels of a thread."""
     return lambda g: (cdiv(g.size["rows"] * g.size["cols"], g.threads * g[per_thread]), 1, 1)
 
 
@@ -29,7 +29,7 @@ def inputs(problem: Problem) -> Arrays:
 
 
 def weigh(rgb: np.ndarray, grey: np.ndarray) -> None:
-    """Fill flat greys from pixels x 3, in whole hundredths, of which 16 bits hold the sum."""
+    """Fill flat greys from pixels x 3, in whole hundredths, whose sum fits 16 bits."""
     total = rgb[:, 0] * np.uint16(21)
     total += rgb[:, 1] * np.uint16(72)
     total += rgb[:, 2] * np.uint16(7)

@@ -1,4 +1,4 @@
-"""Pictures in and out, with Pillow, which is imported only when a picture is asked for."""
+"""Reads and writes pictures with Pillow, which is imported only for pictures."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from cudabench.system import outputs
 from cudabench.system.reading import check_regular
 
 OPTIONS = (
-    Option("image", str, None, "FILE", "Take this picture; the size is its own."),
-    Option("save", str, None, "FILE", "Keep the resulting picture."),
+    Option("image", str, None, "FILE", "Use this picture, in its size."),
+    Option("save", str, None, "FILE", "Save the resulting picture."),
 )
 
 
 def load(options: Mapping[str, Any], mode: str | None = None) -> np.ndarray | None:
-    """Return the picture that the options name, rows x columns x channels of uint8, or None where they name none.
+    """Return the picture of the options, rows x columns x channels of uint8, or None.
 
     `mode` is 'RGB' for three channels or 'L' for one; without it a picture without colours has one channel.
     """
@@ -33,7 +33,7 @@ def load(options: Mapping[str, Any], mode: str | None = None) -> np.ndarray | No
 def size(options: Mapping[str, Any], mode: str | None = None) -> tuple[int, ...] | None:
     """Return the size of the picture that the options name.
 
-    Raises CudabenchError where the result could not be saved: no folder, or an ending that means no format.
+    Raises CudabenchError if the result could not be saved: the folder is missing, or the ending is unknown.
     """
     if options.get("save"):
         path = Path(options["save"])
@@ -44,7 +44,7 @@ def size(options: Mapping[str, Any], mode: str | None = None) -> tuple[int, ...]
 
 
 def save(options: Mapping[str, Any], array: np.ndarray) -> None:
-    """Write rows x columns (x channels) as a picture where the options say so; floats are grey levels of 0 to 255."""
+    """Write rows x columns (x channels) as a picture if the options ask for it; floats are grey levels of 0 to 255."""
     if not options.get("save"):
         return
     levels = array if array.dtype == np.uint8 else np.clip(np.rint(array), 0, 255).astype(np.uint8)
@@ -59,14 +59,14 @@ def save(options: Mapping[str, Any], array: np.ndarray) -> None:
 
 
 def _format(path: Path) -> str:
-    """Return Pillow's name of the format that a name's ending means; what is no file and has no ending gets PNG.
+    """Return Pillow's format for a name's ending; PNG for a device or pipe without an ending.
 
     Raises CudabenchError for another ending.
     """
     known = _pillow().registered_extensions()
     kind = known.get(path.suffix.lower()) or ("PNG" if not path.suffix and not outputs.is_file(path) else None)
     if kind is None:
-        raise CudabenchError(f"--save {path}: no picture format ends in '{path.suffix}'; use .png or .jpg.")
+        raise CudabenchError(f"--save {path}: '{path.suffix}' is not the ending of a picture format; use .png or .jpg.")
     return str(kind)
 
 
@@ -77,14 +77,14 @@ def _load(path: str, mode: str | None) -> np.ndarray:
 
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # large pictures are what this is for
+            warnings.simplefilter("ignore")  # large pictures are expected
             check_regular(path)
             with pillow.open(path) as picture:
                 upright = ImageOps.exif_transpose(picture)
                 picked = mode or ("L" if upright.mode in ("1", "L", "LA", "I", "I;16", "F") else "RGB")
                 array = np.array(upright.convert(picked))
     except FileNotFoundError:
-        raise CudabenchError(f"--image {path}: no such file.") from None
+        raise CudabenchError(f"--image {path} does not exist.") from None
     except (OSError, ValueError, SyntaxError, pillow.DecompressionBombError) as error:
         raise CudabenchError(f"--image {path}: Pillow cannot read it as a picture ({error}).") from error
     return array if array.ndim == 3 else array[:, :, np.newaxis]

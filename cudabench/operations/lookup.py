@@ -8,8 +8,8 @@ from cudabench.operations.shared import Arrays, in_strips, itemsize, over, piece
 from cudabench.records.launch import Texture
 from cudabench.records.planned import Baseline, Buffer, Kernel, Operation, Option, Problem, Tolerance
 
-WIDTH = 64  # of the chapter: elements of a row of the table, and rows
-TAPS = 3  # weights of a row of the filter, and rows
+WIDTH = 64  # the chapter's: rows of the table, and elements of a row
+TAPS = 3  # rows of the filter, and weights of a row
 GROUP = 32  # results of one element each with --index same: a warp's
 PIECE = 1 << 16  # results that NumPy works on at a time, whose nine look-ups then stay in the cache
 
@@ -17,7 +17,7 @@ rung = rungs("lookup", 256)
 
 
 def fetching(name: str, shape: tuple[int, ...], linear: bool) -> Kernel:
-    """Return a rung that reads the table as a texture of a shape; there are none of float64."""
+    """Return a rung that reads the table as a texture of a shape; textures cannot be float64."""
     return rung(
         name,
         over("n"),
@@ -29,7 +29,7 @@ def fetching(name: str, shape: tuple[int, ...], linear: bool) -> Kernel:
 
 
 def inputs(problem: Problem) -> Arrays:
-    """Return the table, the filter and the indices; integers are so small that no sum overflows."""
+    """Return the table, the filter and the indices; integers are so small that sums do not overflow."""
     rng = np.random.default_rng(problem.seed)
     cells, n = (WIDTH, WIDTH), problem.size["n"]
     if problem.dtype == "int32":
@@ -73,7 +73,7 @@ def on_cpu(arrays: Arrays, outputs: Arrays, threads: int) -> None:
 def tolerance(problem: Problem) -> Tolerance:
     """Return the bound of the sum's rounding."""
     if problem.dtype == "int32":
-        return Tolerance(0.0, 0.0, "integers, none of whose sums overflow")
+        return Tolerance(0.0, 0.0, "sums of these integers do not overflow")
     reason = "a sum of nine products, none negative, rounds each term ten times at most"
     return Tolerance((TAPS * TAPS + 1) * unit(problem), 0.0, reason)
 

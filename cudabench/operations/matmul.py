@@ -37,22 +37,22 @@ rung = rungs("matmul", 32, 8)
 
 
 def over_result(down: str = "", across: str = "") -> Callable[[Geometry], Dim]:
-    """Return the rule of a grid over C; kernels stride beyond its limits.
+    """Return the rule of a grid over C; kernels stride if it is limited.
 
-    Constants say how many rows and columns a thread has.
+    Constants set the rows and columns of a thread.
     """
     whole = over("n", "m", across, down)
     return lambda g: (whole(g)[0], min(whole(g)[1], MAX_GRID[1]), 1)
 
 
 def needs_tiles(g: Geometry) -> str | None:
-    """Refuse a block whose two pairs of tiles exceed the static shared memory."""
+    """Return why a block's two pairs of tiles exceed the static shared memory, or None."""
     if g["FIT"]:
         return None
     return (
-        f"its threads, {g['TM']} x {g['TN']} elements each, make tiles of {g['TILE_BYTES'] / 1024:.0f} KiB, and a "
+        f"its threads, {g['TM']} x {g['TN']} elements each, make tiles of {g['TILE_BYTES'] / 1024:.0f} KiB, but a "
         f"block has {MAX_STATIC_SHARED // 1024} KiB of shared memory; a block nearer to a square, such as 16 x 16, has "
-        "smaller ones"
+        "smaller tiles"
     )
 
 
@@ -79,12 +79,12 @@ def shares_columns(g: Geometry) -> str | None:
 
 
 def divides_warps(name: str) -> Callable[[Geometry], str | None]:
-    """Return the check that a constant divides the warps of a block: of them rows of a tile, or parts of a step."""
+    """Return the check that a constant (warps along a tile's rows, or parts of a step) divides the warps of a block."""
     return lambda g: None if g["WARPS"] % g[name] == 0 else f"a divisor of the block's {g['WARPS']} warps"
 
 
 def slices(g: Geometry) -> dict[str, str]:
-    """Return the parts of a step: as few as give every multiprocessor of a large GPU a block, at least two."""
+    """Return the parts of a step: the fewest, but at least two, that give every SM of a large GPU a block."""
     parts = 2
     while parts < 4 and g["WARPS"] % (2 * parts) == 0 and over_slices(g, parts)[0] < FULL_BLOCKS:
         parts *= 2
@@ -92,13 +92,13 @@ def slices(g: Geometry) -> dict[str, str]:
 
 
 def over_slices(g: Geometry, parts: int) -> Dim:
-    """Return the grid of the rung whose warps share a step in so many parts."""
+    """Return the grid of the rung whose warps share a step in `parts` parts."""
     high, wide = (g.call(name, parts) for name in ("SLICE_TILE_M", "SLICE_TILE_N"))
     return (cdiv(g.size["m"], high) * cdiv(g.size["n"], wide), 1, 1)
 
 
 def sliced_shared(g: Geometry) -> int:
-    """Return the bytes for the steps' tiles, or for the sums of half of the parts where those are more."""
+    """Return the bytes for the steps' tiles, or for the sums of half of the parts if those are more."""
     parts = g["SLICES"]
     stages = g["SLICE_STAGES"] * g.call("SLICE_STAGE", parts)
     sums = parts // 2 * g.call("SLICE_TILE_M", parts) * g.call("SLICE_TILE_N", parts)
@@ -121,7 +121,7 @@ def of_tensor(problem: Problem, arrays: Arrays) -> Arrays:
 
 
 def tensor_tolerance(problem: Problem) -> Tolerance:
-    """Return what the tensor cores' float32 sums, which are cut off instead of rounded, may lose."""
+    """Return the error bound of the tensor cores' float32 sums, which are truncated instead of rounded."""
     if problem.dtype != "float32":
         return tolerance(problem)
     return Tolerance(
@@ -132,7 +132,7 @@ def tensor_tolerance(problem: Problem) -> Tolerance:
 
 
 def split_tolerance(problem: Problem) -> Tolerance:
-    """Return what three products of TF32 in the place of one of float may lose."""
+    """Return the error bound of three products of TF32 in place of one product of float."""
     return Tolerance(
         2.0**-19 + 4 * sqrt(problem.size["k"]) * 2.0**-24,
         0.0,
@@ -141,8 +141,12 @@ def split_tolerance(problem: Problem) -> Tolerance:
 
 
 def groups(*threads: int, why: str) -> Callable[[Geometry], str | None]:
-    """Return the rule that a block is one of some numbers of groups of four warps."""
-    return lambda g: None if g.threads in threads else f"{why}, and {g.threads} threads are not that"
+    """Return the rule that a block has one of the given numbers of threads."""
+    return lambda g: (
+        None
+        if g.threads in threads
+        else f"{why}, so the block needs {' or '.join(map(str, threads))} threads, not {g.threads}"
+    )
 
 
 GROUPS = "it works by groups of 128 threads, one or two of them"
@@ -150,7 +154,7 @@ needs_fetchers = groups(256, 384, why="one group of 128 threads fetches for one 
 
 
 def side(name: str, count: Callable[[Geometry], int]) -> Callable[[Geometry], dict[str, str]]:
-    """Return the rule of a side of a tile: 256, or 128 where so many tiles of 256 leave multiprocessors idle."""
+    """Return the rule of a side of a tile: 256, or 128 if tiles of 256 leave multiprocessors idle."""
     return lambda g: {name: "256" if count(g) >= FULL_BLOCKS // 2 else "128"}
 
 
@@ -158,30 +162,30 @@ def side(name: str, count: Callable[[Geometry], int]) -> Callable[[Geometry], di
 
 
 def tall(g: Geometry) -> dict[str, str]:
-    """Return the rows of a tile: fewer where the larger tiles leave multiprocessors idle."""
+    """Return the rows of a tile: fewer if larger tiles leave multiprocessors idle."""
     across = cdiv(g.size["n"], g["BESIDE"])
     rows = next((rows for rows in (256, 128) if cdiv(g.size["m"], rows) * across >= FULL_BLOCKS * 3 // 4), 64)
     return {"TALL": str(rows), "STRIP": "8"}
 
 
 def over_stays(g: Geometry, high: str) -> Dim:
-    """Return the fewest blocks that take the tiles of C in turns as few as one block a multiprocessor would."""
+    """Return the fewest blocks that process the tiles of C in as few rounds as one block on each SM."""
     count = tiles(m=high, n="BESIDE")(g)[0]
     return (cdiv(count, cdiv(count, MULTIPROCESSORS)), 1, 1)
 
 
 def over_pairs(g: Geometry) -> Dim:
-    """Return blocks for pairs of tiles of C, side by side but for an odd column: the fewest for as few turns."""
+    """Return the fewest blocks for as few rounds over pairs of tiles of C, side by side except in an odd column."""
     down, across = cdiv(g.size["m"], g["TALL"]), cdiv(g.size["n"], g["BESIDE"])
     pairs = down * (across // 2) + across % 2 * cdiv(down, 2)
     return (2 * cdiv(pairs, cdiv(pairs, MULTIPROCESSORS // 2)), 1, 1)
 
 
 def map_over(problem: Problem, name: str, box: tuple[int, int]) -> TensorMap | ByValue:
-    """Return the map of a matrix whose tiles, of box rows and columns, lie as the tensor cores read them.
+    """Return the map of a matrix for tiles of box rows and columns in the tensor cores' layout.
 
-    There is none where rows are no multiple of 16 bytes, of A or of B for those two: the kernel, which then does
-    without, gets 128 bytes of zeros.
+    If rows are not a multiple of 16 bytes (of A or of B for these two), the kernel works without the map and gets
+    128 bytes of zeros.
     """
     rows, cols = next(buffer.shape for buffer in buffers(problem) if buffer.name == name)
     width = np.dtype(storage(problem)).itemsize
@@ -193,7 +197,7 @@ def map_over(problem: Problem, name: str, box: tuple[int, int]) -> TensorMap | B
 def by_maps(high: str, boxes: int = 1) -> Callable[[Geometry], tuple[Any, ...]]:
     """Return the arguments of a kernel that takes tensor maps of the matrices before the operation's.
 
-    A constant gives the rows of a tile, of which a box of A has all or a part.
+    A constant gives the rows of a tile; a box of A has all of them or a part.
     """
 
     def passed(g: Geometry) -> tuple[Any, ...]:
@@ -208,7 +212,7 @@ def by_maps(high: str, boxes: int = 1) -> Callable[[Geometry], tuple[Any, ...]]:
 
 
 def inputs(problem: Problem) -> Arrays:
-    """Return A and B, their elements in [0, 1): no sum cancels, so the relative error is bounded."""
+    """Return A and B, their elements in [0, 1): sums do not cancel, so the relative error is bounded."""
     m, n, k = (problem.size[name] for name in "mnk")
     rng = np.random.default_rng(problem.seed)
     drawn = "float32" if problem.dtype == "bfloat16" else problem.dtype
@@ -217,18 +221,18 @@ def inputs(problem: Problem) -> Arrays:
 
 
 def widened(problem: Problem, array: np.ndarray, wide: type = np.float64) -> np.ndarray:
-    """Return elements as numbers of a wider type; bfloat16 is in NumPy's hands as bits."""
+    """Return elements as numbers of a wider type; bfloat16 is stored as bits."""
     return (from_bfloat16(array) if problem.dtype == "bfloat16" else array).astype(wide, copy=False)
 
 
 def reference(problem: Problem, arrays: Arrays) -> Arrays:
-    """Return the product in float64; of bfloat16 rounded to it, as its bits."""
+    """Return the product in float64; for bfloat16 rounded to it, as bits."""
     c = np.matmul(*(widened(problem, arrays[name]) for name in "ab"))
     return {"c": to_bfloat16(c) if problem.dtype == "bfloat16" else c}
 
 
 def on_cpu(arrays: Arrays, outputs: Arrays, threads: int) -> None:
-    """Multiply with NumPy's BLAS, which has no type of 2 bytes: those become float32 before, and again after."""
+    """Multiply with NumPy's BLAS, which lacks 2-byte types: they are converted to float32 and back."""
     c = outputs["c"]
     with blas.limited(threads):
         if c.dtype.itemsize > 2:
@@ -240,7 +244,7 @@ def on_cpu(arrays: Arrays, outputs: Arrays, threads: int) -> None:
 
 
 def tolerance(problem: Problem) -> Tolerance:
-    """Return what K roundings may add up to; float64's reference has as many of its own."""
+    """Return the error bound of K roundings; float64's reference has the same number."""
     k = problem.size["k"]
     if problem.dtype in NARROW:
         bfloat = problem.dtype == "bfloat16"
@@ -295,7 +299,7 @@ OPERATION = Operation(
     default_size=(2048, 2048, 2048),
     simulated_size=(512, 512, 512),
     block_dimensions=2,
-    # Elements of 2 bytes are bits to all but the tensor cores, so the chapter needs no header for them.
+    # Only the tensor cores compute with 2-byte elements, so the chapter needs no header for them.
     dtypes={"float32": "float", "float64": "double", "float16": "unsigned short", "bfloat16": "unsigned short"},
     defines=lambda problem: {"BFLOAT16": "1"} if problem.dtype == "bfloat16" else {},
     kernels=(

@@ -10,10 +10,10 @@ from cudabench.operations.shared import Arrays, in_strips, itemsize, number, ove
 from cudabench.records.launch import WARP, Dim, Launch, cdiv
 from cudabench.records.planned import Baseline, Buffer, Geometry, Operation, Peer, Problem, Tolerance
 
-ALIGNMENT = 16  # bytes that every row starts at a multiple of
-MOST_ROWS = 16  # that a warp or block of the last rungs may take at once: the scratch array has room for them
-SPLIT_BLOCKS = 4 * 132 * 8  # blocks that split cuts a matrix into: four times what 132 SMs hold at once
-SPLIT_STEPS = 4  # 16-byte vectors of a row that a thread of split takes at least
+ALIGNMENT = 16  # bytes to which every row is aligned
+MOST_ROWS = 16  # rows that a warp or block of the last rungs takes at once, limited by the scratch array
+SPLIT_BLOCKS = 4 * 132 * 8  # blocks into which split cuts a matrix: four times what 132 SMs hold at once
+SPLIT_STEPS = 4  # least 16-byte vectors of a row for a thread of split
 CHUNK = 1 << 22  # elements that the reference converts at a time
 
 
@@ -23,7 +23,7 @@ def vector(problem: Problem) -> int:
 
 
 def pitch(problem: Problem) -> int:
-    """Return the elements from the start of a row to that of the next."""
+    """Return the elements from the start of a row to the start of the next."""
     return cdiv(problem.size["cols"], vector(problem)) * vector(problem)
 
 
@@ -36,7 +36,7 @@ def needs_warp(g: Geometry) -> str | None:
 
 
 def over_rows(g: Geometry, per_warp: int) -> Dim:
-    """Return a grid whose warps take so many rows each."""
+    """Return a grid whose warps take `per_warp` rows each."""
     return (cdiv(g.size["rows"], g["WARPS"] * per_warp), 1, 1)
 
 
@@ -44,12 +44,12 @@ SEVERAL_ROWS = {"constants": {"ROWS": number(1, MOST_ROWS)}, "refuses": needs_wa
 
 
 def lanes(problem: Problem) -> int:
-    """Return the lanes that the rung for short rows gives a row: its vectors, up to a power of two, at most a warp."""
+    """Return the lanes for a row in the rung for short rows: its vectors, up to a power of two, at most a warp."""
     return min(WARP, 1 << (cdiv(problem.size["cols"], vector(problem)) - 1).bit_length())
 
 
 def cut(problem: Problem, rows: int, least: int) -> tuple[int, int]:
-    """Return into how many pieces split cuts a row, and their columns: `least` at the least, `rows` rows at once."""
+    """Return the number of pieces of a row in split, and their columns: at least `least`, for `rows` rows at once."""
     cols, unit = problem.size["cols"], vector(problem)
     wanted = cdiv(SPLIT_BLOCKS, cdiv(problem.size["rows"], rows))
     columns = cdiv(cdiv(cols, min(wanted, cdiv(cols, least))), unit) * unit
@@ -62,7 +62,7 @@ def split_pieces(g: Geometry) -> tuple[int, int]:
 
 
 def split(g: Geometry, grid: Dim) -> Sequence[Launch]:
-    """Return the launches of split: the second only where rows are cut."""
+    """Return the launches of split: the second only if rows are cut."""
     rows = np.int32(g.size["rows"])
     count, columns = split_pieces(g)
     target = "y" if count == 1 else "partial"
@@ -77,7 +77,7 @@ def split(g: Geometry, grid: Dim) -> Sequence[Launch]:
 
 
 def inputs(problem: Problem) -> Arrays:
-    """Return matrix and vector in [-1, 1); NaN lies between the rows, so that a kernel which uses it is found out."""
+    """Return matrix and vector in [-1, 1); NaN between the rows reveals a kernel that uses it."""
     rng = np.random.default_rng(problem.seed)
     rows, cols = problem.size["rows"], problem.size["cols"]
     arrays = {
@@ -99,7 +99,7 @@ def reference(problem: Problem, arrays: Arrays) -> Arrays:
 
 
 def on_cpu(arrays: Arrays, outputs: Arrays, threads: int) -> None:
-    """Multiply with NumPy's own loops, not BLAS, whose threads nobody asked for; a strip of the rows to a thread."""
+    """Multiply with NumPy's own loops, not BLAS with its threads; a strip of the rows per thread."""
     x, y = arrays["x"], outputs["y"]
     matrix = arrays["A"][:, : len(x)]
     in_strips(len(y), threads, lambda strip: np.einsum("ij,j->i", matrix[strip], x, out=y[strip]))
@@ -116,7 +116,7 @@ def tolerance(problem: Problem) -> Tolerance:
 
 
 def arguments(problem: Problem) -> tuple[object, ...]:
-    """Return the arguments of all rungs; some have more behind them."""
+    """Return the arguments of all rungs; some rungs add more."""
     rows, cols = problem.size["rows"], problem.size["cols"]
     return ("A", "x", "y", np.int32(rows), np.int32(cols), np.int32(pitch(problem)))
 
@@ -152,14 +152,14 @@ OPERATION = Operation(
             "fold",
             lambda g: over_rows(g, WARP),
             refuses=needs_warp,
-            defines=lambda g: {"ROWS": str(min(lanes(g.problem), MOST_ROWS))},  # of a lane: as many as a row has lanes
+            defines=lambda g: {"ROWS": str(min(lanes(g.problem), MOST_ROWS))},  # per lane: as many as a row has lanes
         ),
     ),
     buffers=lambda problem: (
         Buffer("A", (problem.size["rows"], pitch(problem)), problem.dtype, "in"),
         Buffer("x", (problem.size["cols"],), problem.dtype, "in"),
         Buffer("y", (problem.size["rows"],), problem.dtype, "out"),
-        # Room for the pieces of split rows, whatever the block and the rows at once.
+        # Room for the pieces of split rows, for any block and number of rows at once.
         Buffer(
             "partial",
             (problem.size["rows"], max(cut(problem, rows, vector(problem))[0] for rows in range(1, MOST_ROWS + 1))),

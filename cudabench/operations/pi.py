@@ -12,19 +12,21 @@ from cudabench.operations.shared import Arrays, in_strips, number, pieces, strid
 from cudabench.records.launch import Dim, Launch
 from cudabench.records.planned import Baseline, Buffer, Geometry, Kernel, Operation, Peer, Problem, Rule, Tolerance
 
-MAX_PARTIALS = 1 << 20  # the blocks that the scratch array has room for; keeps step numbers in 32 bits
-MOST_STEPS = 64  # in a row of one thread, added in T: the bound of the error leaves room for no more
-DIRECT = 1 << 20  # steps up to which the reference adds the terms
+MAX_PARTIALS = 1 << 20  # blocks that fit the scratch array; keeps step numbers in 32 bits
+MOST_STEPS = 64  # consecutive steps of a thread, added in T: the error bound does not allow more
+DIRECT = 1 << 20  # up to this many steps the reference adds the terms
 PIECE = 1 << 14  # steps that the CPU works on at a time, in its cache
 
 
 def kernel(name: str, steps: Rule | None = None) -> Kernel:
-    """Return a rung: its launch and the second pass; `steps` is the rule of STEPS where a thread has several."""
+    """Return a rung: its launch and the second pass; `steps` is the rule of STEPS if a thread has several."""
     function = "pi_" + name
 
     def launches(g: Geometry, grid: Dim) -> Sequence[Launch]:
         if grid[0] > MAX_PARTIALS:
-            raise UsageError(f"--grid {grid[0]} leaves more partial sums than there is room for, {MAX_PARTIALS}.")
+            raise UsageError(
+                f"--grid {grid[0]} leaves more than {MAX_PARTIALS} partial sums, which do not fit: use fewer blocks."
+            )
         n = np.int32(g.size["n"])
         return (
             Launch(function, grid, g.block, ("partial", n)),
@@ -36,9 +38,10 @@ def kernel(name: str, steps: Rule | None = None) -> Kernel:
 
 
 def midpoint_sum(n: int) -> float:
-    """Return what exact arithmetic makes of the rule: by adding up, or pi + h^2 / 12 where the rest is below rounding.
+    """Return the exact value of the rule: by addition, or pi + h^2 / 12 if the rest is below rounding.
 
-    The Euler-Maclaurin formula gives pi + h^2 / 12 and no term in h^4, since the third derivatives vanish at both ends.
+    The Euler-Maclaurin formula gives pi + h^2 / 12 without a term in h^4, since the third derivatives are zero at both
+    ends.
     """
     if n > DIRECT:
         return math.pi + 1 / (12 * n * n)
@@ -80,7 +83,7 @@ def tolerance(problem: Problem) -> Tolerance:
 
 
 def figures(problem: Problem, arrays: Arrays, outputs: Arrays) -> dict[str, float]:
-    """Return the error against pi, and the part of it that is the rule's own."""
+    """Return the error against pi, and the part of it due to the rule."""
     return {
         "error_against_pi": float(outputs["out"][0]) - math.pi,
         "error_of_the_rule": midpoint_sum(problem.size["n"]) - math.pi,
@@ -103,7 +106,7 @@ OPERATION = Operation(
     ),
     buffers=lambda problem: (
         Buffer("out", (1,), problem.dtype, "out"),
-        Buffer("partial", (MAX_PARTIALS,), "float64", "scratch"),  # a sum a block
+        Buffer("partial", (MAX_PARTIALS,), "float64", "scratch"),  # a sum for each block
     ),
     arguments=lambda problem: ("partial", np.int32(problem.size["n"])),
     inputs=lambda problem: {"n": np.array(problem.size["n"])},
@@ -114,7 +117,7 @@ OPERATION = Operation(
     bytes_formula="0",
     flops=lambda problem: 6 * problem.size["n"],
     flops_formula="6 * N",
-    least_flops=lambda problem: 2 * problem.size["n"],  # a product and a sum a step, over whatever denominator
+    least_flops=lambda problem: 2 * problem.size["n"],  # a product and a sum for each step
     peers=(Peer("cub", "cub", "cub::DeviceReduce::Reduce", ("float32", "float64")),),
     figures=figures,
 )

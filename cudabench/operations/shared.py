@@ -1,4 +1,4 @@
-"""What operations share: grids, rungs and the rules of their constants, inputs, a CPU baseline cut up for threads."""
+"""Common parts of operations: grids, rungs and rules of their constants, inputs, threads of a CPU baseline."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from cudabench.records.launch import WARP, Dim, Launch, cdiv
 from cudabench.records.planned import Geometry, Kernel, Problem, Rule
 from cudabench.system.children import on_threads
 
-# The threads of a kernel that strides: four times what 132 SMs hold at once, so that the last blocks to end leave few
-# SMs idle, whatever the GPU. --grid sets another number.
+# The threads of a striding kernel: four times what 132 SMs hold at once, so that few SMs are idle at the end on any
+# GPU. --grid sets another number.
 STRIDING_THREADS = 4 * 132 * 2048
-MAX_WARPS = 8  # of a warp-tiled block: 128 sums a thread leave registers for no more
+MAX_WARPS = 8  # warps of a warp-tiled block: with 128 sums per thread more do not fit the registers
 
 PIECE = 1 << 20  # elements of a random array that one thread draws
 
@@ -28,7 +28,7 @@ Check = Callable[[Geometry], str | None]
 
 
 def over(x: str, y: str = "", across: str = "", down: str = "") -> Callable[[Geometry], Dim]:
-    """Return the rule of a grid over one size or two; constants say how much of each a thread has."""
+    """Return the rule of a grid over one or two sizes; constants set how much of each a thread has."""
 
     def blocks(g: Geometry, axis: int, size: str, each: str) -> int:
         return cdiv(g.size[size], g.block[axis] * (g[each] if each else 1))
@@ -37,12 +37,12 @@ def over(x: str, y: str = "", across: str = "", down: str = "") -> Callable[[Geo
 
 
 def tiles(**sides: str) -> Callable[[Geometry], Dim]:
-    """Return the rule of a one-dimensional grid of a block a tile; constants give its side along each size."""
+    """Return the rule of a one-dimensional grid with a block for each tile; constants give the tile's sides."""
     return lambda g: (prod(cdiv(g.size[size], g[side]) for size, side in sides.items()), 1, 1)
 
 
 def striding(*per_thread: str, most_threads: int = STRIDING_THREADS) -> Callable[[Geometry], Dim]:
-    """Return the rule of a grid whose threads stride: no more than `most_threads`, and none without work.
+    """Return the rule of a grid whose threads stride: at most `most_threads`, all with work.
 
     A thread takes as many elements at a time as the product of the constants `per_thread`.
     """
@@ -58,7 +58,7 @@ def striding(*per_thread: str, most_threads: int = STRIDING_THREADS) -> Callable
 
 
 def in_strips(length: int, threads: int, work: Callable[[slice], object]) -> None:
-    """Do `work` on the parts of range(length), one to a thread."""
+    """Do `work` on the parts of range(length), one per thread."""
     if threads == 1:
         work(slice(0, length))
     else:
@@ -66,7 +66,7 @@ def in_strips(length: int, threads: int, work: Callable[[slice], object]) -> Non
 
 
 def pieces(strip: slice, length: int) -> Iterator[slice]:
-    """Yield the pieces of a strip, of a length that stays in the cache."""
+    """Yield the pieces of a strip that fit the cache."""
     return (slice(at, min(at + length, strip.stop)) for at in range(strip.start, strip.stop, length))
 
 
@@ -76,7 +76,7 @@ def pieces(strip: slice, length: int) -> Iterator[slice]:
 def random_array(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> np.ndarray:
     """Return random elements: floats in [0, 1), integers over their whole range.
 
-    Random, because constant data is compressed by some devices' memory and draws less power.
+    Random, because some devices compress constant data, which also takes less power.
     """
     kind = np.dtype(dtype)
     if kind.kind == "f":
@@ -95,8 +95,8 @@ def random_array(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -
 def _fill(
     rng: np.random.Generator, made: np.ndarray, draw: Callable[[np.random.Generator, np.ndarray], object]
 ) -> None:
-    """Fill a flat array with what one generator draws in order, its pieces on all processors: every element takes as
-    many bits of the sequence as it has, so where each piece begins in it is known."""
+    """Fill a flat array from one generator's sequence, its pieces on all processors: every element takes a fixed number
+    of bits, so the start of each piece in the sequence is known."""
     bits: Any = rng.bit_generator
     start = bits.state
     whole = 0 if start["has_uint32"] or not isinstance(bits, np.random.PCG64) else made.size // PIECE
@@ -120,17 +120,17 @@ def itemsize(problem: Problem) -> int:
 
 
 def unit(problem: Problem) -> float:
-    """Return by what part of itself a float of the problem's type rounds at most."""
+    """Return the largest relative rounding error of the problem's type."""
     return float(np.finfo(problem.dtype).eps) / 2
 
 
-# Rungs, and what values their constants may have, in words that complete 'warp-tile takes ...' -----------------------
+# Rungs, and the rules of their constants, in words that complete 'warp-tile takes ...' -------------------------------
 
 
 def rungs(operation: str, *usual: int) -> Callable[..., Kernel]:
-    """Return what makes an operation's rungs: a name, which the function has too, a grid and other rules of a Kernel.
+    """Return the function that makes an operation's rungs from a name (also the function's), a grid and other rules.
 
-    usual: the block of those that say none. passed: the arguments, where they are not the operation's.
+    usual: the default block. passed: the arguments, if they differ from the operation's.
     """
 
     def rung(
@@ -153,9 +153,9 @@ def rungs(operation: str, *usual: int) -> Callable[..., Kernel]:
 
 
 def number(least: int, most: int, *checks: Check, multiple: int | str = 1, power: bool = False) -> Rule:
-    """Return the rule of a whole number from `least` to `most` that passes all `checks`.
+    """Return the rule of a whole number from `least` to `most` for which all `checks` hold.
 
-    `multiple` is what it is a multiple of, a number or a constant of the chapter; with `power` it is a power of two.
+    It is a multiple of `multiple`, a number or a constant of the chapter; with `power` a power of two.
     """
 
     def rule(value: int, geometry: Geometry) -> str | None:
@@ -169,27 +169,27 @@ def number(least: int, most: int, *checks: Check, multiple: int | str = 1, power
 
 
 def in_registers(*factors: str) -> Check:
-    """Return the check that as many elements as the product of constants fit a thread's registers."""
+    """Return the check that the product of constants, in elements, fits a thread's registers."""
 
     def check(geometry: Geometry) -> str | None:
         needed = prod(geometry[factor] for factor in factors) * max(geometry.itemsize // 4, 1)
         if needed <= MAX_REGISTERS:
             return None
         product = " x ".join(factors)
-        return f"fewer: {product} elements would need {needed} registers a thread, and there are {MAX_REGISTERS}"
+        return f"fewer: {product} elements would need {needed} registers per thread, but there are {MAX_REGISTERS}"
 
     return check
 
 
 def in_static_shared(elements: Callable[[Geometry], int]) -> Check:
-    """Return the check that an array of as many elements fits the static shared memory of a block."""
+    """Return the check that an array of `elements` fits the static shared memory of a block."""
 
     def check(geometry: Geometry) -> str | None:
         needed = elements(geometry) * geometry.itemsize
         if needed <= MAX_STATIC_SHARED:
             return None
         return (
-            f"less: its tile would take {needed / 1024:.0f} KiB of shared memory, and a block has "
+            f"less: its tile would take {needed / 1024:.0f} KiB of shared memory, but a block has "
             f"{MAX_STATIC_SHARED // 1024} KiB for such arrays"
         )
 
@@ -197,10 +197,10 @@ def in_static_shared(elements: Callable[[Geometry], int]) -> Check:
 
 
 def needs_warps(geometry: Geometry) -> str | None:
-    """Refuse a block that is not one to eight whole warps, for the warp-tiled kernels of matmul and solve."""
+    """Return why a block is not one to eight whole warps, which the warp-tiled kernels of matmul and solve need."""
     threads = geometry.threads
     if threads % WARP:
-        return f"whole warps share the work, and {threads} threads are no multiple of {WARP}"
+        return f"whole warps share the work, but {threads} threads are not a multiple of {WARP}"
     if threads > MAX_WARPS * WARP:
-        return f"the sums take over half of 255 registers a thread, which leaves room for {MAX_WARPS * WARP} threads"
+        return f"the sums take over half of 255 registers per thread, so at most {MAX_WARPS * WARP} threads fit"
     return None

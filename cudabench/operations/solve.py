@@ -1,6 +1,6 @@
 """Linear system: A x = b for an N x N matrix, by Gauss-Jordan elimination or LU, with partial pivoting.
 
-A kernel here is many launches: a few for each column, or for each panel of columns.
+A kernel here has many launches: a few for each column, or for each panel of columns.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from cudabench.operations.shared import Arrays, in_registers, itemsize, needs_wa
 from cudabench.records.launch import WARP, Dim, Launch, cdiv
 from cudabench.records.planned import Baseline, Buffer, Geometry, Kernel, Operation, Option, Peer, Problem, Tolerance
 
-MOST_COLUMNS = 16  # of a panel, that the scratch arrays have room for
-MOST_OUTER = 128  # columns between updates, the same
+MOST_COLUMNS = 16  # columns of a panel that fit the scratch arrays
+MOST_OUTER = 128  # columns between updates that fit the scratch arrays
 MAX_CANDIDATES = 1 << 16  # blocks down the rows of solve_fused, each of which leaves a candidate
-FUSED_BLOCKS = 8 * 132  # that many run at once on an H200; each compares all candidates, so more would only repeat it
+FUSED_BLOCKS = 8 * 132  # blocks that run at once on an H200; each compares all candidates, so more repeat that work
 
 KINDS = ("permuted", "uniform", "singular")
 
@@ -30,13 +30,13 @@ KINDS = ("permuted", "uniform", "singular")
 
 
 def over_matrix(g: Geometry) -> Dim:
-    """Return the grid of one element of the augmented matrix a thread; later columns need fewer."""
+    """Return the grid with one element of the augmented matrix per thread; later columns need fewer."""
     n = g.size["n"]
     return (cdiv(n + 1, g.block[0]), min(cdiv(n, g.block[1]), MAX_GRID[1]), 1)
 
 
 def over_fused(g: Geometry) -> Dim:
-    """Return the same with fewer blocks down the rows, so that about FUSED_BLOCKS share the matrix."""
+    """Return the grid of `over_matrix` with fewer blocks down the rows: about FUSED_BLOCKS share the matrix."""
     x, y, z = over_matrix(g)
     return (x, max(1, min(cdiv(y, g["ROWS"]), FUSED_BLOCKS // x)), z)
 
@@ -48,7 +48,7 @@ def over_tiles(g: Geometry) -> Dim:
 
 
 def aligned_pitch(problem: Problem) -> int:
-    """Return the elements from row to row of the augmented matrix where each starts at a multiple of 128 bytes."""
+    """Return the elements from row to row of the augmented matrix with rows aligned to 128 bytes."""
     line = 128 // itemsize(problem)
     return cdiv(problem.size["n"] + 1, line) * line
 
@@ -71,7 +71,7 @@ def _flat(count: int, g: Geometry) -> Dim:
 
 
 def by_column(g: Geometry, grid: Dim, aligned: bool = False) -> Sequence[Launch]:
-    """Return four launches a column: pivot of each block, pivot, swap, elimination.
+    """Return four launches for each column: pivot of each block, pivot, swap, elimination.
 
     aligned: rows start at multiples of 128 bytes, else they have N + 1 elements.
     """
@@ -91,13 +91,13 @@ def by_column(g: Geometry, grid: Dim, aligned: bool = False) -> Sequence[Launch]
 
 
 def _narrowed(g: Geometry, grid: Dim, col: int) -> Dim:
-    """Return a grid without the blocks that lie left of a column's cache line."""
+    """Return a grid without the blocks to the left of a column's cache line."""
     first = (col + 1) // g["LINE"] * g["LINE"]
     return (min(grid[0], cdiv(g.size["n"] + 1 - first, g.block[0])), *grid[1:])
 
 
 def fused(g: Geometry, grid: Dim) -> Sequence[Launch]:
-    """Return one launch a column; two pairs of candidate lists take turns. The number of blocks stays the same."""
+    """Return one launch for each column; two pairs of candidate lists alternate. The number of blocks is constant."""
     n, pitch, block = g.size["n"], aligned_pitch(g.problem), g.block
     lists = (("peak", "peak_row"), ("next_peak", "next_row"))
     count = min(_flat(n, g)[0], FUSED_BLOCKS)
@@ -117,9 +117,9 @@ def fused(g: Geometry, grid: Dim) -> Sequence[Launch]:
 
 
 def panel(g: Geometry, left: int, cluster: bool) -> tuple[int, int, int]:
-    """Return the columns of a panel with so many rows, the rows in each thread's registers (0: none), and the blocks.
+    """Return the columns of a panel with `left` rows, the rows in each thread's registers (or 0), and the blocks.
 
-    The first panel is a cluster's however small it is: so a small matrix, as the simulator takes it, has one, too.
+    A cluster always processes the first panel, so that small matrices in the simulator test it too.
     """
     holds = next((rows for rows in (2, 4, 8, 16) if left <= rows * g["PANEL"]), 0)
     if cluster and (left == g.size["n"] or not 0 < holds <= g["ALONE"]):
@@ -130,7 +130,7 @@ def panel(g: Geometry, left: int, cluster: bool) -> tuple[int, int, int]:
 
 
 def panels(g: Geometry, outer: int, cluster: bool = False) -> Iterator[tuple[int, int, int, int]]:
-    """Yield the panels of the OUTER columns from `outer` on: the first column, the columns, and what `panel` says."""
+    """Yield the panels of the OUTER columns from `outer` on: the first column, the columns, and `panel`'s values."""
     end = min(outer + g["OUTER"], g.size["n"])
     while outer < end:
         cols, holds, blocks = panel(g, g.size["n"] - outer, cluster)
@@ -142,8 +142,8 @@ def panels(g: Geometry, outer: int, cluster: bool = False) -> Iterator[tuple[int
 def by_panels(g: Geometry, grid: Dim, all_rows: bool = False, cluster: bool = False) -> Sequence[Launch]:
     """Return the launches by panels: eliminate, spread over OUTER columns, then update the rest.
 
-    all_rows: every panel changes all rows; otherwise rows are left alone once they have been pivots of OUTER columns,
-    and x is found from its last elements up. cluster: panels of many rows are a cluster's instead of one block's.
+    all_rows: every panel changes all rows; otherwise rows that were pivots of OUTER columns do not change any more, and
+    x is computed from its last elements up. cluster: a cluster instead of one block processes panels of many rows.
     """
     n, pitch, block = g.size["n"], aligned_pitch(g.problem), g.block
     width, rows, threads = g["OUTER"], g["SPREAD_ROWS"], g["SPREAD"]
@@ -152,7 +152,7 @@ def by_panels(g: Geometry, grid: Dim, all_rows: bool = False, cluster: bool = Fa
     launches = [_augment(g, pitch)]
     for outer in range(0, n, width):
         outer_cols = min(width, n - outer)
-        done = 0 if all_rows else outer  # places of rows that nothing changes any more
+        done = 0 if all_rows else outer  # rows that do not change any more
 
         def spread(
             col: int, cols: int, next_cols: int, done: int = done, outer: int = outer, outer_cols: int = outer_cols
@@ -184,7 +184,7 @@ def by_panels(g: Geometry, grid: Dim, all_rows: bool = False, cluster: bool = Fa
     return launches
 
 
-# What the constants of `blocked` may be ------------------------------------------------------------------------------
+# Rules of the constants of `blocked` ---------------------------------------------------------------------------------
 
 
 def panel_moves(g: Geometry) -> str | None:
@@ -194,7 +194,7 @@ def panel_moves(g: Geometry) -> str | None:
 
 
 def panel_bits(g: Geometry) -> str | None:
-    """Check that as many rows as a thread may hold leave whole vectors of columns."""
+    """Check that the rows that a thread may hold leave whole vectors of columns."""
     unit = 16 * g["VEC"]
     return None if g["HELD"] % unit == 0 else f"a multiple of {unit}: 16 rows of whole 16-byte vectors"
 
@@ -228,11 +228,11 @@ BY_PANELS: dict[str, Any] = {"constants": BLOCKED, "refuses": needs_warps}
 def inputs(problem: Problem) -> Arrays:
     """Return A and b by the option `matrix`.
 
-    permuted: entries of [-1, 1) with 4 sqrt(N) added at one place of each row and column, rows in random order. The
+    permuted: entries in [-1, 1) with 4 sqrt(N) added at one place of each row and column, rows in random order. The
     random part has a norm of about 1.2 sqrt(N), so the condition number is about 2 and every step must find its pivot.
-    Then columns are scaled by 8, 4, 2, 1, 8, ...: that rounds nothing and scales x, and a candidate for a pivot that
-    was left over from a column before is mostly larger than those of this column.
-    uniform: entries of [-1, 1) alone; condition numbers are about N, rarely far more.
+    Then columns are scaled by 8, 4, 2, 1, 8, ...: this is exact and scales x, and a stale candidate for a pivot from an
+    earlier column is mostly larger than those of this column.
+    uniform: only entries in [-1, 1); condition numbers are about N, rarely far more.
     singular: the same with one column that is the sum of two others.
     """
     n, kind = problem.size["n"], problem.options.get("matrix", KINDS[0])
@@ -248,7 +248,7 @@ def inputs(problem: Problem) -> Arrays:
 
 
 def solution(a: np.ndarray, b: np.ndarray, dtype: str) -> np.ndarray:
-    """Return the solution by LAPACK. Raises CudabenchError where A is singular to the working precision of `dtype`.
+    """Return the solution by LAPACK. Raises CudabenchError if A is singular to the working precision of `dtype`.
 
     The growth |A| |x| / |b| never exceeds the condition number and is close to it for a random b.
     """
@@ -260,8 +260,8 @@ def solution(a: np.ndarray, b: np.ndarray, dtype: str) -> np.ndarray:
     growth = float(np.linalg.norm(a)) * float(np.linalg.norm(x)) / max(float(np.linalg.norm(b)), 1e-300)
     if not growth < 0.01 / unit:
         raise CudabenchError(
-            f"The {len(b)} x {len(b)} matrix is singular to the precision of {dtype}: it has no solution x; use "
-            "another --matrix or --seed, or --dtype float64 for one that is only ill-conditioned."
+            f"The {len(b)} x {len(b)} matrix is singular to the precision of {dtype}: a solution x does not exist; use "
+            "another --matrix or --seed, or --dtype float64 if it is only ill-conditioned."
         )
     return x
 
@@ -282,8 +282,8 @@ def tolerance(problem: Problem) -> Tolerance:
     """Return the error bound: condition number times roundings of N steps, over the size of x's elements."""
     n, rounding = problem.size["n"], unit(problem)
     if problem.options.get("matrix", KINDS[0]) == "permuted":
-        # |x| is about |b| / (4 sqrt(N)) by element, or less by its column's factor, as its error is; every element of x
-        # carries the error of all.
+        # |x| is about |b| / (4 sqrt(N)) by element, divided by its column's factor, and so is its error; every
+        # element of x has the error of all.
         return Tolerance(
             32 * np.sqrt(n) * rounding,
             8 * rounding,
@@ -333,7 +333,7 @@ OPERATION = Operation(
     default_size=(1024,),
     simulated_size=(64,),
     block_dimensions=2,
-    turnable=False,  # the diagonal would not stay where it is large
+    turnable=False,  # rotation would move the large diagonal
     dtypes={"float32": "float", "float64": "double"},
     kernels=(
         Kernel("gauss-jordan", "solve_eliminate", (32, 8), over_matrix, any_grid=True, launches=by_column),

@@ -35,17 +35,17 @@ rung = rungs("transpose", 32, 8)
 
 
 def over_tiles(g: Geometry) -> Dim:
-    """Return a grid of one block a square tile of the input."""
+    """Return a grid with a block for each square tile of the input."""
     return (cdiv(g.size["cols"], g["TILE"]), cdiv(g.size["rows"], g["TILE"]), 1)
 
 
 def short_tiles(g: Geometry) -> dict[str, str]:
-    """Return the tile where one side of the matrix fills no more than half of the usual one, empty elsewhere.
+    """Return the tile for a matrix with a side of at most half of the usual tile, else an empty mapping.
 
-    The tile is as short as that side, and up to 1024 elements long instead; where it has all rows, none are read ahead
-    (LEAD). With it come the rounds of a loop that are under way at once (VUNROLL) and, for elements of 4 bytes and
-    more, registers for more threads (RESIDENT). An H200 takes 43% less for 3000000 x 3 floats by such a tile, and 89%
-    less for 3 x 3000000; the rest wins 1 to 5%.
+    The tile is as short as that side and up to 1024 elements long; if it has all rows, none are read ahead (LEAD). It
+    also sets the rounds of a loop in flight at once (VUNROLL) and, for elements of at least 4 bytes, registers for more
+    threads (RESIDENT). On an H200 the tile takes 43% less time for 3000000 x 3 floats, and 89% less for 3 x 3000000;
+    the other settings gain 1 to 5%.
     """
     vec, rows, cols = g["VEC"], g.size["rows"], g.size["cols"]
     wide, high = 16 * vec, 128 if g.itemsize < 4 or g.threads > 256 else 64
@@ -69,23 +69,23 @@ def short_tiles(g: Geometry) -> dict[str, str]:
 
 
 def fetched_tiles(g: Geometry) -> dict[str, str]:
-    """Return the tile of `vector`, and FETCH, the bytes that L2 brings for a read: 256 where rows are longer than that
-    and start amid 256 bytes. Absent elsewhere: 128 then.
+    """Return the tile of `vector`, and FETCH, the bytes that L2 fetches for a read: 256 if rows are longer than that
+    and not aligned to 256 bytes, else the default of 128.
 
-    An H200 takes 4% less for 16384 x 16383 floats by 256 instead of 32, and 3% by 128; where rows are aligned, 256
-    cost up to 1%, and 128 win up to 1%.
+    On an H200, 256 instead of 32 takes 4% less time for 16384 x 16383 floats, and 128 takes 3% less; for aligned rows,
+    256 costs up to 1%, and 128 gains up to 1%.
     """
     pitch = g.size["cols"] * g.itemsize
     return short_tiles(g) | ({"FETCH": "256"} if pitch > 256 and pitch % 256 else {})
 
 
 def ragged_tiles(g: Geometry) -> dict[str, str]:
-    """Return what the size decides for rows that start anywhere: no rows read ahead (RLEAD) where all rows of the
-    output start at multiples of 32 bytes, a narrower tile (LANES) where columns are few, and one more block of 256
-    threads an SM (RAGGED_BLOCKS) where all tiles then run at once on 132 SMs. Empty elsewhere.
+    """Return the settings for unaligned rows: no rows read ahead (RLEAD) if all rows of the output are aligned to 32
+    bytes, a narrower tile (LANES) for few columns, and one more block of 256 threads per SM (RAGGED_BLOCKS) if all
+    tiles then run at once on 132 SMs.
 
-    An H200 takes 1.5% less for 16384 x 16383 floats without what is read twice; 49% less for 1000001 x 33 of float16 by
-    the narrower tile; and with a quarter fewer registers 8% less for 1000 x 3333 floats, 1% more for 16384 x 16383.
+    On an H200, no double reads take 1.5% less time for 16384 x 16383 floats; the narrower tile takes 49% less for
+    1000001 x 33 of float16; a quarter fewer registers take 8% less for 1000 x 3333 floats, 1% more for 16384 x 16383.
     """
     lead = 0 if g.size["rows"] * g.itemsize % 32 == 0 else g["RLEAD"]
     chosen = {} if lead else {"RLEAD": "0"}
@@ -94,7 +94,7 @@ def ragged_tiles(g: Geometry) -> dict[str, str]:
         narrower = (lanes if g.itemsize < 4 else lanes - 1) * g["VEC"]
         if g.size["cols"] <= narrower < across:
             chosen["LANES"], across = str(lanes), narrower
-    # What is no whole tile, a rule refuses afterwards; those of small elements leave shared memory no room for more.
+    # A rule refuses incomplete tiles later; with small elements, more tiles do not fit shared memory.
     whole = g.threads == 256 and across >= 1 and down >= 1 and g.itemsize >= 4
     if whole and cdiv(g.size["cols"], across) * cdiv(g.size["rows"], down) <= 5 * 132:
         chosen["RAGGED_BLOCKS"] = "5"
@@ -102,7 +102,7 @@ def ragged_tiles(g: Geometry) -> dict[str, str]:
 
 
 def read_ahead(value: int, g: Geometry) -> str | None:
-    """The rule of RLEAD: a vector is written where 16 bytes begin, of a row of the output or, read ahead, of all."""
+    """The rule of RLEAD: vectors are written at multiples of 16 bytes of an output row or, read ahead, of all rows."""
     least, most = 16 // g.itemsize, 128 // g.itemsize
     aligned = g.size["rows"] * g.itemsize % 16 == 0
     if (value == 0 and aligned) or (least <= value <= most and value & (value - 1) == 0):
@@ -110,10 +110,10 @@ def read_ahead(value: int, g: Geometry) -> str | None:
     return f"{'0 or ' if aligned else ''}a power of two from {least} to {most}"
 
 
-# Padding: how many elements after every row make a tile free of bank conflicts ---------------------------------------
+# Padding: how many elements after every row avoid bank conflicts in a tile---- ---------------------------------------
 
 
-@lru_cache(maxsize=256)  # three rungs ask for it, and so does each size and element type of a table
+@lru_cache(maxsize=256)  # three rungs, and each size and element type of a table, need it
 def padding(block: Dim, itemsize: int) -> int:
     """Return the fewest elements of padding that give smem-pad the fewest wavefronts for a block.
 
@@ -140,7 +140,7 @@ def padding(block: Dim, itemsize: int) -> int:
 
 
 def padded(name: str, many: str = "") -> Kernel:
-    """Return a rung with padded tiles, as many side by side as the constant `many` says."""
+    """Return a rung with padded tiles; the constant `many` gives the number side by side."""
     fits = in_static_shared(lambda g: (g[many] if many else 1) * g.call("PADDED", g["BLOCK"]))
     return rung(
         name,
@@ -160,13 +160,13 @@ def inputs(problem: Problem) -> Arrays:
 
 
 def copied(problem: Problem, arrays: Arrays) -> Arrays:
-    """Return what a copy kernel must leave in the output: the input's bytes in the input's order."""
+    """Return the expected output of a copy kernel: the input's bytes in the input's order."""
     return {"out": arrays["in"].reshape(problem.size["cols"], problem.size["rows"])}
 
 
 def on_cpu(arrays: Arrays, outputs: Arrays, threads: int) -> None:
-    """Transpose with NumPy, a strip of the output's rows to a thread, by tiles that are copied to where rows do not
-    compete for the same lines of the cache."""
+    """Transpose with NumPy, a strip of the output's rows per thread, by tiles that are copied to a buffer whose rows do
+    not compete for the same cache lines."""
     matrix, out = arrays["in"], outputs["out"]
 
     def work(strip: slice) -> None:
@@ -187,7 +187,7 @@ def transposed(problem: Problem, arrays: Arrays) -> Arrays:
     return {"out": out}
 
 
-# float16 is moved, not computed, so any 2-byte type does and the chapter needs no header.
+# float16 is only moved, so any 2-byte type works and the chapter needs no header.
 TYPES = {
     "float32": "float",
     "float64": "double",

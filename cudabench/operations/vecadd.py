@@ -9,7 +9,7 @@ from cudabench.records.planned import Baseline, Buffer, Operation, Peer, Problem
 
 
 def inputs(problem: Problem) -> Arrays:
-    """Return both vectors; integers from half of their range, so that no sum overflows."""
+    """Return both vectors; integers from half of their range, so that sums do not overflow."""
     rng = np.random.default_rng(problem.seed)
     a, b = (random_array(rng, (problem.size["n"],), problem.dtype) for _ in "ab")
     if a.dtype.kind == "i":

@@ -1,1 +1,1 @@
-"""From what is asked for to launches: kernels, blocks, grids, arguments, and what no device launches."""
+"""Turns requests into launches: kernels, blocks, grids, arguments; and refuses launches that no device can run."""

@@ -1,4 +1,4 @@
-"""From what the user asks for to launches: every mistake that can be known before anything runs is found here."""
+"""Turns a user's request into launches, and finds every error that can be known before anything runs."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from cudabench.source.choose_kernel import find_kernel
 from cudabench.source.files import parse_text, read_file, without_kernels
 from cudabench.source.types import numpy_type
 
-Compilation = tuple[Source, tuple[tuple[str, str], ...]]  # what is compiled at once, with its macros
+Compilation = tuple[Source, tuple[tuple[str, str], ...]]  # a unit of compilation: source and macros
 
 
 @dataclass(frozen=True)
 class Request:
-    """What the command line asks for of one operation; what is None takes the kernel's own."""
+    """The command line's request for one operation; None means the kernel's default."""
 
     kernels: tuple[str, ...] = ()
     block: tuple[int, ...] | None = None
@@ -45,10 +45,10 @@ class Request:
 
 @dataclass(frozen=True)
 class Picked:
-    """A kernel to run: a rung, the text that its function is from, and which of the rung's functions that text has.
+    """A kernel to run: a rung, the source of its function, and the rung's functions that this source replaces.
 
-    `replaced` maps functions of the rung's launches to those of a user's file that take their place; `rung` is what
-    they are checked against.
+    `replaced` maps functions of the rung's launches to the functions of a user's file that replace them; `rung` is used
+    to check them.
     """
 
     kernel: Kernel
@@ -61,7 +61,7 @@ class Picked:
 def build(operation: Operation, request: Request) -> list[Case]:
     """Return the cases of a request in ladder order, or in the order of the names given.
 
-    A kernel that was asked for by name and cannot run is a UsageError; one that came with the ladder or a glob is a
+    A kernel that was named and cannot run is a UsageError; a kernel of the ladder or a glob that cannot run becomes a
     case with a `skip_reason`.
     """
     problem = problem_of(operation, request)
@@ -75,7 +75,7 @@ def build(operation: Operation, request: Request) -> list[Case]:
         try:
             cases.append(replace(_case(operation, one, problem, request), named=one.named))
         except (UsageError, NotANumber) as error:
-            constants_differ = f"The constants of {one.kernel.name} do not fit together: {error}."
+            constants_differ = f"The constants of {one.kernel.name} contradict each other: {error}."
             said = constants_differ if isinstance(error, NotANumber) else str(error)
             if one.named or len(picked) == 1:
                 raise UsageError(said) from None
@@ -86,18 +86,18 @@ def build(operation: Operation, request: Request) -> list[Case]:
 
 
 def _peers(operation: Operation, problem: Problem, names: Sequence[str]) -> list[Case]:
-    """Return the cases of the libraries, or of single calls of theirs, that are named, in the operation's order."""
+    """Return the cases of the named libraries or library calls, in the operation's order."""
     wanted: set[str] = set()
     known = list(dict.fromkeys(word for peer in operation.peers for word in (peer.library, peer.name)))
-    others = f"it has {', '.join(known)}" if known else "no library has"
+    others = f"use {', '.join(known)}" if known else "no library has it"
     for name in names:
         of_library = [peer for peer in operation.peers if name in (peer.library, peer.name)]
         able = {peer.name for peer in of_library if problem.dtype in peer.dtypes}
         types = ", ".join(dict.fromkeys(dtype for peer in of_library for dtype in peer.dtypes))
-        what = f"has no call of {LIBRARIES[name]}" if name in LIBRARIES else f"cannot call '{name}'"
+        what = f"lacks a call of {LIBRARIES[name]}" if name in LIBRARIES else f"cannot call '{name}'"
         refuse(
             (not of_library, f"--peer {name}: {operation.name} {what}; {others}.{did_you_mean(name, known)}"),
-            (not able, f"--peer {name} has no {problem.dtype} form of {operation.name}: it takes {types}."),
+            (not able, f"--peer {name} lacks a {problem.dtype} form of {operation.name}: use {types}."),
         )
         wanted |= able
     return [
@@ -119,12 +119,12 @@ def _empty(operation: Operation, problem: Problem, name: str, function: str, tex
 
 
 def problem_of(operation: Operation, request: Request) -> Problem:
-    """Return what a request asks to be computed, whichever kernel does it."""
+    """Return the problem of a request, the same for all kernels."""
     size = _size(operation, request.size, operation.size(request.options))
     dtype = request.dtype or next(iter(operation.dtypes))
     if dtype not in operation.dtypes:
         raise UsageError(
-            f"{operation.name} has no kernels for '{dtype}': use {', '.join(operation.dtypes)}."
+            f"{operation.name} lacks kernels for '{dtype}': use {', '.join(operation.dtypes)}."
             f"{did_you_mean(dtype, operation.dtypes)}"
         )
     problem = Problem(size, dtype, request.seed, request.options)
@@ -133,9 +133,9 @@ def problem_of(operation: Operation, request: Request) -> Problem:
 
 
 def _without_other_kernels(cases: Sequence[Case]) -> list[Case]:
-    """Return the cases with what they need of a chapter: compiling the rest may take seconds.
+    """Return the cases with only the needed part of a chapter, because compiling the rest may take seconds.
 
-    Cases with the same constants keep each other's kernels, so that one compile serves them all.
+    Cases with the same constants keep each other's kernels, so that they share a compile.
     """
     wanted: dict[Compilation, set[str]] = {}
     for case in cases:
@@ -157,12 +157,12 @@ def _without_other_kernels(cases: Sequence[Case]) -> list[Case]:
 
 
 def _compiled_as(case: Case, unit: Unit | None) -> Compilation:
-    """Return what a launch of a case is compiled from, or one of a unit of its own."""
+    """Return the compilation of a case's launch, or of the launch's own unit."""
     source, defines = (unit.source, unit.defines) if unit else (case.source, case.defines)
     return source, tuple(sorted(defines.items()))
 
 
-@lru_cache(maxsize=64)  # a sweep asks for the same parts once a block
+@lru_cache(maxsize=64)  # a sweep needs the same parts for each block
 def _reduced(chapter: Source, wanted: frozenset[str]) -> Source:
     return replace(chapter, text=without_kernels(chapter.text, wanted))
 
@@ -171,7 +171,7 @@ def _reduced(chapter: Source, wanted: frozenset[str]) -> Source:
 
 
 def select(operation: Operation, names: Sequence[str]) -> list[tuple[Kernel, bool]]:
-    """Return the kernels that names, ids and globs mean, each with whether it was named outright; none = the ladder."""
+    """Return the kernels of names, ids and globs, each with whether it was named exactly; no names: the ladder."""
     picked: dict[str, tuple[Kernel, bool]] = {}
     for name in names or ("all",):
         for kernel, named in _matching(operation, name):
@@ -180,7 +180,7 @@ def select(operation: Operation, names: Sequence[str]) -> list[tuple[Kernel, boo
 
 
 def is_glob(name: str) -> bool:
-    """Return whether a name stands for all that it matches."""
+    """Return whether a name is a pattern."""
     return bool(set(name) & set("*?["))
 
 
@@ -190,7 +190,7 @@ def _matching(operation: Operation, name: str) -> list[tuple[Kernel, bool]]:
         return [(kernel, False) for kernel in kernels]
     if name.isdecimal() and name.isascii() and len(name) < 10:
         if int(name) >= len(kernels):
-            raise UsageError(f"{operation.name} has no kernel {name}: its ids are 0 to {len(kernels) - 1}.")
+            raise UsageError(f"{operation.name} lacks a kernel {name}: its ids are 0 to {len(kernels) - 1}.")
         return [(kernels[int(name)], True)]
     if is_glob(name):
         if matching := [(kernel, False) for kernel in kernels if fnmatchcase(kernel.name, name)]:
@@ -203,14 +203,14 @@ def _matching(operation: Operation, name: str) -> list[tuple[Kernel, bool]]:
     found = exact or [k for k in kernels if name.lower() in (k.name.lower(), k.function.lower())]
     if len(found) == 1:
         return [(found[0], True)]
-    raise UsageError(f"{operation.name} has no kernel '{name}'.{did_you_mean(name, known)} It has {', '.join(known)}.")
+    raise UsageError(f"{operation.name} lacks a kernel '{name}'.{did_you_mean(name, known)} Use {', '.join(known)}.")
 
 
 def _from_file(operation: Operation, path: str, names: Sequence[str]) -> list[Picked]:
-    """Return the kernels of a user's file, each with the geometry of the rung that it stands for, and built-in ones.
+    """Return the kernels of a user's file, each with the geometry of its rung, and built-in kernels.
 
-    A name stands for a function of the file, or for a rung: then the file's function for it is the one called the same,
-    or the file's only one. A rung that the file has no function for is the built-in one, to compare with.
+    A name means a function of the file or a rung. The file's function for a rung has the same name, or is the file's
+    only one. A rung without a function in the file is built-in, for comparison.
     """
     file = read_file(path)
     text = Source(str(path), file.text, folder=str(Path(path).resolve().parent), builtin=False)
@@ -232,7 +232,7 @@ def _from_file(operation: Operation, path: str, names: Sequence[str]) -> list[Pi
             picked.append(replace(found, named=named) if found else Picked(kernel, chapter, named, kernel))
     if not any(one.replaced for one in picked):
         raise UsageError(
-            f"{path} has no kernel for {', '.join(names)}; it has {', '.join(functions) or 'no __global__ function'}: "
+            f"{path} lacks a kernel for {', '.join(names)}; it has {', '.join(functions) or 'no __global__ function'}: "
             "name one of them with --kernel."
         )
     return picked
@@ -247,8 +247,8 @@ def _own(
 ) -> Picked:
     """Return a kernel for a user's function: a rung's name and geometry, or one element a thread.
 
-    Where the rung is several launches, the function takes the place of the one that it is called like, or of the
-    rung's own, and the others stay the chapter's but for those that the file has under the same name.
+    If the rung has several launches, the function replaces the one with its name, or the rung's main function. The
+    others stay the chapter's, unless the file has functions with their names.
     """
     name = rung.name if rung else function.name
     alike = (kernel for kernel in operation.kernels if kernel.function == function.name)
@@ -269,7 +269,7 @@ def _own(
 def _launch_own(
     operation: Operation, one: Picked, launches: Sequence[Launch], chapter: Unit, problem: Problem
 ) -> list[Launch]:
-    """Return a rung's launches with the user's functions in the places of those that they replace."""
+    """Return a rung's launches with the user's functions in place of those that they replace."""
     orders: dict[str, tuple[int, ...]] = {}
     own = []
     for launch in launches:
@@ -285,16 +285,16 @@ def _launch_own(
         function = next(iter(one.replaced.values()))
         launched = ", ".join(dict.fromkeys(launch.function for launch in launches))
         raise UsageError(
-            f"{one.text.name}:{function.line}: {one.rung.name} launches {launched} here and no {function.name}: name "
+            f"{one.text.name}:{function.line}: {one.rung.name} launches {launched} here, not {function.name}: name "
             "a kernel that does with --kernel."
         )
     return own
 
 
 def _order(operation: Operation, one: Picked, own: records.Kernel, launch: Launch, problem: Problem) -> tuple[int, ...]:
-    """Return the order in which a user's function takes a launch's arguments, or refuse its parameters.
+    """Return the order in which a user's function takes a launch's arguments. Raises UsageError if they do not fit.
 
-    Two pointers are told apart by const where the function says it: an input that comes second is still the input.
+    `const` distinguishes two pointers: an input that comes second is still the input.
     """
     file = parse_text(one.text.text, one.text.name)
     chapter = find_kernel(parse_text(chapters.read(operation.source).text, operation.source), launch.function)
@@ -320,12 +320,12 @@ def _order(operation: Operation, one: Picked, own: records.Kernel, launch: Launc
 
 
 def _takes(own: records.Parameter, like: records.Parameter, passed: Any, ctype: str, types: Mapping[str, str]) -> bool:
-    """Tell whether a parameter takes what is passed, a buffer or a scalar: `half` fits a buffer of float16."""
+    """Tell whether a parameter takes a buffer or scalar: `half` fits a buffer of float16."""
     if own.pointer != isinstance(passed, Buffer):
         return False
-    # T may be the macro that the command line defines, even where the file has a default of its own for it.
+    # T may be the command line's macro, even if the file has a default for it.
     have = numpy_type(ctype) if own.type == "T" else numpy_type(own.type, types)
-    if have is None:  # such as S, which a chapter, and a copy of it, makes of T
+    if have is None:  # such as S, which a chapter and its copies derive from T
         return own.type == like.type
     a, b = np.dtype(have), np.dtype(passed.dtype)
     return a.itemsize == b.itemsize and (own.pointer or (a.kind == "f") == (b.kind == "f"))
@@ -367,7 +367,7 @@ def _case(operation: Operation, one: Picked, problem: Problem, request: Request)
         ),
         (
             kernel.dtypes and problem.dtype not in kernel.dtypes,
-            f"{kernel.name} has no {problem.dtype} form: use {', '.join(kernel.dtypes or ())}.",
+            f"{kernel.name} lacks a {problem.dtype} form: use {', '.join(kernel.dtypes or ())}.",
         ),
     )
     fixed = _fixed(operation, problem, block)
@@ -380,7 +380,7 @@ def _case(operation: Operation, one: Picked, problem: Problem, request: Request)
     else:
         macros = _with_own(macros, constants.read(one.text.text), fixed | dict(given), problem)
     asked, defines = _geometry(kernel, problem, block, macros, fixed, given)
-    ruled = kernel.constants if one.text.builtin else {}  # the rules are those of the chapter's own kernel
+    ruled = kernel.constants if one.text.builtin else {}  # the rules apply only to the chapter's own kernel
     for name in (name for name in ruled if name in given):
         if reason := ruled[name](asked[name], asked):
             raise UsageError(f"--define {name}={given[name]} is refused: {kernel.name} takes {reason}.")
@@ -389,8 +389,8 @@ def _case(operation: Operation, one: Picked, problem: Problem, request: Request)
     for name in (name for name in ruled if name not in given):
         if reason := ruled[name](asked[name], asked):
             raise UsageError(
-                f"{kernel.name} cannot take --block {dim_text(block)}: its {name} is {asked[name]} and would have "
-                f"to be {reason}."
+                f"{kernel.name} cannot take --block {dim_text(block)}: its {name} is {asked[name]}, but must "
+                f"be {reason}."
             )
     needed = kernel.grid(asked)
     grid = dim3(request.grid) if request.grid else needed
@@ -398,7 +398,7 @@ def _case(operation: Operation, one: Picked, problem: Problem, request: Request)
     if not kernel.any_grid and any(have < need for have, need in zip(grid, needed, strict=True)):
         raise UsageError(
             f"--grid {dim_text(grid)} cannot cover {' x '.join(map(str, problem.size.values()))} with {kernel.name} "
-            f"and a block of {dim_text(block)}: it takes {dim_text(needed)}; leave --grid out to get that."
+            f"and a block of {dim_text(block)}: it takes {dim_text(needed)}; leave --grid out to use it."
         )
     if kernel.launches is None:
         arguments, shared = operation.arguments(problem), kernel.shared_bytes(asked)
@@ -408,7 +408,7 @@ def _case(operation: Operation, one: Picked, problem: Problem, request: Request)
     check_shared(
         max(launch.shared_bytes for launch in launches),
         f"{kernel.name} needs",
-        "make the block, or the constants and options behind it, smaller",
+        "make the block, or the constants and options that set it, smaller",
     )
     if not one.text.builtin:
         launches = _launch_own(operation, one, launches, Unit(chapter, defines), problem)
@@ -429,13 +429,13 @@ def _case(operation: Operation, one: Picked, problem: Problem, request: Request)
 
 
 def geometry(operation: Operation, kernel: Kernel, problem: Problem, block: Dim) -> Geometry:
-    """Return what a kernel's rules are asked with where the command line defines nothing."""
+    """Return the input of a kernel's rules without macros of the command line."""
     fixed = _fixed(operation, problem, block)
     return _geometry(kernel, problem, block, constants.read(chapters.read(operation.source).text), fixed, {})[0]
 
 
 def _fixed(operation: Operation, problem: Problem, block: Dim) -> dict[str, str]:
-    """Return the macros that options set."""
+    """Return the macros set by options."""
     sides = {"BDIMX": str(block[0]), "BDIMY": str(block[1])}
     return {"T": operation.dtypes[problem.dtype], **sides, **operation.defines(problem)}
 
@@ -448,9 +448,9 @@ def _geometry(
     fixed: Mapping[str, str],
     given: Mapping[str, str],
 ) -> tuple[Geometry, dict[str, str]]:
-    """Return what the kernel's rules are asked with, and the macros that its source gets.
+    """Return the input of the kernel's rules, and the macros for its source.
 
-    `given` are the command line's. A constant goes to the compiler as the number that the rules see.
+    `given` are the command line's. The compiler gets constants as the numbers that the rules see.
     """
     itemsize = np.dtype(problem.dtype).itemsize
     seen = Geometry(problem, block, Constants(macros, {**fixed, **given}, itemsize))
@@ -465,7 +465,7 @@ def _geometry(
 
 
 def _chosen(kernel: Kernel, asked: Geometry, macros: Mapping[str, Macro], given: Mapping[str, str]) -> dict[str, str]:
-    """Return the constants of the chapter that the kernel's rule sets to another value than stands there."""
+    """Return the chapter's constants that the kernel's rule changes."""
     plain = Constants(macros, given, asked.itemsize)
     ruled = (name for name in kernel.defines(asked) if name in macros and name not in given)
     return {name: str(asked[name]) for name in ruled if asked[name] != plain[name]}
@@ -478,14 +478,14 @@ def _check_defines(
     known = {name for kernel in operation.kernels for name in kernel.constants}
     flags = {"T": "--dtype", "BFLOAT16": "--dtype", "BDIMX": "--block", "BDIMY": "--block"}
     flags |= {option.name.upper(): f"--{option.name}" for option in operation.options}
-    listed = f"it has {', '.join(sorted(known))}" if known else "it has none"
+    listed = f"it has {', '.join(sorted(known))}" if known else "it lacks constants"
     for name, text in ((name, text) for name, text in given.items() if name not in known):
         refuse(
             (name in fixed, f"--define {name}={text}: {flags.get(name, '--size')} sets {name}; use that."),
             (
                 name in macros,
-                f"--define {name}={text}: {name} of {operation.source} follows from the others and cannot be set; "
-                f"of constants that can be, {listed}.",
+                f"--define {name}={text}: {name} of {operation.source} follows from other constants and cannot be set; "
+                f"of constants that can be set, {listed}.",
             ),
             (
                 True,
@@ -497,7 +497,7 @@ def _check_defines(
 def _with_own(
     chapter: Mapping[str, Macro], own: Mapping[str, Macro], given: Mapping[str, str], problem: Problem
 ) -> dict[str, Macro]:
-    """Return a chapter's macros with those of a user's file in their place that have a value."""
+    """Return a chapter's macros, replaced by those macros of a user's file that have a value."""
     itemsize = np.dtype(problem.dtype).itemsize
     merged = {**chapter, **{name: macro for name, macro in own.items() if name in chapter}}
     values = Constants(merged, given, itemsize)
@@ -511,17 +511,17 @@ def _with_own(
 
 
 def _expects_macro(text: str, name: str) -> bool:
-    """Tell whether a user's file wants a macro: it says the name, and not as a template parameter of its own.
+    """Tell whether a user's file uses a macro: it has the name, and not as its own template parameter.
 
-    Defined all the same, `T` would end in the templates of the headers that the file includes.
+    Otherwise a defined `T` would break the templates of the headers that the file includes.
     """
     return bool(re.search(rf"\b{name}\b", text)) and not re.search(rf"\b(typename|class)\s+{name}\b", text)
 
 
 def _unplanned(operation: Operation, one: Picked, problem: Problem) -> Case:
-    """Return a case without launches, as a kernel that is skipped has it."""
+    """Return a case without launches, for a skipped kernel."""
     kernel, own = one.kernel, (one.kernel.expected, one.kernel.tolerance)
-    # The rung whose expected output and tolerance it has; '' for the operation's.
+    # The rung with its expected output and tolerance; '' for the operation's.
     expects = next(k.name for k in operation.kernels if (k.expected, k.tolerance) == own) if any(own) else ""
     return replace(
         _empty(operation, problem, kernel.name, kernel.function, one.text),
@@ -532,7 +532,7 @@ def _unplanned(operation: Operation, one: Picked, problem: Problem) -> Case:
 
 
 def parse_defines(texts: Sequence[str]) -> dict[str, str]:
-    """Return NAME=VALUE texts as a mapping; NAME alone means 1. Raises UsageError for any other text."""
+    """Return NAME=VALUE texts as a mapping; NAME alone means 1. Raises UsageError for other texts."""
     defines = {}
     for text in texts:
         name, equals, value = text.partition("=")

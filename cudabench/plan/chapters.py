@@ -17,8 +17,8 @@ def folder() -> Path:
 
 
 def ideas(operation: Operation, *, whole: bool = False) -> dict[str, str]:
-    """Return the first sentence of each kernel of a ladder by the kernel's name, in order, without detours, or `whole`
-    comments, with detours; empty for an operation that has no chapter."""
+    """Return the first sentence of each kernel of a ladder by the kernel's name, in order, without detours; with
+    `whole` the whole comments, with detours. Empty without a chapter."""
     from cudabench.source.comments import first_sentence
     from cudabench.source.files import parse_text
 
@@ -40,7 +40,7 @@ def read(name: str) -> Source:
     return Source(f"kernels_cu/{name}", _text(path, file.st_mtime_ns, file.st_size))
 
 
-@lru_cache(maxsize=32)  # each kernel of a ladder is planned with it
+@lru_cache(maxsize=32)  # each kernel of a ladder needs it
 def _text(path: Path, changed_ns: int, nbytes: int) -> str:
-    """Return a file's text; when it changed and its size tell one version from another."""
+    """Return a file's text; its time of change and its size identify the version."""
     return path.read_text(encoding="utf-8")

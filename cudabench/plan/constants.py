@@ -1,13 +1,13 @@
-"""The constants of a source file, read from its `#define`s, so that the host's rules need not repeat them.
+"""The constants of a source file from its `#define`s, so that the host's rules need not repeat them.
 
-A constant that a user may set stands in the file as
+A constant that a user may set has the form
 
     #ifndef STAGES
     #define STAGES 3  // steps whose tiles are in shared memory
     #endif
 
-and what follows from it as a plain `#define`. Both are whole numbers by C's arithmetic, which is what is evaluated
-here: integers, `sizeof(T)`, casts, other constants, macros with parameters, comparisons and the conditional operator.
+and derived constants are plain `#define`s. All are whole numbers in C's arithmetic, which this module evaluates:
+integers, `sizeof(T)`, casts, other constants, macros with parameters, comparisons and the conditional operator.
 """
 
 from __future__ import annotations
@@ -41,22 +41,22 @@ _GUARDED = re.compile(
 
 @lru_cache(maxsize=32)
 def read(text: str) -> Mapping[str, Macro]:
-    """Return the macros of a source text by name; of several definitions of one name the first."""
+    """Return the macros of a source text by name; the first of several definitions of a name."""
     plain = without_remarks(text)
     guarded, code = set(_GUARDED.findall(plain)), set(re.findall(r"#[ \t]*define[ \t]+(\w+).*\\\n", plain))
     found: dict[str, Macro] = {}
     for name, parameters, body in macros_of(plain):
         names = tuple(part.strip() for part in parameters[1:-1].split(",")) if parameters else None
-        if name not in code:  # over several lines stands code
+        if name not in code:  # macros of several lines are code
             found.setdefault(name, Macro(body or "1", names, name in guarded))
     return found
 
 
 @dataclass(frozen=True)
 class Constants:
-    """The constants in force: a file's macros, and the texts that the command line defines in their place.
+    """The constants in use: a file's macros, and the command line's definitions, which replace them.
 
-    `itemsize` is that of T. Indexing evaluates: KeyError for an unknown name, NotANumber for what has no value.
+    `itemsize` is the size of T. Indexing evaluates: KeyError for an unknown name, NotANumber without a value.
     """
 
     macros: Mapping[str, Macro]
@@ -80,7 +80,7 @@ class Constants:
         return Macro(self.given[name]) if name in self.given else self.macros[name]
 
     def _value(self, name: str, text: str, values: Mapping[str, int], inside: tuple[str, ...]) -> int:
-        """Return the value of a macro, evaluated once: those that are made of others twice would double the time."""
+        """Return the value of a macro, cached, because macros that use others twice would double the time."""
         key = name, tuple(values.values())
         if key not in self._known:
             self._known[key] = self._evaluate(text, values, (*inside, name))
@@ -107,7 +107,7 @@ class Constants:
         try:
             return tree(lookup)
         except (ZeroDivisionError, OverflowError, ValueError, RecursionError) as error:
-            raise NotANumber(f"'{text}' has no value ({error})") from None
+            raise NotANumber(f"'{text}' lacks a value ({error})") from None
 
 
 # C's arithmetic of whole numbers ------------------------------------------------------------------------------------
@@ -117,18 +117,18 @@ _TOKEN = re.compile(
     r"|(<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%<>&|^~!?:(),]))"
 )
 _CAST = re.compile(r"(?<!\w)\((?:\s*\b(?:int|unsigned|signed|long|short|char|size_t|const|bool)\b)+\s*\)")
-Lookup = Callable[[str, Sequence[int] | None], int]  # the value of a name, or of a macro with arguments
+Lookup = Callable[[str, Sequence[int] | None], int]  # gives the value of a name, or of a macro with arguments
 Value = Callable[[Lookup], int]
 
 
-@lru_cache(maxsize=1024)  # the same few texts are asked for at each launch
+@lru_cache(maxsize=1024)  # each launch needs the same few texts
 def _parsed(text: str) -> Value:
-    """Return what evaluates an expression; parts that C would not evaluate are not. Raises NotANumber."""
+    """Return a function that evaluates an expression; parts that C skips are skipped. Raises NotANumber."""
     wrong = NotANumber(f"'{text}' is not a whole number")
     try:
         parser = _Parser(_CAST.sub(" ", text).strip())
         tree = parser.conditional()
-    except (RecursionError, ValueError):  # also of a number with thousands of digits
+    except (RecursionError, ValueError):  # also for a number with thousands of digits
         raise wrong from None
     if parser.tokens:
         raise wrong
@@ -136,7 +136,7 @@ def _parsed(text: str) -> Value:
 
 
 class _Parser:
-    """An expression on its way to what evaluates it: its tokens, the next one last. Raises ValueError for another."""
+    """Parses an expression; `tokens` has the next token last. Raises ValueError for other texts."""
 
     def __init__(self, text: str) -> None:
         self.tokens: list[str] = []
@@ -169,7 +169,7 @@ class _Parser:
         return lambda lookup: yes(lookup) if test(lookup) else no(lookup)
 
     def _binary(self, least: int) -> Value:
-        """Return the value of operators that bind at least as closely as given."""
+        """Return the value of operators with at least this precedence."""
         left = self._unary()
         while (found := _OPERATORS.get(self._peek())) and found[0] >= least:
             left = _joined(self._take(), left, self._binary(found[0] + 1))
@@ -213,7 +213,7 @@ def _quotient(a: int, b: int) -> int:
     return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
 
 
-# How closely each binds, and its value; those of || and && are in `_joined`.
+# The precedence and the value of each operator; || and && are in `_joined`.
 _OPERATORS: dict[str, tuple[int, Callable[[int, int], int]]] = {
     "||": (0, operator.or_),
     "&&": (1, operator.and_),
@@ -237,7 +237,7 @@ _OPERATORS: dict[str, tuple[int, Callable[[int, int], int]]] = {
 
 
 def _joined(sign: str, left: Value, right: Value) -> Value:
-    """Return an operation on two values; macros that square each other would fill the memory."""
+    """Return an operation on two values. Refuses huge numbers, which macros that square each other could make."""
     if sign == "&&":
         return lambda lookup: int(bool(left(lookup)) and bool(right(lookup)))
     if sign == "||":

@@ -1,4 +1,4 @@
-"""What is refused before it is compiled: launches that no card takes, and memory that this machine lacks."""
+"""Refuses, before compiling, launches that no card can run, and problems that do not fit this machine's memory."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from cudabench.records.launch import Dim, dim_text
 from cudabench.records.planned import Operation, Problem
 from cudabench.system.confined import host_memory
 
-SURELY_FREE = 64 << 20  # bytes of memory that need no question
-MAX_DIMENSION = 2**31 - 1  # of a problem: sizes reach the kernels as int
+SURELY_FREE = 64 << 20  # bytes of memory that are always available
+MAX_DIMENSION = 2**31 - 1  # largest size of a problem: kernels get sizes as int
 
 
 def check_block(block: Dim) -> None:
@@ -33,9 +33,9 @@ def check_block(block: Dim) -> None:
 
 
 def _fitting_block(block: Dim) -> str:
-    """Return the block with its largest dimension reduced until it fits, to a multiple of a warp where x is one."""
+    """Return the block with its largest dimension reduced until it fits, to a multiple of a warp if x is one."""
     x, y, z = block
-    if z == 1 and 32 < x < 64 and y > 16:  # 33 x 33: the square of warps that was meant
+    if z == 1 and 32 < x < 64 and y > 16:  # 33 x 33: a square of warps was intended
         return dim_text((32, min(y, 32), 1))
     while x * y * z > MAX_THREADS_PER_BLOCK and z > 1:
         z = (z + 1) // 2
@@ -70,19 +70,19 @@ def check_cluster(cluster: Dim, grid: Dim) -> None:
 
 
 def check_memory(operation: Operation, problem: Problem) -> None:
-    """Raise OutOfMemory where a problem's arrays and the right outputs do not fit this machine's memory."""
+    """Raise OutOfMemory if a problem's arrays and reference outputs do not fit this machine's memory."""
     needed = sum(buffer.nbytes * (2 if buffer.role == "out" else 1) for buffer in operation.buffers(problem))
     if needed > SURELY_FREE and needed > (free := host_memory()):
         raise OutOfMemory(
-            f"{operation.name} of this size needs {needed / 1e9:.0f} GB for its arrays and the right outputs alone, "
+            f"{operation.name} of this size needs {needed / 1e9:.0f} GB for its arrays and reference outputs, but "
             f"this machine has {free / 1e9:.1f} GB of memory free: use {operation.smaller}."
         )
 
 
 def check_shared(nbytes: int, who: str, repair: str) -> None:
-    """Raise UsageError where a block would have more shared memory than any card gives it.
+    """Raise UsageError if a block would have more shared memory than any card allows.
 
-    `who` names what asks for the `nbytes` bytes, `repair` is the end of the sentence.
+    `who` begins the sentence, before the `nbytes` bytes; `repair` ends it.
     """
     if nbytes > MAX_SHARED:
         raise UsageError(

@@ -1,7 +1,7 @@
 """A source file at a git revision, `HEAD~1:k.cu`, with the headers that it includes there.
 
-Names are git's: a path counts from the top of the repository, or from this folder with `./` before it, as in
-`HEAD~1:./k.cu`; one that is not at the top is looked for in this folder too.
+Names are git's: a path is relative to the top of the repository or, with `./` before it, to this folder, as in
+`HEAD~1:./k.cu`. A path that does not exist at the top is searched in this folder too.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from cudabench.errors import CudabenchError, UsageError, no_such_file
 from cudabench.system.folders import cache_folder
 
 TIMEOUT_S = 60
-MOST_LINKS = 8  # that lead to a header, one by the other
+MOST_LINKS = 8  # links in a chain to a header
 _HEADERS = (".h", ".hh", ".hpp", ".hxx", ".h++", ".cuh", ".inl", ".inc", ".ipp", ".tpp", ".cu", ".def")
 
 
 @dataclass(frozen=True)
 class Checkout:
-    """A source file on disk: its path, what the user called it, and the folders of headers that belong to it.
+    """A source file on disk: its path, the user's name of it, and its folders of headers.
 
-    root: the folder that stands for the top of the repository; None for a plain file.
+    root: the folder that replaces the top of the repository; None for a plain file.
     """
 
     path: str
@@ -42,13 +42,12 @@ class Checkout:
 
 @contextlib.contextmanager
 def checked_out(spec: str, include: Sequence[str] = ()) -> Iterator[Checkout]:
-    """Give the file that `spec` names: a path, or REVISION:PATH with the headers of that revision.
+    """Give the file of `spec`: a path, or REVISION:PATH with the headers of that revision.
 
-    Folders in `include` that lie in the repository are those of the revision too. Files of a revision lie in the
-    user's cache, by their content, so that what was compiled of them is found again; without a cache, in a temporary
-    folder that goes with the context.
+    Folders of `include` in the repository are taken from the revision too. Files of a revision are kept in the user's
+    cache, by their content, so that compiled results are found again; without a cache, in a temporary folder.
 
-    Raises CudabenchError for a file, revision or repository that is not there, UsageError where git is not installed.
+    Raises CudabenchError for a missing file, revision or repository, UsageError if git is not installed.
     """
     revision, colon, path = spec.partition(":")
     if not colon or os.path.exists(spec) or not revision or not path:
@@ -68,7 +67,7 @@ def checked_out(spec: str, include: Sequence[str] = ()) -> Iterator[Checkout]:
 
 @contextlib.contextmanager
 def named_as_given(checkouts: Sequence[Checkout]) -> Iterator[None]:
-    """Let errors call a revision's files, headers too, as the user does: where they lie is no business of theirs."""
+    """Let errors use the user's names of a revision's files and headers, not their places in the cache."""
     try:
         yield
     except CudabenchError as error:
@@ -81,7 +80,7 @@ def named_as_given(checkouts: Sequence[Checkout]) -> Iterator[None]:
 
 
 class _Tree:
-    """The files of a revision of the repository that this folder is in: by path from the top, kind and hash of each."""
+    """The files of a revision of this folder's repository: kind and hash by path from the top."""
 
     def __init__(self, revision: str, spec: str) -> None:
         try:
@@ -106,7 +105,7 @@ class _Tree:
             self.entries[os.fsdecode(path)] = (mode, digest)
 
     def find(self, path: str, spec: str) -> str:
-        """Return the path from the top of what the user named."""
+        """Return the path from the top of a file that the user named."""
         beside = os.path.normpath(os.path.join(self.prefix, path))
         wanted = [beside] if path.startswith(("./", "../")) else [os.path.normpath(path), beside]
         for one in wanted:
@@ -114,15 +113,15 @@ class _Tree:
                 return one
         near = sorted(name for name in self.entries if PurePosixPath(name).name == PurePosixPath(path).name)
         hint = f" Did you mean '{spec.partition(':')[0]}:{near[0]}'?" if near else ""
-        raise CudabenchError(f"{spec}: no such file at that revision.{hint}")
+        raise CudabenchError(f"{spec}: the file does not exist at that revision.{hint}")
 
     def inside(self, folder: str) -> str | None:
-        """Return a folder's path from the top, None where it is not in the repository."""
+        """Return a folder's path from the top, or None outside of the repository."""
         relative = os.path.relpath(os.path.realpath(folder), os.path.realpath(self.top))
         return None if relative.startswith("..") else "" if relative == "." else relative
 
     def followed(self, path: str) -> str | None:
-        """Return the file that a path leads to, through links; None where it leads to none of the tree."""
+        """Return the file that a path leads to through links, or None outside of the tree."""
         for _ in range(MOST_LINKS):
             kind = self.entries.get(path, ("", ""))[0]
             if kind != "120000":
@@ -131,13 +130,13 @@ class _Tree:
         return None
 
     def content(self, path: str) -> bytes:
-        """Return what the tree has under a path."""
+        """Return the tree's content at a path."""
         return _git(["-C", self.top, "cat-file", "blob", self.entries[path][1]])
 
     def closure(self, name: str, folders: Sequence[str]) -> dict[str, bytes]:
-        """Return the contents of a file and of all that it includes, by path from the top.
+        """Return the contents of a file and of all its includes, by path from the top.
 
-        Both branches of a condition are followed. Where a text includes what it does not name, every header is taken.
+        Both branches of a condition are followed. If a text has a computed include, all headers are taken.
         """
         found: dict[str, bytes] = {}
         waiting = {name}
@@ -150,7 +149,7 @@ class _Tree:
             included, unclear = includes.names_in(re.sub(r"\\\r?\n", "", found[path].decode("utf-8", "replace")))
             if unclear:
                 waiting |= {one for one in self.entries if one.endswith(_HEADERS)}
-            # A header that was reached through a link may mean its neighbours here or there.
+            # A header behind a link may include neighbours of the link or of the target.
             beside = {os.path.dirname(path), os.path.dirname(target), os.path.dirname(name)}
             places = (os.path.normpath(os.path.join(*pair)) for pair in product((*beside, *folders), included))
             waiting |= {one for one in places if one in self.entries}
@@ -179,7 +178,7 @@ def _fill(folder: Path, files: Mapping[str, bytes]) -> None:
 
 
 class _GitError(Exception):
-    """What git says on its first line."""
+    """The first line of git's error."""
 
 
 def _git(arguments: Sequence[str]) -> bytes:
@@ -188,7 +187,7 @@ def _git(arguments: Sequence[str]) -> bytes:
             ["git", *arguments], capture_output=True, timeout=TIMEOUT_S, env={**os.environ, "LC_ALL": "C"}
         )
     except FileNotFoundError:
-        raise UsageError("git is not installed, so no revision can be read: give two files.") from None
+        raise UsageError("git is not installed, so revisions cannot be read: give two files.") from None
     except subprocess.TimeoutExpired:
         raise CudabenchError(f"git {arguments[0]} took longer than {TIMEOUT_S} s: try again.") from None
     if done.returncode:

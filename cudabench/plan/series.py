@@ -1,4 +1,4 @@
-"""Cases that share a problem, and what makes their operation."""
+"""Cases that share a problem, with the function that makes their operation."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from cudabench.records.planned import Case, Operation
 class Series:
     """Kernels that run on one problem, so that their figures compare.
 
-    An `Operation` holds functions, which cannot travel to the process that owns the GPU; `make` can, and makes the
-    operation there. `baseline` is false where the CPU has nothing to time.
+    An `Operation` holds functions, which cannot be sent to the process that owns the GPU; `make` can be sent, and makes
+    the operation there. `baseline` is false if the CPU has nothing to time.
     """
 
     make: Callable[[], Operation]

@@ -1,4 +1,4 @@
-"""The points of a sweep: what is varied, which values, how they go together, and what a point plans."""
+"""The points of a sweep: its axes, their values, their combinations, and the plan of a point."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from cudabench.records.launch import WARP, Dim, dim3
 from cudabench.records.planned import Case
 from cudabench.source.brackets import split
 
-MOST = 64  # sizes of one command
+MOST = 64  # sizes in one command
 DIGITS = 18
 
 
@@ -26,7 +26,7 @@ DIGITS = 18
 
 
 def sizes(text: str) -> tuple[int, ...]:
-    """Return the sizes that a text means: 'A..B*2' doubles from A up to B, 'A..B+S' adds S, 'A,B,C' lists them."""
+    """Return the sizes of a text: 'A..B*2' doubles from A up to B, 'A..B+S' adds S, 'A,B,C' lists them."""
     where = f"--sizes {text}"
     number = rf"\d{{1,{DIGITS}}}"
     if re.fullmatch(rf"{number}(,{number})*", text, re.ASCII):
@@ -59,7 +59,7 @@ FEWEST_THREADS = 64  # two warps: fewer leave most of an SM's 64 warps empty, si
 
 
 def axis(text: str) -> tuple[int, ...]:
-    """Return the numbers of a range: 32, 8:64 (doubling), 8:64:8 (in steps of 8), or several of them with commas."""
+    """Return the numbers of a range: 32, 8:64 (doubling), 8:64:8 (in steps of 8), or several ranges with commas."""
     found: set[int] = set()
     for part in text.split(","):
         match = re.fullmatch(r"(\d{1,9})(?::(\d{1,9})(?::(\d{1,9}))?)?", part.strip(), re.ASCII)
@@ -69,7 +69,7 @@ def axis(text: str) -> tuple[int, ...]:
         refuse(
             (
                 not 1 <= first <= last or step == 0,
-                f"--block '{text}' is not a range: it starts at 1 or more, does not fall, and has a step.",
+                f"--block '{text}' is not a range: it must start at 1 or more, rise, and have a step.",
             ),
             (
                 last > MAX_BLOCK[0],
@@ -97,8 +97,8 @@ def blocks(dimensions: int, axes: Sequence[Sequence[int]] = ()) -> list[Dim]:
     ]
 
 
-MOST_POINTS = 2000  # that are measured one after the other; a larger space is searched
-MOST_COMBINATIONS = 1_000_000  # that --where may choose from
+MOST_POINTS = 2000  # points that are measured one by one; a larger space needs a search
+MOST_COMBINATIONS = 1_000_000  # combinations for --where
 
 Values = Mapping[str, str]
 Kind = Literal["define", "parameter", "argument", "block", "kernel"]
@@ -109,8 +109,8 @@ Kind = Literal["define", "parameter", "argument", "block", "kernel"]
 
 @dataclass(frozen=True)
 class Axis:
-    """What is varied: its name, its values as text, and what it is. `problem`: each value is a problem of its own, with
-    a best of its own; values of other axes compete."""
+    """An axis: its name, its values as text, and its kind. `problem`: each value is a separate problem with its own
+    best point; values of other axes compete."""
 
     name: str
     values: tuple[str, ...]
@@ -120,7 +120,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Point:
-    """One combination of values, planned: its launch, and the series of those on the same arguments."""
+    """A planned combination of values: its launch, and the series with the same arguments."""
 
     values: Values
     series: Series
@@ -150,8 +150,8 @@ class Plan:
         return tuple(point.case for point in self.points)
 
     def noted(self, fixed: Mapping[str, Any], *, searched: bool = False) -> dict[str, Any]:
-        """Return what the results file says of the sweep: its axes or blocks, and what no point varies (`fixed`)."""
-        as_read = json.loads(json.dumps(fixed, default=os.fspath))  # so that it equals what a file has
+        """Return the sweep's record in the results file: its axes or blocks, and the fixed options (`fixed`)."""
+        as_read = json.loads(json.dumps(fixed, default=os.fspath))  # to equal the content of a file
         told: dict[str, Any] = {"axes": {axis.name: list(axis.values) for axis in self.axes}, "fixed": as_read}
         if not searched and not any(axis.kind == "block" for axis in self.axes):
             told["blocks"] = list(dict.fromkeys(",".join(map(str, case.block)) for case in self.cases))
@@ -159,7 +159,7 @@ class Plan:
 
 
 def values_of(text: str, option: str) -> tuple[str, ...]:
-    """Return the values that a text lists: A,B,C, or the range A..B*2 or A..B+STEP of whole numbers."""
+    """Return the values of a text: A,B,C, or the range A..B*2 or A..B+STEP of whole numbers."""
     if re.fullmatch(r"\d+\.\.\d+([*+]\d+)?", text, re.ASCII):
         try:
             return tuple(map(str, sizes(text)))
@@ -175,7 +175,7 @@ def values_of(text: str, option: str) -> tuple[str, ...]:
 
 
 def zipped(axes: Sequence[Axis], zips: Sequence[str]) -> list[tuple[Axis, ...]]:
-    """Return the axes in groups: those of one --zip, 'A,B', go together value by value, each other one by itself."""
+    """Return the axes in groups: the axes of a --zip, 'A,B', vary together; every other axis is its own group."""
     by_name = {axis.name: axis for axis in axes}
     group_of: dict[str, tuple[Axis, ...]] = {}
     for text in zips:
@@ -185,20 +185,20 @@ def zipped(axes: Sequence[Axis], zips: Sequence[str]) -> list[tuple[Axis, ...]]:
             refuse(
                 (
                     name not in by_name,
-                    f"--zip {text}: {name} is not swept, but {swept}.{did_you_mean(name, by_name)}",
+                    f"--zip {text}: {name} is not swept; use {swept}.{did_you_mean(name, by_name)}",
                 ),
                 (
                     name in group_of or names.count(name) > 1,
-                    f"--zip {text}: {name} can go together with others once only.",
+                    f"--zip {text}: {name} is in two --zip options: keep one.",
                 ),
             )
         group = tuple(by_name[name] for name in names)
         counts = ", ".join(f"{axis.name} {len(axis.values)}" for axis in group)
         refuse(
-            (len(group) < 2, f"--zip {text} names one: write A,B."),
+            (len(group) < 2, f"--zip {text} names one axis: write A,B."),
             (
                 len({len(axis.values) for axis in group}) > 1,
-                f"--zip {text}: they have different numbers of values, {counts}.",
+                f"--zip {text}: the axes have different numbers of values, {counts}: give equally many.",
             ),
         )
         group_of |= dict.fromkeys(names, group)

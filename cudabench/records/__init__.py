@@ -1,4 +1,4 @@
-"""The records that flow through cudabench: what is planned and launched, what came of it, and the file that holds it.
+"""The records of cudabench: plans and launches, their results, and the file that holds the results.
 
-Any room but `system` and `cards` may import it; it computes nothing.
+All rooms but `system` and `cards` may import it; it computes nothing.
 """

@@ -1,6 +1,6 @@
-"""Plain values of JSON as records: each value is of the type that its record's annotation asks for, or it is refused.
+"""Turns JSON values into records. A value that does not have the type of its field's annotation is refused.
 
-Unknown keys are ignored, and a missing one takes its empty value where the record says something without it.
+Unknown keys are ignored. A missing key gets its empty value, unless the record is meaningless without it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from cudabench.records.launch import Dim
 from cudabench.records.results import DeviceInfo, Result, Timing
 from cudabench.records.revisions import Ab, CodeDifference
 
-# Keys without which a record says nothing; every other missing key is empty.
+# Keys without which a record is meaningless; every other missing key gets its empty value.
 ESSENTIAL: dict[type, frozenset[str]] = {
     Result: frozenset({"operation", "kernel", "status"}),
     Timing: frozenset({"median_s"}),
@@ -35,11 +35,11 @@ _NAMES = {float: "a number", int: "a whole number", str: "text", bool: "true or 
 
 
 class Misfit(Exception):
-    """A value that is not of its key's type: which key, and what it is instead."""
+    """A value has the wrong type: the message names its key and the value."""
 
 
 def decode(hint: Any, value: Any, where: str) -> Any:
-    """Return a JSON value as an annotation's type; `where` is what errors call it. Raises Misfit."""
+    """Return a JSON value as an annotation's type. `where` is its name in errors. Raises Misfit."""
     origin, inner = get_origin(hint), get_args(hint)
     if hint is Any:
         return value
@@ -62,7 +62,7 @@ def decode(hint: Any, value: Any, where: str) -> Any:
             decode(kind, item, f"{where}[{at}]") for at, (kind, item) in enumerate(zip(kinds, items, strict=True))
         )
     if hint == Mapping[str, float]:
-        # A size is of whole numbers, but for a user's own kernel, whose scalars it holds: what is whole stays so.
+        # A size holds whole numbers and, for a user's own kernel, its scalars; a whole number stays whole.
         found = _of(dict, value, where).items()
         return {key: _scalar(int if isinstance(one, int) else float, one, f"{where}.{key}") for key, one in found}
     if isinstance(origin, type) and issubclass(origin, Mapping):
@@ -77,7 +77,7 @@ def _of(kind: type, value: Any, where: str) -> Any:
 
 
 def _scalar(hint: type, value: Any, where: str) -> Any:
-    """Return a number or text; NaN and infinities were written as text."""
+    """Return a number or text; NaN and infinities are stored as text."""
     if hint is float and (isinstance(value, (int, float)) or value in ("nan", "inf", "-inf")):
         if not isinstance(value, bool):
             return float(value)
@@ -95,9 +95,9 @@ def _record(kind: type, value: dict[str, Any], where: str) -> Any:
             given[spec.name] = decode(hint, value[spec.name], f"{where}.{spec.name}")
             continue
         needed = spec.default is MISSING and spec.default_factory is MISSING
-        # One of some words has no empty value.
+        # An enumeration lacks an empty value.
         if spec.name in ESSENTIAL.get(kind, ()) or (needed and get_origin(hint) is Literal):
-            raise Misfit(f'{where} has no "{spec.name}"')
+            raise Misfit(f'{where} lacks "{spec.name}"')
         if needed:
             given[spec.name] = _empty(hint)
     if kind is Timing:
@@ -113,11 +113,11 @@ def _fields(kind: type) -> list[tuple[Field[Any], Any]]:
 
 
 def _check_times(given: Mapping[str, Any], where: str) -> None:
-    """Refuse what no clock gives: what is below zero, infinite or no number."""
+    """Refuse an impossible time: negative, infinite or NaN."""
     samples = given.get("samples_s", ())
     for name, value in [*given.items(), *(("samples_s", sample) for sample in samples)]:
         if name.endswith("_s") and isinstance(value, float) and not 0 <= value < float("inf"):
-            raise Misfit(f"{where}.{name} is {value:g}, no time")
+            raise Misfit(f"{where}.{name} is {value:g}, not a time")
 
 
 def _empty(hint: Any) -> Any:

@@ -1,7 +1,7 @@
-"""The results file: its schema, writing it so that nothing is ever half there, reading it back.
+"""The results file: its schema, writing it whole or not at all, and reading it.
 
-Reading is lenient where nothing is lost: unknown keys are ignored and missing ones take their empty value, so that
-files of older schemas and of hand are read. What decides a comparison must be there and of its type.
+Unknown keys are ignored and missing keys get their empty value, so that files of older schemas and files written by
+hand can be read. The keys that decide a comparison must be there and have the right type.
 
 Schema history
 1  first version
@@ -28,36 +28,36 @@ from cudabench.system.reading import content, parse_json
 from cudabench.text import json as json_text
 
 SCHEMA = "cudabench/1"
-MOST_BYTES = 256 << 20  # of a file that is read: a thousand kernels with a thousand samples each have 20 MB
+MOST_BYTES = 256 << 20  # the largest file that is read: a thousand kernels with a thousand samples each take 20 MB
 
-# A page of `cudabench report`, and the results in it, in which '<' is written as \\u003c.
+# The results in a page of `cudabench report`; '<' is written as \\u003c in them.
 PAGE = re.compile(r"\s*<!doctype html", re.IGNORECASE)
 HELD = re.compile(r'<script type="application/json" class="cudabench-results">([^<]*)</script>')
 
 
 @dataclass
 class ResultsFile:
-    """Everything that one run leaves behind; `write` may be called after every kernel.
+    """The results of one run; `write` may be called after every kernel.
 
-    `devices` are several for a run on all cards of a machine, and none before the first is ready.
+    `devices` is empty until the first device is ready; a run on all cards of a machine has several.
     """
 
-    settings: Annotated[Mapping[str, Any], "What was asked for: the rule of measuring and the request."]
-    tool: Annotated[Mapping[str, Any], "Name and version of this tool and of what took part."]
+    settings: Annotated[Mapping[str, Any], "The request: how to measure, and what."]
+    tool: Annotated[Mapping[str, Any], "Names and versions of this tool and of the programs that it used."]
     host: Annotated[Mapping[str, Any], "The machine."]
-    devices: Annotated[list[DeviceInfo], "All devices, where a run is on several."] = field(default_factory=list)
-    results: Annotated[list[Result], "One entry a kernel."] = field(default_factory=list)
+    devices: Annotated[list[DeviceInfo], "All devices, if a run uses several."] = field(default_factory=list)
+    results: Annotated[list[Result], "One entry for each kernel."] = field(default_factory=list)
     provenance: Annotated[
         dict[str, Any],
-        "When, by which command, of which sources and compiler, in what state the card was, where the time went.",
+        "Time and command of the run, its sources and compiler, the card's state, and where the time went.",
     ] = field(default_factory=dict)
-    diff: Annotated[list[CodeDifference], "Of cudabench diff: one entry a kernel and architecture."] = field(
+    diff: Annotated[list[CodeDifference], "Of cudabench diff: one entry for each kernel and architecture."] = field(
         default_factory=list
     )
     listings: Annotated[
-        dict[str, str], "Text of the sources by their names, with --report; of a long one the first 64,000 characters."
+        dict[str, str], "Text of the sources by name, with --report; only the first 64,000 characters of a long source."
     ] = field(default_factory=dict)
-    ceilings: Annotated[list[Ceiling], "Of cudabench ceilings: one entry for each thing that a card can do."] = field(
+    ceilings: Annotated[list[Ceiling], "Of cudabench ceilings: one entry for each ceiling."] = field(
         default_factory=list
     )
     fleet: Annotated[Fleet | None, "Of cudabench fleet: the card of a shard, or the findings of a report."] = None
@@ -65,8 +65,8 @@ class ResultsFile:
     ab: Annotated[list[Ab], "Of cudabench ab: the two sides with their ratio."] = field(default_factory=list)
 
     def measured(self, name: str) -> ResultsFile:
-        """Return this file, called `name`, as one that has results to compare or to show. Raises CudabenchError for
-        the record of another command, which has none, with what can be done with it."""
+        """Return this file, called `name` in errors, if it holds results. Raises CudabenchError for a file of another
+        command, and names the command that shows it."""
         kinds = (
             ("ab", "its verdict on two kernels, not results to compare", f"export {name}"),
             ("diff", "machine code, not results", "diff"),
@@ -74,22 +74,22 @@ class ResultsFile:
         for command, what, shown_by in kinds:
             if getattr(self, command) and not self.results:
                 raise CudabenchError(
-                    f"{name} is of 'cudabench {command}' and holds {what}: 'cudabench {shown_by} --to "
+                    f"{name} was written by 'cudabench {command}' and holds {what}: 'cudabench {shown_by} --to "
                     "markdown' shows it; 'cudabench run --json' writes results."
                 )
         return self
 
     @property
     def device(self) -> DeviceInfo | None:
-        """The device, or the first of several; None where the run ended before it was ready."""
+        """The device, or the first of several; None if the run ended before the device was ready."""
         return self.devices[0] if self.devices else None
 
     def device_of(self, result: Result) -> DeviceInfo | None:
-        """Return the device that a result is of."""
+        """Return the device of a result."""
         return next((d for d in self.devices if result.device == d.label), self.device)
 
     def by_device(self) -> list[ResultsFile]:
-        """Return a file for each device; this one where there is one device or none."""
+        """Return a file for each device; this file itself if there is at most one device."""
         if len(self.devices) < 2:
             return [self]
         return [
@@ -119,7 +119,7 @@ class ResultsFile:
         }
 
     def text(self) -> str:
-        """Return the file's text: one line a value, but lists of samples on one line."""
+        """Return the file's text: each value on a line, but a list of samples on one line."""
         return document_text(self.document())
 
     def write(self, path: Path) -> None:
@@ -164,65 +164,66 @@ def finite(value: Any) -> Any:
 
 
 def load(path: str | Path) -> ResultsFile:
-    """Read a results file of this schema or an older one, or the one that a report's page holds.
+    """Read a results file of this schema or an older one, or a report's page that holds one file.
 
-    Raises CudabenchError, with one sentence, for a file that is missing, unreadable, cut off, no JSON, no results file,
-    of a newer schema, or a page of several.
+    Raises CudabenchError, with one sentence, for a file that is missing, unreadable, cut off, not JSON, not a results
+    file, or of a newer schema, and for a page of several files.
     """
     found = load_all(path)
     if len(found) > 1:
         raise CudabenchError(
-            f"{path} is a page of {len(found)} results files: name a file of --json, or a page of one."
+            f"{path} is a page of {len(found)} results files: name a file of --json, or a page of a single file."
         )
     return found[0]
 
 
 def under_another_roof(file: ResultsFile, result: Result) -> bool:
-    """Whether a result is a bound on another card than the one whose roofs the file has."""
+    """Whether a result's bound is for another card than the file's roofs."""
     roof = file.settings.get("on")
     return not result.time and isinstance(roof, dict) and result.limits_on not in (None, roof.get("card"))
 
 
 def load_all(path: str | Path) -> list[ResultsFile]:
-    """Read a results file, or all that a report's page holds. Raises CudabenchError as `load` does."""
+    """Read a results file, or all results files of a report's page. Raises CudabenchError as `load` does."""
     path = Path(path)
     text = read_text(path)
     if not PAGE.match(text):
         return [parse(text, str(path))]
     held = [match[1] for match in HELD.finditer(text)]
     if not held:
-        raise CudabenchError(f"{path} is an HTML page without results: name one of 'cudabench report', or a JSON file.")
+        raise CudabenchError(
+            f"{path} is an HTML page without results: name a page of 'cudabench report', or a JSON file."
+        )
     return [parse(each, str(path)) for each in held]
 
 
 def document_of(text: str, name: str) -> dict[str, Any]:
-    """Return the plain values of a results file; `name` is what errors call it. Raises CudabenchError as `load`
-    does."""
+    """Return the plain values of a results file, called `name` in errors. Raises CudabenchError as `load` does."""
     try:
         return checked(parse_json(text), name)
     except json.JSONDecodeError as error:
         if not text.strip():
-            raise CudabenchError(f"{name} is empty: the run that should have written it left nothing.") from None
+            raise CudabenchError(f"{name} is empty: the run did not write it; measure again.") from None
         cut_off = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated")
         if cut_off and text.lstrip().startswith("{"):
             raise CudabenchError(
-                f"{name} is cut off at line {error.lineno}: it is no whole JSON; copy it again or measure anew."
+                f"{name} is cut off at line {error.lineno}: its JSON is incomplete; copy it again or measure again."
             ) from None
-        raise CudabenchError(f"{name} is no JSON (line {error.lineno}: {error.msg}): name a file of --json.") from None
+        raise CudabenchError(f"{name} is not JSON (line {error.lineno}: {error.msg}): name a file of --json.") from None
     except RecursionError:
-        raise CudabenchError(f"{name} is no cudabench results file: its JSON is nested too deeply.") from None
+        raise CudabenchError(f"{name} is not a cudabench results file: its JSON is nested too deeply.") from None
     except ValueError as error:
-        raise CudabenchError(f"{name} is no cudabench results file: {error}.") from None
+        raise CudabenchError(f"{name} is not a cudabench results file: {error}.") from None
 
 
 def checked(document: Any, name: str) -> dict[str, Any]:
-    """Return a document of a schema that is known here. Raises CudabenchError for any other."""
+    """Return a document if this version knows its schema. Raises CudabenchError for any other."""
     if not isinstance(document, dict) or not isinstance(document.get("schema"), str):
-        raise CudabenchError(f'{name} is no cudabench results file: it has no "schema"; name a file of --json.')
+        raise CudabenchError(f'{name} is not a cudabench results file: it lacks "schema"; name a file of --json.')
     schema = document["schema"]
     match = re.fullmatch(r"cudabench/(\d{1,4})", schema, re.ASCII)
     if not match:
-        raise CudabenchError(f"{name} is no cudabench results file: its schema is '{schema}', not '{SCHEMA}'.")
+        raise CudabenchError(f"{name} is not a cudabench results file: its schema is '{schema}', not '{SCHEMA}'.")
     if int(match[1]) > int(SCHEMA.partition("/")[2]):
         raise CudabenchError(
             f"{name} has schema {schema}; cudabench {__version__} reads up to {SCHEMA}: upgrade cudabench."
@@ -231,10 +232,10 @@ def checked(document: Any, name: str) -> dict[str, Any]:
 
 
 def parse(text: str, name: str) -> ResultsFile:
-    """Return the content of a results file; `name` is what errors call it. Raises CudabenchError as `load` does."""
+    """Return the content of a results file, called `name` in errors. Raises CudabenchError as `load` does."""
     document = document_of(text, name)
     if not isinstance(document.get("results"), list):
-        raise CudabenchError(f'{name} is no cudabench results file: it has no list "results".')
+        raise CudabenchError(f'{name} is not a cudabench results file: it lacks the list "results".')
     hints = get_type_hints(ResultsFile).items()
     try:
         given = {key: decode(hint, document[key], key) for key, hint in hints if document.get(key) is not None}
@@ -248,9 +249,9 @@ def parse(text: str, name: str) -> ResultsFile:
 
 
 def read_text(path: Path) -> str:
-    """Return the text of a file. Raises CudabenchError where it cannot be read."""
-    no_file = "is no cudabench results file: it"
-    found = content(path, "*.json", "a results file", MOST_BYTES, f"{no_file} has over {MOST_BYTES >> 20} MiB.")
+    """Return the text of a file. Raises CudabenchError if it cannot be read."""
+    no_file = "is not a cudabench results file: it"
+    found = content(path, "*.json", "a results file", MOST_BYTES, f"{no_file} is over {MOST_BYTES >> 20} MiB.")
     try:
         return found.decode("utf-8-sig")
     except UnicodeDecodeError:

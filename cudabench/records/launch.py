@@ -1,4 +1,4 @@
-"""What a launch is made of: a source, functions with grids and blocks, and arguments that are more than numbers.
+"""The parts of a launch: a source, functions with grids and blocks, and arguments such as textures and structs.
 
 Blocks and grids are CUDA's, x first.
 """
@@ -14,23 +14,23 @@ Dim = tuple[int, int, int]
 Size = Mapping[str, int]
 
 WARP = 32
-LARGE = 0x7F  # a byte of scratch memory besides: in a search for the largest NaN never shows, and 3e38 does
-POISON = 0xFF  # a byte of memory that nobody has written: NaN in every floating-point type, -1 in signed integers
+LARGE = 0x7F  # a second fill byte of scratch memory: a search for the largest value skips NaN, but finds 3e38
+POISON = 0xFF  # the byte of unwritten memory: NaN in every floating-point type, -1 in signed integers
 
 
 def cdiv(a: int, b: int) -> int:
-    """Return a / b rounded up: how many blocks of b cover a."""
+    """Return a / b rounded up: how many blocks of size b cover a."""
     return -(-a // b)
 
 
 def dim3(values: Sequence[int]) -> Dim:
-    """Return one to three numbers as a full (x, y, z), the missing ones 1."""
+    """Return one to three numbers as (x, y, z); missing numbers are 1."""
     x, y, z = (*values, 1, 1, 1)[:3]
     return (x, y, z)
 
 
 def dim_text(dim: Sequence[int], least: int = 1) -> str:
-    """Return a block or grid as '32 x 8', without trailing ones beyond the first `least` numbers."""
+    """Return a block or grid as '32 x 8': trailing 1s after the first `least` numbers are left out."""
     values = list(dim)
     while len(values) > least and values[-1] == 1:
         values.pop()
@@ -39,10 +39,10 @@ def dim_text(dim: Sequence[int], least: int = 1) -> str:
 
 @dataclass(frozen=True)
 class TensorMap:
-    """A CUtensorMap over a buffer, as an argument of a launch: by value, or (`pointer`) where it lies in memory.
+    """A CUtensorMap over a buffer, as an argument of a launch: by value or, with `pointer`, by its address.
 
-    As cuTensorMapEncodeTiled has it, the fastest dimension first: sizes, box and steps in elements, strides in bytes
-    for all dimensions but the first. swizzle: 0, 32, 64 or 128 bytes. fill: what lies beyond the array.
+    As for cuTensorMapEncodeTiled, the fastest dimension first: sizes, box and steps in elements, strides in bytes
+    for all dimensions but the first. swizzle: 0, 32, 64 or 128 bytes. fill: the value beyond the array.
     """
 
     buffer: str
@@ -58,7 +58,7 @@ class TensorMap:
 
 @dataclass(frozen=True)
 class Rows:
-    """Pointers to the rows of a buffer as an argument of a launch: `count` of them, to places `pitch` bytes apart."""
+    """An array of `count` pointers to the rows of a buffer, `pitch` bytes apart, as an argument of a launch."""
 
     buffer: str
     count: int
@@ -69,7 +69,7 @@ class Rows:
 class ByValue:
     """An argument that is a struct or vector: its bytes, and the alignment of its type.
 
-    pointers: (offset in bytes, buffer) of its members that point at buffers.
+    pointers: (offset in bytes, buffer) for each member that points at a buffer.
     """
 
     content: bytes
@@ -77,7 +77,7 @@ class ByValue:
     pointers: tuple[tuple[int, str], ...] = ()
 
     def pointing(self, addresses: Mapping[str, int]) -> bytes:
-        """Return the bytes with the addresses of the buffers in their places."""
+        """Return the bytes with the buffers' addresses filled in."""
         content = bytearray(self.content)
         for offset, buffer in self.pointers:
             content[offset : offset + 8] = addresses[buffer].to_bytes(8, "little")
@@ -86,10 +86,10 @@ class ByValue:
 
 @dataclass(frozen=True)
 class Source:
-    """CUDA C++ text with the name that compiler messages show, and the folder whose headers it may include.
+    """CUDA C++ text, its name in compiler messages, and the folder whose headers it may include.
 
-    `std` is the language ('c++20'), empty for the one that the compiler takes. `debug`: not optimised, so that arrays
-    which would be held in registers lie in memory.
+    `std` is the language ('c++20'), empty for the compiler's default. `debug`: compile without optimisation, so that
+    arrays lie in memory and not in registers.
     """
 
     name: str
@@ -102,13 +102,13 @@ class Source:
 
     @property
     def folders(self) -> list[str]:
-        """Where headers are looked for."""
+        """The folders that are searched for headers."""
         return [*([self.folder] if self.folder else []), *self.include]
 
 
 @dataclass(frozen=True)
 class Unit:
-    """What is compiled at once: a source with the macros that are defined for it."""
+    """A unit of compilation: a source with the macros that are defined for it."""
 
     source: Source
     defines: Mapping[str, str]
@@ -118,10 +118,9 @@ class Unit:
 class Texture:
     """A texture object over a buffer, as an argument of a launch.
 
-    shape: the texture's, of as many elements as the buffer, with the channels (1, 2 or 4) as the last axis where there
-    are several, and layers as the first. linear: memory that only tex1Dfetch reads. read: "element", or "normalized"
-    for integers read as floats. normalized: coordinates run from 0 to 1. filter: point or linear. address: clamp, wrap,
-    mirror or border.
+    shape: the texture's shape, with as many elements as the buffer; layers are the first axis, several channels (2 or
+    4) the last. linear: memory that only tex1Dfetch reads. read: "element", or "normalized" for integers read as
+    floats. normalized: coordinates run from 0 to 1. filter: point or linear. address: clamp, wrap, mirror or border.
     """
 
     buffer: str
@@ -145,10 +144,10 @@ class Texture:
 
 @dataclass(frozen=True)
 class Surface:
-    """A surface object over a buffer, as an argument of a launch: read and written, its x in bytes.
+    """A surface object over a buffer, as an argument of a launch. Kernels read and write it with x in bytes.
 
-    shape: the surface's, of as many elements as the buffer, with the channels (1, 2 or 4) as the last axis where there
-    are several, and layers as the first. A texture over the same buffer reads what earlier launches wrote through it.
+    shape: the surface's shape, with as many elements as the buffer; layers are the first axis, several channels (2 or
+    4) the last. A texture over the same buffer reads what earlier launches wrote through the surface.
     """
 
     buffer: str
@@ -160,11 +159,11 @@ class Surface:
 
 @dataclass(frozen=True)
 class Launch:
-    """One kernel launch. Arguments are names of buffers, textures, surfaces or tensor maps over them, NumPy scalars, or
-    structs as `ByValue`, in the order of the kernel's parameters.
+    """One kernel launch. Arguments, in the order of the kernel's parameters, are names of buffers, objects over buffers
+    (textures, surfaces, tensor maps), NumPy scalars, or structs as `ByValue`.
 
-    `unit` has the function; None means the case's own source. `cluster`: the blocks of a cluster, where the launch says
-    them and not the kernel.
+    `unit` contains the function; None means the case's own source. `cluster`: the blocks of a cluster, if the launch
+    sets them and not the kernel.
     """
 
     function: str

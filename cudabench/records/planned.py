@@ -1,7 +1,7 @@
-"""What is to be run: operations, their kernels, problems, cases, settings.
+"""The plan of a run: operations, their kernels, problems, cases, settings.
 
-All are frozen. An `Operation` is what is computed and a `Kernel` one way to compute it; a `Problem` is an operation at
-one size, type and seed; a `Case` is a kernel made concrete: its launches, its compiler defines, its source.
+All are frozen. An `Operation` is a computation, and a `Kernel` is one way to do it. A `Problem` is an operation with
+a size, type and seed. A `Case` is a kernel ready to run: its launches, its compiler defines, its source.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Problem:
-    """An operation at one size, element type and seed."""
+    """An operation with a size, an element type and a seed."""
 
     size: Size
     dtype: str
@@ -33,7 +33,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Buffer:
-    """One array of a problem in device memory: its shape in elements, its NumPy type, and what it is for."""
+    """One array of a problem in device memory: its shape in elements, its NumPy type, and its role."""
 
     name: str
     shape: tuple[int, ...]
@@ -50,16 +50,16 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Tolerance:
-    """What difference to the reference is accepted: |got - expected| <= atol + rtol * |expected|, and why."""
+    """The accepted difference to the reference, |got - expected| <= atol + rtol * |expected|, and its reason."""
 
     rtol: float
     atol: float
     reason: str
-    # What other outputs accept, by name.
+    # The tolerances of other outputs, by name.
     outputs: Mapping[str, Tolerance] = field(default_factory=dict)
-    # The elements are bfloat16 in uint16, which NumPy has no type for.
+    # The elements are bfloat16, stored as uint16, because NumPy lacks the type.
     bfloat16: bool = False
-    # What is compared where that is not the elements: pieces of what is expected and of the output, with a name each.
+    # Compares derived values instead of the elements: returns named pieces of the expected and the actual output.
     parts: Callable[[np.ndarray, np.ndarray], Iterable[tuple[str, np.ndarray, np.ndarray, Tolerance]]] | None = None
 
     def of(self, output: str) -> Tolerance:
@@ -72,9 +72,9 @@ EXACT = Tolerance(0.0, 0.0, "values are moved, not computed")
 
 @dataclass(frozen=True)
 class Geometry:
-    """What the rules of a kernel are asked with: the problem, the block, and the constants of the chapter in force.
+    """The input of a kernel's rules: the problem, the block, and the constants of the chapter.
 
-    Indexing gives a constant, as the chapter's `#define` or the command line's --define says it:
+    Indexing gives a constant of the chapter's `#define` or the command line's --define:
     `geometry["STAGES"]`; `constants.call` gives a macro with parameters.
     """
 
@@ -106,7 +106,7 @@ class Geometry:
 
 
 class Constants(Protocol):
-    """The numbers that a chapter's `#define`s and the command line's give; `itemsize` is that of T."""
+    """The constants of a chapter's `#define`s and of --define; `itemsize` is the size of T."""
 
     @property
     def itemsize(self) -> int:
@@ -118,7 +118,7 @@ class Constants(Protocol):
         """Return the value of a macro with parameters."""
 
 
-# Returns what is wrong with a value of a constant, as the end of 'STAGES = 1 is refused: ', or None.
+# Returns why a constant's value is refused, to follow 'STAGES = 1 is refused: ', or None.
 Rule = Callable[[int, Geometry], str | None]
 
 
@@ -126,14 +126,14 @@ Rule = Callable[[int, Geometry], str | None]
 class Kernel:
     """One rung of a ladder.
 
-    `grid` gives the smallest grid that covers a problem; where `any_grid` is set, every grid is right (the kernel
-    strides). `constants` are those of the chapter that a user may set for this kernel, each with its rule; they are
-    checked first. `refuses` returns the reason why the kernel cannot take the block, or None. `defines` adds compiler
-    defines that the host chooses, `shared_bytes` dynamic shared memory to the launch. `launches` replaces the single
-    launch of `function` with the operation's arguments. `expected` replaces the operation's reference (a copy kernel
-    copies), and with it `tolerance` the operation's. `architecture` names the GPUs whose instructions it has, sm_90a
-    those of 9.0 alone and sm_80 those of 8.0 and later: on all others the ladder skips it. A `detour` is no step of
-    the way to the fastest kernel: it shows an idea that does not pay, or a ceiling.
+    `grid` gives the smallest grid that covers a problem; with `any_grid` every grid is right (the kernel strides).
+    `constants` are the constants of the chapter that a user may set for this kernel, each with its rule; they are
+    checked first. `refuses` returns why the kernel cannot use the block, or None. `defines` adds compiler defines that
+    the host chooses, `shared_bytes` adds dynamic shared memory. `launches` replaces the single launch of `function`
+    with the operation's arguments. `expected` and `tolerance` replace the operation's reference and tolerance (a copy
+    kernel copies). `architecture` names the GPUs that can run it: sm_90a only 9.0, sm_80 8.0 and later; on other GPUs
+    the ladder skips it. A `detour` is not on the way to the fastest kernel: it shows an idea that does not pay, or a
+    ceiling.
     """
 
     name: str
@@ -153,7 +153,7 @@ class Kernel:
     architecture: str = ""
 
 
-# The libraries that --peer names, and what they are called.
+# The libraries of --peer, and their full names.
 LIBRARIES = {"cublas": "cuBLAS", "cusolver": "cuSOLVER", "cub": "CUB", "torch": "PyTorch"}
 
 
@@ -161,9 +161,9 @@ LIBRARIES = {"cublas": "cuBLAS", "cusolver": "cuSOLVER", "cub": "CUB", "torch": 
 class Peer:
     """A library's call that does an operation's work: a row beside the ladder, for --peer.
 
-    `name` is the row's, `library` the one that the call is of. `dtypes` are the element types that it takes.
-    `arithmetic` has the number formats that it computes in where they are not the data's. `refuses` returns the reason
-    why it cannot take a problem, or None. `expected` and `tolerance` are as a kernel's.
+    `name` is the row's name, `library` the library's. `dtypes` are the element types that it accepts. `arithmetic` is
+    its number formats if they differ from the data's. `refuses` returns why it cannot run a problem, or None.
+    `expected` and `tolerance` are the same as a kernel's.
     """
 
     name: str
@@ -180,8 +180,8 @@ class Peer:
 class Baseline:
     """The same work on the CPU: `run(inputs, outputs, threads)` fills the outputs; `implementation` names the call.
 
-    `prepare`, where there is one, takes the same arguments and is entered outside the clock; the work that it gives is
-    timed in place of `run`. What is not `threaded` takes one thread, whatever it is given.
+    If there is a `prepare`, it takes the same arguments and is entered before the clock starts; the work that it
+    returns is timed instead of `run`. A baseline that is not `threaded` always uses one thread.
     """
 
     implementation: str
@@ -190,7 +190,7 @@ class Baseline:
     threaded: bool = True
 
     def prepared(self, inputs: Arrays, outputs: Arrays, threads: int) -> AbstractContextManager[Callable[[], Any]]:
-        """Return the context in which the work is timed; entered, it gives the work."""
+        """Return the context in which the work is timed. Entering it gives the work."""
         if self.prepare:
             return self.prepare(inputs, outputs, threads)
         return nullcontext(partial(self.run, inputs, outputs, threads))
@@ -205,18 +205,17 @@ class Option:
     default: Any
     metavar: str
     help: str
-    choices: tuple[str, ...] = ()  # the words that it takes, where it takes no others
+    choices: tuple[str, ...] = ()  # the accepted words; empty: any
 
 
 @dataclass(frozen=True)
 class Operation:
-    """What is computed, with everything that its kernels share.
+    """A computation, with everything that its kernels share.
 
     `dtypes` maps NumPy's type names to CUDA C's. `arguments` gives a launch's arguments: buffer names and scalars.
-    `reference` returns what buffers must hold after a run for the inputs, in higher precision where the operation
-    computes; a buffer that it leaves out is not compared. `bytes` is
-    what must move between device memory and the chip at least once, `flops` the floating-point operations, each with
-    its formula as text.
+    `reference` returns the expected content of the buffers, in higher precision if the operation computes; buffers
+    that it leaves out are not compared. `bytes` is the least traffic between device memory and the chip, `flops` the
+    number of floating-point operations, each with its formula as text.
     """
 
     name: str
@@ -237,34 +236,34 @@ class Operation:
     bytes_formula: str
     flops: Callable[[Problem], int] | None = None
     flops_formula: str = ""
-    # What no kernel does with fewer than, where that is not `flops`: a definition may add up again what a kernel keeps.
+    # The fewest operations that a kernel needs, if fewer than `flops`: a kernel may keep repeated sums.
     least_flops: Callable[[Problem], int] | None = None
-    # The default in the simulator, for operations whose own default would take it minutes.
+    # The default size in the simulator, for operations whose usual default would take minutes there.
     simulated_size: tuple[int, ...] | None = None
     options: tuple[Option, ...] = ()
-    # The buffers that go into `__constant__` variables before every run, by the variable's name; a source that declares
-    # none of this name does without.
+    # Buffers that are copied to `__constant__` variables before every run, by the variable's name. A source need not
+    # declare the variable.
     constant_memory: Mapping[str, str] = field(default_factory=dict)
-    # Whether inputs that begin later in the memory, and go on with their beginning, are inputs still.
+    # Whether rotated inputs are still valid.
     turnable: bool = True
-    # Compiler defines that all kernels share: what the options fix at compile time (a radius).
+    # Compiler defines that all kernels share, from options that are fixed at compile time (a radius).
     defines: Callable[[Problem], dict[str, str]] = lambda problem: {}
-    # The size that the options demand (a picture has one), or None.
+    # The size that the options set (a picture's size), or None.
     size: Callable[[Mapping[str, Any]], tuple[int, ...] | None] = lambda options: None
     # Figures about a right output, for people: the error against pi, a residual.
     figures: Callable[[Problem, Arrays, Arrays], dict[str, float]] | None = None
-    # Keeps a right output where the options say so (a picture); `saves` are the buffers that it needs besides outputs.
+    # Saves a right output if an option asks for it (a picture); `saves` are the buffers that it needs besides outputs.
     save: Callable[[Problem, Arrays], None] | None = None
     saves: tuple[str, ...] = ()
-    # Libraries' calls for the same work.
+    # Library calls for the same work.
     peers: tuple[Peer, ...] = ()
-    # What messages call another size.
+    # Messages suggest another size in these words.
     smaller: str = "a smaller --size"
     larger: str = "a larger --size"
 
     @property
     def plain(self) -> Kernel:
-        """Return the first rung that does the operation's work: a user's own kernel gets its geometry."""
+        """Return the first rung that does the operation's work; a user's own kernel uses its geometry."""
         return next(kernel for kernel in self.kernels if kernel.expected is None)
 
     def kernel_id(self, name: str) -> int | None:
@@ -291,7 +290,7 @@ class Operation:
         return next((one for one in rows if one.name == name), None)
 
     def peer(self, name: str) -> Peer:
-        """Return the library's call of this name, which is one of the operation's."""
+        """Return the operation's library call with this name."""
         return next(peer for peer in self.peers if peer.name == name)
 
     def footprint(self, problem: Problem) -> int:
@@ -301,7 +300,7 @@ class Operation:
 
 @dataclass(frozen=True)
 class Case:
-    """A kernel made concrete: ready to compile, launch and verify. Refers to its operation and kernel by name only."""
+    """A kernel that is ready to compile, launch and verify. It holds only the names of its operation and kernel."""
 
     operation: str
     kernel: str
@@ -316,20 +315,20 @@ class Case:
     expects: str
     named: bool = False
     skip_reason: str | None = None
-    # In the simulator: whether what ran well is run again, with the blocks in another order where they may tell each
-    # other something, and compiled without optimisation (see `Source.debug`).
+    # In the simulator: whether a clean kernel runs again, with the blocks in another order if they may exchange data,
+    # and compiled without optimisation (see `Source.debug`).
     bounds: bool = False
-    # What `__constant__` variables hold, as bytes; set before the launches.
+    # The contents of `__constant__` variables, in bytes; set before the launches.
     constants: Mapping[str, bytes] = field(default_factory=dict)
-    # Those that the kernel reads and nothing sets, each as --const would take it: 'NAME=VALUE'.
+    # `__constant__` variables that the kernel reads and nothing sets, each as 'NAME=VALUE' for --const.
     unset_constants: tuple[str, ...] = ()
-    # The GPUs that alone have the kernel's instructions, such as sm_90a.
+    # The only architecture that has the kernel's instructions, such as sm_90a.
     architecture: str = ""
-    # Of a point of a sweep: what it varies, by name.
+    # The parameters of a sweep's point, by name.
     parameters: Mapping[str, str] = field(default_factory=dict)
-    # The name of the operation's peer that is called in the place of launches; empty for a kernel.
+    # The name of the operation's peer that is called instead of launches; empty for a kernel.
     peer: str = ""
-    # Constants of the chapter that the kernel's own rule sets to another value for this launch.
+    # Constants of the chapter that the kernel's rule changes for this launch.
     chosen: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -339,7 +338,7 @@ class Case:
 
     @property
     def cluster(self) -> Dim | None:
-        """Return the blocks of a cluster, None where the launch does not say them."""
+        """Return the blocks of a cluster, or None if the launch does not set them."""
         return self.launches[0].cluster if self.launches else None
 
     @property
@@ -349,7 +348,7 @@ class Case:
 
     @property
     def parts(self) -> list[Case]:
-        """Return the case as one for each source that its launches come from, its own first.
+        """Return a case for each source of its launches, its own source first.
 
         Functions of different parts have different names.
         """
@@ -366,7 +365,7 @@ class Case:
         return found if units else [self]
 
 
-SIMULATED_TIMEOUT_S = 600.0  # the simulator takes a second for what a GPU does in a microsecond
+SIMULATED_TIMEOUT_S = 600.0  # the simulator needs a second for a microsecond of a GPU
 
 
 @dataclass(frozen=True)
@@ -382,10 +381,8 @@ class Settings:
     timeout: Annotated[float, "A kernel that runs longer than this many seconds has failed."] = 60.0
     cpu: Annotated[bool, "Whether the CPU baseline was measured."] = True
     cpu_threads: Annotated[int, "Threads of the CPU baseline."] = 1
-    jobs: Annotated[
-        int | None, "Kernels simulated at the same time; null: as many as there are cores, memory permitting."
-    ] = 1
-    sim_threads: Annotated[int | None, "Threads that run a kernel in the simulator; null: one a core."] = None
+    jobs: Annotated[int | None, "Kernels simulated at the same time; null: as many as cores and memory allow."] = 1
+    sim_threads: Annotated[int | None, "Threads that run a kernel in the simulator; null: one per core."] = None
     budget: Annotated[float | None, "The whole run takes about this many seconds; its kernels share them."] = None
     schedule: Annotated[str | None, "The order of blocks in the simulator: reverse, or random:SEED; null: its own."] = (
         None
@@ -393,6 +390,6 @@ class Settings:
 
 
 def settings_for(simulated: bool, **given: Any) -> Settings:
-    """Return how to measure on a device: with so much of `Settings` given, the rest as is usual there."""
+    """Return the settings for a device: the given values, and the device's defaults for the rest."""
     found = replace(Settings(timeout=SIMULATED_TIMEOUT_S) if simulated else Settings(), **given)
     return replace(found, max_time=max(found.max_time, found.min_time))

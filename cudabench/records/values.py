@@ -1,4 +1,4 @@
-"""Single values of a result by their keys, as the results file has them: `bandwidth_gbps`, `time.median_s`."""
+"""Single values of a result by their keys in the results file: `bandwidth_gbps`, `time.median_s`."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from cudabench import text
 from cudabench.errors import UsageError, did_you_mean, refuse
 from cudabench.records.results import Result
 
-# What the simulator never has, by the first name of a key.
+# Keys, by their first name, that the simulator never fills.
 MEASURED = ("time", "bandwidth_gbps", "gflops", "copy_gbps", "copy_fraction", "peak_fraction", "speedup_vs_cpu")
-ANY = "*"  # stands in a key for the names of a mapping
+ANY = "*"  # in a key, in place of the names of a mapping
 
 
 @cache
 def keys() -> tuple[str, ...]:
-    """Return the keys that mean one value each; a mapping's names are `ANY`: size.*."""
+    """Return the keys of single values; a mapping's names are `ANY`: size.*."""
     return tuple(_keys(Result, ""))
 
 
@@ -38,35 +38,37 @@ def _keys(record: type, before: str) -> Iterator[str]:
 
 
 def check_key(key: str) -> None:
-    """Raise UsageError for a key that means no single value."""
+    """Raise UsageError for a key that is not a single value."""
     known = keys()
     if key in known or f"{key.rpartition('.')[0]}.{ANY}" in known:
         return
     inside = [one for one in known if one.startswith(f"{key}.")]
     refuse(
-        (inside, f"--print {key} is several values: name one, such as {', '.join(inside[:3])}."),
+        (inside, f"--print {key} is several values: name a single value, such as {', '.join(inside[:3])}."),
         (key in {spec.name for spec in fields(Result)}, f"--print {key} is a list; --json writes it whole."),
     )
     raise UsageError(
-        f"--print {key} is no key of a result.{did_you_mean(key, known)} There are bandwidth_gbps, time.median_s, "
-        "status and others: 'cudabench schema --markdown' shows all."
+        f"--print {key} is not a key of a result.{did_you_mean(key, known)} Use bandwidth_gbps, time.median_s, "
+        "status or another: 'cudabench schema --markdown' shows all."
     )
 
 
 def value(result: Result, key: str) -> Any:
-    """Return the value under a key; None where there is none. Raises UsageError for a name that a mapping lacks."""
+    """Return the value of a key, or None. Raises UsageError for a name that a mapping lacks."""
     found: Any = asdict(result)
     for name in key.split("."):
         if found is None:
             return None
         if name not in found:
-            raise UsageError(f"--print {key}: there is no '{name}', but {', '.join(found)}.{did_you_mean(name, found)}")
+            raise UsageError(
+                f"--print {key}: '{name}' is unknown; use one of {', '.join(found)}.{did_you_mean(name, found)}"
+            )
         found = found[name]
     return found
 
 
 def written(found: Any) -> str:
-    """Return a value as a script reads it: numbers in full, text on one line."""
+    """Return a value for a script: numbers in full, text on one line."""
     if isinstance(found, bool):
         return str(found).lower()
     return repr(found) if isinstance(found, (int, float)) else text.no_commands(text.line(str(found)))

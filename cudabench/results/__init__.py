@@ -1,1 +1,1 @@
-"""What follows from results: comparisons, statistics, warnings, thresholds. It compiles and measures nothing."""
+"""Comparisons, statistics, warnings and thresholds, computed from results. This room compiles and measures nothing."""

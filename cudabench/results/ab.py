@@ -1,11 +1,11 @@
 """The ratio of two kernels whose samples were taken in pairs, and the verdict on it: pure.
 
-A pair are two samples, one of each kernel, at one place of the memory one after the other, in an order drawn at random.
-The logarithm of their ratio is free of what moves both: clocks, temperature, addresses, neighbours. Under the
-hypothesis that the kernels are equal, its sign is a coin's. The estimate is the mean of these logarithms without the
-tenth at either end, because a median of times that a clock counts in ticks of 32 ns cannot tell a third of a percent
-at 10 us, and a mean can. Its interval is a block bootstrap's, as in `ratio`, of the winsorised logarithms (Tukey and
-McLaughlin 1963), widened in quadrature by the noise that remains of A against A and by the grain of the clock.
+A pair is two samples, one of each kernel, taken one after the other at the same place in memory, in random order.
+Clocks, temperature, addresses and neighbours change both samples, so they cancel in the logarithm of the ratio. If the
+kernels are equally fast, its sign is random. The estimate is the mean of these logarithms without the highest and the
+lowest tenth: at 10 us a median of times in ticks of 32 ns cannot resolve a third of a percent, but a mean can. The
+interval comes from a block bootstrap, as in `ratio`, of the winsorised logarithms (Tukey and McLaughlin 1963). It is
+widened in quadrature by the noise that A against A shows and by the clock's resolution.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from cudabench.records.revisions import Ab
 from cudabench.results.compare import MIN_SAMPLES
 from cudabench.results.ratio import CONFIDENCE, RESAMPLES, Ratio, resolution
 
-# What remains between two equal kernels in one run: a part of the time from 10 us on, a time below. The aim of the
-# protocol; benchmarks/ab_runs.py measures it.
+# The difference that remains between two equal kernels in one run: a fraction of the time from 10 us on, a fixed time
+# below. benchmarks/ab_runs.py measures it.
 NOISE = 0.002
 NOISE_S = 20e-9
-SAME_WITHIN = 0.005  # an interval that holds 1 and reaches no further says same, unless a larger change is asked about
-TRIMMED = 0.1  # of the pairs, at either end
-PRECISE = 0.001  # sampling stops once the interval, noise left out, reaches no further to either side
+SAME_WITHIN = 0.005  # "same" needs an interval that holds 1 and stays within this change, or within the threshold
+TRIMMED = 0.1  # fraction of the pairs left out at each end
+PRECISE = 0.001  # sampling stops once the interval without noise stays within this change
 
 
 def pair_logs(old: Sequence[float], new: Sequence[float]) -> np.ndarray:
@@ -40,10 +40,10 @@ def pair_logs(old: Sequence[float], new: Sequence[float]) -> np.ndarray:
 
 
 def trimmed_mean(logs: np.ndarray) -> tuple[float, float, float]:
-    """Return the mean without the tenth at either end, and half the width of its interval at `CONFIDENCE`, down and up.
+    """Return the trimmed mean, and how far its interval at `CONFIDENCE` reaches below and above it.
 
-    The bootstrap is circular with blocks of sqrt(n) neighbours (Politis and Romano 1992), of the mean of the winsorised
-    values over the share that is kept. Seeded by the values, so that a verdict is repeatable.
+    A circular block bootstrap with blocks of sqrt(n) neighbours (Politis and Romano 1992) resamples the mean of the
+    winsorised values, divided by the fraction that is kept. The values seed it, so that a verdict is repeatable.
     """
     n = len(logs)
     cut = int(TRIMMED * n)
@@ -57,15 +57,15 @@ def trimmed_mean(logs: np.ndarray) -> tuple[float, float, float]:
     drawn = rng.integers(0, n, (RESAMPLES, max(1, round(n / block))))
     means = of_block[drawn].mean(axis=1) / block
     low, high = np.quantile(means - winsorised.mean(), [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]) / (1 - 2 * cut / n)
-    # Blocks understate the spread of few pairs: by sqrt(k / (k - 1)) of their number.
+    # With k blocks the bootstrap understates the spread by sqrt(k / (k - 1)).
     few = math.sqrt(n / (n - block)) if n > block else 1.0
     return middle, max(-float(low), 0.0) * few, max(float(high), 0.0) * few
 
 
 def pair_ratio(old: Sequence[float], new: Sequence[float], noise: float = NOISE) -> Ratio:
-    """Return the ratio of two kernels, new over old, from the samples of their pairs in seconds, with its interval.
+    """Return the ratio of two kernels' times, new over old, and its interval. The samples are pairs, in seconds.
 
-    noise: what A against A differs by, as a fraction; for kernels under NOISE_S / NOISE at least NOISE_S.
+    noise: the difference that A against A shows, as a fraction; at least NOISE_S seconds.
     """
     middle, down, up = trimmed_mean(pair_logs(old, new))
     level = noise_at(old, new, noise)
@@ -78,13 +78,13 @@ def pair_ratio(old: Sequence[float], new: Sequence[float], noise: float = NOISE)
 
 
 def noise_at(old: Sequence[float], new: Sequence[float], noise: float = NOISE) -> float:
-    """Return the noise between two equal kernels of such times, as a fraction."""
+    """Return the noise between two equal kernels with these times, as a fraction."""
     return max(noise, NOISE_S / float(min(np.median(old), np.median(new)))) if noise else 0.0
 
 
 def _grain(samples: Sequence[float]) -> float:
-    """Return what the ticks of the clock hide, as a fraction of the time: half a tick, by the share of the samples that
-    sit on one level. Where they spread over several levels, their mean knows more than a tick."""
+    """Return the clock's resolution error as a fraction of the time: half a tick times the fraction of samples on one
+    level. Samples that spread over several levels have a mean that is finer than a tick."""
     levels, counts = np.unique(np.asarray(samples), return_counts=True)
     share = float(counts.max() / counts.sum())
     return resolution(samples) / 2 / float(np.median(samples)) * share if len(levels) > 1 else 0.0
@@ -104,9 +104,9 @@ def settled(old: Sequence[float], new: Sequence[float], elapsed: float, settings
 
 
 def verdict(old: Result, new: Result, labels: tuple[str, str], threshold: float | None, noise: float = NOISE) -> Ab:
-    """Return the record of two results whose samples are pairs.
+    """Return the verdict on two results whose samples are pairs.
 
-    threshold: the slow-down that is asked about, as a fraction; None for none.
+    threshold: the slow-down that is asked about, as a fraction, or None.
     """
     record = partial(Ab, *labels, old, new)
     bad = next((one for one in (new, old) if one.status in ("wrong", "failed")), None)
@@ -133,21 +133,21 @@ def verdict(old: Result, new: Result, labels: tuple[str, str], threshold: float 
 
 
 def regression(record: Ab, threshold: float | None) -> str | None:
-    """Return the sentence of a new side that is slower by more than the threshold, and surely slower; else None."""
+    """Return a sentence if the new side is certainly slower, and by more than the threshold; else None."""
     if threshold is None or record.verdict != "slower" or record.ratio is None or record.ratio - 1 <= threshold:
         return None
     return f"{record.new_label} is {record.ratio - 1:.2%} slower than {record.old_label}, over {threshold:.3g} allowed"
 
 
 def exit_code(record: Ab, threshold: float | None) -> int:
-    """Return the exit code of a pair: a wrong side outweighs a failed one, that a regression."""
+    """Return the exit code: a wrong side counts before a failed side, and a failed side before a regression."""
     bad = record.verdict in ("wrong", "failed")  # sides of the same code are skipped, and right
     statuses = (record.old.status, record.new.status) if bad else ()
     return errors.exit_code(statuses, missed=regression(record, threshold) is not None)
 
 
 def sentence(record: Ab) -> str:
-    """Return the verdict in a sentence, with the ratio and its interval where there is one."""
+    """Return the verdict in a sentence, with the ratio and its interval if they are known."""
     old, new = record.old_label, record.new_label
     if record.verdict == "same code":
         return f"Same code: {new} is the same machine code and launch as {old}, so there is nothing to measure."
@@ -164,7 +164,7 @@ def sentence(record: Ab) -> str:
 
 
 def code_lines(record: Ab) -> list[str]:
-    """Return what the machine code of the sides differs in, in one line; none where it is not known."""
+    """Return one line on how the sides' machine code differs, or an empty list if it is not known."""
     old, new = record.old.machine_code, record.new.machine_code
     if record.verdict == "same code" or (old is None and new is None):
         return []

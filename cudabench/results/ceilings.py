@@ -1,4 +1,4 @@
-"""Ceilings as people read them, and two cards' side by side: pure."""
+"""Ceilings as text, and the ceilings of two cards side by side: pure."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def value(amount: float | None, unit: str) -> str:
 
 
 def group_of(one: Ceiling) -> str:
-    """Return the group that a ceiling belongs to: of a kind that is known today's, since older files have fewer."""
+    """Return a ceiling's group. For a known kind it is today's group, since older files have fewer groups."""
     kind = KINDS.get(one.name)
     return kind.group if kind else one.group
 
@@ -49,10 +49,10 @@ def groups(ceilings: Iterable[Ceiling]) -> dict[str, list[Ceiling]]:
 
 
 def at_its_clock(one: Ceiling, named_mhz: float | None) -> tuple[float | None, float | None]:
-    """Return what the card allows at the clock that was counted while a ceiling was measured, and what part of that
-    was reached; (None, None) where no clock was counted or nothing can be derived.
+    """Return what the card allows at the clock that was counted during the measurement, and the fraction reached of
+    it; (None, None) if no clock was counted or nothing can be derived.
 
-    named_mhz: the clock that the driver names, of which the theoretical value is.
+    named_mhz: the driver's clock, on which the theoretical value is based.
     """
     known = (one.clock_mhz, one.theoretical, one.value, named_mhz)
     if not all(figure and 0 < figure < math.inf for figure in known):
@@ -63,13 +63,13 @@ def at_its_clock(one: Ceiling, named_mhz: float | None) -> tuple[float | None, f
 
 
 def heading(ceilings: Iterable[Ceiling]) -> str:
-    """Return what the column of values is called: "measured", or "datasheet" where nothing was."""
+    """Return the heading of the values: "measured", or "datasheet" if no ceiling was measured."""
     sources = {one.source for one in ceilings if one.value is not None}
     return next(iter(sources)) if len(sources) == 1 else "measured"
 
 
 def clock_columns(named_mhz: float | None) -> list[Column[Ceiling]]:
-    """Return the columns of the clock that was counted, and of what part was reached of what that allows."""
+    """Return two columns: the clock that was counted, and the fraction reached of what that clock allows."""
     return [
         Column("ran at", lambda one: f"{one.clock_mhz:.0f} MHz" if one.clock_mhz else NOTHING, expendable=3),
         Column("of that", lambda one: part(at_its_clock(one, named_mhz)[1]), expendable=3),
@@ -77,18 +77,18 @@ def clock_columns(named_mhz: float | None) -> list[Column[Ceiling]]:
 
 
 def part(fraction: float | None) -> str:
-    """Return a part as a percentage, or that there is none that a file's figures make."""
+    """Return a fraction as a percentage, or "-" if the file's figures give an impossible one."""
     return percent(fraction) if fraction is not None and math.isfinite(fraction) else NOTHING
 
 
 def is_over(one: Ceiling) -> bool:
-    """Whether a ceiling shows as more than all that clocks and units allow."""
+    """Whether a ceiling is shown as more than clocks and units allow."""
     return one.status == "ok" and one.fraction is not None and 1.0005 <= one.fraction < math.inf
 
 
 def notes_of(ceilings: Sequence[Ceiling], device: DeviceInfo | None) -> list[str]:
-    """Return a sentence for each ceiling without a value that should have one, for each that is not the whole truth,
-    those with the same reason together, and for each that is more than clocks and units allow."""
+    """Return a sentence for each ceiling that lacks a value, has a reservation, or is more than clocks and units allow.
+    Ceilings with the same reason share a sentence."""
 
     def why(one: Ceiling) -> str:
         if one.status != "ok":
@@ -101,22 +101,22 @@ def notes_of(ceilings: Sequence[Ceiling], device: DeviceInfo | None) -> list[str
     return notes + [f"{one.name}: {_why_over(one, named)}." for one in ceilings if is_over(one)]
 
 
-# What a reason says besides and the table, or `_why_over`, shows.
+# The parts of a reason that the table or `_why_over` shows already.
 _SHOWN = re.compile(r"(?:^|; )(?:it ran at \d+ MHz|more than that: [^;]*)")
 
 
 def _why_over(one: Ceiling, named_mhz: float | None) -> str:
-    """Return why a ceiling can be more than what clocks and units allow, as far as that is known."""
+    """Return why a ceiling can be more than clocks and units allow."""
     made_of = one.reason.partition("; ")[0]
     text = f"{units.percent(one.fraction or 0)} of what {made_of or 'clocks and units'} allow"
     top, reached = at_its_clock(one, named_mhz)
     if top is None or reached is None or one.clock_mhz is None:
-        return f"{text}: the clock that it ran at was not counted, and may be above the one that the driver names"
+        return f"{text}: its clock was not counted, and may be higher than the driver's clock"
     if reached < 1.0005:
-        return f"{text}: it ran at {one.clock_mhz:.0f} MHz, more than the driver names"
+        return f"{text}: it ran at {one.clock_mhz:.0f} MHz, more than the driver's clock"
     return (
-        f"{text}, and {units.percent(reached)} of the {value(top, one.unit)} that these allow at the "
-        f"{one.clock_mhz:.0f} MHz counted in one launch: in the samples the clock was higher than in that one, or "
+        f"{text}, and {units.percent(reached)} of the {value(top, one.unit)} that they allow at the "
+        f"{one.clock_mhz:.0f} MHz counted in one launch: either the clock was higher in the samples, or "
         "their times are too short"
     )
 
@@ -126,9 +126,9 @@ SAME_WITHIN = 0.02  # two runs of one card differ by a percent or so
 
 @dataclass(frozen=True)
 class Row:
-    """One ceiling of two files; `better` is how many times as good the new one is, None where one has no value.
+    """One ceiling in two files. `better`: how many times as good the new value is; None if a value is missing.
 
-    by_units: one side is measured and the other a datasheet's, so that of both what clocks and units allow is compared.
+    by_units: one value is measured and the other is a datasheet's, so the theoretical values are compared.
     """
 
     name: str
@@ -156,7 +156,7 @@ class Comparison:
 
     @property
     def lost(self) -> tuple[Row, ...]:
-        """The ceilings that the base has and the new file has not."""
+        """The ceilings that only the base has."""
         return tuple(row for row in self.rows if _has(row.base) and not _has(row.new))
 
 
@@ -167,7 +167,7 @@ def _has(one: Ceiling | None) -> bool:
 def compare(base: ResultsFile, new: ResultsFile) -> Comparison:
     """Return how the ceilings of two files relate, in the order of the new one, then what is only in the base.
 
-    Raises UsageError where they have none in common.
+    Raises UsageError if they share no ceiling.
     """
     before = {one.name: one for one in base.ceilings}
     after = {one.name: one for one in new.ceilings}
@@ -181,10 +181,10 @@ def compare(base: ResultsFile, new: ResultsFile) -> Comparison:
         rows.append(Row(name, group_of(shown), shown.unit, old, fresh, ratio, by_units))
     if all(row.better is None for row in rows):
         raise UsageError(
-            "One file's ceilings are measured and the other's are of a datasheet, and no clocks and units are known of "
-            "the measured card: measure both cards with 'cudabench ceilings'."
+            "One file has measured ceilings, the other a datasheet's, and the measured card's clocks and units are not "
+            "known: measure both cards with 'cudabench ceilings'."
             if any(_has(row.base) and _has(row.new) for row in rows)
-            else "The files have no ceiling in common that both have a value of: measure the same ones on a GPU with "
+            else "The files share no ceiling with a value in both: measure the same ceilings on a GPU with "
             "'cudabench ceilings'."
         )
     logs = grouped((row.group, math.log(row.better)) for row in rows if row.better is not None)
@@ -193,8 +193,8 @@ def compare(base: ResultsFile, new: ResultsFile) -> Comparison:
 
 
 def better(base: Ceiling | None, new: Ceiling | None) -> float | None:
-    """Return how many times as good a ceiling is as that of another card; None where one has no value, or where one is
-    measured and the other a datasheet's, which says nothing of the cards."""
+    """Return how many times as good the new ceiling is; None if a value is missing, or if one is measured and the
+    other a datasheet's, because that ratio says nothing about the cards."""
     if not (base and new and _has(base) and _has(new)) or (base.unit, base.source) != (new.unit, new.source):
         return None
     assert base.value is not None
@@ -204,20 +204,20 @@ def better(base: Ceiling | None, new: Ceiling | None) -> float | None:
 
 
 def units_of(one: Ceiling | None) -> Ceiling | None:
-    """Return what clocks and units of a card allow of a ceiling, as its value: that is what a datasheet has."""
+    """Return a ceiling with its theoretical value in place of the measured one, as a datasheet has it."""
     if one is None or one.source == "datasheet":
         return one
     return replace(one, value=one.theoretical, source="datasheet")
 
 
 def less_is_better(one: Ceiling) -> bool:
-    """Whether a smaller value is the better one: what is known of the kind, or what its unit says."""
+    """Whether a smaller value is better: by the ceiling's kind, or by its unit if the kind is unknown."""
     kind = KINDS.get(one.name)
     return kind.less_is_better if kind else one.unit == "s" or one.unit.startswith("J/")
 
 
 def names_of(comparison: Comparison, labels: Sequence[str]) -> tuple[str, str]:
-    """Return what to call the two sides: the cards where they are different ones, else the files."""
+    """Return the names of the two sides: the cards' names if they differ, else the files'."""
     cards = [file.device.name if file.device else "" for file in (comparison.base, comparison.new)]
     if all(cards) and cards[0] != cards[1]:
         return cards[0], cards[1]
@@ -225,7 +225,7 @@ def names_of(comparison: Comparison, labels: Sequence[str]) -> tuple[str, str]:
 
 
 def verdict(comparison: Comparison, labels: Sequence[str]) -> str:
-    """Return who wins where, in plain sentences: 'NVIDIA H200 is ahead in memory (1.42x); ...'."""
+    """Return which side is better in what: 'NVIDIA H200 is ahead in memory (1.42x); ...'."""
     base, new = names_of(comparison, labels)
     ahead = {group: mean for group, mean in comparison.means.items() if mean > 1 + SAME_WITHIN}
     behind = {group: 1 / mean for group, mean in comparison.means.items() if 1 / mean > 1 + SAME_WITHIN}
@@ -243,12 +243,12 @@ def verdict(comparison: Comparison, labels: Sequence[str]) -> str:
 
 
 def times(ratio: float) -> str:
-    """Return a ratio as people read it: 1.42x."""
+    """Return a ratio as text: 1.42x."""
     return f"{units.digits(ratio, 3)}x"
 
 
 def failures(comparison: Comparison, threshold: float | None, strict: bool) -> list[str]:
-    """Return a sentence for each ceiling that is worse by more than the threshold, or lost where that counts."""
+    """Return a sentence for each ceiling that is worse by more than the threshold or, with `strict`, is missing."""
     found = []
     for row in comparison.rows:
         if threshold is not None and row.better is not None and 1 / row.better - 1 > threshold:
@@ -260,7 +260,7 @@ def failures(comparison: Comparison, threshold: float | None, strict: bool) -> l
     if strict:
         for row in comparison.lost:
             why = (row.new.reason if row.new else "") or "it was not measured"
-            found.append(f"{row.name} has no value any more: {why}.")
+            found.append(f"{row.name} lost its value: {why}.")
     return found
 
 

@@ -28,17 +28,17 @@ class Column(Generic[Row]):
 
 
 def number(value: float | None, count: int = 4) -> str:
-    """Return a number with so many digits, or that there is none."""
+    """Return a number with this many digits, or "-" for None."""
     return NOTHING if value is None else units.digits(value, count)
 
 
 def percent(value: float | None) -> str:
-    """Return a fraction as a percentage, or that there is none."""
+    """Return a fraction as a percentage, or "-" for None."""
     return NOTHING if value is None else units.percent(value)
 
 
 def count(value: int | None) -> str:
-    """Return a count, or that there is none."""
+    """Return a count, or "-" for None."""
     return NOTHING if value is None else units.count(value)
 
 

@@ -2,10 +2,10 @@
 
 Times. The ratio is new over base, of the medians, with the interval that `ratio` gives it.
 
-Verdicts. `slower` and `faster`: the whole interval lies on one side of 1. `same`: it holds 1 and reaches no further
-than the change that is asked about. `unclear`: anything else, too few samples included; never a guess.
+Verdicts. `slower` and `faster`: the whole interval lies on one side of 1. `same`: the interval holds 1 and stays
+within the change that is asked about. `unclear`: all other cases, such as too few samples.
 
-Counts of the simulator are exact: any difference is one, and one that grew by more than is allowed fails.
+Counts of the simulator are exact: every difference is shown, and a count that grew by more than is allowed fails.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from cudabench.results import units
 from cudabench.results.ratio import RUN_TO_RUN, RUN_TO_RUN_S, Ratio, time_ratio
 from cudabench.results.thresholds import THRESHOLDS
 
-SAME_WITHIN = 0.03  # unless a larger change is asked about; twice RUN_TO_RUN
-MIN_SAMPLES = 8  # fewer hold no distribution-free 99% interval of the median: 2 * (1/2)^7 > 0.01
+SAME_WITHIN = 0.03  # twice RUN_TO_RUN; a larger threshold replaces it
+MIN_SAMPLES = 8  # the least that give a distribution-free 99% interval of the median: 2 * (1/2)^7 > 0.01
 COPY_MOVED = 0.02  # a copy that changed by more says that the card changed
 
 COUNTED_SPACES = ("global", "local", "shared", "constant")
@@ -60,7 +60,7 @@ ORDER: tuple[Verdict, ...] = (
     "wrong", "failed", "slower", "more", "mixed", "unclear", "same", "fewer", "faster", "mended", "still wrong",
     "still failed",
 )  # fmt: skip
-# Rows are shown in this order; what is equal comes last.
+# Rows are shown in this order; equal results come last.
 WORST = (*(word for word in ORDER if word != "same"), "missing", "new", "same")
 
 
@@ -68,7 +68,7 @@ WORST = (*(word for word in ORDER if word != "same"), "missing", "new", "same")
 class Key:
     """What makes two results the same measurement.
 
-    `card` is the device where a file holds several; `occurrence` tells apart those that are equal in all else.
+    `card` is the device if a file holds several; `occurrence` numbers the results that are equal in everything else.
     """
 
     operation: str
@@ -92,7 +92,7 @@ class Count:
 
 @dataclass(frozen=True)
 class Row:
-    """One kernel: what both files have of it and what follows. `reason` says why a verdict is none."""
+    """One kernel: its results in both files and the verdict. `reason` says why a verdict is missing."""
 
     key: Key
     base: Result | None
@@ -104,17 +104,17 @@ class Row:
 
     @property
     def same_code(self) -> bool | None:
-        """Whether both sides ran the same machine code; None where one does not say."""
+        """Whether both sides ran the same machine code; None if one does not say."""
         codes = [side.machine_code for side in (self.base, self.new) if side and side.machine_code]
         return (codes[0].arch, codes[0].sha256) == (codes[1].arch, codes[1].sha256) if len(codes) == 2 else None
 
     @property
     def grown(self) -> tuple[Count, ...]:
-        """The counts that are larger than they were."""
+        """The counts that grew."""
         return tuple(count for count in self.counts if count.new > count.base)
 
     def grown_over(self, threshold: float) -> tuple[Count, ...]:
-        """Return the counts that grew by more than a fraction of what they were: from zero any growth is."""
+        """Return the counts that grew by more than a fraction of the old count; any growth from zero is more."""
         margin = threshold * (1 + 1e-9)  # 29% of 100 are 28.999999999999996
         return tuple(count for count in self.grown if count.new - count.base > margin * count.base)
 
@@ -123,8 +123,8 @@ class Row:
 class Comparison:
     """All rows of two files, in the order of the new one, then what is missing in it.
 
-    `scope` is what they allow: a verdict on one GPU, a look at two kinds of hardware, or counts. `changed` lists what
-    else differs between the two runs.
+    `scope` says what can be compared: times on one GPU, times on two GPUs without a verdict, or counts. `changed` lists
+    the other differences between the two runs.
     """
 
     base: ResultsFile
@@ -136,7 +136,7 @@ class Comparison:
     @property
     def geometric_mean(self) -> float | None:
         """The geometric mean of the ratios, or None without any."""
-        # Cold against hot, or another problem, has a ratio and no place in a mean.
+        # Cold against hot, or another problem, has a ratio, but the mean leaves it out.
         comparable = CHANGES | {"shown"}
         logs = [math.log(row.ratio.value) for row in self.rows if row.ratio and row.verdict in comparable]
         return math.exp(sum(logs) / len(logs)) if logs else None
@@ -169,7 +169,7 @@ def compare(
     """Return what changed from base to new.
 
     `threshold` is the slow-down asked about, as a fraction; `run_to_run` replaces RUN_TO_RUN. With `same_model` two
-    cards of one name count as one GPU. Raises UsageError for files that have nothing in common.
+    cards with the same name count as one GPU. Raises UsageError for files that share no measurement.
     """
     before, after = index(base), index(new)
     if before and after and not set(before) & set(after):
@@ -193,7 +193,7 @@ def compare(
 
 
 def index(file: ResultsFile) -> dict[Key, Result]:
-    """Return a file's results by what they measure. What was skipped was not measured and is left out."""
+    """Return a file's results by what they measure, without the skipped results."""
     seen: Counter[Key] = Counter()
     found = {}
     for result in (one for one in file.results if one.status != "skipped"):
@@ -229,7 +229,7 @@ def _by_card(
 
 
 def _card(old: DeviceInfo | None, new: DeviceInfo | None) -> str:
-    """Return one card by its UUID, however its host counts, and two that stand side by side by number."""
+    """Return the key of a card: its UUID if both files have the same card, else its number."""
     device = new or old
     if device is None:
         return ""
@@ -238,7 +238,7 @@ def _card(old: DeviceInfo | None, new: DeviceInfo | None) -> str:
 
 
 def nothing_in_common(before: Iterable[Key], after: Iterable[Key]) -> str:
-    """Return the sentence that names the first thing in which two files differ throughout."""
+    """Return a sentence with the first property that differs between all results of two files."""
     before, after = list(before), list(after)
     texts: dict[str, Callable[[Key], str]] = {
         "kind": lambda key: WHERE[key.kind],
@@ -252,10 +252,8 @@ def nothing_in_common(before: Iterable[Key], after: Iterable[Key]) -> str:
         ours, theirs = (list(dict.fromkeys(map(text, keys))) for keys in (before, after))
         if not set(ours) & set(theirs):
             verb = "ran" if what == "kind" else f"has the {what}"
-            return (
-                f"The files have no measurement in common: the base {verb} {_some(ours)}, the new one {_some(theirs)}."
-            )
-    return "The files have no measurement in common: no kernel has the same size, type and block in both."
+            return f"The files share no measurement: the base {verb} {_some(ours)}, the new one {_some(theirs)}."
+    return "The files share no measurement: every kernel differs in size, type or block."
 
 
 def _some(texts: list[str]) -> str:
@@ -274,13 +272,13 @@ def _kind(device: DeviceInfo | None) -> str | None:
 
 
 def same_gpu(a: DeviceInfo, b: DeviceInfo, same_model: bool = False) -> bool:
-    """Tell whether two devices are one: by UUID where both have one, else by name."""
+    """Tell whether two devices are the same GPU: by UUID if both have a UUID, else by name."""
     by_uuid = a.uuid and b.uuid and not same_model
     return a.kind == b.kind and (a.uuid == b.uuid if by_uuid else a.name == b.name)
 
 
 def _same(a: DeviceInfo | None, b: DeviceInfo | None, same_model: bool) -> bool:
-    # An interrupted run without a device has no result either.
+    # An interrupted run without a device is without results.
     return a is None or b is None or same_gpu(a, b, same_model)
 
 
@@ -291,7 +289,7 @@ def _scope(base: ResultsFile, new: ResultsFile, same_model: bool) -> Literal["gp
     return "gpu" if any(_same(*pair, same_model) for pair in pairs) else "hardware"
 
 
-# What is of the run and not of the kernel
+# Settings of the run, not of the kernel
 QUIET_SETTINGS = frozenset(
     {
         "kernels",
@@ -312,7 +310,7 @@ QUIET_SETTINGS = frozenset(
 
 
 def differences(base: ResultsFile, new: ResultsFile) -> tuple[str, ...]:
-    """Return what else differs between two runs, as 'nvcc 12.9 -> 13.0': versions, driver, settings."""
+    """Return the other differences between two runs, as 'nvcc 12.9 -> 13.0': versions, driver, settings."""
 
     def changes(before: Any, after: Any, skip: frozenset[str]) -> list[str]:
         names = [name for name in {**before, **after} if name not in skip and before.get(name) != after.get(name)]
@@ -361,7 +359,7 @@ def _row(key: Key, base: Result | None, new: Result | None, scope: str, margin: 
         return row("unclear", reason="a simulated driver made up the times")
     if key.kind == "sim":
         return _counted(row("unclear", reason="no counts in one file"))
-    row = partial(Row, key, base, new)  # counts beside a time judge nothing
+    row = partial(Row, key, base, new)  # with a time, counts do not decide the verdict
     if scope == "hardware":
         ratio = new.time.median_s / base.time.median_s if base.time and new.time else None
         return row("shown", Ratio(ratio, ratio, ratio) if ratio else None)
@@ -369,9 +367,9 @@ def _row(key: Key, base: Result | None, new: Result | None, scope: str, margin: 
 
 
 def _timed(base: Result, new: Result, margin: float, run_to_run: float) -> tuple[Verdict, Ratio | None, str | None]:
-    """Return the verdict on two times, their ratio, and why there is no verdict."""
+    """Return the verdict on two times, their ratio, and why a verdict is missing."""
     if base.time is None or new.time is None:
-        return "unclear", None, "one of the files has no time"
+        return "unclear", None, "one of the files lacks a time"
     if min(base.time.median_s, new.time.median_s, *base.time.samples_s, *new.time.samples_s) <= 0:
         return "unclear", None, "a time of zero"
     found = time_ratio(base.time, new.time, run_to_run)
@@ -395,7 +393,7 @@ def _timed(base: Result, new: Result, margin: float, run_to_run: float) -> tuple
 
 
 def verdict(ratio: Ratio, margin: float) -> Verdict:
-    """Return what an interval says; `margin` is the change, as a fraction, that `same` excludes in both directions."""
+    """Return the verdict of an interval; `same` needs an interval within `margin`, a fraction, in both directions."""
     if ratio.low > 1:
         return "slower"
     if ratio.high < 1:
@@ -407,7 +405,7 @@ def verdict(ratio: Ratio, margin: float) -> Verdict:
 
 
 def counts(result: Result) -> dict[str, int]:
-    """Return what the simulator counted, summed over a kernel; what it did not count is left out."""
+    """Return the simulator's counts, summed over a kernel; counts that it did not take are left out."""
     spaces = () if result.access is None else COUNTED_SPACES
     found = {f"{space} {unit(space)}": total(result.access or (), space).actual for space in spaces}
     found |= {} if result.instructions is None else {"instructions": result.instructions}
@@ -416,7 +414,7 @@ def counts(result: Result) -> dict[str, int]:
 
 
 def _counted(row: Row) -> Row:
-    """Return the row of counts with a verdict on them, as it is where there are none."""
+    """Return the row with its counts and their verdict; unchanged without counts."""
     if not row.counts:
         return row
     more, fewer = any(c.new > c.base for c in row.counts), any(c.new < c.base for c in row.counts)
@@ -425,7 +423,7 @@ def _counted(row: Row) -> Row:
 
 
 def worst_first(rows: Iterable[Row]) -> list[Row]:
-    """Return rows with the worst verdict first, the largest change of each first, and those that are equal last."""
+    """Return rows with the worst verdict first, within a verdict the largest change first, and equal rows last."""
 
     def rank(row: Row) -> tuple[int, float, float]:
         place = WORST.index(row.verdict) if row.verdict in WORST else len(WORST)
@@ -441,9 +439,9 @@ def worst_first(rows: Iterable[Row]) -> list[Row]:
 def failures(comparison: Comparison, threshold: float | None, strict: bool = False) -> list[Failure]:
     """Return why a comparison fails.
 
-    Always: a kernel that is wrong and was not (3), one that failed and did not (1). With a threshold: one that is
-    slower by more and whose interval says that it is slower (4); in the simulator, a count that grew by more (4). With
-    `strict`: what is unclear or missing (4).
+    Always: a kernel that became wrong (3), or failed and did not before (1). With a threshold: a kernel that is
+    slower by more, if its interval says that it is slower (4); in the simulator, a count that grew by more (4). With
+    `strict`: an unclear or missing kernel (4).
     """
     found = []
     gate = f"over --fail-on-regression {(threshold or 0.0) * 100:.4g}%"
@@ -469,7 +467,7 @@ def failures(comparison: Comparison, threshold: float | None, strict: bool = Fal
 
 
 def name_of(key: Key) -> str:
-    """Return a measurement as one names it in a sentence: smem-pad (32 x 8)."""
+    """Return the name of a measurement in a sentence: smem-pad (32 x 8)."""
     block = f" ({dim_text(key.block, 2)})" if key.block[0] else ""
     return key.kernel + block + (f" on {key.card}" if key.card else "")
 

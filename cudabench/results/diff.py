@@ -1,8 +1,8 @@
 """Two revisions of a source by the machine code that compilers made of them.
 
-`difference` compares one kernel on one architecture; `counted` adds what a simulated launch of both counts; `failures`
-says what of it a gate stops. A verdict `same` promises that there is nothing to measure: the instructions, scheduling
-included, the data at fixed places that they read, and registers, shared and local memory are the same.
+`difference` compares one kernel on one architecture; `counted` adds the counts of a simulated launch of both;
+`failures` says which differences fail. The verdict `same` promises that there is nothing to measure: instructions,
+their scheduling, the data that they read at fixed places, registers, shared and local memory are the same.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from cudabench.results import units
 from cudabench.results.columns import NOTHING
 from cudabench.results.groups import grouped
 
-# What `--arch all` means, as far as the compiler has them: one of each generation of multiprocessor, and sm_90a, for
-# which alone wgmma compiles.
+# The architectures of `--arch all`, of which those are used that the compiler has: one of each generation of
+# multiprocessor, and sm_90a, because wgmma compiles only for it.
 ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_120")
-THREADS = 256  # of a block, where neither --block nor __launch_bounds__ says how many
+THREADS = 256  # threads of a block if neither --block nor __launch_bounds__ sets them
 
-COUNTED = ("sectors", "wavefronts", "executed")  # what only a simulated launch tells
-DISASSEMBLED = ("spills", "instructions", "arithmetic")  # and what only nvdisasm does
+COUNTED = ("sectors", "wavefronts", "executed")  # figures that need a simulated launch
+DISASSEMBLED = ("spills", "instructions", "arithmetic")  # figures that need nvdisasm
 
-Made = Compiled | CompilerError  # what a compiler made of a kernel, or why it refused
+Made = Compiled | CompilerError  # a compiled kernel, or why the compiler refused it
 
 
 @dataclass(frozen=True)
 class Side:
-    """One revision of a source: its text and the names under which it is compiled and told of.
+    """One revision of a source: its text, the name for the compiler and the name in messages.
 
-    hidden: names of files and folders that code may hold by __FILE__, and which are no difference.
+    hidden: names of files and folders that __FILE__ can put into the code; they do not count as a difference.
     """
 
     label: str
@@ -62,9 +62,9 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Pair:
-    """A kernel of both sides, or of one: what it is called, and the block and dynamic shared memory of its launch.
+    """A kernel of both sides, or of one: its name, and the block and dynamic shared memory of its launch.
 
-    threads: None where the launch does not say; then it is what the code allows, at most `THREADS`.
+    threads: None if the launch does not set them; then as many as the code allows, at most `THREADS`.
     """
 
     name: str
@@ -80,7 +80,7 @@ class Pair:
 def difference(
     pair: Pair, arch: str, old: tuple[Side, Mapping[str, Made]], new: tuple[Side, Mapping[str, Made]]
 ) -> CodeDifference:
-    """Return how a kernel differs on an architecture, by what the compiler made of each side, by expression."""
+    """Return how a kernel differs on an architecture. Each side maps C++ expressions to compiled kernels."""
     sides = (old[0], new[0])
     chosen = (pair.old, pair.new)
     made = [found[one.expression] if one else None for one, (_, found) in zip(chosen, (old, new), strict=True)]
@@ -129,7 +129,7 @@ def _bound(chosen: Chosen | None, compiled: Made | None) -> int:
 
 
 def _sentence(error: CompilerError, side: Side) -> str:
-    """Return the first line of a compiler's refusal, with the source called as the user calls it."""
+    """Return the first line of a compiler's error, with the user's name of the source."""
     return str(error).replace(side.source.name, side.label).splitlines()[0]
 
 
@@ -142,7 +142,7 @@ def changes(old: CodeFigures, new: CodeFigures, data: bool = False) -> tuple[str
     return tuple(found)
 
 
-# What can be more or less, by the name that --fail-on takes.
+# The figures that can grow or fall, by their --fail-on name.
 FIGURES: dict[str, Callable[[CodeFigures], float | None]] = {
     "registers": lambda figures: figures.registers,
     "spills": lambda figures: figures.spill_bytes,
@@ -158,7 +158,7 @@ FAIL_ON = ("code", *FIGURES, "arithmetic")
 
 
 class _Texts:
-    """The lines of both sides' sources and headers, read when they are asked for, and which of them are the same."""
+    """The lines of both sides' sources and headers, read when needed, and which lines are the same."""
 
     def __init__(self, sides: tuple[Side, Side]) -> None:
         self._sides = sides
@@ -166,7 +166,7 @@ class _Texts:
         self._new_of: dict[str, dict[int, int]] = {}
 
     def lines(self, at: int, file: str) -> list[str]:
-        """Return the lines of a side's source, or of a header by its name; none where it cannot be found."""
+        """Return the lines of a side's source or of a named header; empty if the header cannot be found."""
         if (at, file) not in self._read:
             source = self._sides[at].source
             text = "" if file else source.text
@@ -178,7 +178,7 @@ class _Texts:
         return self._read[at, file]
 
     def line(self, at: int, place: Place | None) -> str:
-        """Return the text of a line, empty where it is not known."""
+        """Return the text of a line; empty if it is not known."""
         lines = self.lines(at, place.file) if place else []
         return lines[place.line - 1] if place and 0 < place.line <= len(lines) else ""
 
@@ -188,19 +188,19 @@ class _Texts:
         return self._new_of[file]
 
     def new_of(self, old: Place) -> Place | None:
-        """Return what an old line became; of a header that cannot be read, lines are taken for unmoved."""
+        """Return the new place of an old line. Lines of a header that cannot be read keep their numbers."""
         line = self._numbers(old.file).get(old.line) if self.lines(0, old.file) else old.line
         return Place(old.file, line) if line else None
 
     def old_of(self, new: Place) -> Place | None:
-        """Return the old line that became a new one, None where there is none."""
+        """Return the old place of a new line, or None."""
         if not self.lines(1, new.file):
             return new
         line = next((old for old, own in self._numbers(new.file).items() if own == new.line), None)
         return Place(new.file, line) if line else None
 
     def joined(self, was: Iterable[Place], now: Iterable[Place]) -> list[tuple[Place | None, Place | None]]:
-        """Return old lines with what they became, then the new lines that none of these became."""
+        """Return pairs of old and new lines: each old line with its new one, then the new lines without an old one."""
         found: list[tuple[Place | None, Place | None]] = [(place, self.new_of(place)) for place in was]
         seen = {new for _, new in found}
         return found + [(self.old_of(place), place) for place in now if place not in seen]
@@ -213,9 +213,10 @@ class _Texts:
 
 
 def _first(old: Code, new: Code, texts: _Texts) -> FirstChange | None:
-    """Return the first other opcode or, where all are the same, the first other operand; None for scheduling alone.
+    """Return the first changed opcode or, if all opcodes are equal, the first changed operand; None if only the
+    scheduling changed.
 
-    Instructions that came from no line, such as the set-up at the start, count only where the others are the same.
+    Instructions without a source line, such as the set-up at the start, count only if all others are the same.
     """
     if old.steps is None or new.steps is None:
         return None
@@ -241,14 +242,14 @@ def _first(old: Code, new: Code, texts: _Texts) -> FirstChange | None:
 
 
 def _apart(old: Sequence[str], new: Sequence[str]) -> int | None:
-    """Return where two sequences begin to differ, None where they do not."""
+    """Return where two sequences begin to differ, or None."""
     apart = next((at for at, (one, other) in enumerate(zip(old, new, strict=False)) if one != other), None)
     return min(len(old), len(new)) if apart is None and len(old) != len(new) else apart
 
 
 def aligned(old: Sequence[str], new: Sequence[str]) -> dict[int, int]:
-    """Return the new number of each old line that is still there, from 1; a line that was rewritten is the one in its
-    place, where as many stand there as before."""
+    """Return the new number, from 1, of each old line that is still there. Rewritten lines match the lines in their
+    place if their number is the same."""
     return {
         a + k + 1: c + k + 1
         for tag, a, b, c, d in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
@@ -281,7 +282,7 @@ def _size(line: LineChange) -> tuple[int, int, str, int]:
 def counted(
     difference: CodeDifference, sides: tuple[Side, Side], before: Result | None, after: Result | None
 ) -> CodeDifference:
-    """Return a difference with what a simulated launch of each side counted; None for a side that was not launched."""
+    """Return a difference with the counts of a simulated launch of each side; None: this side was not launched."""
     was = difference.old and before and _with_counts(difference.old, before)
     now = difference.new and after and _with_counts(difference.new, after)
     record = replace(difference, old=was or difference.old, new=now or difference.new)
@@ -307,7 +308,7 @@ def _with_counts(figures: CodeFigures, result: Result) -> CodeFigures:
 def _lines_with_counts(
     changed: Sequence[LineChange], texts: _Texts, before: Sequence[Access], after: Sequence[Access]
 ) -> tuple[LineChange, ...]:
-    """Return the changed lines with the counts of both sides, and those whose counts alone differ."""
+    """Return the changed lines with the counts of both sides, and the lines of which only the counts differ."""
     was, now = _by_place(before), _by_place(after)
     every = [*changed, *(texts.record(*places) for places in texts.joined(was, now))]
     found = []
@@ -337,7 +338,7 @@ def _by_place(rows: Sequence[Access]) -> dict[Place, tuple[int, int]]:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a comparison fails: the exit code, one sentence without its full stop, what it is of, and its file's line."""
+    """Why a comparison fails: the exit code, a sentence without its full stop, the difference, and its file's line."""
 
     code: int
     message: str
@@ -346,8 +347,8 @@ class Failure:
 
 
 def failures(found: Sequence[CodeDifference], fail_on: Sequence[str]) -> list[Failure]:
-    """Return what fails: a kernel that no longer compiles, one that was right and is wrong, and what became worse of
-    the `fail_on` names: `code` and `arithmetic` for any change, the others where they grew (occupancy: fell)."""
+    """Return what fails: a kernel that no longer compiles, a kernel that became wrong, and the figures of `fail_on`
+    that became worse: `code` and `arithmetic` by any change, occupancy by a fall, all others by growth."""
     failed = []
     somewhere = {each.kernel for each in found if each.verdict != "unsupported"}
     for each in found:
@@ -384,7 +385,7 @@ def worse(difference: CodeDifference, metric: str) -> str | None:
 
 
 def figure_text(metric: str, figures: CodeFigures | None) -> str:
-    """Return a figure as text: bytes with their unit, occupancy as a percentage; '-' where there is none."""
+    """Return a figure as text: bytes with their unit, occupancy as a percentage; '-' if it is not known."""
     value = FIGURES[metric](figures) if figures else None
     if value is None:
         return NOTHING

@@ -1,4 +1,4 @@
-"""Things that belong together."""
+"""Values grouped by their keys."""
 
 from __future__ import annotations
 

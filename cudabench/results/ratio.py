@@ -3,10 +3,10 @@
 Two things make a ratio of medians uncertain. Within a run the samples scatter: a bootstrap of the median says how much,
 and resamples blocks of neighbouring samples, because they are not independent (on an H200 the autocorrelation of
 neighbours reaches -0.7, where samples alternate between two levels, and a warming card drifts). Between two runs the
-whole level moves, with the addresses and the clocks: by a part of the time, and by a time that is the same for short
-and long kernels. Either is many times what the samples of one run let one expect, so an interval from samples alone
-would call noise a change. Here all are added in quadrature, on a logarithmic scale, which makes the interval of base
-against new the exact inverse of new against base.
+whole level moves with the addresses and the clocks: by a fraction of the time, and by a time that is the same for short
+and long kernels. Both are many times the spread of one run's samples, so an interval from samples alone would call
+noise a change. Here all parts are added in quadrature on a logarithmic scale, so that the interval of base against new
+is the exact inverse of new against base.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ import numpy as np
 
 from cudabench.records.results import Timing
 
-CONFIDENCE = 0.99  # of one interval; a ladder has a dozen, so 95% would call a false change in every other comparison
+CONFIDENCE = 0.99  # of one interval; with a dozen kernels, 95% would find a false change in every second comparison
 RESAMPLES = 1000
-MOST_RESAMPLED = 20000  # samples, which keeps a comparison under a second and 100 MB
-# How far the medians of one kernel in two runs may lie apart. On an H200 they differ by up to 1%; half as much again
-# keeps a dozen kernels at once from a false call and still tells a kernel that is 3% slower, and what differs by the
-# same time for all kernels of a process adds up to 0.25 us (benchmarks/verdicts.py).
+MOST_RESAMPLED = 20000  # samples: a comparison stays under a second and 100 MB
+# How far the medians of one kernel in two runs may lie apart. On an H200 they differ by up to 1%; 1.5% avoids a false
+# verdict among a dozen kernels and still finds a kernel that is 3% slower. All kernels of a process also differ by the
+# same time, up to 0.25 us (benchmarks/verdicts.py).
 RUN_TO_RUN = 0.015
 RUN_TO_RUN_S = 0.25e-6
-# A level that moves takes the samples' own spread along: where they sit at two levels, the share of each moves the
-# median by a part of the interquartile range. Added to RUN_TO_RUN in quadrature.
+# If samples lie at two levels, the share of each level changes between runs, and moves the median by a fraction of the
+# interquartile range. Added to RUN_TO_RUN in quadrature.
 SPREAD_SHARE = 0.25
 
 
@@ -44,7 +44,7 @@ class Ratio:
 
     @property
     def change(self) -> float:
-        """The ratio as a fraction that was added: 0.06 is 6% slower."""
+        """The ratio minus 1: 0.06 is 6% slower."""
         return self.value - 1
 
     @property
@@ -54,9 +54,9 @@ class Ratio:
 
 
 def time_ratio(base: Timing, new: Timing, run_to_run: float = RUN_TO_RUN, run_to_run_s: float = RUN_TO_RUN_S) -> Ratio:
-    """Return the ratio of two medians with its interval: the samples' own, widened by what two runs differ.
+    """Return the ratio of two medians with its interval: that of the samples, widened by the noise between runs.
 
-    Each side of the interval is sqrt(within^2 + run_to_run^2 + (run_to_run_s / median)^2 + (SPREAD_SHARE * spread)^2 +
+    The half width is sqrt(within^2 + run_to_run^2 + (run_to_run_s / median)^2 + (SPREAD_SHARE * spread)^2 +
     resolution^2) on the logarithmic scale: within from a block bootstrap, spread the larger relative interquartile
     range, resolution half a tick of the clock that took the samples, on either side.
     """
@@ -79,7 +79,7 @@ def time_ratio(base: Timing, new: Timing, run_to_run: float = RUN_TO_RUN, run_to
 
 @dataclass(frozen=True)
 class _Samples:
-    """What a comparison wants of one side's samples; the median of none is None."""
+    """The statistics of one side's samples; the median is None without samples."""
 
     median: float | None
     log_medians: np.ndarray
@@ -96,11 +96,11 @@ def _samples(samples: tuple[float, ...]) -> _Samples:
 def _log_medians(samples: Sequence[float]) -> np.ndarray:
     """Return the logarithms of resampled medians, relative to the median of the samples.
 
-    A circular block bootstrap (Politis and Romano 1992) with blocks of sqrt(n) samples. The seed is of the samples
-    themselves: a comparison is repeatable, and neither side depends on which file came first.
+    A circular block bootstrap (Politis and Romano 1992) with blocks of sqrt(n) samples. The samples give the seed, so
+    that a comparison is repeatable and does not depend on the order of the files.
     """
     values = np.asarray(samples, dtype=np.float64)
-    # Every k-th of very many: their interval is a little wider, and far narrower than what two runs differ.
+    # Of very many samples every k-th is used: the interval grows a little, but stays far under the noise between runs.
     values = values[:: -(-len(values) // MOST_RESAMPLED) or 1]
     n = len(values)
     if n < 2:

@@ -1,6 +1,6 @@
 """The JSON Schema of the results file, and its keys as a page: both follow from the records alone.
 
-A key's meaning is the text in its field's `Annotated`, its unit what its name ends in.
+A key's meaning is the text in its field's `Annotated`; its unit is the end of its name.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from cudabench.records.planned import Settings
 from cudabench.records.results import DeviceInfo, Warning
 from cudabench.results.warnings import KINDS
 
-FIRST_DEVICE = "The device, or the first of several; null where the run ended before it was ready."
+FIRST_DEVICE = "The device, or the first of several; null if the run ended before the device was ready."
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
-# Keys of the file that are there only where they have something to say.
+# Keys of the file that are left out if they are empty.
 SOMETIMES = ("devices", "diff", "ceilings", "listings", "ab", "fleet")
 
 UNITS = (
@@ -36,7 +36,7 @@ SCALARS: dict[Any, dict[str, Any]] = {
     str: {"type": "string"},
     int: {"type": "integer"},
     bool: {"type": "boolean"},
-    # JSON has no NaN and no infinity: they are text.
+    # JSON lacks NaN and infinity: they are text.
     float: {"type": ["number", "string"], "pattern": "^(nan|inf|-inf)$"},
     Any: {},
 }
@@ -50,8 +50,8 @@ def unit(key: str) -> str | None:
 def schema(strict: bool = False) -> dict[str, Any]:
     """Return the schema of a results file.
 
-    As it is, it holds for every file of its major version: keys may be missing, and more may come. `strict` holds for
-    what this version writes: every key is there, and no other.
+    By default it describes every file of its major version: keys may be missing or unknown. `strict` describes the
+    files that this version writes: exactly these keys.
     """
     definitions: dict[str, Any] = {}
     keys = {key: _described(key, hint, definitions, strict) for key, hint in _top()}
@@ -70,7 +70,7 @@ def schema(strict: bool = False) -> dict[str, Any]:
 
 
 def _top() -> Iterator[tuple[str, Any]]:
-    """Yield the keys of the file with their types: those of its record, and the first device by itself."""
+    """Yield the keys of the file with their types: the record's keys, and `device`."""
     hints = get_type_hints(ResultsFile, include_extras=True)
     for spec in fields(ResultsFile):
         if spec.name == "devices":
@@ -115,7 +115,7 @@ def _type(hint: Any, definitions: dict[str, Any], strict: bool) -> dict[str, Any
     if origin is not None and issubclass(origin, Mapping):
         values = _type(arguments[1], definitions, strict)
         return {"type": "object", **({"additionalProperties": values} if values else {})}
-    raise TypeError(f"{hint} has no form in JSON: write it in results/schema.py")
+    raise TypeError(f"{hint} lacks a JSON type: add it to results/schema.py")
 
 
 def _or_null(found: dict[str, Any]) -> dict[str, Any]:
@@ -146,34 +146,34 @@ def _sentence(kind: type) -> str:
 
 OPENING = f"""# The results file
 
-`--json FILE` writes what a run leaves behind, afresh after every kernel; `--json -` prints it. `compare`, `export`,
-`plot` and `report` read it, and so can a script: the keys below stay what they are, and new ones may come. `cudabench
-schema` prints the same as a JSON Schema (2020-12). A page of `--report` holds the same, in the script elements of class
-`cudabench-results`: keys that are null are left out of its results, and samples and pictures where there are many.
+`--json FILE` writes the results of a run, again after every kernel; `--json -` prints them. `compare`, `export`,
+`plot` and `report` read the file, and so can a script: the keys below keep their meaning, and new keys may be added.
+`cudabench schema` prints them as a JSON Schema (2020-12). A page of `--report` holds the results too, in its script
+elements of class `cudabench-results`, without keys that are null and, if they are many, without samples and pictures.
 
-Its schema is `{SCHEMA}`. Times are in seconds, bandwidth in GB/s with GB = 10^9 bytes, blocks and grids x first. What
-was not measured is `null`: the simulator never yields a time or a bandwidth. NaN and infinities, which JSON lacks, are
-the texts `"nan"`, `"inf"` and `"-inf"`.
+Its schema is `{SCHEMA}`. Times are in seconds, bandwidth in GB/s with GB = 10^9 bytes, blocks and grids x first. A
+value that was not measured is `null`: the simulator never gives a time or a bandwidth. JSON lacks NaN and infinities:
+they are the texts `"nan"`, `"inf"` and `"-inf"`.
 
 This page is printed by `cudabench schema --markdown`.
 """
 
 
 def reference() -> str:
-    """Return the keys of the results file as a Markdown page: a table a record."""
+    """Return the keys of the results file as a Markdown page with one table for each record."""
     document = schema()
     lines = [OPENING, "## Top level", "", *_table(document["properties"])]
-    lines += ["## Settings", "", "Besides what was asked for, by the names of the options:", ""]
+    lines += ["## Settings", "", "The request is here too, by the names of its options:", ""]
     lines += _table(document["properties"]["settings"]["properties"])
     for name, record in _in_order(document):
         lines += [f"## {name}", "", record["description"], "", *_table(record["properties"])]
-    lines += ["## Codes of warnings", "", "| code | meaning | what mends it |", "| :-- | :-- | :-- |"]
+    lines += ["## Codes of warnings", "", "| code | meaning | repair |", "| :-- | :-- | :-- |"]
     lines += [f"| `{code}` | {kind.meaning} | `{kind.option}` |" for code, kind in KINDS.items()]
     return "\n".join(lines) + "\n"
 
 
 def _in_order(document: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    """Return the records in the order in which one who reads from the top meets them."""
+    """Return the records in the order in which the page mentions them."""
     found: dict[str, dict[str, Any]] = {}
 
     def visit(value: Any) -> None:
@@ -213,7 +213,7 @@ def _type_text(value: Mapping[str, Any]) -> str:
         return " or ".join(map(_type_text, value["anyOf"]))
     kinds = value.get("type", "anything")
     kinds = [kinds] if isinstance(kinds, str) else kinds
-    # That a number may be the text "nan" is said once, above.
+    # The page's opening says once that a number may be the text "nan".
     return " or ".join(_kind_text(kind, value) for kind in kinds if kind != "string" or "number" not in kinds)
 
 

@@ -43,8 +43,8 @@ def summarize(
     samples_place: Sequence[int] = (),
     samples_sm_mhz: Sequence[int] = (),
 ) -> Timing:
-    """Return the statistics of samples in seconds; they keep their order of measurement. `samples_place` is the place
-    of each, `samples_sm_mhz` the SM clock beside it."""
+    """Return the statistics of samples in seconds, which keep their order of measurement. `samples_place` has the
+    place of each sample, `samples_sm_mhz` its SM clock."""
     values = np.asarray(samples, dtype=np.float64)
     q1, median, q3 = np.quantile(values, [0.25, 0.5, 0.75])
     return Timing(

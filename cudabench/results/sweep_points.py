@@ -1,4 +1,4 @@
-"""The points of a sweep: what tells them apart, which problem they are of, and which are best."""
+"""The points of a sweep: their identity, their problem, and which of them are best."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from cudabench.results import compare
 from cudabench.results.groups import grouped
 from cudabench.results.ratio import time_ratio
 
-CLOSE = 0.03  # of the best time: blocks within it are measured again
-ROUNDS = 4  # even, so that every block comes as often early as late
-INSTRUCTION_CYCLES = 0.25  # four schedulers issue an instruction each
+CLOSE = 0.03  # blocks whose time is within this fraction of the best time are measured again
+ROUNDS = 4  # even, so that every block runs early as often as late
+INSTRUCTION_CYCLES = 0.25  # each of four schedulers issues an instruction a cycle
 
 
 @dataclass(frozen=True)
@@ -29,23 +29,23 @@ class Final:
 
 
 def identity(result: Result | Case) -> tuple[Any, ...]:
-    """Return what tells a point from the others of a sweep."""
+    """Return the key of a point, unique in its sweep."""
     problem = result.problem if isinstance(result, Case) else result
     size = tuple((name, float(value)) for name, value in problem.size.items())
     return tuple(sorted(result.parameters.items())), result.kernel, result.block, result.grid, size, problem.dtype
 
 
 def by_problem(results: Iterable[Result], axes: Sequence[Axis]) -> dict[tuple[tuple[str, str], ...], list[Result]]:
-    """Return results by the problem that they are of, the values of the axes that make one, in their order."""
+    """Return results by problem: the values of the axes that define one, in the order of the axes."""
     names = {axis.name for axis in axes if axis.problem}
     return grouped((tuple(item for item in r.parameters.items() if item[0] in names), r) for r in results)
 
 
 def ties(finals: Sequence[Final]) -> list[Final]:
-    """Return the finalists, the best one left out, that cannot be told from it: their ratio's interval holds 1.
+    """Return the finalists that are not clearly slower than the best one: the interval of their ratio holds 1.
 
-    Two blocks of one run share its clocks and addresses, so what medians moved between rounds takes the place of what
-    two runs differ.
+    Two blocks of one run share its clocks and addresses, so the change of medians between rounds replaces the noise
+    between runs.
     """
     best, *others = finals
     moved = max(final.moved for final in finals)
@@ -59,11 +59,11 @@ def ties(finals: Sequence[Final]) -> list[Final]:
 
 
 def cost(result: Result) -> tuple[float, ...]:
-    """Return what orders points, least first: the time; in the simulator the bound on the card that is priced and what
-    is wasted, else the cycles of the busiest unit, then counts.
+    """Return the sort key of points, best first: the time. In the simulator: the bound on the priced card and the
+    wasted accesses, else the cycles of the busiest unit, then counts.
 
-    Adding counts up would let a unit that is idle decide. The cycles are no time and are shown nowhere: latency and
-    occupancy are not in them.
+    A sum of counts would let an idle unit decide. The cycles are not a time, because latency and occupancy are not
+    in them; they are never shown.
     """
     if result.time:
         return (result.time.median_s,)
@@ -77,7 +77,7 @@ def cost(result: Result) -> tuple[float, ...]:
 
 
 def best(results: Iterable[Result]) -> list[Result]:
-    """Return the right results with the least cost; several where the simulator's counts are equal."""
+    """Return the right results with the least cost; there are several if the simulator's counts are equal."""
     right = [r for r in results if r.status == "ok"]
     least = min((cost(r) for r in right), default=None)
     return [r for r in right if cost(r) == least]

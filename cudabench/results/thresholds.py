@@ -11,14 +11,14 @@ THRESHOLDS = ("min_bandwidth", "min_copy_fraction")
 
 
 class Missed(NamedTuple):
-    """A threshold that a right result missed: a sentence without its point, and the repair where there is one."""
+    """A threshold that a right result missed: a sentence without its full stop, and the repair or None."""
 
     sentence: str
     repair: str = ""
 
 
 def missed(result: Result, limits: Mapping[str, Any]) -> Iterator[Missed]:
-    """Yield which of the limits, by option name, a right result missed; what is no number is no limit."""
+    """Yield the limits, by option name, that a right result missed; values that are not numbers are ignored."""
     figures = (result.bandwidth_gbps, result.copy_fraction)
     for key, figure, unit in zip(THRESHOLDS, figures, ("GB/s", "of the copy"), strict=True):
         limit = limits.get(key)
@@ -26,13 +26,13 @@ def missed(result: Result, limits: Mapping[str, Any]) -> Iterator[Missed]:
             continue
         option = f"--{key.replace('_', '-')} {limit:g}"
         if result.verification is None:
-            yield Missed(f"{result.kernel} is unverified, so it has nothing to hold against {option}", "add --expect")
+            yield Missed(f"{result.kernel} is unverified, so {option} was not checked", "add --expect")
         elif result.true_time is None and result.time:
             yield Missed(
-                f"{result.kernel} has no bandwidth to hold against {option}, since a simulated driver made up its time",
+                f"{result.kernel} lacks a bandwidth for {option}: a simulated driver invented its time",
                 "choose a GPU with --device",
             )
         elif figure is None:
-            yield Missed(f"{result.kernel} has no bandwidth to hold against {option}", "say what it moves with --bytes")
+            yield Missed(f"{result.kernel} lacks a bandwidth for {option}", "give the bytes that it moves with --bytes")
         elif figure < limit:
             yield Missed(f"{result.kernel} reached {figure:.4g} {unit}, under {option}")

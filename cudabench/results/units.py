@@ -1,4 +1,4 @@
-"""Numbers as people read them: pure text."""
+"""Numbers as text with digits and units for people: pure."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 
 def seconds(value: float, count: int = 4) -> str:
-    """Return a time with so many digits and a unit: 36.42 µs."""
+    """Return a time with `count` digits and a unit: 36.42 µs."""
     factor, unit = next(((f, u) for f, u in TIME_UNITS if value >= f), TIME_UNITS[-1])
     return f"{digits(value / factor, count)} {unit}"
 
 
 def digits(value: float, count: int = 4) -> str:
-    """Return a number with so many significant digits and no exponent, but all digits before the point."""
+    """Return a number with `count` significant digits, with all digits before the point and without an exponent."""
     if value == 0:
         return "0"
     before = len(str(int(abs(value))))
@@ -25,7 +25,7 @@ def digits(value: float, count: int = 4) -> str:
 
 
 def percent(fraction: float) -> str:
-    """Return a fraction as a percentage of three digits: 98.3%, 104%, 4.21%."""
+    """Return a fraction as a percentage with three digits: 98.3%, 104%, 4.21%."""
     return f"{digits(fraction * 100, 3)}%"
 
 
@@ -40,7 +40,7 @@ def count(value: int) -> str:
 
 
 def about(value: Access | MachineCode | None) -> str:
-    """Return the sign before the simulator's counts that hardware may have otherwise."""
+    """Return the sign before a simulator's count if hardware may count otherwise, else an empty text."""
     return "~" if value is not None and value.inexact else ""
 
 
@@ -53,13 +53,13 @@ def nbytes(value: float) -> str:
 
 
 def size(result: Result) -> str:
-    """Return a problem's size: '4096 x 4096'; for a kernel of the user's own the numbers that it got: 'n=64, a=2.5'."""
+    """Return a problem's size: '4096 x 4096'; for a user's own kernel its numbers: 'n=64, a=2.5'."""
     if result.operation == "run":
         return ", ".join(f"{name}={value}" for name, value in result.size.items())
     return " x ".join(str(value) for value in result.size.values())
 
 
 def variant(result: Result) -> str:
-    """Return what a point of a sweep varies besides its block and size, as 'TILE=8 VEC=2'; empty for other results."""
+    """Return a sweep point's parameters besides block and size, as 'TILE=8 VEC=2'; empty for other results."""
     shown = {**result.size, "bx": 0, "by": 0, "bz": 0}
     return " ".join(f"{name}={value}" for name, value in result.parameters.items() if name not in shown)

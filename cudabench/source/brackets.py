@@ -1,15 +1,15 @@
-"""Text with brackets, as options and C have it: where one is closed, and what separators outside of all part."""
+"""Text with brackets, in options and C: finds closing brackets, and splits at separators outside of brackets."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-_TOKEN = re.compile(r'"[^"]*"|\'[^\']*\'|<<|->|.', re.S)  # a shift opens nothing
+_TOKEN = re.compile(r'"[^"]*"|\'[^\']*\'|<<|->|.', re.S)  # a shift is not a bracket
 
 
 def _depths(text: str, start: int, angles: bool) -> Iterator[tuple[re.Match[str], int]]:
-    """Yield the tokens of a text, each with how many brackets are open behind it."""
+    """Yield the tokens of a text, each with the number of open brackets after it."""
     depth = 0
     for match in _TOKEN.finditer(text, start):
         depth += match[0] in (*"([{", *"<" * angles)
@@ -18,9 +18,9 @@ def _depths(text: str, start: int, angles: bool) -> Iterator[tuple[re.Match[str]
 
 
 def split(text: str, separator: str = ",", *, angles: bool = False) -> list[str]:
-    """Return the parts of a text between separators that stand in no brackets and no quotes, without blanks around.
+    """Return the parts of a text between separators outside of brackets and quotes, stripped.
 
-    angles: those of C++'s templates are brackets, too.
+    angles: < and > of C++'s templates are brackets too.
     """
     parts, start = [], 0
     for match, depth in _depths(text, 0, angles):
@@ -31,10 +31,10 @@ def split(text: str, separator: str = ",", *, angles: bool = False) -> list[str]
 
 
 def listed(text: str, *, angles: bool = False) -> list[str]:
-    """Return the parts between commas that are not empty."""
+    """Return the non-empty parts between commas."""
     return [part for part in split(text, angles=angles) if part]
 
 
 def closing(text: str, start: int, *, angles: bool = False) -> int | None:
-    """Return where the bracket that opens at a place is closed, None where it never is."""
+    """Return the position of the bracket that closes the one at `start`, or None."""
     return next((match.start() for match, depth in _depths(text, start, angles) if depth == 0), None)

@@ -1,4 +1,4 @@
-"""The kernel that a name means, with template arguments and overloads as C++ writes them."""
+"""Finds the kernel of a name, with template arguments and overloads in C++ syntax."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from cudabench.source.words import listed_words
 
 
 def find_kernel(source: SourceFile, name: str | None = None) -> Kernel:
-    """Return the kernel of this name, or the file's only one where the name is None.
+    """Return the kernel with this name, or the file's only kernel if the name is None.
 
-    A name may be qualified ('ns::f'), may carry template arguments ('f<float, 32>', then the parameters' types have
-    them put in) or the parameters' types ('f(float*, int)', to choose between overloads). UsageError where it is not in
-    the file, is ambiguous, or is a template without arguments.
+    A name may be qualified ('ns::f'), may have template arguments ('f<float, 32>', which replace the template's
+    parameters) or the parameters' types ('f(float*, int)', to choose an overload). Raises UsageError for a name that is
+    unknown, ambiguous, or a template without arguments.
     """
     if not source.kernels:
-        raise UsageError(f"{source.path} has no __global__ function with a body: give a file that defines a kernel.")
+        raise UsageError(f"{source.path} lacks a __global__ function with a body: give a file that defines a kernel.")
     called = (one.qualified_name + (types_listed(one.parameters) if one.overloaded else "") for one in source.kernels)
     listed = ", ".join(dict.fromkeys(called))
     if name is None:
@@ -34,7 +34,7 @@ def find_kernel(source: SourceFile, name: str | None = None) -> Kernel:
     matches = [kernel for kernel in matches if kernel.qualified_name == plain] or matches
     if not matches:
         hint = did_you_mean(plain, [word for kernel in source.kernels for word in (kernel.name, kernel.qualified_name)])
-        raise UsageError(f"{source.path} has no kernel '{name}', it has: {listed}.{hint}")
+        raise UsageError(f"{source.path} lacks a kernel '{name}'; it has: {listed}.{hint}")
     if arguments:
         matches = [kernel for kernel in matches if kernel.template_parameters] or matches
     if types is not None:
@@ -43,7 +43,7 @@ def find_kernel(source: SourceFile, name: str | None = None) -> Kernel:
         fitting = [kernel for kernel in takers if _takes(_instance(source, kernel, arguments), wanted)]
         if not fitting:
             signatures = "; ".join(kernel.signature for kernel in matches)
-            raise UsageError(f"{source.path} has no kernel '{name}', it has: {signatures}.")
+            raise UsageError(f"{source.path} lacks a kernel '{name}'; it has: {signatures}.")
         matches = fitting
     if len(matches) > 1:
         qualified = {kernel.qualified_name for kernel in matches}
@@ -55,7 +55,7 @@ def find_kernel(source: SourceFile, name: str | None = None) -> Kernel:
 
 
 def _takes(kernel: Kernel, wanted: tuple[str, ...]) -> bool:
-    """Tell whether a kernel has parameters of these types, as it writes them or as they are meant."""
+    """Tell whether a kernel has parameters of these types, as written or with aliases resolved."""
     ways = [{canonical(one.ctype), canonical(one.meaning or one.ctype)} for one in kernel.parameters]
     return len(wanted) == len(ways) and all(one in of for one, of in zip(wanted, ways, strict=True))
 
@@ -75,13 +75,13 @@ def _split_expression(name: str) -> tuple[str, str, tuple[str, ...] | None]:
 
 
 def template_arguments(kernel: Kernel) -> dict[str, str]:
-    """Return what an instance of a template is given, by the names of its parameters."""
+    """Return the template arguments of an instance, by the names of the parameters."""
     given = listed_words(kernel.expression.partition("<")[2].rpartition(">")[0])
     return {one.name: part for one, part in zip(kernel.template_parameters, given, strict=False)}
 
 
 def _instance(source: SourceFile, kernel: Kernel, arguments: str) -> Kernel:
-    """Put template arguments ('<float, 32>', or '' for none) in the place of the parameters."""
+    """Return a kernel with template arguments ('<float, 32>' or '') in place of the parameters."""
     if not kernel.template_parameters:
         if arguments:
             raise UsageError(f"'{kernel.qualified_name}{arguments}': {kernel.qualified_name} is not a template.")
@@ -109,7 +109,7 @@ def _instance(source: SourceFile, kernel: Kernel, arguments: str) -> Kernel:
 
 
 def _of_instance(source: SourceFile, kernel: Kernel, name: str) -> tuple[Parameter, ...]:
-    """Return the parameters of a template's instance; as the template says them, where the parser cannot make it."""
+    """Return the parameters of a template's instance; the template's own if the parser cannot make the instance."""
     if source.task is None:
         return kernel.parameters
     place = re.compile(rf"\b{kernel.name}(?=\s*\()").search(source.text, kernel.start) if not kernel.file else None
@@ -124,7 +124,7 @@ def _of_instance(source: SourceFile, kernel: Kernel, name: str) -> tuple[Paramet
 
 
 def _formals(kernel: Kernel, count: int) -> Iterator[tuple[str, bool]]:
-    """Yield the names of an instance's parameters, and whether each is restrict; a pack's `x` of two is x0 and x1."""
+    """Yield the names of an instance's parameters, and whether each is restrict; a pack `x` of two gives x0 and x1."""
     for formal in kernel.parameters:
         pack = formal.type.endswith("...") and formal.name != ""
         for at in range(count - len(kernel.parameters) + 1 if formal.type.endswith("...") else 1):

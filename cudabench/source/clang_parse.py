@@ -1,7 +1,7 @@
-"""C++ as the compiler's parser reads it: libclang in a process that can be ended, for what others wrote.
+"""Parses C++ with libclang, in a process that can be ended, because sources may be foreign.
 
-A text may make it crash, run for minutes or take all memory. Where no process can be forked (macOS, Windows) it is
-parsed here, without bounds.
+A text may make libclang crash, run for minutes or take all memory. If a process cannot be forked (macOS, Windows),
+the text is parsed in this process, without bounds.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ T = TypeVar("T")
 
 MOST_SECONDS = 10.0
 MOST_BYTES = 1 << 30
-MOST_HEADERS = 64  # of the user's own that are read, in the order in which they are included
-MOST_QUESTIONS = 32  # about instances of class templates, of one's own accord
-KEEP_GOING = 0x200  # behind a header that is not there, too; else an unknown type is int, and no error says so
+MOST_HEADERS = 64  # of the user's headers that are read, in the order of inclusion
+MOST_QUESTIONS = 32  # about instances of class templates that nobody requested
+KEEP_GOING = 0x200  # also after a missing header; else an unknown type silently becomes int
 HEADERS = Path(__file__).parent / "headers"
 _OPTIONS = (
     "-x", "cuda", "-target", "x86_64-linux-gnu", "--cuda-path=/nonexistent", "-nocudainc", "-nocudalib",
@@ -43,10 +43,10 @@ _OPTIONS = (
 )  # fmt: skip
 
 
-@functools.lru_cache(maxsize=64)  # a ladder asks for its chapter once a kernel
+@functools.lru_cache(maxsize=64)  # a ladder needs its chapter for each kernel
 def read(task: Task) -> Reading:
-    """Return what the parser reads. Raises CompilerError for a text that it does not stand, and for an #include of
-    what is not the source's business."""
+    """Return the parser's reading. Raises CompilerError for a text that breaks the parser, and for an #include that
+    is not allowed."""
     if task.folder is not None:
         outside.check(_job(task))
     name = _key(task)
@@ -61,8 +61,8 @@ def read(task: Task) -> Reading:
         if seconds < MOST_SECONDS:
             raise limits.too_long(task.path, "the C++ parser", seconds) from None
         raise CompilerError(
-            f"{task.path}: reading it took over {seconds:g} s and was stopped: it, or what it includes, is too large, "
-            "or its macros make too much of it."
+            f"{task.path}: reading it took over {seconds:g} s and was stopped: the file or its includes are too large, "
+            "or its macros expand too much."
         ) from None
     except (confined.TooMuch, _Refused, RecursionError):
         raise CompilerError(
@@ -74,7 +74,7 @@ def read(task: Task) -> Reading:
 
 
 def bounded(work: Callable[[], T]) -> T:
-    """Return what work with the parser makes, in a process that can be ended. Raises TooLong and TooMuch."""
+    """Return the value of `work`, which runs the parser in a process that can be ended. Raises TooLong and TooMuch."""
     return confined.call(work, seconds=_seconds(), memory=MOST_BYTES)
 
 
@@ -88,7 +88,7 @@ def _job(task: Task) -> Job:
 
 
 def _key(task: Task) -> str | None:
-    """Return the name of what is kept of a task, None where the text does not show all that it hangs on."""
+    """Return the cache key of a task; None if its text does not show all its dependencies."""
     included = includes.read(_job(task)) if task.folder is not None else includes.Included({}, True)
     if not included.complete:
         return None
@@ -103,7 +103,7 @@ class _Refused(CudabenchError):
 
 
 def _load() -> None:
-    """Load all here, so that no process that is forked has to. Raises DeviceUnusable where that cannot be."""
+    """Load the parser before processes are forked. Raises DeviceUnusable if it cannot be loaded."""
     try:
         from clang.cindex import LibclangError, conf
 
@@ -135,8 +135,8 @@ def _read(task: Task) -> Reading:
 
 
 def understood(task: Task, front: str = "", options: int = 0) -> tuple[Found, Sequence[Fault], str]:
-    """Parse a file behind declarations, with stand-ins for what it lacks besides: return what it declares, the errors
-    without the stand-ins, and all that is in front. Runs in the process that may be ended."""
+    """Parse a file after the declarations in `front`, with stand-ins for missing names. Return its declarations, the
+    errors without stand-ins, and all text in front. Runs in the process that may be ended."""
     from cudabench.source.missing import ROUNDS, Missing
 
     lacks, found = Missing(), _parsed(task, front, options)
@@ -149,7 +149,7 @@ def understood(task: Task, front: str = "", options: int = 0) -> tuple[Found, Se
 
 
 def _parsed(task: Task, lacking: str, options: int = 0) -> Found:
-    """Return what libclang makes of a file, behind declarations of what it lacks. Raises _Refused where it gives up."""
+    """Return libclang's reading of a file after declarations of missing names. Raises _Refused if libclang gives up."""
     from clang.cindex import Index, TranslationUnitLoadError
 
     from cudabench.source.declared import read_unit
@@ -180,7 +180,7 @@ def _headers(unit: TranslationUnit, main: str) -> dict[str, str]:
 
 
 def _asked(task: Task) -> str:
-    """Return the file's text with the questions behind it."""
+    """Return the file's text with the questions after it."""
     from cudabench.source.declared import QUERY
 
     text, lines = task.text, []
@@ -188,7 +188,7 @@ def _asked(task: Task) -> str:
         if question.launches:
             continue
         wanted = question.text
-        if question.at is not None:  # an overloaded template: under a name of its own
+        if question.at is not None:  # an overloaded template gets its own name
             name = re.compile(r"\w+").match(text, question.at)
             assert name is not None
             own = f"cudabench_{name[0]}"
@@ -203,6 +203,6 @@ def _asked(task: Task) -> str:
 
 
 def asked(task: Task, question: Question) -> Answer:
-    """Return what the parser answers to a question about a file."""
+    """Return the parser's answer to a question about a file."""
     answers = read(replace(task, questions=(question,))).answers
     return answers[0] if answers else Answer()

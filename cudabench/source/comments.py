@@ -1,4 +1,4 @@
-"""What the comments of a source say: their words, and the first sentence."""
+"""Comments of a source: their words, and the first sentence."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 def cleaned(comments: Iterable[str]) -> str:
-    """The words of comments: no slashes, stars or ruled lines, paragraphs kept."""
+    """The words of comments without slashes, stars or ruled lines; paragraphs are kept."""
     lines: list[str] = []
     for comment in comments:
         if comment.startswith("//"):
@@ -22,9 +22,10 @@ def cleaned(comments: Iterable[str]) -> str:
 
 
 def first_sentence(comment: str) -> str:
-    """Return the first sentence of a cleaned comment on one line, '' for none.
+    """Return the first sentence of a cleaned comment on one line, or ''.
 
-    A full stop ends a sentence where the text ends or the next word does not begin in lower case ('e.g. this' goes on).
+    A full stop ends a sentence at the end of the text, or if the next word does not begin in lower case ('e.g. this'
+    continues).
     """
     return next(iter(sentences(comment.strip().split("\n\n")[0])), "")
 
@@ -36,7 +37,7 @@ def sentences(comment: str) -> list[str]:
 
 
 def comment_above(text: str, position: int) -> str:
-    """Return the words of the block of comments that ends on the line before a place, each on lines of its own."""
+    """Return the words of the comments, on their own lines, directly above a position."""
     lines = text[:position].split("\n")
     if lines.pop().strip():
         return ""

@@ -1,4 +1,4 @@
-"""What libclang's cursors tell: their place in a file, the errors in it. Loaded in the process that parses."""
+"""Facts from libclang's cursors: their place in a file, and its errors. Loaded in the parsing process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RECORDS = (CursorKind.STRUCT_DECL, CursorKind.CLASS_DECL, CursorKind.UNION_DECL,
 
 @dataclass(frozen=True)
 class Fault:
-    """An error that the parser found: where, in bytes, and its words."""
+    """An error of the parser: its position in bytes, and its text."""
 
     file: str
     offset: int
@@ -34,18 +34,18 @@ class Text:
 
     path: str
     text: str
-    faults: list[int] = field(default_factory=list)  # where errors are, in bytes, in order
+    faults: list[int] = field(default_factory=list)  # positions of errors in bytes, in order
     _bytes: bytes | None = field(init=False)
 
     def __post_init__(self) -> None:
         self._bytes = None if self.text.isascii() else self.text.encode()
 
     def at(self, offset: int) -> int:
-        """Return the place of a byte in the text."""
+        """Return the position of a byte in the text."""
         return offset if self._bytes is None else len(self._bytes[:offset].decode(errors="ignore"))
 
     def place(self, at: int) -> int:
-        """Return the byte of a place in the text."""
+        """Return the byte of a position in the text."""
         return at if self._bytes is None else len(self.text[:at].encode())
 
     def slice(self, start: int, end: int) -> str:
@@ -59,7 +59,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Span:
-    """Where a cursor stands: the file's name, first byte, byte behind the last."""
+    """The place of a cursor: the file's name, its first byte, the byte after its last."""
 
     file: str
     start: int
@@ -67,13 +67,13 @@ class Span:
 
 
 def span(cursor: Cursor) -> Span:
-    """Return where a cursor stands; what a macro writes stands where the macro does."""
+    """Return the place of a cursor; the text of a macro has the place of the macro's use."""
     start, end = cursor.extent.start, cursor.extent.end
     return Span(start.file.name if start.file else "", start.offset, end.offset)
 
 
 def file_of(cursor: Cursor) -> str:
-    """Return the name of the file that a cursor is in."""
+    """Return the name of a cursor's file."""
     file = cursor.location.file
     return file.name if file else ""
 
@@ -88,13 +88,13 @@ _STATIC = re.compile(r"\bstatic\b(?!\s+(?:const|constexpr|__shared__)\b)")
 
 
 def is_on_device(cursor: Cursor, head: str) -> bool:
-    """Tell whether a declaration, whose first words are given, is for the device."""
+    """Tell whether a declaration with these first words is for the device."""
     attributes = (CursorKind.CUDADEVICE_ATTR, CursorKind.CUDAGLOBAL_ATTR)
     return any(one.kind in attributes for one in cursor.get_children()) or not _ON_DEVICE.isdisjoint(WORD.findall(head))
 
 
 def is_private(cursor: Cursor, plain: str) -> bool:
-    """Tell whether a declaration is, or has, a variable of the device that only this file knows and may write."""
+    """Tell whether a declaration is or contains a device variable that only this file can write."""
     if cursor.kind == CursorKind.VAR_DECL:
         unseen = cursor.linkage.name in ("INTERNAL", "UNIQUE_EXTERNAL")
         return unseen and not cursor.type.is_const_qualified() and is_on_device(cursor, plain)
@@ -103,14 +103,14 @@ def is_private(cursor: Cursor, plain: str) -> bool:
 
 
 def faults_of(unit: TranslationUnit) -> Iterator[Fault]:
-    """Yield the errors, `MOST_FAULTS` at most."""
+    """Yield at most `MOST_FAULTS` errors."""
     for diagnostic in list(unit.diagnostics)[:MOST_FAULTS]:
         if diagnostic.severity >= Diagnostic.Error and diagnostic.location.file:
             yield Fault(diagnostic.location.file.name, diagnostic.location.offset, diagnostic.spelling)
 
 
 def local_names(cursor: Cursor) -> set[str]:
-    """Return the names that a function declares for itself: parameters, variables, types."""
+    """Return the names that a function declares: parameters, variables, types."""
     found: set[str] = set()
 
     def visit(child: Cursor, parent: Cursor, data: object) -> int:
@@ -128,14 +128,14 @@ _LOCAL = frozenset(
     for one in (CursorKind.PARM_DECL, CursorKind.VAR_DECL, CursorKind.TYPEDEF_DECL, CursorKind.TYPE_ALIAS_DECL)
 )
 _FIRST_EXPRESSION, _FIRST_STATEMENT = 100, 200
-_OVER, _INTO = 1, 2  # what a visitor answers: leave a cursor's children out, or visit them
+_OVER, _INTO = 1, 2  # answers of a visitor: skip a cursor's children, or visit them
 
 
-_INTEGER = 1  # of the kinds of values
+_INTEGER = 1  # the kind of value
 
 
 def whole(cursor: Cursor) -> int | None:
-    """Return the whole number that a constant is, None for another."""
+    """Return the value of an integer constant, or None."""
     library = conf.lib
     library.clang_Cursor_Evaluate.argtypes, library.clang_Cursor_Evaluate.restype = [Cursor], ctypes.c_void_p
     library.clang_EvalResult_getKind.argtypes = [ctypes.c_void_p]
@@ -152,7 +152,7 @@ class _Ranges(ctypes.Structure):
 
 
 def skipped_ranges(unit: TranslationUnit, name: str) -> Iterator[tuple[int, int]]:
-    """Yield the ranges of a file, in bytes, that its conditions skip; of a unit that was parsed in detail."""
+    """Yield the ranges of a file, in bytes, that its conditions skip. The unit must be parsed in detail."""
     function = conf.lib.clang_getSkippedRanges
     function.argtypes, function.restype = [TranslationUnit, File], ctypes.POINTER(_Ranges)
     found = function(unit, unit.get_file(name))

@@ -1,4 +1,4 @@
-"""From the parser's cursors to records: kernels, types, constants. Runs in the process that parses."""
+"""Turns the parser's cursors into records: kernels, types, constants. Runs in the parsing process."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from cudabench.source.records import Answer, Constant, Kernel, Layout, Parameter
 from cudabench.source.types import numpy_type
 from cudabench.source.words import USED, macros_of, respelled, without_remarks
 
-# Words of a function up to which it becomes part of each kernel that calls it; of a larger one it matters how many do.
+# Functions up to this many words are inlined into each kernel; for larger ones the number of callers matters.
 _LARGE = 200
 QUERY = "cudabench_query_"
 _ALIASES = (CursorKind.TYPEDEF_DECL, CursorKind.TYPE_ALIAS_DECL)
 _OPAQUE = re.compile(r"variable has incomplete type|implicit instantiation of undefined template")
 
-# CUDA's own functions outside of namespaces (CUDA Math API): a kernel of such a name is one more overload of it.
+# CUDA's own functions outside of namespaces (CUDA Math API): a kernel with such a name is another overload.
 _MATH = """
 abs acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh cospi cyl_bessel_i0 cyl_bessel_i1 erf erfc
 erfcinv erfcx erfinv exp exp10 exp2 expm1 fabs fdim fdivide floor fma fmax fmin fmod frexp hypot ilogb j0 j1 jn
@@ -40,7 +40,7 @@ _OF_CUDA = frozenset(
 
 @dataclass(frozen=True)
 class Found:
-    """What was read, and for another try its errors, and where bodies of functions are."""
+    """The declarations that were read; for another try, the errors and the places of functions' bodies."""
 
     reading: Reading
     faults: tuple[Fault, ...]
@@ -53,11 +53,11 @@ class Found:
 @dataclass(frozen=True)
 class _Scope:
     names: tuple[str, ...] = ()
-    start: int | None = None  # of `extern "C"` without braces
+    start: int | None = None  # start of an `extern "C"` without braces
 
 
 def read_unit(unit: TranslationUnit, task: Task, texts: Mapping[str, str]) -> Found:
-    """Return what a unit declares."""
+    """Return the declarations of a unit."""
     return _Walk(unit, task, texts).read()
 
 
@@ -69,7 +69,7 @@ class _Walk:
         self.faults = tuple(cursors.faults_of(unit))
         self.texts = {name: Text(name, text) for name, text in texts.items()}
         for fault in self.faults:
-            # A type that is known by its name alone is one still.
+            # A type of which only the name is known is still a type.
             if fault.file in self.texts and not _OPAQUE.match(fault.said):
                 self.texts[fault.file].faults.append(fault.offset)
         for text in self.texts.values():
@@ -146,19 +146,19 @@ class _Walk:
         self._scope(cursor, replace(scope, start=place.start if bare_c else None))
 
     def _faulty(self, cursor: Cursor) -> bool:
-        """Tell whether a declaration hangs on an error. A class does not on those of its functions, and of what its
-        members start as."""
+        """Tell whether a declaration depends on an error. Errors in a class's functions and initialisers do not
+        count."""
         place = span(cursor)
         faults = self.texts[place.file].faults_in(place.start, place.end) if place.file in self.texts else []
         if faults and cursor.kind in RECORDS:
-            template = conf.lib.clang_getSpecializedCursorTemplate(cursor)  # an instance of it has no members here
+            template = conf.lib.clang_getSpecializedCursorTemplate(cursor)  # its instance lacks members here
             parts = list(cursor.get_children()) or list(template.get_children() if template else ())
             within = [span(child) for child in parts if child.kind in (*FUNCTIONS, CursorKind.FIELD_DECL)]
             faults = [at for at in faults if not any(one.start <= at < one.end for one in within)]
         return bool(faults or conf.lib.clang_isInvalidDeclaration(cursor))
 
     def _plain(self, place: Span) -> str:
-        """Return a piece of a text without comments and strings; '' where an error left it without a place."""
+        """Return a piece of a text without comments and strings; '' if an error left it without a place."""
         text = self.texts.get(place.file)
         return "" if text is None else self.plain[place.file][text.at(place.start) : text.at(place.end)]
 
@@ -186,7 +186,7 @@ class _Walk:
             self._lay_out(cursor.spelling, scope, kind)
 
     def _numbers(self, cursor: Cursor) -> str:
-        """Return the type of an enumeration's numbers: int, where it does not say and they fit."""
+        """Return the type of an enumeration's numbers; by default int, if they fit."""
         kind, head = bare(cursor.enum_type), self._plain(span(cursor)).partition("{")[0]
         return "int" if kind == "unsigned int" and ":" not in head else kind
 
@@ -218,7 +218,7 @@ class _Walk:
                 self.layouts.setdefault(one, replace(layout, ctype=name))
 
     def _note_instance(self, kind: Type) -> None:
-        """Lay out an instance of a class template, or note that nothing has made it complete."""
+        """Lay out an instance of a class template, or note that it is incomplete."""
         canonical = (kind.get_pointee() if kind.get_canonical().kind == TypeKind.POINTER else kind).get_canonical()
         name = bare(canonical)
         declared = canonical.get_declaration()
@@ -230,7 +230,7 @@ class _Walk:
             self.layouts.setdefault(name, layout)
 
     def _typed(self, parameter: Parameter, kind: Type) -> Parameter:
-        """Return a parameter with what its type stands for."""
+        """Return a parameter with its type resolved."""
         found = typed(parameter, kind, self._faulty)
         meant = kind.get_canonical()
         while meant.kind == TypeKind.POINTER:
@@ -258,7 +258,7 @@ class _Walk:
             self.private |= cursors.is_private(cursor, plain)
 
     def _use(self, name: str, plain: str, own: Collection[str] = ()) -> None:
-        """Note the names that a function or class comes to, but for its own, and whether it is large."""
+        """Note the names that a function or class reaches, except its own names, and whether it is large."""
         self.uses.setdefault(name, set()).update(set(USED.findall(plain)).difference(own))
         if len(re.findall(r"\w+", plain)) > _LARGE:
             self.large.add(name)
@@ -281,7 +281,7 @@ class _Walk:
         self.declared.add((whole, key))
         written = text.slice(start, place.end)
         if "{" not in written:
-            written = _pretty(cursor)  # by a macro
+            written = _pretty(cursor)  # written by a macro
         comment = comment_above(text.text, text.at(start))
         if not cursor.is_definition():
             self.announced[whole, key] = self.announced.get((whole, key)) or comment
@@ -295,7 +295,7 @@ class _Walk:
         self.kernels.append((kernel, key))
 
     def _kernels(self) -> tuple[Kernel, ...]:
-        specialised = re.compile(r"template\s*<\s*>")  # reached through its primary template; alone it is itself
+        specialised = re.compile(r"template\s*<\s*>")  # reached only through its primary template
         primary = {kernel.qualified_name for kernel, _ in self.kernels if not specialised.match(kernel.text)}
         kept: dict[tuple[str, tuple[str, ...]], Kernel] = {}
         for kernel, key in sorted(self.kernels, key=lambda one: one[0].qualified_name not in primary):
@@ -360,18 +360,18 @@ class _Walk:
 
 
 def _qualified(names: Iterable[str]) -> str:
-    """Return scopes and a name as C++ writes them."""
+    """Return scopes and a name in C++ syntax."""
     return "::".join(filter(None, names))
 
 
 def _pretty(cursor: Cursor) -> str:
-    """Return a function as the parser understands it, macros replaced."""
+    """Return a function's text with macros replaced."""
     function = conf.lib.clang_getCursorPrettyPrinted
     function.argtypes, function.restype, function.errcheck = [Cursor, c_void_p], _CXString, _CXString.from_result
     return str(function(cursor, None))
 
 
 def _with_brackets(text: str, start: int) -> int:
-    """Return where a declaration begins: with `[[nodiscard]]` before its first word."""
+    """Return the start of a declaration, with `[[nodiscard]]` before its first word."""
     before = re.search(r"(?:\[\[[^\[\]]*\]\]\s*)+\Z", text[max(start - 200, 0) : start])
     return start - len(before[0]) if before else start

@@ -1,9 +1,9 @@
-"""The part of a source that the asked kernels come to: all else is blank, and every line stays where it is.
+"""The part of a source that the requested kernels reach: all other text is blank, and lines keep their numbers.
 
 Kept are directives, `using namespace`, and each declaration of a name that the kernels reach, through functions,
 classes, template arguments and macros. Names alone decide: every overload, specialisation and inner scope stays.
-So does what is used without a name: operators and conversions (a class stays whole), assertions. Of a function for the
-host only the head stays: who calls it is refused. Where a reached macro puts names together, all names are reached.
+So do declarations used without a name: operators and conversions (a class stays whole), assertions. Functions for the
+host keep only their head, so that calls are refused. If a reached macro joins names, all names count as reached.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from cudabench.source.records import Task
 from cudabench.source.words import DIRECTIVE, USED, WORD, blank, macros_of, without_remarks
 from cudabench.system import confined
 
-# What C++ looks up without its name in the text: in loops over a range and in structured bindings.
+# Names that C++ looks up implicitly: in loops over a range and in structured bindings.
 _UNNAMED = (
     (re.compile(r"\bfor\s*\([^;{}]*?[^:;]:[^:]"), {"begin", "end"}),
     (re.compile(r"\bauto\b[\s&]*\["), {"get", "tuple_size", "tuple_element"}),
@@ -32,8 +32,8 @@ _UNNAMED = (
 _BODIES = (CursorKind.COMPOUND_STMT, CursorKind.CXX_TRY_STMT)
 _ALWAYS = (CursorKind.USING_DIRECTIVE, CursorKind.NAMESPACE_ALIAS, CursorKind.STATIC_ASSERT)
 _VARIABLES = (CursorKind.PARM_DECL, CursorKind.VAR_DECL)
-_INSTANCE = re.compile(r"(?:extern\s+)?template\b(?!\s*<)")  # that the file makes
-# Of a statement, as far as the names that it declares: `using T =`, `typedef void (*F)`, `int f(`.
+_INSTANCE = re.compile(r"(?:extern\s+)?template\b(?!\s*<)")  # explicit instantiation
+# A statement up to the names that it declares: `using T =`, `typedef void (*F)`, `int f(`.
 _HEAD = re.compile(r"(?:template\s*<[^;{()]*>)?[^;{(=]*(?:\(\s*\*[^()]*\)|.)?", re.S)
 _DETAILED = 0x01  # so that libclang knows which ranges conditions skip
 _Spans = list[tuple[int, int]]
@@ -41,7 +41,7 @@ _Spans = list[tuple[int, int]]
 
 @dataclass(frozen=True)
 class Host:
-    """A function for the host of which only the head is left: its name and place."""
+    """A function for the host that keeps only its head: its name and place."""
 
     name: str
     file: str
@@ -50,9 +50,9 @@ class Host:
 
 @dataclass(frozen=True)
 class Part:
-    """The texts by their path, the source's own under '', functions without bodies, headers that are not there.
+    """The texts by path (the source's own under ''), functions without bodies, missing headers.
 
-    spaces: namespaces that are used and not declared.
+    spaces: namespaces that are used but not declared.
     """
 
     texts: Mapping[str, str]
@@ -62,10 +62,10 @@ class Part:
 
 
 def device_part(task: Task, kernels: Collection[str], words: Collection[str], front: str) -> Part | None:
-    """Return the part of a file, and of the user's headers, that kernels of these names come to; of none, all do.
+    """Return the part of a file, and of the user's headers, that these kernels (empty: all kernels) reach.
 
-    words: what the kernels' template arguments name. front: declarations to read the file behind. None where no such
-    kernel is found, or the parser gives up.
+    words: names in the kernels' template arguments. front: declarations before the file. None if the kernels are not
+    found, or the parser gives up.
     """
     try:
         return clang_parse.bounded(functools.partial(_made, task, frozenset(kernels), frozenset(words), front))
@@ -101,10 +101,10 @@ def _made(task: Task, kernels: frozenset[str], words: frozenset[str], front: str
 
 @dataclass
 class _Piece:
-    """A declaration: its bytes, the names by which code comes to it.
+    """A declaration: its bytes, and the names by which code reaches it.
 
-    gone: bodies of functions for the host. hosts: these functions, and where their bodies were.
-    uncallable: a function for the host that takes what is not known.
+    gone: bodies of functions for the host. hosts: these functions, and the places of their bodies.
+    uncallable: a function for the host with unknown parameters.
     """
 
     start: int
@@ -119,7 +119,7 @@ class _Piece:
     kept: bool = False
 
     def add(self, other: _Piece) -> None:
-        """Add what begins within this: `struct V {...} v;`, `int a, b;`, what a macro writes."""
+        """Add a declaration that begins within this one: `struct V {...} v;`, `int a, b;`, or text of a macro."""
         self.end = max(self.end, other.end)
         self.names |= other.names
         self.cursors += other.cursors
@@ -131,9 +131,9 @@ class _Piece:
 
 
 class _File:
-    """A text of the user's, in bytes, with what it declares at namespace scope.
+    """A text of the user, in bytes, with its declarations at namespace scope.
 
-    frames: heads and braces of scopes. gone: what no kernel can come to.
+    frames: heads and braces of scopes. gone: declarations that kernels cannot reach.
     """
 
     def __init__(self, name: str, text: str, faults: list[int], skipped: _Spans, top: Cursor) -> None:
@@ -164,7 +164,7 @@ class _File:
                     self._frame(place.start, place.end)
                 self._scope(cursor)
             elif _INSTANCE.match(written):
-                self.gone.append((place.start, place.end))  # an instance; what is asked for is made for its name
+                self.gone.append((place.start, place.end))  # an instance; requested ones are made by name
             elif kind.is_declaration() and written.strip("; \n"):
                 self._declaration(cursor, _Piece(place.start, place.end, set(_names(cursor, written)), [cursor]))
 
@@ -172,7 +172,7 @@ class _File:
         """Keep the head and the closing brace of a scope, which macros may write."""
         macro = re.compile(r"(?!namespace\b|inline\b|extern\b)\w+[ \t]*(?:\([^()]*\))?").match(self.plain, start, end)
         if macro and macro.end() == end:
-            return  # it writes all of the scope: a declaration
+            return  # a macro writes the whole scope: a declaration
         opened = macro.end() if macro else self.plain.find("{", start) + 1
         closing = re.compile(r"\w+(?:\([^()]*\))?\Z").search(self.plain, opened, end)
         self.frames += [(start, opened), (closing.start() if closing else end - 1, end)]
@@ -189,7 +189,7 @@ class _File:
                 if cursor.semantic_parent is not None and cursor.semantic_parent.kind in RECORDS:
                     self.gone.append((piece.start, piece.end))
                     return  # its class has the head
-                # In its parameters: in front of them an unknown word may say that it is for the device.
+                # In its parameters; an unknown word before them may mean that it is for the device.
                 faults = [at - cursor.location.offset for at in self.faults if piece.start <= at < (body or piece.end)]
                 piece.uncallable = bool(faults) and faults == [at for at in faults if at >= 0]
                 self._let_go(piece, cursor, body)
@@ -202,7 +202,7 @@ class _File:
         self._widen(self.pieces[-1])
 
     def _body(self, cursor: Cursor) -> int | None:
-        """Return where a function's body begins, with what a constructor initialises; None where a macro writes it."""
+        """Return the start of a function's body, with a constructor's initialisers; None if a macro writes it."""
         bodies = [span(one).start for one in cursor.get_children() if one.kind in _BODIES]
         if not bodies or self.plain[bodies[-1]] not in "{t":
             return None
@@ -214,14 +214,14 @@ class _File:
         return bodies[-1]
 
     def _let_go(self, piece: _Piece, cursor: Cursor, body: int | None) -> None:
-        """Leave out the body of a function that is for the host."""
+        """Leave out the body of a host function."""
         if body:
             name = re.match(r"operator\W*|~?\w+", cursor.spelling)
             piece.gone.append((body, span(cursor).end))
             piece.hosts.append((name[0].strip() if name else "", body))
 
     def _let_go_within(self, piece: _Piece, cursor: Cursor) -> None:
-        """Leave out the bodies of a class's functions that are for the host."""
+        """Leave out the bodies of a class's host functions."""
         for one in cursor.get_children():
             member = next(one.get_children(), one) if one.kind == CursorKind.FRIEND_DECL else one
             if member.kind in RECORDS:
@@ -232,7 +232,7 @@ class _File:
                     self._let_go(piece, member, body)
 
     def _widen(self, piece: _Piece) -> None:
-        """Take in the semicolon, and the words in front that the parser makes nothing of, such as attributes."""
+        """Include the semicolon, and words in front that the parser ignores, such as attributes."""
         last = piece.cursors[-1]
         piece.end = self._end_of(piece, whole=last.kind in FUNCTIONS and last.is_definition())
         ends = [self.plain.rfind(mark, 0, piece.start) + 1 for mark in ";{}"]
@@ -241,7 +241,7 @@ class _File:
         piece.start = max(ends)
 
     def _end_of(self, piece: _Piece, *, whole: bool) -> int:
-        """Return where a declaration ends, of which the parser may have read the beginning alone."""
+        """Return the end of a declaration, of which the parser may have read only the beginning."""
         plain, start, end = self.plain, piece.start, piece.end
         depth = plain.count("{", start, end) - plain.count("}", start, end)
         if depth == 0 and (whole or plain[end - 1] in "};"):  # at most the semicolon is left
@@ -256,7 +256,7 @@ class _File:
         return end
 
     def _add_unread(self) -> None:
-        """Add the statements that the parser made nothing of: they may declare what stands at their end."""
+        """Add the statements that the parser ignored: they may declare the name at their end."""
         left = bytearray(self.plain, "latin-1")
         read = [(one.start, one.end) for one in self.pieces]
         for start, end in (*self.frames, *self.gone, *(one.span() for one in self.directives), *self.skipped, *read):
@@ -273,7 +273,7 @@ class _File:
     # What is left ----------------------------------------------------------------------------------------------------
 
     def part(self) -> str:
-        """Return the text with blanks in place of what is not kept."""
+        """Return the text with blanks in place of parts that are not kept."""
         kept = [(one.start, one.end) for one in self.pieces if one.kept]
         left = [(one.start, one.end) for one in self.pieces if not one.kept]
         gone = [span for one in self.pieces if one.kept for span in one.gone]
@@ -293,7 +293,7 @@ class _File:
     # Names -----------------------------------------------------------------------------------------------------------
 
     def reached(self, piece: _Piece, declared: Collection[str], macros: Mapping[str, str]) -> set[str]:
-        """Return the names that a declaration uses, but where variables of its own have them."""
+        """Return the names that a declaration uses, except those of its own variables."""
         found_words = USED.finditer(self.plain, piece.start, piece.end)
         words = [match for match in found_words if not _within(match.start(), piece.gone)]
         others = any(match[0] in declared and match[0] not in piece.names for match in words)
@@ -309,7 +309,7 @@ class _File:
         return found.union(*(names for pattern, names in _UNNAMED if any(map(pattern.search, texts))))
 
     def _locals(self, cursor: Cursor) -> Iterator[int]:
-        """Yield where a function names its own parameters and variables."""
+        """Yield the places where a function uses its own parameters and variables."""
         whole = span(cursor)
         for one in cursor.walk_preorder():
             meant = one.referenced if one.kind == CursorKind.DECL_REF_EXPR else one
@@ -331,7 +331,7 @@ def _within(at: int, spans: Iterable[tuple[int, int]]) -> bool:
 
 
 def _names(cursor: Cursor, written: str) -> Iterator[str]:
-    """Yield the names by which code comes to a declaration; a member's is that of its outermost class."""
+    """Yield the names by which code reaches a declaration; a member is reached by its outermost class."""
     owner, outer = cursor.semantic_parent, None
     while owner is not None and owner.kind in RECORDS:
         outer, owner = owner, owner.semantic_parent
@@ -348,7 +348,7 @@ def _names(cursor: Cursor, written: str) -> Iterator[str]:
 
 
 def _macros(files: Iterable[_File], defines: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return the macros with all that they stand for."""
+    """Return the macros with all their texts."""
     found: dict[str, str] = defaultdict(str)
     for name, parameters, meaning in (one for file in files for one in macros_of(file.plain)):
         found[name] += f" {parameters} {meaning}"
@@ -358,7 +358,7 @@ def _macros(files: Iterable[_File], defines: Iterable[tuple[str, str]]) -> dict[
 
 
 def _keep(files: Collection[_File], macros: Mapping[str, str], kernels: frozenset[str], words: frozenset[str]) -> bool:
-    """Mark what the kernels reach; False where that is not known."""
+    """Mark the declarations that the kernels reach; return False if that is unknown."""
     pieces = [(file, piece) for file in files for piece in file.pieces]
     declared = {name for _, piece in pieces for name in piece.names}
     reached = set(words)
@@ -377,6 +377,6 @@ def _keep(files: Collection[_File], macros: Mapping[str, str], kernels: frozense
         if any("##" in macros[name] for name in reached & macros.keys()) and not declared <= reached:
             reached |= declared
         elif not every and any(piece.kept and file.is_private(piece) for file, piece in pieces):
-            every = True  # who else writes such a variable decides what the compiler makes of it
+            every = True  # other writers of such a variable change the compiled code
         else:
             return any(piece.kept and piece.kernel for _, piece in pieces)

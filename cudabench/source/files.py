@@ -1,4 +1,4 @@
-"""CUDA sources as records: a file with its headers as the compiler sees it, or a text alone."""
+"""CUDA sources as records: a file with its headers, as the compiler sees it, or only a text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cudabench.source import clang_parse
 from cudabench.source.records import SourceFile, Task
 from cudabench.system.reading import content
 
-MOST_BYTES = 16 << 20  # of a source file
+MOST_BYTES = 16 << 20  # size of a source file
 
 
 def read_file(
@@ -20,10 +20,10 @@ def read_file(
     folders: Sequence[str | Path] = (),
     std: str | None = None,
 ) -> SourceFile:
-    """Read a file as the compiler does: with what macros, conditions and headers of the user's own make of it.
+    """Read a file as the compiler does: with macros, conditions and the user's headers.
 
     `defines` are macros of the command line; headers are found beside the file and in `folders`, and count as read by
-    this command line, too. Raises CudabenchError where it is missing, a directory, unreadable or not a text.
+    this command line. Raises CudabenchError for a missing or unreadable file, a directory, or a file that is not text.
     """
     task = Task(
         str(path), text_of(path).replace("\r\n", "\n"), str(Path(path).parent), tuple(map(str, folders)),
@@ -33,19 +33,20 @@ def read_file(
 
 
 def parse_text(text: str, path: str | Path) -> SourceFile:
-    """Return what a text declares, without what it includes; `path` is only recorded."""
+    """Return the declarations of a text without its includes; `path` is only recorded."""
     return clang_parse.read(Task(str(path), text.replace("\r\n", "\n"))).file
 
 
 def text_of(path: str | Path) -> str:
-    """Return the text of a file; errors as of `read_file`.
+    """Return the text of a file. Raises as `read_file`.
 
-    What is not UTF-8 is taken as Latin-1, whose every byte is a character: such bytes stand in comments and strings.
+    A file that is not UTF-8 is read as Latin-1, in which every byte is a character: such bytes are in comments and
+    strings.
     """
     path = Path(path)
     raw = content(path, "*.cu", "a .cu file", MOST_BYTES, f"has over {MOST_BYTES >> 20} MiB: a source file has less.")
     if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        raise CudabenchError(f"{path} is written in UTF-16, which no compiler of CUDA's reads: save it as UTF-8.")
+        raise CudabenchError(f"{path} is written in UTF-16, which CUDA's compilers cannot read: save it as UTF-8.")
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -56,7 +57,7 @@ def text_of(path: str | Path) -> str:
 
 
 def without_kernels(text: str, keep: Collection[str]) -> str:
-    """Return a file's text with nothing in place of the kernels that are not called so; all else keeps its line."""
+    """Return a file's text without the kernels of other names; all other text keeps its line."""
     kernels = parse_text(text, "").kernels
     kept = {(kernel.start, kernel.end) for kernel in kernels if kernel.name in keep}  # a macro may write several
     for start, end in sorted({(kernel.start, kernel.end) for kernel in kernels} - kept, reverse=True):

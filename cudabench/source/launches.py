@@ -1,4 +1,4 @@
-"""Launches in host code: what the parser makes of `f<float, 8><<<grid, block, shared>>>(x, n)`."""
+"""Launches in host code: the parsed parts of `f<float, 8><<<grid, block, shared>>>(x, n)`."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from cudabench.source.records import HostLaunch
 from cudabench.source.words import listed_words
 
 _CONFIGURES = ("cudaConfigureCall", "__cudaPushCallConfiguration")
-_DEPTH = 16  # of what stands around the numbers of a dim3
+_DEPTH = 16  # levels of syntax around the numbers of a dim3
 
 
 def launches_in(parent: Cursor, name: str, texts: Mapping[str, Text]) -> Iterator[HostLaunch]:
-    """Yield the launches of the kernels that are called so, in the order of the texts."""
+    """Yield the launches of the kernels with this name, in the order of the texts."""
     for outer in parent.get_children():
         for cursor in outer.walk_preorder() if file_of(outer) in texts else ():
             parts = list(cursor.get_children()) if cursor.kind == CursorKind.CALL_EXPR else []
@@ -39,7 +39,7 @@ def _number(cursor: Cursor | None) -> int | None:
 
 
 def _sides(cursor: Cursor | None, depth: int = 0) -> tuple[int, ...]:
-    """Return the extents of a dim3 without ones at its end, () where they are not plain."""
+    """Return the extents of a dim3 without trailing 1s; () if they are not plain numbers."""
     if cursor is None or depth > _DEPTH:
         return ()
     if cursor.kind == CursorKind.DECL_REF_EXPR:

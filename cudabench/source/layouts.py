@@ -1,4 +1,4 @@
-"""How types lie in memory, as the parser lays them out."""
+"""Memory layouts of types, from the parser."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from cudabench.source.records import Layout, Parameter, uniform
 from cudabench.source.types import NAMED, numpy_type, vector_type
 
 Faulty = Callable[[Cursor], bool]
-_DEPTH = 16  # of members in members
+_DEPTH = 16  # levels of nested members
 _OPAQUE = frozenset(["__nv_bfloat16", "__nv_bfloat162", "__nv_fp8_e4m3", "__nv_fp8_e5m2", "__half2"])
 
 
 def layout_of(kind: Type, faulty: Faulty, depth: int = 0, member: str = "", *, pointers: bool = True) -> Layout | None:
-    """Return how a type lies in memory; None for one with members that no command line can write, or with an error.
+    """Return the layout of a type; None for a type with an error, or with members that a command line cannot write.
 
-    These are unions, bit-fields, references, tables of functions, bases with members, pointers to pointers; with
-    `pointers` false any pointer.
+    Such members are unions, bit-fields, references, tables of functions, bases with members, pointers to pointers and,
+    with `pointers` false, all pointers.
     """
     canonical = kind.get_canonical()
     name = bare(canonical)
@@ -43,7 +43,7 @@ def layout_of(kind: Type, faulty: Faulty, depth: int = 0, member: str = "", *, p
         if not pointee.pointer or inner in (TypeKind.POINTER, TypeKind.CONSTANTARRAY):
             return None
         scope = kind.get_pointee().get_declaration().semantic_parent
-        if scope is not None and scope.kind in RECORDS:  # nobody else knows it by that name
+        if scope is not None and scope.kind in RECORDS:  # only known by that name
             pointee = replace(pointee, type=bare(canonical.get_pointee()))
         return Layout(f"{pointee.type}*", size, align, pointee=pointee)
     if canonical.kind != TypeKind.RECORD or name in _OPAQUE:
@@ -74,7 +74,7 @@ def _record(kind: Type, canonical: Type, name: str, faulty: Faulty, depth: int, 
 
 
 def typed(parameter: Parameter, kind: Type, faulty: Faulty) -> Parameter:
-    """Return a parameter with what its type stands for; as it is where that is not known."""
+    """Return a parameter with its type resolved; unchanged if the type is unknown."""
     if not parameter.meaning:
         return parameter
     if parameter.pointer:

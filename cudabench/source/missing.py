@@ -1,7 +1,7 @@
-"""What stands in for names that a file takes from headers that are not there: opaque types, and macros of no meaning.
+"""Stand-ins for names from missing headers: opaque types, and empty macros.
 
-A parser takes an unknown type for int. With a declaration in front that says no more than "a type", it keeps the name,
-and whoever needs to know what it is asks the user. Only names outside of functions' bodies matter.
+A parser treats an unknown type as int. With a declaration of an opaque type in front it keeps the name, and messages
+can ask the user for the type. Only names outside of functions' bodies matter.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _KEYWORDS = frozenset(
 
 @dataclass
 class _Type:
-    """An opaque type: for a template whether each parameter is a value; what stands inside of it."""
+    """An opaque type: for a template, whether each parameter is a value; and its nested types."""
 
     values: list[bool] | None = None
     inner: dict[str, _Type] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class _Type:
 
 @dataclass
 class Missing:
-    """What a file lacks, as far as it is known."""
+    """The names that a file is known to lack."""
 
     types: dict[str, _Type] = field(default_factory=dict)
     macros: dict[str, str] = field(default_factory=dict)
@@ -61,14 +61,14 @@ class Missing:
     count: int = 0
 
     def text(self) -> str:
-        """Return the declarations that stand in for it."""
+        """Return the stand-in declarations."""
         lines = [f"#include <{name}>" for name in sorted(self.headers)]
         lines += [f"#define {name} {value}" for name, value in self.macros.items()]
         lines += _declared(self.types)
         return "\n".join(lines) + "\n"
 
     def learn(self, found: Found, name: str, text: str) -> bool:
-        """Learn from the errors of a reading of a file, called `name` by the parser; tell whether there is more."""
+        """Learn missing names from a file's errors; `name`: the file's name there. Tell whether there are new names."""
         places = [(fault.offset, fault.said) for fault in found.faults if fault.file == name]
         places = [(at, said) for at, said in places if not any(start <= at < end for start, end in found.bodies)]
         if not places:
@@ -82,7 +82,7 @@ class Missing:
     # Macros ----------------------------------------------------------------------------------------------------------
 
     def _learn_macros(self, text: str, places: set[int]) -> None:
-        """Learn words in the heads of kernels that were not read whole: they say nothing that matters here."""
+        """Learn words in the heads of kernels with errors as empty macros."""
         known = {name for name, _, _ in macros_of(text)}
         for start, head in _heads(text):
             end = start + len(head) + 1
@@ -120,13 +120,13 @@ class Missing:
 
 
 def _is_value(part: str, text: str) -> bool:
-    """Tell whether what a template is given is a value: a literal, or a name that a text declares as a number."""
+    """Tell whether a template argument is a value: a literal, or a name that the text declares as a number."""
     number = r"\b(?:int|unsigned|bool|long|auto|\w+_t)\s+{0}\b|#\s*define\s+{0}\s+[\d(]".format(re.escape(part))
     return bool(re.match(r"[\d'-]|(?:true|false|sizeof)\b", part) or re.search(number, text))
 
 
 def _is_declared(name: str, text: str) -> bool:
-    """Tell whether a text declares a name itself, so that it is another that is not known."""
+    """Tell whether a text declares a name itself, so that another name is missing."""
     own = rf"\b(?:using|struct|class|union|enum|namespace)\s+(?:\w+\s*\([^()]*\)\s*)?{name}\b"
     return re.search(rf"{own}|\btypedef\b[^;]*\b{name}\s*;", text) is not None
 
@@ -144,7 +144,7 @@ def _declared(types: dict[str, _Type]) -> Iterator[str]:
 
 
 def _chain(text: str, at: int) -> tuple[list[str], bool, tuple[int, int]]:
-    """Return the name at a place with its scopes, whether it is that of a template, and where it begins and ends."""
+    """Return the name at a position with its scopes, whether it is a template, and its start and end."""
     before = re.search(r"(?:[^\W\d]\w*\s*::\s*)*\w*\Z", text[max(at - 300, 0) : at])
     start = at - len(before[0]) if before else at
     found = re.compile(r"([^\W\d]\w*(?:\s*::\s*[^\W\d]\w*)*)(\s*<(?![<=]))?").match(text, start)
@@ -155,14 +155,14 @@ def _chain(text: str, at: int) -> tuple[list[str], bool, tuple[int, int]]:
 
 
 def _heads(text: str) -> Iterator[tuple[int, str]]:
-    """Yield for each kernel of a text where its declaration begins, and its head."""
+    """Yield the start of each kernel's declaration in a text, and its head."""
     for part in re.finditer(r"[^;{}\s][^;{}]*", DIRECTIVE.sub(lambda found: blank(found[0]), text)):
         if re.search(r"\b__global__\b", part[0]):
             yield part.start(), part[0]
 
 
 def _odd_words(head: str) -> Iterator[tuple[str, bool]]:
-    """Yield the words of a kernel's head that are neither its name nor C++, and whether each is called."""
+    """Yield the words of a kernel's head that are neither its name nor C++ keywords, and whether each is called."""
     words = words_of(head)
     outside: list[tuple[int, bool]] = []  # names, and whether a bracket follows
     depth = angles = 0

@@ -1,4 +1,4 @@
-"""How a type lies in memory that a command line or a signature names."""
+"""Memory layouts of types that a command line or a signature names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _OF_CUDA = frozenset(["cudaPitchedPtr", "cudaExtent", "cudaPos"])
 
 
 def layout_of(ctype: str, file: SourceFile) -> Layout | None:
-    """Return how a type lies in memory; None for one that is not known.
+    """Return the layout of a type; None if it is unknown.
 
     Vectors follow CUDA's table of alignments (CUDA C++ programming guide, built-in vector types); a struct is laid out
     by the parser.

@@ -25,7 +25,7 @@ DEPENDENT = "type-parameter-"
 
 
 def parameter_of(cursor: Cursor, text: Text, macros: Collection[str]) -> Parameter:
-    """Return a parameter of a function; `macros` are the words of the text that are not what they seem."""
+    """Return a parameter of a function; `macros` are the names of macros in the text."""
     place = span(cursor)
     written = _words(without_remarks(text.slice(place.start, place.end))) if place.file == text.path else []
     faulty = bool(text.faults_in(place.start, place.end))
@@ -40,8 +40,8 @@ def parameter_of(cursor: Cursor, text: Text, macros: Collection[str]) -> Paramet
 
 
 def says_restrict(at: int, words: Sequence[str]) -> bool:
-    """Tell whether a word of a parameter is `__restrict__` or a macro for it: ns::Restrict and what stands in a
-    template's list are types."""
+    """Tell whether a word of a parameter is `__restrict__` or a macro for it; ns::Restrict and template arguments are
+    types."""
     before = words[:at]
     return "restrict" in words[at].lower() and before[-1:] != ["::"] and before.count("<") == before.count(">")
 
@@ -72,7 +72,7 @@ def bare(kind: Type) -> str:
 
 
 def _unqualified(words: Sequence[str]) -> list[str]:
-    """Return the words of a type without const and the like, but for what templates are given."""
+    """Return the words of a type without qualifiers such as const, except in template arguments."""
     depths = accumulate((word == "<") - (word == ">") for word in words)
     return [word for word, depth in zip(words, depths, strict=True) if depth > 0 or word not in _QUALIFIERS]
 
@@ -83,13 +83,13 @@ def plain(kind: Type) -> str:
 
 
 def _words(written: str) -> list[str]:
-    """Return the words of a parameter without its default, attributes and what says where it is kept."""
+    """Return the words of a parameter without its default, attributes and storage class."""
     words = words_of(_ATTRIBUTE.sub(" ", split(written, "=", angles=True)[0]))
     return [word for word in words if word not in ("__grid_constant__", "volatile", "register")]
 
 
 def _type_in(words: list[str], name: str, pointer: bool) -> str:
-    """Return a parameter's type, or what it points at, in the words of the source; '' where they do not show it."""
+    """Return a parameter's type or pointee in the words of the source, or '' if they do not show it."""
     if "(" in words or (name and name not in words):
         return ""
     cut = words.index("[") if "[" in words else len(words)
@@ -104,7 +104,7 @@ def _type_in(words: list[str], name: str, pointer: bool) -> str:
 
 
 def _at_star(words: list[str]) -> tuple[list[str], list[str]]:
-    """Return the words before and behind the last star; all of them before, where there is none."""
+    """Return the words before and after the last star; without a star, all words and []."""
     at = max((at for at, word in enumerate(words) if word == "*"), default=len(words))
     return words[:at], words[at + 1 :]
 

@@ -1,4 +1,4 @@
-"""What is read of a CUDA source: plain records, which know nothing of the parser."""
+"""The content of a CUDA source: plain records, independent of the parser."""
 
 from __future__ import annotations
 
@@ -8,20 +8,19 @@ from dataclasses import dataclass, field
 
 from cudabench.source.types import bytes_of, numpy_type, vector_type
 
-VIRTUAL = "/cudabench-source/"  # the folder of what only the parser sees
+VIRTUAL = "/cudabench-source/"  # folder of files that only the parser sees
 
 
 @dataclass(frozen=True)
 class Parameter:
     """One parameter of a kernel.
 
-    `type` is the type of the value or, where `pointer` is set, of what it points at; without const, restrict and
-    reference to the name: `const T* __restrict__ p` has type 'T'. `const` says that the pointee is const. A pointer to
-    a pointer has type 'float*'; a pointer to a function is not a `pointer` and has type 'float (*)(float)'. `meaning`
-    is the whole type in one spelling, macros, typedefs and traits followed: 'const float*'; '' where it is not known.
-    `element` is what `type` stands for, an enumeration's that of its numbers; complex numbers, texture and surface
-    objects keep their names. `parts` are the NumPy type and count of the numbers that it is made of, where they are all
-    of one type.
+    `type` is the type of the value or, with `pointer`, of the pointee, without const, restrict and reference:
+    `const T* __restrict__ p` has type 'T'. `const`: the pointee is const. A pointer to a pointer has type 'float*'; a
+    pointer to a function is not a `pointer` and has type 'float (*)(float)'. `meaning` is the whole type in one
+    spelling with macros, typedefs and traits resolved: 'const float*'; '' if unknown. `element` is `type` resolved;
+    for an enumeration the type of its numbers; complex numbers, texture and surface objects keep their names. `parts`
+    are the NumPy type and count of its numbers, if all have one type.
     """
 
     name: str
@@ -35,12 +34,12 @@ class Parameter:
 
     @property
     def number(self) -> str | None:
-        """The NumPy type of the value, or of what it points at; None for another type than a number's."""
+        """The NumPy type of the value or pointee; None if it is not a number."""
         return numpy_type(self.element or self.type)
 
     @property
     def vector(self) -> tuple[str, int] | None:
-        """The NumPy type and number of elements of a CUDA vector, or of one that it points at."""
+        """The NumPy type and number of elements of a CUDA vector, or of a pointee that is a vector."""
         return vector_type(self.element or self.type)
 
     @property
@@ -71,11 +70,11 @@ class TemplateParameter:
 class Kernel:
     """A `__global__` function with a body.
 
-    `line` is where the name stands, 1-based; `start` and `end` are offsets into the file's text, from the first word of
-    the definition (template, extern, ...) to behind the closing brace. A kernel of a header has the header's path in
-    `file`, and its line and offsets are that one's. `expression` is what the compiler is asked for: the qualified name,
-    with template arguments once `find` has put them in. `names` are the names outside of functions that its code comes
-    to, also through functions that it calls.
+    `line` is the line of the name, from 1; `start` and `end` are offsets into the file's text, from the first word of
+    the definition (template, extern, ...) to after the closing brace. A kernel in a header has the header's path in
+    `file`, and its line and offsets are the header's. `expression` is its name for the compiler: the qualified name,
+    with template arguments after `find_kernel`. `names` are the names outside of functions that its code reaches, also
+    through the functions that it calls.
     """
 
     name: str
@@ -94,7 +93,7 @@ class Kernel:
 
     @property
     def signature(self) -> str:
-        """The head as a user would write it: 'axpy(float a, const float* x)'."""
+        """The head as text: 'axpy(float a, const float* x)'."""
         template = f"template <{', '.join(map(str, self.template_parameters))}> " if self.template_parameters else ""
         name = self.qualified_name if self.template_parameters else self.expression or self.qualified_name
         return f"{template}{name.partition('(')[0]}({', '.join(map(str, self.parameters))})"
@@ -102,9 +101,9 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Layout:
-    """How a type lies in memory: a number (`dtype`), an array of `count`, or members at their offsets. In bytes.
+    """The memory layout of a type: a number (`dtype`), an array of `count`, or members at their offsets, in bytes.
 
-    pointee: of a pointer, what it points at.
+    pointee: the layout behind a pointer.
     """
 
     ctype: str
@@ -119,7 +118,7 @@ class Layout:
 
 
 def numbers_in(layout: Layout) -> tuple[frozenset[str], int]:
-    """Return the NumPy types of the numbers in a value, 'pointer' for pointers, and their bytes without gaps."""
+    """Return the NumPy types of the numbers in a value, 'pointer' for pointers, and their bytes without padding."""
     if layout.dtype or layout.pointee:
         return frozenset([layout.dtype or "pointer"]), layout.size
     if layout.element:
@@ -130,7 +129,7 @@ def numbers_in(layout: Layout) -> tuple[frozenset[str], int]:
 
 
 def uniform(layout: Layout) -> tuple[str, int] | None:
-    """Return the NumPy type and count of the numbers that a value is made of; None for several types, and for gaps."""
+    """Return the NumPy type and count of the numbers in a value; None for several types, and for padding."""
     kinds, nbytes = numbers_in(layout)
     (kind,) = kinds if len(kinds) == 1 else ("",)
     return (kind, nbytes // bytes_of(kind)) if kind not in ("", "pointer") and nbytes == layout.size else None
@@ -138,7 +137,7 @@ def uniform(layout: Layout) -> tuple[str, int] | None:
 
 @dataclass(frozen=True)
 class Constant:
-    """A `__constant__` variable: its type without the extents, these as numbers, whether it starts as something."""
+    """A `__constant__` variable: its type without the extents, the extents, and whether it is initialised."""
 
     name: str
     type: str
@@ -149,10 +148,10 @@ class Constant:
 
 @dataclass(frozen=True)
 class Question:
-    """What the parser is asked about a file: the parameters of a kernel's instance, or the layout of a type.
+    """A question to the parser about a file: the parameters of a kernel's instance, or the layout of a type.
 
-    text: as C++ writes it. launches: what is asked are the host code's launches of kernels that are called so. at:
-    where the name of the kernel stands in the file, to tell overloaded templates apart.
+    text: the name in C++. launches: ask for the host code's launches of kernels with this name. at: the position of the
+    kernel's name in the file, which distinguishes overloaded templates.
     """
 
     text: str
@@ -163,7 +162,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Task:
-    """What is to be parsed. folder: where quoted headers are, None where none is to be read."""
+    """A text to parse. folder: folder of quoted headers, or None to read no headers."""
 
     path: str
     text: str
@@ -175,20 +174,20 @@ class Task:
 
     @property
     def name(self) -> str:
-        """What the parser calls the file."""
+        """The file's name for the parser."""
         name = os.path.basename(self.path) or "source.cu"
         return os.path.join(self.folder, name) if self.folder is not None else VIRTUAL + name
 
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A `.cu` file: its text, its kernels in order, and what it declares.
+    """A `.cu` file: its text, its kernels in order, and its other declarations.
 
-    `types` maps a name to what a typedef, a using or a macro of the file, its headers or -D makes of it, and has the
-    names of structs ('struct P') and enumerations (of their numbers). `layouts` are those of its structs by name.
-    `references` are the file's texture and surface references with their type, `numbers` what its macros and whole
-    constants stand for. `large` are functions and classes that the compiler may not make part of their callers;
-    `private` says that there are variables of the device that no other file knows.
+    `types` maps names to their meaning by a typedef, a using or a macro of the file, its headers or -D, and has the
+    names of structs ('struct P') and enumerations (the type of their numbers). `layouts` are its structs' layouts.
+    `references` are the file's texture and surface references with their type, `numbers` the values of its macros and
+    whole constants. `large` are functions and classes that the compiler may not inline; `private`: the file has device
+    variables that other files cannot see.
     """
 
     path: str
@@ -201,13 +200,13 @@ class SourceFile:
     numbers: Mapping[str, str] = field(default_factory=dict)
     large: frozenset[str] = frozenset()
     private: bool = False
-    task: Task | None = field(default=None, compare=False)  # what the parser was given: it may be asked more
+    task: Task | None = field(default=None, compare=False)  # for further questions to the parser
 
 
 @dataclass(frozen=True)
 class HostLaunch:
-    """A launch in host code: template arguments as it writes them, grid, block, dynamic shared bytes and what is passed
-    as numbers; () and None where they are not plain."""
+    """A launch in host code: template arguments as text; grid, block, dynamic shared bytes and number arguments, which
+    are () or None if they are not plain numbers."""
 
     template: tuple[str, ...] = ()
     grid: tuple[int, ...] = ()
@@ -218,7 +217,7 @@ class HostLaunch:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a question was answered: the parameters of a kernel's instance, the layout of a type, launches."""
+    """The answer to a question: the parameters of a kernel's instance, the layout of a type, or launches."""
 
     parameters: tuple[Parameter, ...] | None = None
     layout: Layout | None = None
@@ -227,7 +226,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Reading:
-    """What was read of a file, and the answers to what was asked about it."""
+    """The reading of a file, and the answers to the questions about it."""
 
     file: SourceFile
     answers: tuple[Answer, ...] = ()

@@ -1,4 +1,4 @@
-"""Types as C spells them, and the NumPy types that have their bits."""
+"""C's types, and the NumPy types with the same bits."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _DTYPES = {
     }.items()
     for ctype in ctypes.split("|")
 }
-# Names that say more than what they stand for: numbers of two parts, and handles that are whole numbers.
+# Names that are kept, because they mean more than their type: numbers of two parts, and handles.
 NAMED = frozenset(
     [
         *(name for name, dtype in _DTYPES.items() if dtype.startswith("complex")),
@@ -39,7 +39,7 @@ NAMED = frozenset(
 
 
 def bytes_of(dtype: str) -> int:
-    """Return how many bytes a number of a NumPy type has."""
+    """Return the bytes of a number of a NumPy type."""
     return int(re.sub(r"\D", "", dtype) or 8) // 8
 
 
@@ -50,7 +50,7 @@ _VECTOR = re.compile(r"(u?)(char|short|int|long|longlong|float|double|half|__hal
 
 
 def numpy_type(ctype: str, aliases: Mapping[str, str] | None = None) -> str | None:
-    """Return the NumPy name of a C type ('unsigned char' -> 'uint8'), None where NumPy has none.
+    """Return the NumPy name of a C type ('unsigned char' -> 'uint8'), None if NumPy lacks it.
 
     `aliases` are the names that a file (`SourceFile.types`) or the command line defines; they win over the built-in.
     """
@@ -68,7 +68,7 @@ def vector_type(ctype: str, aliases: Mapping[str, str] | None = None) -> tuple[s
 
 def canonical(ctype: str, aliases: Mapping[str, str] | None = None) -> str:
     """One spelling for each type: no const, 'long unsigned int' -> 'unsigned long', aliases followed, no spaces."""
-    for _ in range(8):  # an alias of an alias; the bound ends a circle
+    for _ in range(8):  # aliases of aliases; the bound ends a cycle
         words = [word for word in words_of(ctype) if word not in ("const", "volatile", "struct", "enum", "typename")]
         if words[:2] == ["std", "::"] and len(words) == 3:
             words = words[2:]

@@ -1,4 +1,4 @@
-"""The words of a C++ text: cut, put together."""
+"""The words of a C++ text: splitting and joining."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _REMARK_OR_QUOTED = re.compile(
     re.X | re.S,
 )
 WORD = re.compile(r"[^\W\d]\w*")
-USED = re.compile(r"(?<![\w.])(?<!->)[^\W\d]\w*")  # a name behind a '.' is looked up in a class
+USED = re.compile(r"(?<![\w.])(?<!->)[^\W\d]\w*")  # a name after a '.' belongs to a class
 DIRECTIVE = re.compile(r"^[ \t]*(?:#|%:)[ \t]*(\w*)((?:\\\n|[^\n])*)", re.M)  # in a text without remarks
 _BRACKETS = {"(": ")", "[": "]", "{": "}"}
 
@@ -43,7 +43,7 @@ def placed_words(text: str) -> list[tuple[int, str]]:
 
 
 def without_remarks(text: str) -> str:
-    """Return a text with blanks in place of comments and of what strings hold; each place stays."""
+    """Return a text with blanks in place of comments and the content of strings; positions are kept."""
 
     def without_inside(match: re.Match[str]) -> str:
         found = match[0]
@@ -55,7 +55,7 @@ def without_remarks(text: str) -> str:
 
 
 def blank(text: str) -> str:
-    """Return blanks as long as a text, with its lines."""
+    """Return blanks with the length and the lines of a text."""
     return re.sub(r"[^\n]", " ", text)
 
 
@@ -68,7 +68,7 @@ def macros_of(text: str) -> Iterator[tuple[str, str, str]]:
 
 
 def spell(words: Iterable[str]) -> str:
-    """Words in one spelling: a space between names and behind commas, none elsewhere."""
+    """Words in one spelling: spaces only between names and after commas."""
     text = ""
     for word in words:
         gap = text[-1:].isalnum() or text[-1:] in ("_", ">")
@@ -84,12 +84,12 @@ def respelled(text: str) -> str:
 
 
 def listed_words(text: str) -> list[str]:
-    """Return the parts between commas, each in the spelling of `spell`: what a template is given, types."""
+    """Return the parts between commas, such as template arguments or types, each in the spelling of `spell`."""
     return list(map(respelled, listed(without_remarks(text), angles=True)))
 
 
 def closing_bracket(words: Sequence[str], position: int) -> int:
-    """The index of what closes the bracket at `position`, or of the last word where nothing does."""
+    """The index of the closing bracket of the one at `position`, or of the last word."""
     opening, closing = words[position], _BRACKETS[words[position]]
     steps = ((words[index] == opening) - (words[index] == closing) for index in range(position, len(words)))
     return next((position + at for at, depth in enumerate(accumulate(steps)) if depth == 0), len(words) - 1)

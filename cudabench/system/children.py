@@ -1,7 +1,7 @@
-"""Python processes that find modules where this one does, and none in the folder that they are started in.
+"""Python processes that find the same modules as this one, and that ignore their current folder.
 
-`python -m` and `python -c` look into the current folder first, and that is the user's or somebody else's: a file
-`random.py` there would run in the place of Python's own.
+`python -m` and `python -c` search the current folder first, which may belong to anybody: a file `random.py` there
+would run instead of Python's own.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from typing import TypeVar
 Task = TypeVar("Task")
 Made = TypeVar("Made")
 
-# Whether processes of `multiprocessing` can be kept from the current folder: before Python 3.11 nothing does.
+# Whether processes of `multiprocessing` can ignore the current folder: from Python 3.11 on.
 POOLS = sys.version_info >= (3, 11)
-MOST_THREADS = 8  # more win little where memory is the limit, and each takes some
+MOST_THREADS = 8  # more threads gain little if memory is the limit, and each needs memory
 
 
 def code(text: str) -> list[str]:
-    """Return the command that runs a program's text; words that are put behind it are its `sys.argv[1:]`."""
+    """Return the command that runs a program's text; words after it are its `sys.argv[1:]`."""
     path = [folder for folder in sys.path if isinstance(folder, str)]
     return [sys.executable, "-c", f"import sys; sys.path[:] = {path!r}\n{text}"]
 
 
 def module(name: str) -> list[str]:
-    """Return the command that runs a module as `python -m` does; words that are put behind it are its arguments."""
+    """Return the command that runs a module as `python -m` does; words after it are its arguments."""
     return code(f"import runpy\nrunpy.run_module({name!r}, run_name='__main__', alter_sys=True)")
 
 
 @contextmanager
 def starting_pools() -> Iterator[None]:
-    """While this lasts, processes that `multiprocessing` spawns do not look into the current folder either."""
+    """In this context, processes that `multiprocessing` spawns ignore the current folder too."""
     before = os.environ.get("PYTHONSAFEPATH")
     os.environ["PYTHONSAFEPATH"] = "1"
     try:
@@ -51,8 +51,8 @@ def processors() -> int:
 
 
 def on_threads(work: Callable[[Task], Made], tasks: Sequence[Task], threads: int | None = None) -> list[Made]:
-    """Return what a function, most of it in libraries that let other threads run, makes of each task; threads: how many
-    do, by the processors unless told."""
+    """Return a function's value for each task, computed on threads. The function should spend its time in libraries
+    that release the GIL. threads: their number; by default as many as processors."""
     if len(tasks) < 2:
         return [work(task) for task in tasks]
     from concurrent.futures import ThreadPoolExecutor
@@ -63,8 +63,8 @@ def on_threads(work: Callable[[Task], Made], tasks: Sequence[Task], threads: int
 
 @contextmanager
 def spread(function: Callable[[Task], Made], tasks: Sequence[Task], processes: int) -> Iterator[Iterator[Made]]:
-    """Give what a function makes of each task, in their order, by so many processes, or by this one where they could
-    not be kept from the current folder."""
+    """Yield a function's values for the tasks, in order, from this many processes, or from this process if children
+    could not ignore the current folder."""
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 

@@ -1,7 +1,7 @@
 """Work that is bounded in time and memory: a command, or a function in a forked process.
 
-What others wrote may ask for more than a machine has: a compiler that never ends, an expression over billions of
-elements. Neither can be stopped from within Python, so both run in processes that can be ended.
+Foreign input may need more than a machine has: a compile that never ends, an expression over billions of elements.
+Python cannot stop either, so both run in processes that can be ended.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from cudabench.system import interrupts
 T = TypeVar("T")
 
 FORKS = hasattr(os, "memfd_create")  # Linux; elsewhere a fork is not safe beside threads
-_ALIGNED = 64  # bytes, to which what a forked process hands back begins
-# Bounds the memory before the command starts, so that what it starts at once is bounded, too.
+_ALIGNED = 64  # alignment in bytes of a forked process's result
+# Bounds the memory before the command starts, so that its children are bounded too.
 LIMITED = '{ ulimit -Sc 0; ulimit -Sv "$0" || ulimit -Sv "$(ulimit -Hv)"; } 2> /dev/null; exec "$@"'
-UNKNOWN_MEMORY = 16 << 30  # bytes, where the system does not tell
+UNKNOWN_MEMORY = 16 << 30  # bytes, if the system does not report its memory
 
 
 class TooLong(Exception):
@@ -41,7 +41,7 @@ class TooMuch(Exception):
 
 
 def limit_memory(nbytes: int) -> None:
-    """Bound the address space of this process; where the system knows no such bound, do nothing."""
+    """Bound the address space of this process, if the system has such a bound."""
     with contextlib.suppress(ImportError, AttributeError, OSError, ValueError):
         import resource
 
@@ -59,10 +59,10 @@ def run(
     environment: Mapping[str, str] | None = None,
     folder: str | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command and what it starts, in a folder if not in this one; return its exit status and output.
+    """Run a command, in a folder if one is given; return its exit status and output.
 
-    `memory` bounds the address space of each process. Raises TooLong, after all of them were ended, and OSError where
-    there is no such command.
+    `memory` bounds the address space of each process. Raises TooLong, after all processes were ended, and OSError for
+    an unknown command.
     """
     if shutil.which(command[0]) is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), command[0])
@@ -86,8 +86,8 @@ def run(
 
 @contextlib.contextmanager
 def started(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[Any]]:
-    """Start a process in a session of its own, with Popen's options, and wait for it at the end; an exception ends it
-    and what it started, also one that a signal raises while it starts."""
+    """Start a process in its own session, with Popen's options, and wait for it at the end. An exception ends the
+    process and its children, even an exception that a signal raises during the start."""
     process: subprocess.Popen[Any] | None = None
     try:
         with interrupts.kept():
@@ -104,7 +104,7 @@ def started(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen
 
 
 def end_group(process: subprocess.Popen[Any]) -> None:
-    """End a process that was started in a session of its own, with all that it started."""
+    """End a process that was started in its own session, and its children."""
     with contextlib.suppress(OSError):
         if os.name == "posix":
             os.killpg(process.pid, signal.SIGKILL)
@@ -116,9 +116,9 @@ def end_group(process: subprocess.Popen[Any]) -> None:
 def call(function: Callable[[], T], *, seconds: float, memory: int) -> T:
     """Return a function's value, computed in a forked process; what it raises is raised here.
 
-    `memory` is how many bytes the process may take besides those that this one has. Only the value comes back, pickled;
-    arrays are mapped and not copied. Raises TooLong and TooMuch. Where no process can be forked, the function is
-    called here, without bounds.
+    `memory` is how many bytes the process may take in addition to this one's. Only the value is returned, pickled;
+    arrays are mapped and not copied. Raises TooLong and TooMuch. If a process cannot be forked, the function is called
+    here, without bounds.
     """
     if not FORKS:
         return function()
@@ -128,9 +128,9 @@ def call(function: Callable[[], T], *, seconds: float, memory: int) -> T:
     try:
         sys.stdout.flush()
         sys.stderr.flush()
-        # What a signal raises within Python's own hooks for a fork would be lost.
+        # An exception that a signal raises within Python's own hooks for a fork would be lost.
         with interrupts.kept(), warnings.catch_warnings():
-            # Python warns of other threads: the child takes no lock of theirs, computes and leaves.
+            # Python warns about other threads: the child does not take their locks; it computes and leaves.
             warnings.simplefilter("ignore", DeprecationWarning)
             child = os.fork()
             if child == 0:
@@ -155,12 +155,12 @@ def call(function: Callable[[], T], *, seconds: float, memory: int) -> T:
 def _end(child: int) -> int:
     """End a forked process, unless it has ended, and return its status."""
     with contextlib.suppress(ProcessLookupError):
-        os.kill(child, signal.SIGKILL)  # one that has ended is a zombie still, so no other process is meant
+        os.kill(child, signal.SIGKILL)  # an ended child is still a zombie, so its id is not reused
     return os.waitpid(child, 0)[1]
 
 
 def _readable(file: int, seconds: float) -> bool:
-    """Wait until the other end of a pipe is closed; False where the time is up first."""
+    """Wait until the other end of a pipe is closed; return False if the time is up first."""
     import selectors
 
     with selectors.DefaultSelector() as selector:
@@ -169,19 +169,19 @@ def _readable(file: int, seconds: float) -> bool:
 
 
 def _compute(function: Callable[[], Any], result: int, memory: int) -> None:
-    """Be the child: never returns."""
+    """Do the child's work; never returns."""
     status = 1
     try:
-        gc.disable()  # what the parent left to be collected is the parent's
+        gc.disable()  # garbage of the parent belongs to the parent
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
         die_with_parent()
         limit_memory(_address_space() + memory)
         with contextlib.suppress(OSError):
             nowhere = os.open(os.devnull, os.O_WRONLY)
-            for stream in (1, 2):  # libraries tell of their crashes there
+            for stream in (1, 2):  # libraries print their crashes there
                 os.dup2(nowhere, stream)
-        faulthandler.disable()  # what crashes is told by its signal
+        faulthandler.disable()  # a crash is known by its signal
         try:
             answer: tuple[bool, Any] = (True, function())
         except MemoryError:
@@ -193,7 +193,7 @@ def _compute(function: Callable[[], Any], result: int, memory: int) -> None:
     except MemoryError:
         status = errno.ENOMEM
     finally:
-        os._exit(status)  # no handler of the parent's, no flush of its buffers
+        os._exit(status)  # skip the parent's handlers and the flush of its buffers
 
 
 def _pack(value: Any, file: int) -> None:
@@ -246,7 +246,7 @@ def _address_space() -> int:
 
 
 def die_with_parent() -> None:
-    """Let this process, a child, end when its parent does, where the system can."""
+    """Let this child process end when its parent ends, if the system can do that."""
     if sys.platform == "linux":
         import ctypes
 
@@ -259,7 +259,7 @@ def host_memory() -> int:
     try:
         limits += [int(kilo) << 10 for kilo in re.findall(r"MemAvailable:\s*(\d+)", Path("/proc/meminfo").read_text())]
         limits.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))
-    except (OSError, ValueError):  # no Linux, or no limit ('max')
+    except (OSError, ValueError):  # not Linux, or unlimited ('max')
         pass
     if not limits:
         try:

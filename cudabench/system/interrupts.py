@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and alarms around what must not be stopped half-way."""
+"""Ctrl-C, SIGTERM and alarms around work that must not stop half-way."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KEPT = (*STOPS, signal.SIGALRM) if hasattr(signal, "SIGALRM") else STOPS
 
 
 def _handlers() -> dict[signal.Signals, Callable[[int, FrameType | None], Any]]:
-    """Return what handles the signals in Python; nothing outside the main thread, where no handler runs."""
+    """Return Python's handlers of the signals; empty outside the main thread, where handlers do not run."""
     if threading.current_thread() is not threading.main_thread():
         return {}
     found = {number: signal.getsignal(number) for number in KEPT}
@@ -23,7 +23,7 @@ def _handlers() -> dict[signal.Signals, Callable[[int, FrameType | None], Any]]:
 
 @contextlib.contextmanager
 def kept() -> Iterator[None]:
-    """Keep signals until the end, so that a process is started and known to who ends it, or is not started."""
+    """Delay signals until the end, so that a process is either started and registered, or not started."""
     came: list[int] = []
     before = _handlers()
     for number in before:
@@ -39,7 +39,7 @@ def kept() -> Iterator[None]:
 
 @contextlib.contextmanager
 def deferred() -> Iterator[None]:
-    """Keep signals until the end. Processes that are started meanwhile begin with both blocked: see `ready`."""
+    """Delay signals until the end. Processes that are started meanwhile begin with both blocked: see `ready`."""
     with kept():
         blocks = bool(_handlers()) and hasattr(signal, "pthread_sigmask")
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS) if blocks else None
@@ -47,12 +47,11 @@ def deferred() -> Iterator[None]:
             yield
         finally:
             if mask is not None:
-                signal.pthread_sigmask(signal.SIG_SETMASK, mask)  # one that waited is handled here
+                signal.pthread_sigmask(signal.SIG_SETMASK, mask)  # a waiting signal is handled here
 
 
 def ready() -> None:
-    """End a started process' deafness: SIGTERM ends it, and a terminal's Ctrl-C is left to the process that started
-    it."""
+    """Unblock the signals of a started process: SIGTERM ends it, and it ignores Ctrl-C, which its parent handles."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)

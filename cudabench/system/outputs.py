@@ -1,8 +1,7 @@
-"""Where outputs go: whether a place can be written, before anything runs, and writing that leaves no half file.
+"""Output files: checks, before anything runs, that a path can be written, and writes files whole or not at all.
 
-A regular file is replaced: the new one is written beside it and renamed, so that a reader sees the old one or the new
-one, whole. A link stays and its target is replaced. What is no file, a device, a pipe, standard output by its name in
-/dev, is written to and stays what it is.
+A regular file is replaced: the new file is written beside it and renamed, so that a reader sees either file whole. A
+link stays, and its target is replaced. A device, a pipe, or standard output by its name in /dev is written directly.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ REPAIRS = {
     errno.ENOTDIR: "a part of its path is a file: name another place",
     errno.ENOENT: "make its folder first",
     errno.EPIPE: "its reader has gone",
-    errno.ENXIO: "it is a socket or a device that nothing serves: name a file",
+    errno.ENXIO: "it is a socket or an unused device: name a file",
 }
 SHOWN = 80  # characters of a name in a message
 MOST_LINKS = 40  # as the kernel follows
@@ -44,23 +43,23 @@ _DESCRIPTOR = re.compile(r"/dev/fd/(\d+)|/proc/(?:self|thread-self|\d+)/fd/(\d+)
 
 @dataclass(frozen=True)
 class Place:
-    """What a path leads to: a regular file or a free name (`file`), a descriptor of this process, or neither: a device
+    """The target of a path: a regular file or a free name (`file`), a descriptor of this process, or neither: a device
     or a pipe, which is opened by its name."""
 
     file: Path | None = None
     descriptor: int | None = None
 
 
-# What paths on the command line lead to: the files that it reads, and by file the option that is to replace it, with
-# its path. None may be both, nor may two options replace one: `--json k.cu` in place of `--source k.cu` would cost the
-# source. A program that calls cudabench has no command line, and may do as it likes.
+# The files that the command line reads, and for each file to be written its option and path. A file must not be both,
+# and two options must not write one file: `--json k.cu` instead of `--source k.cu` would destroy the source. Programs
+# that call cudabench do not have a command line, so they are not checked.
 _read: set[Path] = set()
 _replaced: dict[Path, tuple[str, Path]] = {}
 _in_command = False
 
 
 def begin_command() -> None:
-    """Forget the files of the command line before; from here on those of one are kept apart."""
+    """Forget the files of an earlier command line, and begin to check this one's."""
     global _in_command
     _in_command = True
     _read.clear()
@@ -68,7 +67,7 @@ def begin_command() -> None:
 
 
 def note_read(path: str | Path) -> None:
-    """Note a file that a command line reads. Raises UsageError where one of its options is to replace it."""
+    """Note a file that the command line reads. Raises UsageError if one of its options would replace the file."""
     if _in_command:
         file = Path(os.path.realpath(path))
         if file in _replaced and file not in _read:
@@ -77,21 +76,21 @@ def note_read(path: str | Path) -> None:
 
 
 def note_shards(folder: Path, names: Iterable[str]) -> None:
-    """Note files of a folder that a command line has read, of which there may be many.
+    """Note files of a folder that the command line has read; they may be many.
 
-    Raises UsageError where an option is to replace one.
+    Raises UsageError if an option would replace one of them.
     """
     for name in {file.name for file in _replaced}.intersection(names):
         note_read(folder / name)
 
 
 def note_taken_up(path: Path) -> None:
-    """Note a file that a command line goes on with: what it holds is read, and written again with more."""
+    """Note a file that the command line continues: it is read, and written again with more content."""
     _written(Path(os.path.realpath(path)))
 
 
 def _written(file: Path) -> None:
-    """Note a file that is written from now on, and may be read back."""
+    """Note a file that is written, so that it may be read back."""
     if file in _replaced:
         _read.add(file)
 
@@ -101,9 +100,9 @@ def _both(option: str, path: Path) -> UsageError:
 
 
 def is_file(path: Path) -> bool:
-    """Tell whether a path leads to a regular file, or to a free name for one, which can be written again and again.
+    """Tell whether a path is a regular file or a free name, which can be written repeatedly.
 
-    Raises CudabenchError where it leads nowhere.
+    Raises CudabenchError for a path without a valid target.
     """
     return _place(path, str(path)).file is not None
 
@@ -114,7 +113,7 @@ def is_stdout(path: Path) -> bool:
 
 
 def check_target(path: Path, option: str = "--json") -> None:
-    """Raise CudabenchError where what an option names cannot be written, before anything runs; nothing is opened."""
+    """Raise CudabenchError, before anything runs, if an option's path cannot be written; nothing is opened."""
     label = f"{option} {_short(path)}"
     place = _place(path, label)
     if place.descriptor is not None:
@@ -146,8 +145,8 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def write_ours(path: Path, content: bytes) -> None:
-    """Write bytes under a name of ours in a folder that others may write too: what has the name already, a link or a
-    pipe too, is replaced and never written through. Raises CudabenchError where it cannot be written."""
+    """Write bytes to our own name in a folder that others may write too. An existing file, link or pipe with the name
+    is replaced, never followed. Raises CudabenchError if it cannot be written."""
     try:
         _replace(path, lambda stream: stream.write(content))
     except OSError as error:
@@ -155,10 +154,10 @@ def write_ours(path: Path, content: bytes) -> None:
 
 
 def write_with(path: Path, fill: Fill, label: str | None = None) -> None:
-    """Write what `fill` puts into a binary stream: a regular file whole or not at all, anything else through.
+    """Write the bytes that `fill` puts into a binary stream: a regular file whole or not at all, others directly.
 
-    A file that is replaced hands on its permissions. `label` is what messages call the path. Raises CudabenchError
-    where it cannot be written; what else `fill` raises passes, and leaves the old file.
+    A replaced file passes on its permissions. `label` is the path's name in messages. Raises CudabenchError if the path
+    cannot be written. Other exceptions of `fill` pass and leave the old file.
     """
     label = label or _short(path)
     place = _place(path, label)
@@ -167,7 +166,7 @@ def write_with(path: Path, fill: Fill, label: str | None = None) -> None:
             _replace(place.file, fill)
             _written(place.file)
             return
-        # Neither a pipe nor a device can be sought in, which writers of arrays and pictures want.
+        # Writers of arrays and pictures seek, which pipes and devices cannot do.
         whole = io.BytesIO()
         fill(whole)
         _through(path, place.descriptor, whole.getbuffer())
@@ -180,8 +179,8 @@ def _replace(target: Path, fill: Fill) -> None:
     if before is not None and stat.S_ISDIR(before.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     if before is not None and not stat.S_ISREG(before.st_mode):
-        before = None  # nothing of it is kept
-    # A name of its own, since a long one has no room for anything beside it.
+        before = None  # its permissions are not kept
+    # A short temporary name, because a long name leaves too little room for a suffix.
     handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=".cudabench-", suffix=".tmp")
     try:
         with os.fdopen(handle, "wb") as stream:
@@ -207,7 +206,7 @@ def _through(path: Path, descriptor: int | None, content: memoryview) -> None:
 
 
 def _place(path: Path, label: str) -> Place:
-    """Return what a path leads to, without opening it."""
+    """Return the target of a path, without opening it."""
     try:
         number = descriptor(path)
         if number is not None:
@@ -221,10 +220,10 @@ def _place(path: Path, label: str) -> Place:
 
 
 def descriptor(path: Path) -> int | None:
-    """Return the number where a path names a descriptor of this process, as /dev/stdout does.
+    """Return the number of the descriptor that a path such as /dev/stdout names, or None.
 
-    Opened by its name it would be written from its start, and a file that the shell opened would be replaced behind the
-    shell's back.
+    If it were opened by its name, it would be written from its start, and a file that the shell opened would be
+    replaced.
     """
     text = os.path.abspath(path)
     for _ in range(MOST_LINKS):
@@ -234,7 +233,7 @@ def descriptor(path: Path) -> int | None:
             if process and int(process[1]) != os.getpid():
                 return None
             number = int(match[1] or match[2])
-            os.fstat(number)  # raises where it is closed
+            os.fstat(number)  # raises if it is closed
             return number
         if not os.path.islink(text):
             return None

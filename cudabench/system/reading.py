@@ -1,7 +1,7 @@
-"""Opening what a user or a file names to be read: regular files, and what the shell has opened already; JSON in it.
+"""Opens named files for reading: regular files, and descriptors that the shell opened; parses JSON.
 
-A pipe that nobody writes never opens, a device may never end, and reading some devices does something. `<(command)` and
-/dev/stdin are descriptors that the shell hands over; those are read.
+A pipe without a writer never opens, a device may never end, and reading some devices has effects. `<(command)` and
+/dev/stdin are descriptors from the shell; those are read.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ KINDS = {
 
 
 _HALVES = re.compile("[\ud800-\udfff]")
-MOST_DIGITS = 300  # of a whole number: with more it may be no float any longer
+MOST_DIGITS = 300  # digits of a whole number; more may not fit a float
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Return a document of JSON that others wrote; half a pair of surrogates, which is not a character, becomes U+FFFD.
+    """Return a foreign JSON document; half a pair of surrogates, which is not a character, becomes U+FFFD.
 
     Raises json.JSONDecodeError, UnicodeDecodeError and RecursionError as json.loads does, and another ValueError for a
-    whole number that no figure is.
+    whole number with too many digits.
     """
     found = json.loads(text, parse_int=_whole)
     spelled = re.search(rb"\\u[dD]", text) if isinstance(text, bytes) else re.search(r"\\u[dD]", text)
@@ -57,30 +57,30 @@ def _whole(digits: str) -> int:
 
 
 def check_regular(path: str | Path, *, handed_over: bool = False) -> None:
-    """Raise OSError where a path leads to a pipe, a device or a socket; nothing is opened.
+    """Raise OSError if a path is a pipe, a device or a socket; nothing is opened.
 
-    Raises UsageError where an option of the command line is to replace the file. `handed_over`: descriptors of this
-    process, as /dev/fd/63 of `<(command)`, may be any of those.
+    Raises UsageError if an option of the command line would replace the file. `handed_over`: descriptors of this
+    process, as /dev/fd/63 of `<(command)`, may be of any kind.
     """
     kind = KINDS.get(stat.S_IFMT(os.stat(path).st_mode))
     if kind is None:
         outputs.note_read(path)
     if kind is None or (handed_over and outputs.descriptor(Path(path)) is not None):
         return
-    raise OSError(errno.EINVAL, f"it is {kind} and no regular file")
+    raise OSError(errno.EINVAL, f"it is {kind}, not a regular file")
 
 
 def open_bytes(path: str | Path) -> IO[bytes]:
-    """Open a regular file, or what the shell has opened, to read bytes. Raises OSError as `open` does."""
+    """Open a regular file, or a descriptor of the shell, to read bytes. Raises OSError as `open` does."""
     check_regular(path, handed_over=True)
     return open(path, "rb")
 
 
 def content(path: str | Path, kind: str, what: str, most: int, too_large: str, label: str = "") -> bytes:
-    """Return the bytes of a file that a user named, which `label` calls, if not its path.
+    """Return the bytes of a file that a user named; `label` is its name in errors, by default its path.
 
-    Raises CudabenchError where it cannot be read, or has more than `most` bytes; kind, such as '*.cu', and what, such
-    as 'a .cu file', say which file would do.
+    Raises CudabenchError if it cannot be read, or has more than `most` bytes; kind, such as '*.cu', and what, such as
+    'a .cu file', describe the expected file in errors.
     """
     label = label or str(path)
     try:

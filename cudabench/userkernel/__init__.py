@@ -1,1 +1,1 @@
-"""A kernel of the user's own as an operation: arguments and expectations from the command line, no host code."""
+"""A user's own kernel as an operation: arguments and expectations from the command line, without host code."""

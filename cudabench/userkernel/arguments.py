@@ -36,15 +36,15 @@ from cudabench.userkernel.values import (
 )
 
 NULL = ("null", "nullptr")
-GAP = "..."  # in a line, for what only the user knows
+GAP = "..."  # in a suggested line, for values that only the user knows
 
 
 class NoLine(UsageError):
-    """A kernel for which no command line can be suggested: one sentence that says what the user has to write."""
+    """A kernel without a suggested command line: the sentence says what the user must write."""
 
 
 def offered(lead: str, example: object) -> str:
-    """Return how a message goes on: with a line that would be right, or why none can be suggested."""
+    """Return the end of a message: a valid line, or why a line cannot be suggested."""
     try:
         return led(lead, str(example))
     except NoLine as error:
@@ -52,12 +52,12 @@ def offered(lead: str, example: object) -> str:
 
 
 def led(lead: str, line: str) -> str:
-    """Return a line behind what leads to it, which says what its gaps are for."""
+    """Return `lead` with a line after it, and an explanation of the line's gaps."""
     return f"{lead}{f', with your own value for each {GAP}' if GAP in line else ''}: {line}"
 
 
 def named(text: str, option: str, example: str) -> tuple[str, str]:
-    """Return the two sides of NAME=VALUE; of --const the name may be qualified. Raises UsageError for no such text."""
+    """Return the two sides of NAME=VALUE; --const allows a qualified name. Raises UsageError for other texts."""
     name, equals, value = text.partition("=")
     name, value = name.strip(), value.strip()
     bare = name.replace("::", "_") if option == "--const" else name
@@ -69,11 +69,11 @@ def named(text: str, option: str, example: str) -> tuple[str, str]:
 def read(
     texts: Sequence[str], kernel: Kernel, known: Mapping[str, Any], example: object, file: SourceFile
 ) -> tuple[Argument, ...]:
-    """Return the arguments of a kernel, in the order of its parameters, whatever the order they are given in.
+    """Return the arguments of a kernel, given in any order, in the order of its parameters.
 
-    `known` are further numbers that shapes may use; `example` is a line that would be right; `file` is the source,
-    which declares structs. Scalars are read first, each behind those that it names, so a shape or a number may name one
-    that stands behind it. Raises UsageError for whatever does not fit the signature.
+    `known` are further numbers that shapes may use; `example` is a valid line; `file` is the source, which declares
+    structs. Scalars are read first, each after the scalars that it names, so that a shape or a number may name a later
+    scalar. Raises UsageError for arguments that do not fit the signature.
     """
     given = [named(text, "--arg", "n=4096 or --arg 'x=float32[n]:random'") for text in texts]
     names = [name for name, _ in given]
@@ -89,7 +89,7 @@ def read(
     for one in numbers_first(ordered):
         reader.number(one)
     arrays = [one for one in ordered if one.name not in reader.found]
-    arrays.sort(key=lambda one: bool(one.kind) and one.inner in names)  # views of others' arrays come last
+    arrays.sort(key=lambda one: bool(one.kind) and one.inner in names)  # views of other arguments' arrays come last
     for one in arrays:
         reader.array(one)
     for name in reader.inside:
@@ -100,7 +100,7 @@ def read(
 
 @dataclass(frozen=True)
 class Given:
-    """What --arg gives for a parameter."""
+    """The value of --arg for a parameter."""
 
     name: str
     text: str
@@ -108,28 +108,27 @@ class Given:
 
     @property
     def where(self) -> str:
-        """How errors call it."""
+        """The argument's name in errors."""
         return f"--arg {self.name}={self.text}"
 
     @property
     def kind(self) -> str:
-        """Whether it is a "texture", a "surface" or a "tensormap"; "" for none of them."""
+        """ "texture", "surface" or "tensormap", else ""."""
         return textures.view_kind(self.text)
 
     @property
     def inner(self) -> str:
-        """What it is a view of: an array, or the name of one."""
+        """The array under the view, or the array's name."""
         return next(iter(listed(self.text.partition("(")[2].removesuffix(")"))), "")
 
 
 def numbers_first(given: Sequence[Given]) -> list[Given]:
-    """Return numbers and structs, each behind those that it names. Raises UsageError for numbers that name each
-    other."""
+    """Return numbers and structs, each after those that it names. Raises UsageError for a cycle."""
     waiting = [one for one in given if not (one.parameter.pointer or one.kind)]
     found: list[Given] = []
 
     def waits(one: Given) -> bool:
-        words = set(re.findall(r"\w+", re.sub(r"\b\w+\s*:", "", one.text)))  # of a struct its members' values
+        words = set(re.findall(r"\w+", re.sub(r"\b\w+\s*:", "", one.text)))  # the values of a struct's members
         others = {other.name for other in waiting} - {one.name}
         structs = [other.name for other in waiting if other.text.startswith("{") and other is not one]
         return bool(words & others) or any(word.startswith(f"{name}_") for word in words for name in structs)
@@ -145,7 +144,7 @@ def numbers_first(given: Sequence[Given]) -> list[Given]:
 
 
 def check_names(names: Sequence[str], kernel: Kernel, example: object) -> None:
-    """Raise UsageError where the names are not the kernel's parameters, in any order; it prints the signature."""
+    """Raise UsageError, with the signature, if the names are not the kernel's parameters, in any order."""
     wanted = [parameter.name for parameter in kernel.parameters]
     if doubled := next((name for at, name in enumerate(names) if name in names[:at]), None):
         raise UsageError(f"--arg {doubled}=... is given twice: keep one.")
@@ -153,7 +152,7 @@ def check_names(names: Sequence[str], kernel: Kernel, example: object) -> None:
     missing = [name for name in wanted if name and name not in names]
     if len(names) == len(wanted) and not missing:
         return
-    what = f"has no parameter '{unknown}'.{did_you_mean(unknown, missing or wanted)} It" if unknown and missing else ""
+    what = f"lacks a parameter '{unknown}'.{did_you_mean(unknown, missing or wanted)} It" if unknown and missing else ""
     plural, verb = "s" * (len(wanted) != 1), "is" if len(names) == 1 else "are"
     count = f"takes {len(wanted)} argument{plural}, {len(names)} {verb} given"
     lacks = f" ({', '.join(missing)} missing)" if missing and len(names) < len(wanted) else ""
@@ -161,7 +160,7 @@ def check_names(names: Sequence[str], kernel: Kernel, example: object) -> None:
 
 
 class _Reader:
-    """The arguments of a kernel as they are read, and the numbers that the next ones may name; `file` is the source."""
+    """Reads the arguments of a kernel, and keeps the numbers that later arguments may name; `file` is the source."""
 
     def __init__(self, kernel: Kernel, file: SourceFile, scalars: dict[str, Any]) -> None:
         self.kernel, self.file, self.scalars = kernel, file, scalars
@@ -231,7 +230,7 @@ class _Reader:
             content = np.ascontiguousarray(load(one.text[1:], where)).tobytes()
             if len(content) != layout.size:
                 size = f"{one.parameter.type} has {layout.size}"
-                raise UsageError(f"{where} has {len(content)} bytes, {size}: save one of it.")
+                raise UsageError(f"{where} has {len(content)} bytes, {size}: save a single value.")
             return Record(one.name, content, layout.align)
 
         packed, numbers = bytearray(layout.size), []
@@ -243,8 +242,8 @@ class _Reader:
                 continue
             if textures.view_kind(text) in textures.KINDS:
                 raise UsageError(
-                    f"{where}: '{text}' is a texture or surface object, and --arg gives those only as parameters of "
-                    "their own: write a __global__ function beside it that takes it so."
+                    f"{where}: '{text}' is a texture or surface object, but --arg gives objects only to whole "
+                    "parameters: write a __global__ function beside it that takes it so."
                 )
             found = expressions.parse(text, where, self.scalars, label=f"{where}: '{text}'").evaluate(self.scalars)
             value = fitting(found, kind.dtype, where, one.parameter)
@@ -253,7 +252,7 @@ class _Reader:
         return Record(one.name, bytes(packed), layout.align, tuple(numbers))
 
     def point(self, name: str) -> None:
-        """Let a struct's pointers point: at arrays of their own, called `p_data` for p.data, or at other arguments'."""
+        """Set a struct's pointers: to their own arrays, called `p_data` for p.data, or to other arguments' arrays."""
         record, kernel = self.found[name], self.kernel
         assert isinstance(record, Record)
         pointers, own = [], []
@@ -264,8 +263,7 @@ class _Reader:
                 check_fit(other, pointee, kernel, f"{where}: {text}")
                 if other.const and not pointee.const:
                     raise UsageError(
-                        f"{where} may be written, and {text} is const in {kernel.signature}: give it an array of its "
-                        "own."
+                        f"{where} may be written, but {text} is const in {kernel.signature}: give it its own array."
                     )
                 pointers.append((at, text))
                 continue
@@ -276,7 +274,7 @@ class _Reader:
                 raise UsageError(f"--arg {name}: {said}") from None
             if isinstance(array, Array):
                 if title in (parameter.name for parameter in kernel.parameters):
-                    raise UsageError(f"{where} is called {title}, as a parameter of the kernel is.")
+                    raise UsageError(f"{where} is called {title}, the name of a parameter: rename it.")
                 pointers.append((at, title))
                 own.append(array)
         self.found[name] = replace(record, pointers=tuple(pointers), arrays=tuple(own))
@@ -284,7 +282,7 @@ class _Reader:
     # Arrays -----------------------------------------------------------------------------------------------------------
 
     def array(self, one: Given) -> None:
-        """Read an array, what is made of one, or a null pointer."""
+        """Read an array, an object over an array, or a null pointer."""
         accessor = None if one.parameter.pointer else accessor_of(one.parameter)
         if one.kind:
             self.found[one.name] = self.tensor_map(one) if one.kind == "tensormap" else self.view(one)
@@ -298,10 +296,10 @@ class _Reader:
             self.found[one.name] = self.pointed(one)
 
     def pointed(self, one: Given) -> Array | Null:
-        """Return what a pointer is given."""
+        """Return the argument of a pointer."""
         where, parameter, kernel = one.where, one.parameter, self.kernel
         if of_pointers(parameter):
-            # What `const` says is that the pointers stay: the rows may be written.
+            # `const` protects the pointers; the rows may be written.
             found = self.pointed(replace(one, parameter=replace(row_of(parameter), const=False)))
             return rows_of(found, parameter, kernel, where) if isinstance(found, Array) else found
         if parameter.type.endswith("*"):
@@ -323,9 +321,9 @@ class _Reader:
         return made
 
     def view(self, one: Given) -> Array | BufferView:
-        """Return a texture or a surface, of an array of its own or of one of the others."""
+        """Return a texture or a surface, over its own array or another argument's."""
         kind, parameter, kernel = one.kind, one.parameter, self.kernel
-        if kernel.expression == object_uses.STEPS and parameter.type == "double":  # for one that no step is passed
+        if kernel.expression == object_uses.STEPS and parameter.type == "double":  # a parameter that no step passes
             parameter = Parameter(parameter.name, textures.KINDS[kind][0])
         if wrong := textures.misfit(kind, parameter):
             raise UsageError(f"{one.where}: '{parameter}' in {kernel.signature} is not a {kind} object, but {wrong}.")
@@ -336,15 +334,15 @@ class _Reader:
         return found
 
     def tensor_map(self, one: Given) -> Array | BufferView:
-        """Return a tensor map over an array of its own or of one of the others."""
+        """Return a tensor map over its own array or another argument's."""
         if one.parameter.element not in (textures.MAP_TYPE, "CUtensorMap_st", "void"):
             raise UsageError(f"{one.where}: '{one.parameter}' in {self.kernel.signature} is not a CUtensorMap.")
         needs = f"{one.where}: a tensor map needs an array: write {textures.MAP_EXAMPLE}."
         return read_tensor_map(one.name, one.text, *self.inner(one, False, needs), self.scalars, one.parameter.pointer)
 
     def inner(self, one: Given, const: bool, needs: str) -> tuple[Array, bool]:
-        """Return the array that a texture or a tensor map is of, and whether it is another argument; `needs` is said
-        where there is none."""
+        """Return the array under a texture or a tensor map, and whether it is another argument; `needs` is the error
+        without an array."""
         if not one.text.endswith(")"):
             raise UsageError(f"{one.where} does not end with ')': add it, after the array and the options.")
         other, text = self.found.get(one.inner), one.inner
@@ -352,7 +350,7 @@ class _Reader:
             return other, True
         if one.kind in textures.KINDS and re.fullmatch(r"[^\W\d]\w*", text) and text not in NULL:
             raise UsageError(
-                f"{one.where}: there is no array '{text}' of another argument: name one, or write "
+                f"{one.where}: '{text}' is not an array of another argument: name one, or write "
                 f"{one.kind}(float32[n,n]:random)."
             )
         own = Given(one.name, text, Parameter(one.parameter.name, "void", True, const))
@@ -370,7 +368,7 @@ def check_taken(kernel: Kernel, file: SourceFile) -> None:
 
 
 def _not_given(parameter: Parameter, kernel: Kernel, file: SourceFile) -> str | None:
-    """Return why no --arg can give a parameter, as far as its type tells; None where one can."""
+    """Return why --arg cannot give a parameter of this type, or None."""
     if said := textures.out_of_reach(parameter, file):
         return f"{kernel.signature} takes {said}"
     ctype = parameter.type
@@ -383,19 +381,19 @@ def _not_given(parameter: Parameter, kernel: Kernel, file: SourceFile) -> str | 
 
 
 def _by_value(parameter: Parameter, kernel: Kernel) -> str:
-    """Return what a parameter is that --arg cannot give as it was tried, with the repair."""
+    """Return the description of a parameter that --arg cannot give in this form, with the repair."""
     if parameter.pointer:
         return (
-            f"{kernel.signature} takes '{parameter}', pointers to pointers to pointers, which no argument can be: let "
+            f"{kernel.signature} takes '{parameter}', pointers to pointers to pointers, which --arg cannot give: let "
             "it take one array, and compute the place of an element from its indices."
         )
     if "(" in parameter.type:
-        return f"{kernel.signature} takes a function, which no command line can give."
+        return f"{kernel.signature} takes a function, which a command line cannot give."
     if parameter.type in textures.OBJECTS:
         return f"'{parameter}' of {kernel.signature} is {textures.OBJECTS[parameter.type]}."
     return (
         f"{kernel.signature} takes '{parameter}' by value, a struct whose members are not known here (a union, "
-        "virtual functions, pointers to pointers, or a header that is not there): write a __global__ function beside "
+        "virtual functions, pointers to pointers, or a missing header): write a __global__ function beside "
         "it that takes them as numbers."
     )
 
@@ -410,7 +408,7 @@ def _number_like(dtype: str | None) -> str:
 
 
 def fitting(value: Any, dtype: str, where: str, parameter: Parameter) -> Any:
-    """Return a number as the type holds it; refuse what it cannot hold."""
+    """Return a number in the given type. Raises UsageError if the type cannot hold it."""
     if np.ndim(value):
         raise UsageError(f"{where} is not a single number: write one, as in {_number_like(dtype)}.")
     kind, value = np.dtype(dtype), value.item() if isinstance(value, np.generic) else value
@@ -438,7 +436,7 @@ def fitting(value: Any, dtype: str, where: str, parameter: Parameter) -> Any:
 
 
 def array_parts(text: str) -> tuple[str, str, str] | None:
-    """Return type, shape and start of TYPE[SHAPE]:INIT as they stand there; None for any other text."""
+    """Return type, shape and start of TYPE[SHAPE]:INIT as texts; None for other texts."""
     head = re.match(r"\s*(\w+)\s*\[", text)
     if not head:
         return None
@@ -448,14 +446,14 @@ def array_parts(text: str) -> tuple[str, str, str] | None:
 
 
 def read_array(name: str, text: str, where: str, scalars: Mapping[str, Any], const: bool) -> Array | None:
-    """Return the array that TYPE[SHAPE]:INIT or @FILE.npy describes, None for any other text."""
+    """Return the array that TYPE[SHAPE]:INIT or @FILE.npy describes; None for other texts."""
     if text.startswith("@"):
         held = numbers_of(load(text[1:], where))
         dtype, shape = held.dtype.newbyteorder("=").name, tuple(held.shape) or (1,)
         refuse(
             (
                 dtype not in TYPES,
-                f"{where} holds {held.dtype}, which no kernel takes: save one of {', '.join(TYPES)}.",
+                f"{where} holds {held.dtype}, which kernels cannot take: save one of {', '.join(TYPES)}.",
             ),
             (not held.size, f"{where} is empty, {shape_text(shape)}: a kernel needs at least one element."),
         )
@@ -470,7 +468,7 @@ def read_array(name: str, text: str, where: str, scalars: Mapping[str, Any], con
 
 
 def extents_of(text: str, where: str, scalars: Mapping[str, Any]) -> tuple[int, ...]:
-    """Return the shape that a text gives. Raises UsageError for any other text."""
+    """Return the shape of a text. Raises UsageError for an invalid shape."""
     value = expressions.parse(text or "''", where, scalars).evaluate(scalars) if text.strip() else ()
     extents = value if isinstance(value, tuple) else (value,)
     if not 1 <= len(extents) <= 8:
@@ -481,7 +479,7 @@ def extents_of(text: str, where: str, scalars: Mapping[str, Any]) -> tuple[int, 
 
 
 def whole(value: Any, what: str, least: int = 1) -> int:
-    """Return a number as a whole one; UsageError for a fraction and for one that is too small."""
+    """Return a number as an int. Raises UsageError for a fraction or a number under `least`."""
     if isinstance(value, (float, np.floating)) and float(value).is_integer():
         value = int(value)
     if not isinstance(value, (int, np.integer)) or isinstance(value, bool):

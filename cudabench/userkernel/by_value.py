@@ -1,8 +1,8 @@
-"""What a kernel takes by value: structs, vectors and PyTorch's packed accessors; their bytes, from what a command line
-says and the layout of the type.
+"""Arguments by value: structs, vectors and PyTorch's packed accessors. Their bytes follow from the command line and the
+layout of the type.
 
-A member that is a pointer is given what a pointer of the kernel is given: an array, or the name of one. An accessor is
-a tensor's address, sizes and strides.
+A pointer in a struct takes the same as a pointer parameter: an array, or the name of an array. An accessor holds a
+tensor's address, sizes and strides.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from cudabench.userkernel.pointers import like
 from cudabench.userkernel.values import Array, Record, shape_text
 
 _NAME = re.compile(r"(?:(?:torch|at)\s*::\s*)?(?:Generic)?PackedTensorAccessor(32|64)?\s*<(.*)>", re.S)
-_FEW = 4  # elements of an array that an example writes one by one
+_FEW = 4  # arrays of at most this size are written element by element in an example
 
 
 def example_of(layout: Layout) -> str:
@@ -46,13 +46,13 @@ def _bracketed(layout: Layout) -> str:
 
 # Values --------------------------------------------------------------------------------------------------------------
 
-Leaf = tuple[int, str, Layout, str]  # where it begins in bytes, what it is given, its type, the path of its names
+Leaf = tuple[int, str, Layout, str]  # offset in bytes, text of the value, type, path of its names
 
 
 def leaves(text: str, layout: Layout, where: str) -> Iterator[Leaf]:
-    """Yield the numbers and pointers of a value that the command line writes.
+    """Yield the numbers and pointers of a command line's value.
 
-    Raises UsageError where text and layout differ.
+    Raises UsageError if text and layout differ.
     """
     if layout.vector and not text.strip().startswith(("{", "[", "(")):
         text = f"[{text}]"
@@ -67,7 +67,7 @@ def _leaves(at: int, text: str, layout: Layout, where: str, path: str) -> Iterat
     if element and element.dtype and not re.match(r"[\[{(]", text):
         parts = [text] * layout.count  # one value for all
     elif not re.fullmatch(r"(\{.*\}|\[.*\]|\(.*\))", text, re.S):
-        raise UsageError(f"{where} is no value of {layout.ctype}: write {right}.")
+        raise UsageError(f"{where} is not a value of {layout.ctype}: write {right}.")
     else:
         parts = listed(text[1:-1])
     if layout.members and not layout.vector and all(re.match(r"\s*\w+\s*:(?!:)", part) for part in parts):
@@ -78,7 +78,7 @@ def _leaves(at: int, text: str, layout: Layout, where: str, path: str) -> Iterat
         refuse(
             (
                 unknown,
-                f"{where}: {layout.ctype} has no member '{unknown}', it has {', '.join(known)}."
+                f"{where}: {layout.ctype} lacks a member '{unknown}'; it has {', '.join(known)}."
                 f"{did_you_mean(unknown, known)}",
             ),
             (missing, f"{where} lacks {', '.join(missing)}; write {right}."),
@@ -96,7 +96,7 @@ def _leaves(at: int, text: str, layout: Layout, where: str, path: str) -> Iterat
 
 
 def _right(where: str, layout: Layout, path: str) -> str:
-    """Return a value that would be right: the whole option, or what stands for a member."""
+    """Return a valid value: the whole option, or the value of a member."""
     option, name = where.partition("=")[0].split()
     return f"{path}: {_bracketed(layout)}" if path else f"{option} '{name}={example_of(layout)}'"
 
@@ -106,14 +106,14 @@ def _right(where: str, layout: Layout, path: str) -> str:
 
 @dataclass(frozen=True)
 class Accessor:
-    """What a packed accessor is of: the element's type in C++, the number of dimensions, the bytes of an index."""
+    """A packed accessor: the element's type in C++, the number of dimensions, the bytes of an index."""
 
     element: str
     dimensions: int
     index_bytes: int
 
     def parameter(self, name: str) -> Parameter:
-        """Return the pointer that takes the same array."""
+        """Return the pointer parameter that takes the same array."""
         words = self.element.split()
         return Parameter(name, " ".join(word for word in words if word != "const"), True, "const" in words)
 
@@ -136,7 +136,7 @@ class Accessor:
 
 
 def accessor_of(parameter: Parameter) -> Accessor | None:
-    """Return what a parameter's type is an accessor of, other names followed; None for any other type."""
+    """Return the accessor of a parameter's type, aliases resolved; None for other types."""
     match = _NAME.fullmatch(parameter.meaning or parameter.type)
     parts = listed_words(match[2]) if match else []
     if match is None or len(parts) < 2 or not parts[1].isdigit() or not 1 <= int(parts[1]) <= 8:

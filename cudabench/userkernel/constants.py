@@ -1,4 +1,4 @@
-"""`--const NAME=...`: the `__constant__` variables of a source, which host code would set before the launch."""
+"""`--const NAME=...`: values of a source's `__constant__` variables, which host code would set before the launch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cudabench.source.types import numpy_type, vector_type
 from cudabench.userkernel import arguments, expressions, values
 from cudabench.userkernel.values import Array
 
-FIRST_STREAM = 1 << 20  # of random numbers, beyond those of the arguments
+FIRST_STREAM = 1 << 20  # first stream of random numbers, after those of the arguments
 
 
 def read(texts: Sequence[str], file: SourceFile, numbers: Mapping[str, Any]) -> tuple[Array, ...]:
@@ -27,7 +27,7 @@ def read(texts: Sequence[str], file: SourceFile, numbers: Mapping[str, Any]) -> 
         refuse(
             (
                 plain not in known,
-                f"{where}: {file.path} has no __constant__ variable '{name}', it has {', '.join(known) or 'none'}."
+                f"{where}: {file.path} lacks a __constant__ variable '{name}'; it has {', '.join(known) or 'none'}."
                 f"{did_you_mean(plain, known)}",
             ),
             (name in [one.name for one in made], f"--const {name}=... is given twice: keep one."),
@@ -54,7 +54,7 @@ def _one(
             ),
             (
                 array.init == "empty",
-                f"{where}: a constant that starts empty is poison: use random, zeros, ones or a value.",
+                f"{where}: an empty constant would hold poison: use random, zeros, ones or a value.",
             ),
         )
         return array
@@ -72,7 +72,7 @@ def _one(
 
 
 def like(constant: Constant, file: SourceFile) -> str:
-    """Return a value that --const would take for a variable: random contents for an array."""
+    """Return a valid --const value of a variable: random numbers for an array."""
     dtype, layout = numpy_type(constant.type, file.types), constant.layout
     if dtype and not constant.extents:
         return "2.5" if np.dtype(dtype).kind == "f" else "1"
@@ -85,12 +85,12 @@ def like(constant: Constant, file: SourceFile) -> str:
 
 
 def contents(constants: Sequence[Array], seed: int) -> dict[str, np.ndarray]:
-    """Return the variables' values."""
+    """Return the values of the variables."""
     return {one.name: one.make(seed, FIRST_STREAM + at) for at, one in enumerate(constants)}
 
 
 def options(file: SourceFile, kernel: Kernel, given: Sequence[Array]) -> list[str]:
-    """Return the variables that start as zeros, that a kernel or a function that it calls reads, and that --const
-    leaves alone, each as --const would take it."""
+    """Return the zero-initialised variables that a kernel or its functions read and that --const does not set, each as
+    a --const value."""
     names = kernel.names - {one.name.rpartition("::")[2] for one in given}
     return [f"{one.name}={like(one, file)}" for one in file.constants if not one.starts and one.name in names]

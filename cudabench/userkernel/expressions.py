@@ -1,12 +1,12 @@
 """Expressions of the command line: `cdiv(n,256)`, `a*x+y0`, `np.sum(x,axis=1)`.
 
-They may come from files of others, so the text itself is never run as Python. It is parsed, and only a tree is
-computed that a white list of syntax, functions and NumPy's names allows: no attributes but `np.NAME`, no calls of
-anything else, no comprehensions, no strings. Integers stay within 64 bits.
+They may come from foreign files, so they are parsed and checked before they are computed. A white list allows syntax,
+functions and NumPy's names: the only attributes are `np.NAME`; other calls, comprehensions and strings are refused.
+Integers stay within 64 bits.
 
-NumPy cannot be stopped from within, and a short text can ask for years: np.convolve of millions, np.diff of order a
-billion. What costs little for certain, by the shapes of the arrays, is computed here and now; what may be costly, or
-make large arrays, in a process of bounded time and memory.
+NumPy cannot be interrupted, and a short text can take years: np.convolve of millions, np.diff of order a billion.
+Expressions that are certainly cheap, by the shapes of the arrays, are computed in this process; expressions that may be
+costly, or make large arrays, in a process with bounded time and memory.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from cudabench.errors import UsageError, did_you_mean
 from cudabench.records.launch import cdiv
 from cudabench.system import confined
 
-# Python's keywords that C++ lets a parameter be called, and that no expression needs.
+# Python's keywords that are valid names of C++ parameters and not needed in expressions.
 KEYWORDS = frozenset(
     """in is lambda from as def del pass with global nonlocal raise yield import finally except assert async await elif
     None True False""".split()  # noqa: SIM905
 )
-MOST_DIGITS = 400  # of a rounding: more than any double has
+MOST_DIGITS = 400  # for round(): more digits than a double has
 BEYOND = "a whole number in it leaves the range of 64 bits"
-# Names that are always there and that no message needs to list.
+# Names that always exist; messages do not list them.
 UNLISTED = ("inf", "nan", "pi", "true", "false")
 
 
@@ -44,12 +44,12 @@ class ExpressionError(UsageError):
 
 
 def alias(name: str) -> str:
-    """Return the name that stands for a parameter inside the tree: 'in_' for 'in'."""
+    """Return a parameter's name in the tree: 'in_' for 'in'."""
     return name + "_" if name in KEYWORDS else name
 
 
 def fits(value: int) -> bool:
-    """Tell whether a whole number has no more than 64 bits."""
+    """Tell whether a whole number fits 64 bits."""
     return -(1 << 63) <= value < (1 << 64)
 
 
@@ -73,7 +73,7 @@ BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
 
 
 def _rounded(number: Any, digits: int = 0) -> Any:
-    """Round as Python does; a power of ten with a billion digits is not computed."""
+    """Round as Python does, but refuse huge powers of ten."""
     if abs(digits) > MOST_DIGITS:
         raise ValueError(f"round takes at most {MOST_DIGITS} digits")
     return round(number, digits) if digits else round(number)
@@ -94,7 +94,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 # NumPy ---------------------------------------------------------------------------------------------------------------
 
-# Whose result is as large as the arguments together, broadcast; and the others.
+# Functions whose result has the broadcast shape of the arguments; and others.
 ELEMENTWISE = """
 abs absolute add arccos arccosh arcsin arcsinh arctan arctan2 arctanh bitwise_and bitwise_not bitwise_or bitwise_xor
 cbrt ceil conj conjugate copysign cos cosh deg2rad degrees divide equal exp exp2 expm1 fabs float_power floor
@@ -126,15 +126,14 @@ NUMPY = frozenset(name for name in (*ELEMENTWISE, *OTHERS) if hasattr(np, name))
 
 # The value -----------------------------------------------------------------------------------------------------------
 
-_SIGNS = {ast.Pow: "**", ast.LShift: "<<"}  # of what makes large numbers of small ones
+_SIGNS = {ast.Pow: "**", ast.LShift: "<<"}  # operators that make large numbers from small ones
 
 
 def bind(label: str, text: str, values: Mapping[str, Any], limit: int | None) -> Callable[[], Any]:
-    """Return what computes the value of a checked text, with names as `values` has them.
+    """Return a function that computes a checked text with the names of `values`.
 
-    With a limit it raises ExpressionError, which begins with `label`, for a whole number beyond 64 bits before it is
-    computed, and for an array of more bytes, and no function can write into an array, as its out argument. NumPy's
-    warnings are the caller's.
+    With a limit in bytes it raises ExpressionError, which begins with `label`, for an array above the limit and for a
+    whole number beyond 64 bits before it is computed, and arrays are read-only. The caller handles NumPy's warnings.
     """
     guarded = limit is not None
     names = {alias(name): _read_only(value) if guarded else value for name, value in values.items()}
@@ -143,7 +142,7 @@ def bind(label: str, text: str, values: Mapping[str, Any], limit: int | None) ->
     return work
 
 
-@lru_cache(maxsize=256)  # a sweep asks for each point
+@lru_cache(maxsize=256)  # a sweep needs it for each point
 def _code(text: str, guarded: bool) -> CodeType:
     """Return the code of a lambda that computes a checked text."""
     empty = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
@@ -154,7 +153,7 @@ def _code(text: str, guarded: bool) -> CodeType:
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             node.value.id += "()"
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SyntaxWarning)  # of 1[0], which fails when it is computed
+        warnings.simplefilter("ignore", SyntaxWarning)  # for 1[0], which fails when it is computed
         return compile(ast.fix_missing_locations(_Guarded().visit(tree) if guarded else tree), "expression", "eval")
 
 
@@ -162,7 +161,7 @@ _FUNCTIONS = {f"{name}()": function for name, function in {**FUNCTIONS, "np": np
 
 
 class _Guarded(ast.NodeTransformer):
-    """Puts guards around what computes: binary operators become calls of theirs, other values go through one."""
+    """Adds guards: binary operators become calls of guards, other values pass through a guard."""
 
     def visit(self, node: Any) -> Any:
         node = self.generic_visit(node)
@@ -198,7 +197,7 @@ def _guards(label: str, limit: int) -> dict[str, Callable[..., Any]]:
     def guard(kind: type[ast.operator]) -> Callable[[Any, Any], Any]:
         def operate(left: Any, right: Any) -> Any:
             if not all(isinstance(side, (int, float, complex, np.ndarray, np.generic)) for side in (left, right)):
-                raise refuse("arithmetic is between numbers and arrays only, no lists")
+                raise refuse("arithmetic needs numbers and arrays, not lists")
             whole = isinstance(left, int) and isinstance(right, int)
             if whole and kind in _SIGNS and right > 64 and (kind is ast.LShift or abs(left) > 1):
                 raise refuse(f"{left}{_SIGNS[kind]}{right} leaves the range of 64 bits")  # 9**9**9 fills the memory
@@ -216,7 +215,7 @@ def _guards(label: str, limit: int) -> dict[str, Callable[..., Any]]:
 
 
 def _read_only(value: Any) -> Any:
-    """Return a view of an array that cannot be written, anything else as it is."""
+    """Return a read-only view of an array; other values unchanged."""
     if isinstance(value, np.ndarray):
         value = value.view()
         value.flags.writeable = False
@@ -226,8 +225,8 @@ def _read_only(value: Any) -> Any:
 # Within limits of time and memory ------------------------------------------------------------------------------------
 
 EXPRESSION_S = 60.0
-CHEAP_STEPS = 20_000_000  # operations on elements that may be done here: a fifth of a second
-# Whose time is that of their argument's elements, and whose value is no larger.
+CHEAP_STEPS = 20_000_000  # most operations on elements in this process: a fifth of a second
+# Functions in linear time whose value is not larger than their argument.
 _LINEAR = """
 all any amax amin argmax argmin max min mean sum prod count_nonzero ravel reshape squeeze transpose swapaxes copy
 zeros_like ones_like flip fliplr flipud expand_dims ascontiguousarray cumsum cumprod trace
@@ -237,19 +236,19 @@ _CHEAP = frozenset({*ELEMENTWISE, *_LINEAR, *TYPES}) - {"i0", "round", "around"}
 
 
 def costly(tree: ast.expr, values: Mapping[str, Any]) -> bool:
-    """Tell whether the value of a checked tree may take long or much memory, with names as `values` has them."""
+    """Tell whether a checked tree may need much time or memory, with the names of `values`."""
     nodes, called = 0, set()
     for node in ast.walk(tree):
         nodes += 1
         if isinstance(node, (ast.Subscript, ast.List, ast.MatMult)):
-            return True  # a new axis, a stack, a product: larger than its parts, or more work
+            return True  # a new axis, a stack, a product: a larger value or more work
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             called.add(node.func.attr)
     if called - _CHEAP:
         return True
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     shapes = [np.shape(value) for name, value in values.items() if alias(name) in names]
-    # The most elements that these shapes make together; an array that is reshaped may meet itself crosswise.
+    # The most elements that these shapes can make by broadcasting, also with reshaped arrays.
     sizes = {shape for shape in shapes if shape}
     if called & _RESHAPING or len({len(shape) for shape in sizes}) > 1:
         elements = math.prod(math.prod(shape) ** 2 for shape in sizes)
@@ -259,14 +258,14 @@ def costly(tree: ast.expr, values: Mapping[str, Any]) -> bool:
 
 
 def within(label: str, function: Callable[[], Any], limit: int) -> Any:
-    """Return a function's value, computed in a process of its own that has `limit` bytes and a minute.
+    """Return a function's value, computed in a separate process with `limit` bytes and a minute.
 
-    Raises ExpressionError, which begins with `label`, where that is not enough, and what the function raises.
+    Raises ExpressionError, which begins with `label`, if that is too little, and what the function raises.
     """
 
     def too_large(why: str = "") -> ExpressionError:
         return ExpressionError(
-            f"{label} does not fit the memory, {limit / 1e9:.1f} GB{why}: write it with less, or give smaller arrays."
+            f"{label} does not fit the memory, {limit / 1e9:.1f} GB{why}: use less memory or smaller arrays."
         )
 
     def compute() -> Any:
@@ -289,13 +288,13 @@ def within(label: str, function: Callable[[], Any], limit: int) -> Any:
 
 MAX_TEXT = 2000
 MAX_DEPTH = 60
-MAX_ITEMS = 64  # of a literal list
+MAX_ITEMS = 64  # items of a literal list
 DEFAULT_LIMIT = 1 << 34  # bytes that a value may take
 
 
 @dataclass(frozen=True)
 class Expression:
-    """A parsed expression: what errors call it, and the names that it uses."""
+    """A parsed expression: its name in errors, and the names that it uses."""
 
     label: str
     text: str
@@ -304,7 +303,7 @@ class Expression:
     arrays: bool
 
     def evaluate(self, values: Mapping[str, Any], limit: int = DEFAULT_LIMIT) -> Any:
-        """Return the value, with names as `values` has them; `limit` is the most bytes that it may take."""
+        """Return the value with the names of `values`; `limit` is its most bytes."""
         try:
             compute = bind(self.label, self.text, values, limit)
             apart = self.arrays and costly(self.tree, values)
@@ -312,7 +311,7 @@ class Expression:
                 result = within(self.label, compute, limit) if apart else compute()
         except ExpressionError:
             raise
-        except Exception as error:  # whatever NumPy raises on values that do not fit together
+        except Exception as error:  # any error of NumPy on values that do not match
             said = " ".join(str(error).split()) or type(error).__name__
             why = next((why for kind, why in _FAILURES.items() if isinstance(error, kind)), said.rstrip("."))
             raise ExpressionError(f"{self.label} fails: {why}.") from None
@@ -321,9 +320,9 @@ class Expression:
         return result
 
     def compiled(self, values: Mapping[str, Any]) -> Callable[[], Any]:
-        """Return what computes the value, to be timed: `evaluate` must have accepted the same values.
+        """Return a function that computes the value, for timing: `evaluate` must have accepted the same values.
 
-        Arrays are not copied, so a later change of one shows. NumPy's warnings are the caller's: compute inside
+        Arrays are not copied, so later changes show. The caller handles NumPy's warnings: compute inside
         np.errstate.
         """
         return bind(self.label, self.text, values, None)
@@ -332,10 +331,10 @@ class Expression:
 def parse(
     text: str, option: str, known: Iterable[str], *, arrays: bool = False, label: str | None = None
 ) -> Expression:
-    """Return an expression over the names in `known`; with `arrays`, NumPy is at hand as `np`.
+    """Return an expression over the names in `known`; with `arrays`, NumPy is `np`.
 
-    Errors call it by its option and text, or by `label`. A name that is a Python keyword ('in') is meant by itself and
-    by 'in_'. Raises ExpressionError for syntax, functions and names that are not allowed.
+    Errors name it by its option and text, or by `label`. A name that is a Python keyword ('in') may also be written
+    'in_'. Raises ExpressionError for syntax, functions and names that are not allowed.
     """
     names = tuple(dict.fromkeys(known))
     label = label or f"{option} '{text}'"
@@ -371,7 +370,7 @@ def _numeric(value: Any) -> bool:
 
 
 class _Checker:
-    """Refuses, before anything is computed, what is not on the white list."""
+    """Refuses nodes that are not on the white list, before anything is computed."""
 
     def __init__(self, label: str, known: Iterable[str], arrays: bool) -> None:
         self.label, self.arrays = label, arrays
@@ -390,12 +389,12 @@ class _Checker:
                 self.check(part, depth + 1)
 
     def wrong(self, node: ast.AST) -> str:
-        """Return why a node is not allowed, "" where it is."""
+        """Return why a node is not allowed, or ""."""
         match node:
             case ast.Constant(value=int() as value):
                 return "" if fits(value) else BEYOND
             case ast.Constant(value=value):
-                axis = value is None and self.arrays  # a new one in an index
+                axis = value is None and self.arrays  # a new axis in an index
                 return "" if isinstance(value, (float, complex)) or axis else f"{value!r} is not a number"
             case ast.Name(id=name):
                 return self.of_name(name)
@@ -418,12 +417,12 @@ class _Checker:
         if name in FUNCTIONS:
             return f"{name} is a function: write {name}(...)"
         if name == "np":
-            return "np stands alone: write np.NAME(...)" if self.arrays else _SCALARS
+            return "np is not a value: write np.NAME(...)" if self.arrays else _SCALARS
         listed = ", ".join(known for known in self.known.values() if known not in UNLISTED) or "none"
-        return f"there is no '{name}' here, there is {listed}.{did_you_mean(name, self.known)}".rstrip(".")
+        return f"'{name}' is unknown here; use {listed}.{did_you_mean(name, self.known)}".rstrip(".")
 
     def of_numpy(self, node: ast.Attribute) -> str:
-        """Return why a name is not one of `np.` that is on the list."""
+        """Return why a name of `np.` is not on the list, or ""."""
         name = node.attr
         if not (isinstance(node.value, ast.Name) and node.value.id == "np"):
             repair = _METHODS.get(name, f"write np.{name if name in NUMPY else 'NAME'}(...)")

@@ -1,6 +1,6 @@
-"""How a kernel uses textures and surfaces, by its text: `tex2D<float4>(t, x, y)`, `surf2Dwrite(v, s, x * 4, y)`.
+"""How a kernel uses textures and surfaces, from its text: `tex2D<float4>(t, x, y)`, `surf2Dwrite(v, s, x * 4, y)`.
 
-References, which CUDA 12 took out of the language, are refused with what takes their place.
+References, which CUDA 12 removed, are refused with their replacement.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _SIZEOF = re.compile(r"\bsizeof\s*\(\s*([\w:\s]+?)\s*\)")
 
 @dataclass(frozen=True)
 class Use:
-    """A read or write of a texture or surface as it stands in a text.
+    """A read or write of a texture or surface in a text.
 
-    linear: tex1Dfetch. ctype: the C type of an element, "" where nothing says it. x: the first coordinate.
+    linear: tex1Dfetch. ctype: the C type of an element, or "" if unknown. x: the first coordinate.
     """
 
     sides: int
@@ -51,7 +51,7 @@ def uses(text: str, kind: str) -> list[Use]:
         sides, layered, ctype = int(match["sides"]), bool(match["layers"]), match["type"] or ""
         passed, value = listed(text[match.end() : closing(text, match.end() - 1)]), ""
         least = 1 + (sides + layered) * surface
-        # What is written, or what is read into.
+        # The written value, or the variable read into.
         if passed and (
             match["way"] == "write" or passed[0].startswith("&") or (not ctype and (not surface or len(passed) > least))
         ):
@@ -64,15 +64,15 @@ def uses(text: str, kind: str) -> list[Use]:
 
 
 def wants_linear(name: str, text: str, file: str) -> bool:
-    """Tell whether a kernel, whose text is given, reads a parameter by tex1Dfetch, or a function of the text `file`
-    that it hands it on to. Where neither reads it by that name, whether the kernel reads any so."""
+    """Tell whether a kernel with this text, or a function in `file` that it passes the parameter to, reads it by
+    tex1Dfetch. If the name is not found, tell whether the kernel uses tex1Dfetch at all."""
     every = uses(text, "texture")
     own = [one for one in every if one.name == name] or uses(_taken_by(name, text, file), "texture")
     return any(one.linear for one in own or every)
 
 
 def _taken_by(name: str, text: str, file: str) -> str:
-    """Return the function of a file that a kernel, whose text is given, hands an object on to; "" for none."""
+    """Return the function of a file that a kernel with this text passes an object to, or ""."""
     body = text.partition("{")[2]
     called = re.findall(rf"\b(\w+)\s*(?:<[^<>;]*>)?\s*\((?:[^;{{}}()]|\([^()]*\))*?\b{name}\b", body)
     starts = (re.search(rf"\b{function}\s*\([^;{{}}]*\)\s*\{{", file) for function in called)
@@ -80,8 +80,8 @@ def _taken_by(name: str, text: str, file: str) -> str:
 
 
 def check_uses(made: object, parameter: Parameter, kernel: Kernel, file: SourceFile, where: str) -> None:
-    """Raise UsageError where a kernel uses a surface or texture as one of other dimensions or texels. That shows in the
-    text of a kernel, not in that of several."""
+    """Raise UsageError if a kernel uses a surface or texture with other dimensions or texels. Only the text of a single
+    kernel is checked."""
     if kernel.expression == STEPS:
         return
     assert isinstance(made, (Texture, Surface))
@@ -94,7 +94,7 @@ def check_uses(made: object, parameter: Parameter, kernel: Kernel, file: SourceF
     if len(alike) < (len(own) if kind == "surface" else bool(own)):
         one = next(one for one in own if one not in alike)
         wrong = (
-            f"{shape_text(made.shape)} is a {kind} of {_dimensions(*has)}, and the kernel uses it as a {kind} of "
+            f"{shape_text(made.shape)} is a {kind} of {_dimensions(*has)}, but the kernel uses it as a {kind} of "
             f"{_dimensions(one.sides, one.layered)}: write "
             f"{kind}({_array(made.dtype, one.sides, one.layered, made.channels, start)})"
         )
@@ -103,44 +103,44 @@ def check_uses(made: object, parameter: Parameter, kernel: Kernel, file: SourceF
 
 
 def _other_texels(surface: Surface, own: list[Use], types: Mapping[str, str]) -> str | None:
-    """Return why a kernel that steps by the bytes of other elements than a surface's texels is wrong."""
+    """Return why a kernel is wrong that does not step by the bytes of a surface's texels, or None."""
     have = np.dtype(surface.dtype).itemsize * surface.channels
     wrong = []
     for one in own:
         if not one.ctype or (found := _texel(one.ctype, types)) is None:
             continue
         size, steps = np.dtype(found[0]).itemsize * found[1], _steps(one.x, types)
-        # A GPU takes an element of any size, such as one channel; who steps by it takes it for the texel.
+        # A GPU accepts elements of any size, such as one channel; the kernel's step shows its idea of a texel.
         if size == have or size not in steps or have in steps:
             return None
         wrong.append(
-            f"a texel has {have} byte{'s' * (have > 1)}, and the kernel uses {one.ctype} of {size} at every {size}th "
+            f"a texel has {have} byte{'s' * (have > 1)}, but the kernel uses {one.ctype} of {size} at every {size}th "
             f"byte: write surface({_written(found[0], '...', found[1], 'zeros')})"
         )
     return wrong[0] if wrong else None
 
 
 def _other_values(texture: Texture, own: list[Use], types: Mapping[str, str]) -> str | None:
-    """Return why a kernel that reads other channels or another type than a texture gives is wrong."""
+    """Return why a kernel is wrong that reads other channels or another type than the texture's, or None."""
     normalized = texture.read == "normalized"
     for one in own:
         if texture.linear and not one.linear:
-            return f"memory=linear is for tex1Dfetch, and the kernel reads it by tex{one.sides}D: leave it out"
-        ctype = types.get(one.ctype, one.ctype)  # what a parameter of a template stands for
+            return f"memory=linear is for tex1Dfetch, but the kernel reads it by tex{one.sides}D: leave it out"
+        ctype = types.get(one.ctype, one.ctype)  # the type of a template's parameter
         if (found := _element(ctype, types)) is None:
             continue
         dtype, channels = found
         if channels in (2, 4) and channels > texture.channels:
             wanted = _array(texture.dtype, one.sides, one.layered, channels, "random")
             return (
-                f"a texel has {texture.channels} channel{'s' * (texture.channels > 1)}, and the kernel reads "
+                f"a texel has {texture.channels} channel{'s' * (texture.channels > 1)}, but the kernel reads "
                 f"{ctype}: write texture({wanted})"
             )
         fraction = np.dtype(dtype).kind == "f"
         if fraction == (texture.dtype.startswith("float") or normalized):
             continue
         if normalized:
-            return f"read=normalized gives fractions, and the kernel reads {ctype}: leave it out"
+            return f"read=normalized gives fractions, but the kernel reads {ctype}: leave it out"
         wanted = _array(dtype, one.sides, one.layered, texture.channels, "random")
         other = "add read=normalized, or " if fraction and np.dtype(texture.dtype).itemsize <= 2 else ""
         return f"{texture.dtype} read as {ctype} is its bits, not its value: {other}write texture({wanted})"
@@ -151,21 +151,20 @@ def _other_values(texture: Texture, own: list[Use], types: Mapping[str, str]) ->
 
 
 def check_no_reference(file: SourceFile, kernel: Kernel) -> None:
-    """Raise CudabenchError where a kernel, or a function that it calls, uses a reference of the
-    file to a texture or surface."""
+    """Raise CudabenchError if a kernel, or a function that it calls, uses a texture or surface reference."""
     used = sorted(kernel.names & file.references.keys())
     if not used:
         return
     kind, ctype, verb, fetches = "texture", TYPE, "reads", []
     said = {one.name: one.ctype for one in reversed(uses(file.text, "surface")) if one.ctype}
-    repair = "leave the calls of surf2Dread and the like as they are"
+    repair = "keep the calls of surf2Dread and similar functions"
     if surfaces := [name for name in used if file.references[name].startswith("surface")]:
         kind, ctype, verb, used = "surface", SURFACE_TYPE, "uses", surfaces
     several, them = len(used) > 1, "them" if len(used) > 1 else "it"
     for name in used if not surfaces else ():
-        # The parser leaves out what is so by default: one dimension.
+        # The parser leaves out the default: one dimension.
         said[name], dimensions, *_ = [*split(file.references[name].partition("<")[2].removesuffix(">")), "1"]
-        sides = int(dimensions[0])  # 1, 2, 3, or of layers and cubes 241, 242, 12
+        sides = int(dimensions[0])  # 1, 2, 3; 241, 242, 12 for layers and cubes
         linear = sides == 1 and re.search(rf"\btex1Dfetch\s*\(\s*{name}\b", file.text)
         call, places = ("tex1Dfetch", "i") if linear else (f"tex{sides}D", ", ".join("xyz"[:sides]))
         fetches.append(f"{call}<{said[name]}>({name}, {places})")
@@ -176,7 +175,7 @@ def check_no_reference(file: SourceFile, kernel: Kernel) -> None:
         given.append(f"--arg '{name}={kind}({_written(found[0], '...', found[1], 'random') if found else '...'})'")
     names, parameters = ", ".join(f"'{name}'" for name in used), ", ".join(f"{ctype} {name}" for name in used)
     raise CudabenchError(
-        f"{kernel.signature} {verb} the {kind} reference{'s' * several} {names}, which CUDA 12 took out of the "
+        f"{kernel.signature} {verb} the {kind} reference{'s' * several} {names}, which CUDA 12 removed from the "
         f"language: add {'parameters' if several else 'a parameter'} '{parameters}', also to a function that {verb} "
         f"{them}, {repair}, and give {' '.join(given)}."
     )
@@ -186,18 +185,18 @@ def check_no_reference(file: SourceFile, kernel: Kernel) -> None:
 
 
 def _element(ctype: str, types: Mapping[str, str]) -> tuple[str, int] | None:
-    """Return the NumPy type of a number or vector, and how many of it there are; None for any other type."""
+    """Return the NumPy type and count of a number or vector; None for other types."""
     dtype = numpy_type(ctype, types)
     return (dtype, 1) if dtype else vector_type(ctype, types)
 
 
 def _texel(ctype: str, types: Mapping[str, str]) -> tuple[str, int] | None:
-    """Return the NumPy type and channels of a C type as texels of a surface have them; None for one that none has."""
+    """Return the NumPy type and channels of a C type as a surface's texel; None if it cannot be a texel."""
     found = _element(ctype, types)
     if found is None:
         return None
     dtype, channels = found
-    if dtype in ("int64", "uint64", "float64"):  # which go as pairs of 32 bits
+    if dtype in ("int64", "uint64", "float64"):  # stored as pairs of 32 bits
         dtype, channels = "uint32", 2 * channels
     if dtype == "bool" or np.dtype(dtype).kind not in "fiu" or channels not in (1, 2, 4):
         return None
@@ -205,13 +204,13 @@ def _texel(ctype: str, types: Mapping[str, str]) -> tuple[str, int] | None:
 
 
 def _written(dtype: str, extents: str, channels: int, start: str) -> str:
-    """Return an array as a texture or surface is given it, with the option for its channels."""
+    """Return an array's text for a texture or surface, with the option for its channels."""
     last, options = (f",{channels}", f", channels={channels}") if channels > 1 else ("", "")
     return f"{dtype}[{extents}{last}]:{start}{options}"
 
 
 def _array(dtype: str, sides: int, layered: bool, channels: int, start: str) -> str:
-    """Return an array of such dimensions as a texture or surface is given it, with its options."""
+    """Return the text of an array with these dimensions for a texture or surface, with its options."""
     axes = ["width", "height", "depth"][:sides] + ["layers"] * layered
     return _written(dtype, ",".join(reversed(axes)), channels, start) + ", layers=yes" * layered
 
@@ -229,7 +228,7 @@ def _steps(place: str, types: Mapping[str, str]) -> set[int]:
 
 
 def _ctype(value: str, x: str, text: str) -> str:
-    """Return the type of a value that is written or read into, "" where the text does not tell."""
+    """Return the type of a value that is written or read into, or "" if unknown."""
     if made := re.match(r"make_(\w+)\s*\(", value) or re.match(r"\(\s*([^\W\d][\w\s]*?)\s*\)\s*[\w(]", value):
         return made[1]
     name = re.match(r"&?\s*(\w+)\s*$", value)
@@ -238,7 +237,7 @@ def _ctype(value: str, x: str, text: str) -> str:
 
 
 def _declared(name: str, text: str) -> str:
-    """Return the type that a name is declared with, "" where it is not."""
+    """Return the declared type of a name, or ""."""
     found = re.search(rf"\b([^\W\d][\w:]*(?:\s+(?:char|short|int|long))*)\s+{name}\s*[=;,\[)]", text)
     found = found or re.search(rf"\b([^\W\d]\w*)\s[^;(){{}}]{{0,200}},\s*{name}\s*[=;,]", text)
     return found[1] if found and found[1] not in ("return", "auto", "const", "else") else ""

@@ -37,10 +37,10 @@ TOLERANCES = {
 
 
 def operation_of(problem: UserProblem) -> Operation:
-    """Return the operation of a kernel of the user's own."""
+    """Return the operation of a user's own kernel."""
     texts = [f"{one.function or one.name}={one.text}" for one in problem.expectations if one.path is None]
     named = f"NumPy {', '.join(texts)}"
-    uses_blas = bool(re.search(r"@|\bnp\.(dot|matmul|inner|vdot)\b", named))  # NumPy has threads nowhere else
+    uses_blas = bool(re.search(r"@|\bnp\.(dot|matmul|inner|vdot)\b", named))  # only these use threads in NumPy
     return Operation(
         name="run",
         summary=problem.request.file,
@@ -81,7 +81,7 @@ def operation_of(problem: UserProblem) -> Operation:
 
 
 def _reference(problem: UserProblem, inputs: Mapping[str, np.ndarray]) -> Arrays:
-    """Return what the expected arrays must hold. Floats are computed in double precision, then rounded once."""
+    """Return the expected arrays. Floats are computed in double precision, then rounded once."""
     expected: Arrays = {}
     functions: dict[str, list[np.ndarray]] = {}
     for one in problem.expectations:
@@ -102,13 +102,13 @@ def _reference(problem: UserProblem, inputs: Mapping[str, np.ndarray]) -> Arrays
 
 
 def _function_value(problem: UserProblem, one: Expectation, value: Any) -> np.ndarray:
-    """Return what a function of an output must give, in its shape; UsageError where it is of another."""
+    """Return the expected value of a function of an output. Raises UsageError for another shape."""
     array = problem.array(one.name)
     shape = np.shape(_applied(problem, one, np.zeros(array.shape, array.storage)))
     value = np.asarray(value)
     if value.shape not in ((), shape):
         raise UsageError(
-            f"{one.option}: {one.function} has the shape {list(shape)}, what is expected {list(value.shape)}."
+            f"{one.option}: {one.function} has the shape {list(shape)}, the expected value {list(value.shape)}."
         )
     return np.broadcast_to(value, shape)
 
@@ -121,7 +121,7 @@ def _applied(problem: UserProblem, one: Expectation, output: np.ndarray) -> np.n
 
 
 def _functions(problem: UserProblem, ones: Sequence[Expectation], own: Tolerance) -> Parts:
-    """Return how functions of an output compare, each under its own text."""
+    """Return the comparison of functions of an output, each under its own text."""
 
     def parts(want: np.ndarray, got: np.ndarray) -> Iterator[tuple[str, np.ndarray, np.ndarray, Tolerance]]:
         start = 0
@@ -137,7 +137,7 @@ def _functions(problem: UserProblem, ones: Sequence[Expectation], own: Tolerance
 
 
 def _records(problem: UserProblem, one: Expectation, kind: np.dtype[Any]) -> Parts:
-    """Return how records compare: field by field, each by the tolerance of its type."""
+    """Return the comparison of records: field by field, each with the tolerance of its type."""
 
     def parts(want: np.ndarray, got: np.ndarray) -> Iterator[tuple[str, np.ndarray, np.ndarray, Tolerance]]:
         both = (np.ascontiguousarray(side).reshape(-1).view(np.uint8).view(kind) for side in (want, got))
@@ -150,7 +150,7 @@ def _records(problem: UserProblem, one: Expectation, kind: np.dtype[Any]) -> Par
 def _values(
     problem: UserProblem, inputs: Mapping[str, np.ndarray], names: frozenset[str], wide: bool
 ) -> dict[str, Any]:
-    """Return what the names of an expression mean; `wide` has floats in double precision."""
+    """Return the values of an expression's names; `wide`: floats in double precision."""
     meant = dict(problem.numbers)
     for name, held in contents(problem.constants, problem.request.seed).items() if problem.constants else ():
         meant[name] = (widened(held) if wide else held) if held.size > 1 else held.reshape(-1)[0]
@@ -164,7 +164,7 @@ def _values(
 
 
 def widened(array: np.ndarray) -> np.ndarray:
-    """Return an array of floats in double precision, any other as it is."""
+    """Return an array of floats in double precision; other arrays unchanged."""
     wider = {"float16": np.float64, "float32": np.float64, "complex64": np.complex128}.get(array.dtype.name)
     return array.astype(wider) if wider else array
 
@@ -180,12 +180,12 @@ def _tolerance(problem: UserProblem) -> Tolerance:
         elif kind is not None and array.storage == "uint8":
             parts = _records(problem, one, kind)
         each[one.name] = replace(own, parts=parts)
-    widest = max(each.values(), key=lambda one: one.rtol, default=Tolerance(0.0, 0.0, "nothing is expected"))
+    widest = max(each.values(), key=lambda one: one.rtol, default=Tolerance(0.0, 0.0, "without expectations"))
     return Tolerance(widest.rtol, widest.atol, widest.reason, each)
 
 
 def plain_tolerance(problem: UserProblem, dtype: str) -> Tolerance:
-    """Return the tolerance of numbers of a type: what was given, else the type's own."""
+    """Return the tolerance of a type: the given one, else the type's default."""
     rtol, atol = TOLERANCES.get(dtype, (0.0, 0.0))
     rtol = rtol if problem.request.rtol is None else problem.request.rtol
     atol = atol if problem.request.atol is None else problem.request.atol
@@ -198,11 +198,11 @@ def plain_tolerance(problem: UserProblem, dtype: str) -> Tolerance:
 
 @contextmanager
 def _on_cpu(problem: UserProblem, inputs: Arrays, outputs: Arrays, threads: int) -> Iterator[Callable[[], Any]]:
-    """Give the expectations as NumPy calls on the arrays' own types; all that is not NumPy is done before."""
+    """Give the expectations as NumPy calls on the arrays' own types; all other work is done before."""
     works = []
     for expression in (problem.parsed(one) for one in problem.expectations if one.path is None):
         values = _values(problem, inputs, expression.names, wide=False)
-        expression.evaluate(values, limit=host_memory())  # refuses what would be too large
+        expression.evaluate(values, limit=host_memory())  # refuses arrays that are too large
         works.append(expression.compiled(values))
 
     def all_of_them() -> None:

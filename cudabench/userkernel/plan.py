@@ -1,4 +1,4 @@
-"""From the options of `run` to cases: all that can be known wrong before anything runs is found here."""
+"""Turns the options of `run` into cases, and finds every error that can be known before anything runs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from cudabench.userkernel.values import Array, Record, Scalar
 
 
 def series(requests: Sequence[UserRequest], command: str = "run") -> list[Series]:
-    """Return the requests as series: those on the same file, arguments and expectations are one, to be compared.
+    """Return the requests as series: requests with the same file, arguments and expectations share one.
 
     `command` is what errors suggest a line of.
     """
@@ -45,7 +45,7 @@ def series(requests: Sequence[UserRequest], command: str = "run") -> list[Series
 
 
 def same_problem(request: UserRequest) -> str:
-    """Return what is the same for requests on the same file, arguments and expectations."""
+    """Return a key that is equal for requests with the same file, arguments and expectations."""
     texts = " ".join((*request.arguments, *request.expect, request.bytes or "", request.flops or ""))
     words = set(re.findall(r"\w+", texts))
     shaping = {name: value for name, value in request.defines.items() if name.partition("(")[0] in words}
@@ -55,10 +55,10 @@ def same_problem(request: UserRequest) -> str:
 
 
 def build(requests: Sequence[UserRequest], command: str = "run") -> Series:
-    """Return what requests on one set of arguments ask for.
+    """Return the series of requests on one set of arguments.
 
-    They differ in kernels, launches and defines at most. Raises UsageError for what cannot be, and CudabenchError for a
-    file's fault.
+    They may differ in kernels, launches and defines. Raises UsageError for an impossible request, and CudabenchError
+    for a file's fault.
     """
     builder = _Builder(requests[0], command)
     cases = builder.in_steps() if requests[0].steps else builder.of_kernels(requests)
@@ -66,24 +66,24 @@ def build(requests: Sequence[UserRequest], command: str = "run") -> Series:
 
 
 class _Builder:
-    """The file of a request, and, once its arguments are read, what all cases on them have in common."""
+    """The file of a request and, after its arguments are read, the common parts of all cases on them."""
 
     def __init__(self, request: UserRequest, command: str) -> None:
         self.request, self.command = request, command
         for folder in request.include:
             if not Path(folder).is_dir():
-                raise UsageError(f"--include {folder} is not a folder: name the one that holds the headers.")
+                raise UsageError(f"--include {folder} is not a folder: name the folder that holds the headers.")
         self.folders = tuple(str(Path(folder).resolve()) for folder in request.include)
         self.file = file_of(request)
         self.names = list(request.given())
 
     def in_steps(self) -> list[Case]:
-        """Return one case of several launches."""
+        """Return a case with several launches."""
         request = self.request
         given = {option: getattr(request, option) for option in ("grid", "block", "shared", "cluster")}
         refuse(
             *(
-                (text is not None, f"--{name} {text} beside --step: each step says its own, as in {steps.EXAMPLE}.")
+                (text is not None, f"--{name} {text} beside --step: each step has its own, as in {steps.EXAMPLE}.")
                 for name, text in given.items()
             ),
             *((True, f"--kernel {name} beside --step: the steps name their kernels.") for name in request.kernels[1:]),
@@ -103,7 +103,7 @@ class _Builder:
         return [self.case(name, launches, request, list(kernels.values()))]
 
     def of_kernels(self, requests: Sequence[UserRequest]) -> list[Case]:
-        """Return a case for each kernel of requests that differ in kernels, launches and defines at most."""
+        """Return a case for each kernel of requests that may differ in kernels, launches and defines."""
         picked = [(*one, own) for own in requests for one in select(self.file, own, self.command)]
         kernels = [kernel for kernel, *_ in picked]
         for kernel in kernels:
@@ -114,7 +114,7 @@ class _Builder:
         orders = self.read(first, kernels, example)
         if self.request.save and len(picked) > 1:
             raise UsageError(
-                f"--save {self.request.save[0]} with {len(picked)} kernels would keep the last one's: name one kernel."
+                f"--save {self.request.save[0]} with {len(picked)} kernels would keep the last array: name one kernel."
             )
         given = {one.name: one.argument for one in self.arguments}
         cases = []
@@ -180,14 +180,14 @@ def _problem_in(series: Series) -> UserProblem:
 def pair(old: UserRequest, new: UserRequest) -> Series:
     """Return the two kernels as a series of two cases, old first.
 
-    An array that either may write is one that both may. Raises UsageError where a side is not one kernel or the two
-    do not have the same arguments, expectations and bytes; otherwise as `build`.
+    An array that one kernel may write counts as written by both. Raises UsageError if a side is not one kernel, or if
+    arguments, expectations or bytes differ; otherwise as `build`.
     """
     sides = [build([request]) for request in (old, new)]
     for request, side in zip((old, new), sides, strict=True):
         if len(side.cases) != 1:
             names = ", ".join(case.kernel for case in side.cases)
-            raise UsageError(f"A side is one kernel; {request.file} gives {names}: name one with -k.")
+            raise UsageError(f"A side is one kernel, but {request.file} gives {names}: name one with -k.")
     first, second = map(_problem_in, sides)
     _check_same(first, second)
     others = {one.name: one for one in second.arguments}
@@ -200,12 +200,12 @@ def pair(old: UserRequest, new: UserRequest) -> Series:
 
 
 def _check_same(first: UserProblem, second: UserProblem) -> None:
-    """Raise UsageError for the first thing in which two problems differ; --expect is one text for both."""
+    """Raise UsageError for the first difference of two problems; --expect is the same text for both."""
     ours, theirs = ({one.name: one for one in problem.arguments} for problem in (first, second))
     if set(ours) != set(theirs):
         raise UsageError(
-            f"The two sides take other arguments, {', '.join(ours)} and {', '.join(theirs)}: they are compared on the "
-            "same ones."
+            f"The two sides take different arguments, {', '.join(ours)} and {', '.join(theirs)}: give both the "
+            "same arguments."
         )
     for name, one in ours.items():
         other = theirs[name]
@@ -219,7 +219,7 @@ def _check_same(first: UserProblem, second: UserProblem) -> None:
     costs = (("--bytes", first.bytes, second.bytes), ("--flops", first.flops, second.flops))
     refuse(
         *(
-            (old != new, f"{option} gives {old} for the old side and {new} for the new one: it must be one.")
+            (old != new, f"{option} gives {old} for the old side and {new} for the new side: it must be the same.")
             for option, old, new in costs
         )
     )
@@ -236,7 +236,7 @@ def _told(argument: Any) -> str:
 
 
 def _known(request: UserRequest) -> dict[str, int | float]:
-    """Return what shapes and grids may name besides the arguments: `-D TILE=32` makes TILE a name."""
+    """Return the names that shapes and grids may use besides the arguments: `-D TILE=32` defines TILE."""
     return {**request.numbers, **numeric(request.defines)}
 
 
@@ -255,7 +255,7 @@ def numeric(texts: Mapping[str, str]) -> dict[str, int | float]:
 
 
 def select(file: SourceFile, request: UserRequest, command: str = "run") -> list[tuple[Kernel, str, bool]]:
-    """Return the kernels of a file that are asked for, each with the name in the report and whether it was named."""
+    """Return the requested kernels of a file, each with its name in the report and whether it was named."""
     if not request.kernels:
         kernel = _only(file, request, command)
         return [(kernel, kernel.qualified_name, True)]
@@ -280,7 +280,7 @@ def select(file: SourceFile, request: UserRequest, command: str = "run") -> list
 
 
 def _only(file: SourceFile, request: UserRequest, command: str) -> Kernel:
-    """Return the only kernel of a file. Raises UsageError where there are others, with a line for one of them."""
+    """Return the only kernel of a file. Raises UsageError for several kernels, with a line for one of them."""
     try:
         return find_kernel(file)
     except UsageError as error:
@@ -290,7 +290,7 @@ def _only(file: SourceFile, request: UserRequest, command: str) -> Kernel:
             if nearby is None or not nearby[1].kernels:
                 raise
             request, file = nearby
-            said = f"{request.file} has no kernel but those of headers, which -I finds"
+            said = f"{request.file} has only kernels from headers, which -I finds"
         easy = (kernel for kernel in file.kernels if _easy(kernel, file))
         raise UsageError(_with_line(said, _first_line(request, file, easy, command))) from None
 
@@ -302,11 +302,11 @@ def _easy(kernel: Kernel, file: SourceFile) -> bool:
         arguments.check_taken(kernel, file)
     except CudabenchError:
         return False
-    return "<<<" not in without_remarks(kernel.text)  # one that launches kernels itself is refused
+    return "<<<" not in without_remarks(kernel.text)  # a kernel that launches kernels is refused
 
 
 def _found(file: SourceFile, name: str, request: UserRequest, command: str) -> Kernel:
-    """Return `find_kernel`; where it names a template without its arguments, the error has a line with them."""
+    """Return `find_kernel`; if the name is a template without arguments, the error has a line with them."""
     try:
         return find_kernel(file, name)
     except UsageError as error:
@@ -317,8 +317,8 @@ def _found(file: SourceFile, name: str, request: UserRequest, command: str) -> K
 
 
 def _first_line(request: UserRequest, file: SourceFile, kernels: Iterable[Kernel], command: str) -> str | NoLine:
-    """Return the first line of the kernels that has no gap, else the first one, or why the first of them, or of the
-    file, has none."""
+    """Return the first line of the kernels without a gap, else the first line, else why the first kernel lacks a
+    line."""
     lines: list[str | NoLine] = []
     for kernel in chain(kernels, file.kernels[:1]):
         lines.append(_line(request, file, kernel, command))
@@ -335,7 +335,7 @@ def _line(request: UserRequest, file: SourceFile, kernel: Kernel, command: str) 
 
 
 def _with_line(said: str, example: str | NoLine) -> str:
-    """Return an error with a line that would do; where it names an instance of a template, that of the line."""
+    """Return an error with a valid line; if it names an instance of a template, it names the line's instance."""
     said, such_as, _ = said.rstrip(".").partition(", such as '")
     if isinstance(example, NoLine):
         return f"{said}; {example}"
@@ -349,18 +349,18 @@ def _with_line(said: str, example: str | NoLine) -> str:
 
 @dataclass(frozen=True)
 class Every:
-    """Requests of one kernel each, and the kernels of their files that none of them is of, as 'FILE: NAME'."""
+    """Requests of one kernel each, and the other kernels of their files, as 'FILE: NAME'."""
 
     requests: tuple[UserRequest, ...]
     left_out: tuple[str, ...]
 
 
 def every(requests: Sequence[UserRequest], command: str) -> Every:
-    """Return a request for each kernel that the given ones mean; one that names no kernel means all of its file.
+    """Return a request for each kernel of the given requests; a request without a kernel means all of its file.
 
-    Of several kernels each takes those of --arg and --expect that are called like its parameters. Raises UsageError
-    where a file has none, for templates that no name instantiates, and for an option that no kernel takes.
-    `command` is what errors suggest a line of.
+    Each of several kernels takes the values of --arg and --expect with its parameters' names. Raises UsageError for a
+    file without kernels, for templates that no name instantiates, and for an option that no kernel takes.
+    `command` is the command in the lines that errors suggest.
     """
     picked = [(request, kernel, name) for request in requests for kernel, name in _kernels(request, command)]
     found = [
@@ -379,10 +379,10 @@ def every(requests: Sequence[UserRequest], command: str) -> Every:
 
 
 def _kernels(request: UserRequest, command: str) -> list[tuple[Kernel, str]]:
-    """Return the kernels that a request means, each with the name that means it alone."""
+    """Return the kernels of a request, each with a name that selects only it."""
     whole = file_of(request)
     own = tuple(kernel for kernel in whole.kernels if not kernel.file)
-    file = replace(whole, kernels=own) if own else whole  # what headers bring is theirs, unless there is nothing else
+    file = replace(whole, kernels=own) if own else whole  # kernels of headers count only if the file lacks others
     if not request.kernels:
         if templates := [kernel for kernel in file.kernels if kernel.template_parameters]:
             line = Example(request, whole, templates[0], command)
@@ -402,9 +402,9 @@ def _kernels(request: UserRequest, command: str) -> list[tuple[Kernel, str]]:
 
 
 def _of(request: UserRequest, kernel: Kernel) -> UserRequest:
-    """Return a request with the arguments that a kernel takes, in its order; all where its parameters have no names.
+    """Return a request with the arguments that a kernel takes, in its order; all if its parameters lack names.
 
-    Numbers that are other kernels' arguments are still names for shapes and grids.
+    Numbers that are other kernels' arguments can still be used in shapes and grids.
     """
     order = [parameter.name for parameter in kernel.parameters]
     if not all(order):
@@ -427,6 +427,6 @@ def _check_taken(requests: Sequence[UserRequest], found: Sequence[UserRequest], 
         left = next((text for request in requests for text in getattr(request, kind) if text not in taken), None)
         if left is not None:
             raise UsageError(
-                f"{option} {left}: no kernel has a parameter of this name; there are {', '.join(names)}."
+                f"{option} {left}: no kernel has a parameter with this name; use one of {', '.join(names)}."
                 f"{did_you_mean(name_of(left), names)}"
             )

@@ -1,5 +1,5 @@
-"""What a kernel's parameter takes: which arrays a pointer does, also one to pointers to rows, `float **a`, and whether
-one takes an argument that was made for another: of a kernel that is compared, or of a step."""
+"""Which arrays a pointer takes, also a pointer to pointers to rows (`float **a`), and whether a parameter takes an
+argument that was made for another kernel's parameter."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cudabench.userkernel import textures
 from cudabench.userkernel.object_uses import check_uses
 from cudabench.userkernel.values import Argument, Array, Null, Scalar, shape_text
 
-# Types of CUDA's headers that NumPy lacks, by the type that holds their bits.
+# Types of CUDA's headers that NumPy lacks, and the types that hold their bits.
 _BITS = {
     **dict.fromkeys(("__nv_bfloat16", "nv_bfloat16"), ("bfloat16", 1)),
     **dict.fromkeys(("c10::BFloat16", "at::BFloat16", "torch::BFloat16"), ("bfloat16", 1)),
@@ -27,19 +27,19 @@ _SAME_BITS = {"bfloat16": ("uint16",), "int8": ("uint8",), "uint8": ("bool", "in
 
 
 def like(parameter: Parameter) -> str:
-    """Return the NumPy type of an array for a pointer; bytes where there is none."""
+    """Return the NumPy type of an array for a pointer; bytes if NumPy lacks the type."""
     pointee = _pointee(parameter)
     return pointee[0] if pointee else "float32" if parameter.type == "void" else "uint8"
 
 
 def elements(parameter: Parameter) -> int | None:
-    """Return how many elements of `like` one of a pointer takes; None for a struct or an unknown type."""
+    """Return how many elements of `like` make one of the pointer's; None for a struct or an unknown type."""
     pointee = _pointee(parameter)
     return pointee[1] if pointee else 1 if parameter.type == "void" else None
 
 
 def check_fit(array: Array, parameter: Parameter, kernel: Kernel, where: str) -> None:
-    """Raise UsageError where a pointer cannot take an array: another type, or a part of a vector is left over."""
+    """Raise UsageError if a pointer cannot take an array: it has another type, or a part of a vector is left over."""
     if parameter.type == "void":
         return
     pointee = _pointee(parameter)
@@ -48,7 +48,7 @@ def check_fit(array: Array, parameter: Parameter, kernel: Kernel, where: str) ->
             raise UsageError(
                 f"{where}: {kernel.signature} takes a pointer to {parameter.type}, which NumPy does not have: give its "
                 f"bytes, as in --arg '{array.name}=uint8[n*BYTES]:zeros' or --arg {array.name}=@FILE.npy of uint8 or "
-                f"of records; where it is another name of a number, say so with -D, as in -D {parameter.type}=float."
+                f"of records; if it is another name of a number, define it, as in -D {parameter.type}=float."
             )
         return
     dtype, count = pointee
@@ -63,15 +63,15 @@ def check_fit(array: Array, parameter: Parameter, kernel: Kernel, where: str) ->
         ),
         (
             math.prod(array.shape) % count,
-            f"{where}: {math.prod(array.shape)} elements of {array.dtype} make no whole number of {parameter.type}, "
-            f"which holds {count}: use a multiple of {count}.",
+            f"{where}: {math.prod(array.shape)} elements of {array.dtype} are not a multiple of the {count} in "
+            f"{parameter.type}: use a multiple of {count}.",
         ),
     )
 
 
 def _pointee(parameter: Parameter) -> tuple[str, int] | None:
-    """Return the NumPy type behind a pointer and how many of it make an element; None for an unknown type, and a struct
-    whose members are not all of one type."""
+    """Return the NumPy type behind a pointer and its count in an element; None for an unknown type, and for a struct
+    with members of several types."""
     if parameter.number:
         return parameter.number, 1
     return parameter.vector or _BITS.get(parameter.element or parameter.type) or parameter.parts
@@ -86,16 +86,16 @@ def of_pointers(parameter: Parameter) -> bool:
 
 
 def row_of(parameter: Parameter) -> Parameter:
-    """Return the parameter that one row would be: `float *a` for `float **a`."""
+    """Return the parameter of a single row: `float *a` for `float **a`."""
     return replace(parameter, type=parameter.type[:-1].rstrip(), element=parameter.element[:-1])
 
 
 def rows_of(array: Array, parameter: Parameter, kernel: Kernel, where: str) -> Array:
-    """Return an array that goes to the kernel as pointers to its rows. Raises UsageError where it has no rows."""
+    """Return an array that the kernel gets as pointers to its rows. Raises UsageError for an array without rows."""
     if len(array.shape) < 2:
         raise UsageError(
             f"{where}: '{parameter}' in {kernel.signature} is an array of pointers, one to each row, and "
-            f"{array.dtype}{shape_text(array.shape)} has no rows: give rows and columns, as in "
+            f"{array.dtype}{shape_text(array.shape)} lacks rows: give rows and columns, as in "
             f"--arg '{array.name}={array.dtype}[16,{array.shape[0]}]:random'."
         )
     pitch = math.prod(array.shape[1:]) * np.dtype(array.storage).itemsize
@@ -106,7 +106,7 @@ def rows_of(array: Array, parameter: Parameter, kernel: Kernel, where: str) -> A
 
 
 def check_takes(argument: Argument, parameter: Parameter, kernel: Kernel, file: SourceFile, where: str) -> None:
-    """Raise UsageError where a kernel's parameter cannot take an argument, but for the type of a number."""
+    """Raise UsageError if a kernel's parameter cannot take an argument; types of numbers are not checked."""
     made, kind = argument.argument, type(argument.argument).__name__.lower()
     wrong = ""
     if isinstance(made, TensorMap):
@@ -134,9 +134,9 @@ def for_each_kernel(
 ) -> tuple[tuple[Argument, ...], list[tuple[str, ...]]]:
     """Return the arguments for several kernels, and for each kernel the names in the order of its parameters.
 
-    `first` is the kernel that the arguments were read for. One whose parameters have the same names takes them by name,
-    any other by position. An array is const where all kernels call it so. Raises UsageError for a
-    kernel that the arguments do not fit.
+    `first` is the kernel that the arguments were read for. A kernel with the same parameter names takes them by name,
+    others by position. An array is const if all kernels declare it so. Raises UsageError for a kernel that the
+    arguments do not fit.
     """
     by_name = {argument.name: argument for argument in arguments}
     orders = []

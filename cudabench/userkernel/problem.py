@@ -1,4 +1,4 @@
-"""A user's problem: arguments, expectations, bytes. Plain data, so that it can travel to the process with the GPU."""
+"""A user's problem: arguments, expectations, bytes. Plain data, which can be sent to the process with the GPU."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from cudabench.userkernel.values import Argument, Array, arrays_of, conform, loa
 
 @dataclass(frozen=True)
 class Expectation:
-    """What an array must hold after the launch: an expression, or the content of a file."""
+    """The expected content of an array after the launch: an expression, or the content of a file."""
 
     name: str
     text: str
     path: str | None = None
-    # The expression that stands on the left, where that is not an array itself: np.sum(y).
+    # The expression on the left side, if it is not an array: np.sum(y).
     function: str = ""
 
     @property
     def option(self) -> str:
-        """How errors call it."""
+        """The expectation's name in errors."""
         return f"--expect '{self.function or self.name}={self.text}'"
 
 
 def sides(text: str) -> tuple[str, str]:
-    """Return the two sides of an expectation: the '=' stands outside all brackets and is not part of a comparison."""
+    """Return the two sides of an expectation: its '=' is outside all brackets and not part of a comparison."""
     depth = 0
     for at, letter in enumerate(text):
         depth += (letter in "([{") - (letter in ")]}")
@@ -61,7 +61,7 @@ def loaded(expectation: Expectation) -> np.ndarray:
 
 
 def fields_of(expectation: Expectation) -> np.dtype[Any] | None:
-    """Return the type of the records that an expectation's file holds; None for plain numbers."""
+    """Return the type of the records in an expectation's file; None for plain numbers."""
     if expectation.path is None:
         return None
     kind = load(expectation.path, expectation.option).dtype
@@ -69,7 +69,7 @@ def fields_of(expectation: Expectation) -> np.dtype[Any] | None:
 
 
 def leaves(array: np.ndarray, path: str) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield the plain fields of an array of records, by name: p.a, p.inner.b. What pads them is left out."""
+    """Yield the plain fields of an array of records, by name: p.a, p.inner.b. Padding is left out."""
     if not array.dtype.names:
         yield path, np.ascontiguousarray(array)
         return
@@ -82,7 +82,7 @@ def leaves(array: np.ndarray, path: str) -> Iterator[tuple[str, np.ndarray]]:
 
 @dataclass(frozen=True)
 class UserProblem:
-    """Everything about a problem that its operation is made of; plain data."""
+    """Everything that the operation of a problem needs, as plain data."""
 
     request: UserRequest
     arguments: tuple[Argument, ...]
@@ -100,20 +100,20 @@ class UserProblem:
 
     @property
     def baseline(self) -> bool:
-        """Whether there is an expression that reads an array, to time on the CPU."""
+        """Whether an expression reads an array, so that it can be timed on the CPU."""
         arrays = {name for one in self.arrays for name in (one.name, self.before(one.name))}
         return any(self.parsed(one).names & arrays for one in self.expectations if one.path is None)
 
     def array(self, name: str) -> Array:
-        """Return the array of this name."""
+        """Return the array with this name."""
         return next(array for array in self.arrays if array.name == name)
 
     def before(self, name: str) -> str:
-        """Return the name of an array's values before the launch: y0, or y_before where a parameter is called y0."""
+        """Return the name of an array's values before the launch: y0, or y_before if a parameter is called y0."""
         return f"{name}_before" if any(one.name == f"{name}0" for one in self.arguments) else f"{name}0"
 
     def function(self, expectation: Expectation) -> Expression:
-        """Return what stands on the left of an expectation, parsed and checked."""
+        """Return the left side of an expectation, parsed and checked."""
         return expressions.parse(
             expectation.function, "--expect", [*self.numbers, expectation.name], arrays=True, label=expectation.option
         )
@@ -137,8 +137,8 @@ def problem_of(
 ) -> UserProblem:
     """Return the problem of a request.
 
-    `read` are its arguments, `numbers` what expressions may name. Raises UsageError for an expectation, a
-    tolerance or a --save that the arguments do not fit, and CudabenchError for a place where nothing can be written.
+    `read` are its arguments, `numbers` are the names of expressions. Raises UsageError for an expectation, a tolerance
+    or a --save that does not fit the arguments, and CudabenchError for a path that cannot be written.
     """
     for option, bound in (("--rtol", request.rtol), ("--atol", request.atol)):
         if bound is not None and not 0 <= bound < float("inf"):
@@ -159,8 +159,8 @@ def problem_of(
             ),
             (
                 array.const,
-                f"{expectation.option}: {array.name} is const in the signature, so the kernel cannot write it; it is "
-                "checked to be unchanged anyhow.",
+                f"{expectation.option}: {array.name} is const in the signature, so the kernel cannot write it. "
+                "It is always checked to be unchanged: remove this.",
             ),
         )
         _check_expectation(expectation, array, problem)
@@ -171,7 +171,7 @@ def problem_of(
 
 
 def _expectation(text: str, read: Sequence[Argument], numbers: Mapping[str, Any]) -> Expectation:
-    """Return what a text of --expect says of an array, or of a function of an output, such as np.sum(y)=1."""
+    """Return the expectation of --expect on an array, or on a function of an output, such as np.sum(y)=1."""
     left, right = sides(text)
     if not re.search(r"\W", left) or not left:
         name, value = arguments.named(text, "--expect", "'y=a*x+y0' or y=@FILE.npy")
@@ -182,12 +182,12 @@ def _expectation(text: str, read: Sequence[Argument], numbers: Mapping[str, Any]
     refuse(
         (
             len(named) != 1,
-            f"{option}: what stands on the left is an array or a function of one, such as "
+            f"{option}: the left side must be an array or a function of an array, such as "
             f"np.sum({(arrays or ['y'])[-1]}).",
         ),
         (
             not right or right.startswith("@"),
-            f"{option}: a function is compared with an expression, a file with the whole array.",
+            f"{option}: compare a function with an expression, and a file with a whole array.",
         ),
     )
     return Expectation(next(iter(named)), right, function=left)
@@ -198,13 +198,13 @@ def _known_array(name: str, problem: UserProblem, option: str) -> Array:
     if found is None:
         names = [array.name for array in problem.arrays]
         scalar = any(one.name == name for one in problem.arguments)
-        what = f"{name} is not an array" if scalar else f"there is no array '{name}'"
-        raise UsageError(f"{option}: {what}; the kernel has {', '.join(names) or 'none'}.{did_you_mean(name, names)}")
+        what = f"{name} is not an array" if scalar else f"'{name}' is unknown"
+        raise UsageError(f"{option}: {what}; the arrays are {', '.join(names) or 'none'}.{did_you_mean(name, names)}")
     return found
 
 
 def _check_expectation(expectation: Expectation, array: Array, problem: UserProblem) -> None:
-    """Refuse what can be known wrong of an expectation before anything runs."""
+    """Refuse a wrong expectation before anything runs."""
     if expectation.path is not None:
         conform(loaded(expectation), array.name, array.shape, array.dtype, expectation.option, constant=False)
         return
@@ -223,7 +223,7 @@ def _check_expectation(expectation: Expectation, array: Array, problem: UserProb
             ),
             (
                 name in empty,
-                f"{expectation.option}: {empty.get(name)} starts empty, so it has no values before the launch.",
+                f"{expectation.option}: {empty.get(name)} starts empty, so it lacks values before the launch.",
             ),
         )
 
@@ -232,7 +232,7 @@ def _check_expectation(expectation: Expectation, array: Array, problem: UserProb
 
 
 def number(text: str | None, option: str, numbers: Mapping[str, Any]) -> int:
-    """Return the whole number that an option's expression gives, rounded; 0 where the option is left out."""
+    """Return the value of an option's expression, rounded to a whole number; 0 without the option."""
     if text is None:
         return 0
     value = expressions.parse(text, option, numbers).evaluate(numbers)
@@ -266,7 +266,7 @@ def launch_of(
 ) -> Launch:
     """Return the launch that grid, block, dynamic shared bytes and blocks of a cluster make.
 
-    `option` is what says them in place of --grid and the like. Raises UsageError for what no device launches.
+    `option` replaces --grid, --block and others in errors. Raises UsageError for a launch that no device can run.
     """
     sides = {"block": block, "grid": grid, **({"cluster": cluster} if cluster is not None else {})}
     made = {name: dimensions(text, option or f"--{name}", numbers) for name, text in sides.items()}
@@ -280,7 +280,7 @@ def launch_of(
 
 
 def main_dtype(problem: UserProblem) -> str:
-    """Return the type that the report names: of the first output."""
+    """Return the type for the report: the first output's."""
     expected = [one.name for one in problem.expectations]
     ranked = sorted(problem.arrays, key=lambda array: (array.name not in expected, array.const))
     return ranked[0].dtype if ranked else ""

@@ -1,7 +1,7 @@
-"""`--profile FILE.toml`: the arguments of `run`, kept. One table a kernel, the options' names as keys.
+"""`--profile FILE.toml`: the saved arguments of `run`. Each kernel has a table, with the options' names as keys.
 
-Keys above the tables hold for all of them. Paths are relative to the file. What a profile has written lies in its
-folder or below: a profile may come from others, and names no other file to overwrite.
+Keys above the tables hold for all kernels. Paths are relative to the file. A profile can write only in its own folder
+or below, because a foreign profile must not overwrite other files.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from cudabench.system.reading import content
 from cudabench.userkernel.request import name_of
 
 OUTPUTS = ("json", "report", "save", "image-out", "plot")  # options that name a file to write
-MOST_BYTES = 4 << 20  # of a profile
+MOST_BYTES = 4 << 20  # size of a profile
 LISTS = ("arg", "expect", "const", "define", "save", "include", "step")  # options that may be given several times
 SHOWN = 60  # characters of a value in a message
 DIMENSIONS = ("grid", "block")
@@ -28,7 +28,7 @@ EXAMPLE = '[saxpy] with grid = "cdiv(n,256)", block = 256 and arg = ["n=1048576"
 
 @dataclass(frozen=True)
 class Profile:
-    """A profile's content: what holds for all kernels, and the kernels' tables in order."""
+    """A profile's content: the common options, and the kernels' tables in order."""
 
     path: str
     common: Mapping[str, Any]
@@ -38,7 +38,7 @@ class Profile:
         """Return the options of a kernel: its table's over the common ones."""
         if self.tables and kernel not in self.tables:
             raise UsageError(
-                f"{self.path} has no table for the kernel '{kernel}'; it has {', '.join(self.tables)}."
+                f"{self.path} lacks a table for the kernel '{kernel}'; it has {', '.join(self.tables)}."
                 f"{did_you_mean(kernel, self.tables)}"
             )
         return merged(self.common, self.tables.get(kernel, {}))
@@ -59,7 +59,7 @@ def read(path: str, known: Mapping[str, bool]) -> Profile:
 
 
 def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options with those of `above` winning; of repeatable ones each NAME=VALUE by its name, in place."""
+    """Return options, with those of `above` first; repeatable options are merged by the NAME of NAME=VALUE."""
     result = dict(below)
     for key, value in above.items():
         if key in LISTS and key in below and key != "step":
@@ -85,12 +85,12 @@ def _toml(path: str) -> dict[str, Any]:
         raise CudabenchError(f"--profile {path} is not a profile: it is nested too deeply.") from None
     except tomllib.TOMLDecodeError as error:
         raise CudabenchError(f"--profile {path} is not TOML: {str(error).rstrip('.')}; write {EXAMPLE}.") from None
-    except ValueError:  # Python reads no number of more digits than it is set to
+    except ValueError:  # Python refuses numbers with more digits than its limit
         raise CudabenchError(f"--profile {path} has a number of thousands of digits.") from None
 
 
 def _value(path: str, table: str, key: str, value: Any, known: Mapping[str, bool]) -> Any:
-    """Return a key's value as the command line would give it: text, a tuple of texts, a flag."""
+    """Return a key's value in the form of the command line: text, a tuple of texts, a flag."""
     where = f"{path}: {table}{key}"
     if key not in known:
         raise UsageError(
@@ -136,12 +136,12 @@ def _shown(value: Any) -> str:
 
 
 def _inside(folder: Path, text: str, where: str, option: str) -> None:
-    """Raise UsageError where a file to write is outside the profile's folder, links followed."""
+    """Raise UsageError if a file to write is outside the profile's folder, links resolved."""
     root, target = os.path.realpath(folder), os.path.realpath(folder / text)
     if os.path.commonpath([root, target]) != root:
         raise UsageError(
-            f"{where} names {text}, outside the profile's folder, where a profile writes nothing: give {option} on the "
-            "command line if you mean it."
+            f"{where} names {text}, outside the profile's folder, where a profile may not write: give {option} on the "
+            "command line if you want this."
         )
 
 

@@ -1,4 +1,4 @@
-"""What `cudabench run` is asked for, as text."""
+"""The request of `cudabench run`, as text."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
-LAUNCH = ("grid", "block", "bytes", "flops", "shared", "cluster")  # options that are one text
+LAUNCH = ("grid", "block", "bytes", "flops", "shared", "cluster")  # options with a single text
 
 
 @dataclass(frozen=True)
 class UserRequest:
-    """What the command line, or a profile, asks for: the texts of the options."""
+    """The request of the command line or a profile: the texts of the options."""
 
     file: str
     kernels: tuple[str, ...] = ()
@@ -31,21 +31,21 @@ class UserRequest:
     include: tuple[str, ...] = ()
     std: str = ""
     seed: int = 0
-    # What shapes and grids may name besides the arguments and defines.
+    # Names for shapes and grids besides the arguments and defines.
     numbers: Mapping[str, int | float] = field(default_factory=dict)
-    steps: tuple[str, ...] = ()  # launches in order, in place of grid and block
+    steps: tuple[str, ...] = ()  # launches in order, instead of grid and block
 
     def given(self) -> dict[str, str]:
         """Return --arg values by name."""
         return {name_of(text): text.partition("=")[2].strip() for text in self.arguments}
 
     def with_values(self, values: Mapping[str, str]) -> UserRequest:
-        """Return the request with other values of the arguments that are named."""
+        """Return the request with other values for the named arguments."""
         texts = ((name_of(text), text) for text in self.arguments)
         return replace(self, arguments=tuple(f"{n}={values[n]}" if n in values else text for n, text in texts))
 
     def words(self, command: str = "run") -> list[str]:
-        """Return the command line that asks for this."""
+        """Return the command line of this request."""
         words = ["cudabench", command, self.file]
         numbers = ((f"--{name}", getattr(self, name)) for name in ("rtol", "atol"))
         options: tuple[tuple[str, Iterable[str | None]], ...] = (
@@ -66,5 +66,5 @@ class UserRequest:
 
 
 def name_of(text: str) -> str:
-    """Return what a text of NAME=VALUE names."""
+    """Return the name in a text of NAME=VALUE."""
     return text.partition("=")[0].strip()

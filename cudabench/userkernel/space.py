@@ -1,4 +1,4 @@
-"""The space of a sweep over a kernel of the user's own: lists in the options of `run`, and what each point asks for."""
+"""The space of a sweep over a user's own kernel: lists in the options of `run`, and the request of each point."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ BLOCK_NAMES = ("bx", "by", "bz")
 RANGE = re.compile(r"\s*\d+:\d+(:\d+)?\s*", re.ASCII)
 WHOLE = re.compile(r"\s*(\w+\s*:)?\s*\d+\s*")  # a whole number, with its type or without
 NUMBER = r"(\w+\s*:)?\s*[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?"
-# What is substituted in: the texts of a request, and those that a number may be named in.
+# The texts of a request in which {NAME} is replaced, and the texts that may use numbers by name.
 LISTS = ("arguments", "expect", "constants")
 
 
 @dataclass
 class Space:
-    """What a sweep varies around a request. `points` plans them one by one."""
+    """The variations of a request in a sweep. `point` plans a single one."""
 
     request: UserRequest
     axes: tuple[Axis, ...]
@@ -49,22 +49,22 @@ class Space:
 
     @property
     def count(self) -> int:
-        """How many combinations there are, before --where."""
+        """The number of combinations before --where."""
         return count_of(self.groups)
 
     def combinations(self) -> Iterator[Values]:
-        """Yield the combinations that --where allows. Raises UsageError where there are too many to look at."""
+        """Yield the combinations that --where allows. Raises UsageError for too many combinations."""
         if self.count > MOST_COMBINATIONS:
             raise UsageError(
-                f"The sweep has {self.count} combinations; at most {MOST_COMBINATIONS} are looked at: take fewer "
-                "values, or let values go together with --zip."
+                f"The sweep has {self.count} combinations; at most {MOST_COMBINATIONS} are allowed: take fewer "
+                "values, or vary values together with --zip."
             )
         yield from filter(self.admits, combinations(self.groups))
 
     def admits(self, values: Values) -> bool:
-        """Tell whether --where allows a combination, and its block is one that a device launches."""
+        """Tell whether --where allows a combination, and a device can launch its block."""
         if math.prod(int(values[name]) for name in BLOCK_NAMES if name in values) > MAX_THREADS_PER_BLOCK:
-            return False  # ranges of a block make such pairs, which are no points of the sweep
+            return False  # ranges of a block can give such pairs, which are not points of the sweep
         if not self.where:
             return True
         request = self.at(values)
@@ -73,7 +73,7 @@ class Space:
         return bool(expressions.parse(self.where, "--where", known).evaluate(known))
 
     def at(self, values: Values) -> UserRequest:
-        """Return what a combination asks for."""
+        """Return the request of a combination."""
         kinds = {axis.name: axis.kind for axis in self.axes}
 
         def of(kind: str) -> dict[str, str]:
@@ -100,18 +100,18 @@ class Space:
         )
 
     def point(self, values: Values) -> Point:
-        """Return a combination planned. Raises UsageError for one that cannot be launched, else as `plan.build`."""
+        """Return the plan of a combination. Raises UsageError if it cannot be launched, else as `plan.build`."""
         request = self.at(values)
         own = plan.build([request], "sweep")
         if len(own.cases) != 1:
             names = ", ".join(case.kernel for case in own.cases)
-            raise UsageError(f"A sweep takes kernels by name; '{request.kernels[0]}' means {names}: name one of them.")
+            raise UsageError(f"A sweep takes one kernel, but '{request.kernels[0]}' means {names}: name one of them.")
         case = replace(own.cases[0], named=False, parameters=dict(values))
-        # Points on the same arguments share their inputs and references.
+        # Points with the same arguments share inputs and references.
         return Point(values, self._series.setdefault(plan.same_problem(request), replace(own, cases=())), case)
 
     def first(self) -> Point:
-        """Return the first combination that can be launched. Raises UsageError where there is none."""
+        """Return the first combination that can be launched. Raises UsageError without such a combination."""
         refused: UsageError | None = None
         for values in self.combinations():
             try:
@@ -121,7 +121,7 @@ class Space:
         raise refused or UsageError(f"--where '{self.where}' does not hold for any of the {self.count} combinations.")
 
     def command(self, values: Values) -> list[str]:
-        """Return the words of the `run` that repeats a point."""
+        """Return the words of the `run` command that repeats a point."""
         request = self.at(values)
 
         def put(text: str) -> str:
@@ -136,7 +136,7 @@ class Space:
         return _rewritten(request, put, put_value, (*LISTS, "steps")).words()
 
     def fixed(self) -> dict[str, Any]:
-        """Return what is not varied, as plain values: two sweeps that agree in it are of one space."""
+        """Return the fixed options as plain values; sweeps with equal fixed options have the same space."""
         swept = {axis.name for axis in self.axes}
         kept = {name: getattr(self.request, name) for name in ("file", *LAUNCH, "rtol", "atol", "std", "seed")}
         kept |= {name: list(getattr(self.request, name)) for name in ("steps", "expect", "constants", "include")}
@@ -149,7 +149,7 @@ class Space:
 def _rewritten(
     request: UserRequest, put: Callable[[str], str], put_in: Callable[[str], str], lists: Sequence[str]
 ) -> UserRequest:
-    """Return a request with its texts rewritten, those of options that list texts by `put_in`."""
+    """Return a request with its texts rewritten; repeatable options are rewritten by `put_in`."""
     changed: dict[str, Any] = {name: put(text) for name in LAUNCH if (text := getattr(request, name)) is not None}
     changed |= {name: tuple(map(put_in, getattr(request, name))) for name in lists}
     return replace(request, **changed)
@@ -165,7 +165,7 @@ def space_of(
     where: str | None = None,
     sizes: str | None = None,
 ) -> Space:
-    """Return the space that lists in a request's texts, and NAME=V1,V2 in `parameters`, mean."""
+    """Return the space of the lists in a request's texts and of NAME=V1,V2 in `parameters`."""
     axes: list[Axis] = []
     if len(request.kernels) > 1:
         axes.append(Axis("kernel", request.kernels, "kernel"))
@@ -185,12 +185,12 @@ def space_of(
              *(name for name in request.defines if name not in names)]  # fmt: skip
     for name in names:
         if taken.count(name) > 1 and not (sizes is not None and name in {a.name for a in args}):
-            raise UsageError(f"{name} is the name of two things in this sweep: rename one of them.")
+            raise UsageError(f"{name} names two things in this sweep: rename one of them.")
     known = [axis.name for axis in given]
     for text in request.kernels:
         if unknown := next((name for name in re.findall(r"\{(\w+)\}", text) if name not in known), None):
             raise UsageError(
-                f"-k '{text}' has {{{unknown}}}, and there is no --param {unknown}.{did_you_mean(unknown, known)}"
+                f"-k '{text}' has {{{unknown}}}, but --param {unknown} is missing.{did_you_mean(unknown, known)}"
             )
     if not axes:
         raise UsageError(
@@ -201,7 +201,7 @@ def space_of(
 
 
 def _parameter(text: str, request: UserRequest) -> Axis:
-    """Return the axis of NAME=V1,V2. Raises UsageError for one that nothing names."""
+    """Return the axis of NAME=V1,V2. Raises UsageError if no option uses NAME."""
     name, value = named(text, "--param", "BM=32,64,128")
     inside = [*request.arguments, *request.constants]
     elsewhere = [*request.kernels, *request.expect, *request.defines.values()]
@@ -210,12 +210,12 @@ def _parameter(text: str, request: UserRequest) -> Axis:
     if not any(f"{{{name}}}" in one for one in (*inside, *elsewhere)) and not any(
         bare.search(one) for one in (*shown, *inside, *request.expect)
     ):
-        raise UsageError(f"--param {text}: nothing names it; write {{{name}}} in -k or --arg, or {name} in --grid.")
+        raise UsageError(f"--param {text} is not used; write {{{name}}} in -k or --arg, or {name} in --grid.")
     return Axis(name, values_of(value, f"--param {name}="), "parameter", any(f"{{{name}}}" in one for one in inside))
 
 
 def _argument(text: str) -> Axis | None:
-    """Return the axis of an --arg that lists values: numbers, whole arrays, or what one array starts with."""
+    """Return the axis of an --arg that lists values: numbers, whole arrays, or initial values of an array."""
     name, equals, value = text.partition("=")
     name, value = name.strip(), value.strip()
     if not equals or value.startswith("@"):
@@ -237,8 +237,8 @@ def _argument(text: str) -> Axis | None:
 
 
 def _block_axes(request: UserRequest) -> tuple[list[Axis], str]:
-    """Return an axis for each range in --block, named bx, by, bz; without --block those of the blocks that make sense,
-    where --grid names them, and the --zip that they take."""
+    """Return an axis for each range in --block, named bx, by, bz, and their --zip. Without --block, if --grid uses
+    these names, the axes of sensible blocks."""
     if request.block is not None:
         parts = split(request.block)
         found = [
@@ -255,15 +255,17 @@ def _block_axes(request: UserRequest) -> tuple[list[Axis], str]:
 
 
 def at_sizes(request: UserRequest, text: str) -> list[UserRequest]:
-    """Return a request for each size of --sizes: 'n=A..B*2', or without a name where one --arg is a whole number."""
+    """Return a request for each size of --sizes: 'n=A..B*2', or without a name if one --arg is a whole number."""
     name, kind, values = sized(request, text)
     if request.save:
-        raise UsageError(f"--save {request.save[0]} with --sizes would keep the last one's: leave one of them out.")
+        raise UsageError(
+            f"--save {request.save[0]} with --sizes would keep only the last array: leave one of them out."
+        )
     return [request.with_values({name: f"{kind}{size}"}) for size in values]
 
 
 def sized(request: UserRequest, text: str) -> tuple[str, str, tuple[int, ...]]:
-    """Return which number --sizes varies, its type as it is written ('int32:', or none), and the sizes."""
+    """Return the number that --sizes varies, its written type ('int32:' or ''), and the sizes."""
     given = request.given()
     name, equals, values = text.rpartition("=")
     name = name.strip()
@@ -275,7 +277,7 @@ def sized(request: UserRequest, text: str) -> tuple[str, str, tuple[int, ...]]:
         (name,) = whole
     elif name not in given:
         raise UsageError(
-            f"--sizes {text}: there is no --arg {name}, but {', '.join(given) or 'none'}.{did_you_mean(name, given)}"
+            f"--sizes {text}: --arg {name} is missing; use {', '.join(given) or 'none'}.{did_you_mean(name, given)}"
         )
     kind = match[1] if (match := WHOLE.fullmatch(given[name])) and match[1] else ""
     return name, kind, sizes(values)

@@ -1,11 +1,11 @@
-"""`--step`: several launches in order, as host code has them, on one set of arguments.
+"""`--step`: several launches in order, as in host code, on one set of arguments.
 
     partial<<<cdiv(n,256), 256>>>(x, sums, n)
     { red<<<g, 256>>>(u, n); black<<<g, 256>>>(u, n) } * 100
     heat<<<(cdiv(m,16), cdiv(n,16)), (16, 16)>>>(a, b, m, n) * steps swap(a, b)
 
-`* COUNT` repeats a launch or a group in braces; `swap(a, b)` lets the two arrays change places after each turn, as host
-code swaps its pointers. A number that is passed may be an expression.
+`* COUNT` repeats a launch or a group in braces; `swap(a, b)` exchanges the two arrays after each repetition, as host
+code swaps its pointers. A number argument may be an expression.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ EXAMPLE = "--step 'f<<<cdiv(n,256), 256>>>(x, y, n)'"
 
 @dataclass(frozen=True)
 class Call:
-    """One launch as it is written: the kernel's name, grid, block and shared memory, and what is passed."""
+    """One launch as text: the kernel's name, grid, block and shared memory, and the arguments."""
 
     kernel: str
     grid: str
@@ -46,24 +46,24 @@ class Call:
 
 @dataclass(frozen=True)
 class Group:
-    """What is done `count` times in order; after each turn the arrays of a pair in `swaps` change places."""
+    """Launches that are repeated `count` times; after each repetition the pairs of arrays in `swaps` are exchanged."""
 
     members: tuple[Call | Group, ...]
     count: str = "1"
     swaps: tuple[tuple[str, str], ...] = ()
 
     def calls(self) -> list[Call]:
-        """Return the launches as they are written, each once."""
+        """Return the launches as written, without repetitions."""
         inner = (member.calls() if isinstance(member, Group) else [member] for member in self.members)
         return list(chain.from_iterable(inner))
 
     def swapped(self) -> set[str]:
-        """Return the names of the arrays that change places."""
+        """Return the names of the exchanged arrays."""
         return set(chain(*self.swaps, *(member.swapped() for member in self.members if isinstance(member, Group))))
 
 
 def parse(texts: Sequence[str]) -> Group:
-    """Return the steps that texts describe. Raises UsageError for any other text."""
+    """Return the steps of texts. Raises UsageError for a text that is not a step."""
     return Group(tuple(member for text in texts for member in _members(text, text)))
 
 
@@ -72,9 +72,9 @@ def union(
 ) -> tuple[Kernel, dict[str, Kernel]]:
     """Return a signature that takes all arguments by name, in the order of `names`, and the kernels by their names.
 
-    kernel: finds one by its name. A name takes the type of the parameter that it is passed for first; one that is only
-    part of expressions is a number. Raises UsageError for a launch with too many or too few arguments, and for a name
-    that no --arg gives.
+    kernel: finds a kernel by its name. A name gets the type of the first parameter that it is passed for; a name that
+    is only used in expressions is a number. Raises UsageError for a launch with too many or too few arguments, and for
+    a name without --arg.
     """
     kernels = {call.kernel: kernel(call.kernel) for call in group.calls()}
     found: dict[str, Parameter] = {}
@@ -90,7 +90,7 @@ def union(
                 continue
             if text not in names:
                 raise UsageError(
-                    f"--step: {call.kernel} is passed '{text}', which no --arg gives.{did_you_mean(text, names)} "
+                    f"--step: {call.kernel} is passed '{text}', which lacks an --arg.{did_you_mean(text, names)} "
                     f"Write --arg {text}=..., as in: {example}"
                 )
             have = found.setdefault(text, replace(parameter, name=text))
@@ -113,7 +113,7 @@ def launches(
     numbers: Mapping[str, Any],
     file: SourceFile,
 ) -> tuple[Launch, ...]:
-    """Return all launches in their order. Raises UsageError for one that cannot be, and for too many."""
+    """Return all launches in order. Raises UsageError for an impossible launch, and for too many."""
     by_name = {one.name: one for one in given}
     done: list[Launch] = []
 
@@ -133,7 +133,7 @@ def launches(
     def follow(one: Group, places: dict[str, str]) -> None:
         count = number(one.count, "--step", numbers)
         if count < 1:
-            raise UsageError(f"--step: '* {one.count}' gives {count}; a step is done at least once.")
+            raise UsageError(f"--step: '* {one.count}' gives {count}; a count is at least 1.")
         refuse(
             *(
                 (
@@ -167,7 +167,7 @@ def _passed(
     numbers: Mapping[str, Any],
     file: SourceFile,
 ) -> Any:
-    """Return what a launch is given for a parameter."""
+    """Return a launch's argument for a parameter."""
     where = f"--step: {text}"
     if text in ("null", "nullptr", "NULL") and parameter.pointer:
         return Null(text).argument
@@ -192,7 +192,7 @@ def _passed(
 
 
 def _members(text: str, whole: str) -> list[Call | Group]:
-    """Return the launches and groups of a text, which semicolons part."""
+    """Return the launches and groups of a text, which semicolons separate."""
     found: list[Call | Group] = []
     for part in filter(None, brackets.split(text, ";")):
         if part.startswith("{"):
@@ -205,12 +205,12 @@ def _members(text: str, whole: str) -> list[Call | Group]:
         count, swaps = _suffix(rest, whole)
         found.append(members[0] if rest.strip() == "" and len(members) == 1 else Group(tuple(members), count, swaps))
     if not found:
-        raise UsageError(f"--step '{whole}' launches nothing: write {EXAMPLE}.")
+        raise UsageError(f"--step '{whole}' is empty: write {EXAMPLE}.")
     return found
 
 
 def _call(text: str, whole: str) -> tuple[Call, str]:
-    """Return the launch that a text begins with, and what stands behind it."""
+    """Return the launch at the start of a text, and the rest."""
     name, opened, rest = text.partition("<<<")
     inside, closed, rest = rest.partition(">>>")
     rest = rest.strip()
@@ -225,7 +225,7 @@ def _call(text: str, whole: str) -> tuple[Call, str]:
 
 
 def _suffix(text: str, whole: str) -> tuple[str, tuple[tuple[str, str], ...]]:
-    """Return (how often, what is swapped) of what stands behind a launch or group."""
+    """Return the count and the swaps after a launch or group."""
     count, swaps = "1", []
     if text.strip().startswith("*"):
         head, found, tail = text.strip()[1:].partition("swap")
@@ -246,7 +246,7 @@ def _bare(text: str) -> str:
 
 
 def _closing(text: str, start: int, whole: str) -> int:
-    """Return where the bracket that opens at a place is closed."""
+    """Return the position of the bracket that closes the one at `start`."""
     end = brackets.closing(text, start)
     if end is None:
         raise UsageError(f"--step '{whole}': a '{text[start]}' is never closed.")

@@ -1,7 +1,7 @@
-"""The line that a message prints for a kernel, from its signature, its text and what was given already.
+"""The command line that a message suggests for a kernel, from its signature, its text and the given options.
 
-It runs as it is where every parameter is an array or a number and at most one whole number says how large the problem
-is. Elsewhere `...` stands for what only the user knows. Nothing of host code is followed but a launch's plain numbers.
+The line runs unchanged if every parameter is an array or a number and at most one whole number is the problem's size.
+Else `...` marks values that only the user knows. Of host code only a launch's plain numbers are used.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ from cudabench.userkernel.by_value import accessor_of, example_of
 from cudabench.userkernel.request import UserRequest
 from cudabench.userkernel.textures import MAP_TYPE, SURFACE_TYPE, TYPE
 
-# Of a problem, by its dimensions: no block divides a side.
+# Sides of a problem, by its dimensions; blocks do not divide them.
 SIDES = {1: 10007, 2: 251, 3: 37}
 BLOCKS = {1: [256], 2: [16, 16], 3: [8, 8, 4]}
 _DYNAMIC = re.compile(r"\bextern\b[^;{}\[\]]*\b__shared__\b[^;{}\[\]]*?(\w+)\s*\[\s*\]")
 _CAST = re.compile(r"\((?:u?int(?:32_t|64_t)?|unsigned(?: int)?|(?:unsigned )?long(?: long)?|size_t)\)(?=[\w(])")
-_INDEXED = r"\[[^\[\]]*(?:\[[^\[\]]*\][^\[\]]*)*\]"  # of an array, with an array inside
+_INDEXED = r"\[[^\[\]]*(?:\[[^\[\]]*\][^\[\]]*)*\]"  # an index, with an index inside
 
 
 @dataclass(frozen=True)
 class Example:
-    """A line for a kernel, made where a message needs it."""
+    """A line for a kernel, made when a message needs it."""
 
     request: UserRequest
     file: SourceFile
@@ -55,17 +55,17 @@ class Example:
     command: str = "run"
 
     def __str__(self) -> str:
-        """The line. Raises NoLine for a kernel with a parameter that no --arg can give."""
+        """The line. Raises NoLine for a parameter that --arg cannot give."""
         request, file, kernel = self.request, self.file, self.kernel
         if found := with_headers_nearby(request):
             request, file = found
-            with contextlib.suppress(UsageError):  # a template has no instance yet
+            with contextlib.suppress(UsageError):  # a template without an instance
                 kernel = find_kernel(file, kernel.expression or kernel.qualified_name)
         return shlex.join(_words(request, file, kernel, self.command))
 
 
 def _words(request: UserRequest, file: SourceFile, kernel: Kernel, command: str) -> list[str]:
-    """Return a command line for a kernel by its words."""
+    """Return the words of a command line for a kernel."""
     asked = file.task and clang_parse.asked(file.task, Question(kernel.name, launches=True)).launches
     launch = next(
         (one for one in asked or () if one.block), (asked or (HostLaunch(),))[0]
@@ -97,7 +97,7 @@ def _words(request: UserRequest, file: SourceFile, kernel: Kernel, command: str)
 @dataclass(frozen=True)
 class _Sized:
     """A problem's size: grid, block and the whole numbers by their parameters; the elements of an array; the name of
-    the size, '' where there is none; the kernel's text without needless blanks and casts."""
+    the size, or ''; the kernel's text without needless blanks and casts."""
 
     grid: str
     block: str
@@ -152,8 +152,8 @@ def _is_size(own: str, body: str) -> bool:
 
 
 def _is_reached(own: str, sized: _Sized) -> bool:
-    """Return whether the elements of an array that a kernel names lie within what it is given, as far as indices say:
-    one for each thread or, of a problem with a size, no multiple of a place but by that size."""
+    """Return whether the indices of a kernel stay within the suggested array: an element for each thread or, with a
+    size, indices that are multiplied only by that size."""
     values = dict(re.findall(r"\b(\w+)=(?!=)(?=([^;,]{1,80})[;,])", sized.body))
     for name in re.findall(r"\b(\w+)(?:\+\+|--|[-+*/%^|&]=|>>=|<<=)|(?:\+\+|--)(\w+)", sized.body):
         values.pop("".join(name), None)  # of a loop
@@ -175,8 +175,8 @@ def _is_reached(own: str, sized: _Sized) -> bool:
 
 
 def _dynamic_shared(kernel: Kernel, file: SourceFile) -> bool:
-    """Return whether a kernel, or a function or class that it comes to, has shared memory that the launch sizes."""
-    own = {"extern", "__shared__"} <= kernel.names  # words of all that it comes to
+    """Return whether a kernel, or a function or class that it reaches, has shared memory that the launch sizes."""
+    own = {"extern", "__shared__"} <= kernel.names  # words of everything that it reaches
     return own or any(match[1] in kernel.names for match in _DYNAMIC.finditer(file.text))
 
 
@@ -184,7 +184,7 @@ def _dynamic_shared(kernel: Kernel, file: SourceFile) -> bool:
 
 
 def _value(parameter: Parameter, file: SourceFile, sized: _Sized) -> str:
-    """Return an argument as --arg writes it."""
+    """Return an argument in the form of --arg."""
     if kind := {MAP_TYPE: "tensormap", TYPE: "texture", SURFACE_TYPE: "surface"}.get(parameter.type):
         return f"{kind}({GAP})"
     if parameter.pointer:
@@ -207,7 +207,10 @@ def _array(parameter: Parameter, file: SourceFile, sized: _Sized) -> str:
         layout = layout_of(one.type, file)
         if layout is None or "pointer" in numbers_in(layout)[0]:
             return GAP
-        many, start = layout.size, "zeros" if start == "random" else start  # random bytes make no numbers of a struct
+        many, start = (
+            layout.size,
+            "zeros" if start == "random" else start,
+        )  # random bytes are not valid numbers of a struct
     shape = f"{many}*{sized.elements}" if many > 1 else sized.elements
     if GAP in shape or "[" in one.type or not _is_reached(parameter.name, sized):
         shape = GAP
@@ -217,8 +220,8 @@ def _array(parameter: Parameter, file: SourceFile, sized: _Sized) -> str:
 
 
 def _start(parameter: Parameter, text: str) -> str:
-    """Return how an array starts: as zeros where a kernel only counts in it, empty where it only writes it, else at
-    random, as what it reads."""
+    """Return the start of an array: zeros if the kernel only counts in it, empty if it only writes it, else random
+    input."""
     own, body = re.escape(parameter.name or "?"), text.partition("{")[2]
     uses = len(re.findall(rf"(?<![\w.]){own}\b", body))
     element = rf"(?<![\w.]){own}\s*{_INDEXED}"
@@ -233,7 +236,7 @@ def _start(parameter: Parameter, text: str) -> str:
 
 
 def _instance(kernel: Kernel, launch: HostLaunch, file: SourceFile) -> str:
-    """Return the instance that a launch names outright, else one of defaults, and float for a type."""
+    """Return the instance that a launch names, else an instance of defaults, with float for a type."""
 
     def is_plain(word: str) -> bool:
         if _number(word, file) is not None or word in ("true", "false"):
@@ -248,7 +251,7 @@ def _instance(kernel: Kernel, launch: HostLaunch, file: SourceFile) -> str:
 
 
 def _likely(parameter: TemplateParameter, kernel: Kernel) -> str:
-    """Return a template's default, float for a type that is only computed with, `...` for all else."""
+    """Return a template parameter's default, float for a type that is only used in arithmetic, else `...`."""
     if parameter.default:
         return parameter.default
     if parameter.type.rstrip(".") not in ("typename", "class"):
@@ -260,8 +263,8 @@ def _likely(parameter: TemplateParameter, kernel: Kernel) -> str:
 
 
 def with_headers_nearby(request: UserRequest) -> tuple[UserRequest, SourceFile] | None:
-    """Return a request with the folders of headers that lie around its file and that no -I names, and the file as the
-    compiler then reads it; None where there are none."""
+    """Return a request with -I for folders of headers near its file, and the file as it is then read; None without such
+    folders."""
     folders = includes.lacking(text_of(request.file), request.file, request.include)
     if not folders:
         return None
@@ -278,7 +281,7 @@ def file_of(request: UserRequest) -> SourceFile:
 
 
 def _number(words: str, file: SourceFile) -> int | None:
-    """Return the whole number that an expression of literals, macros and constants of a text is, None for another."""
+    """Return the whole number of an expression of literals, macros and constants, or None."""
     try:
         value = Constants({}, {**file.types, **file.numbers}, 0).evaluate(words)
     except NotANumber:
@@ -287,9 +290,9 @@ def _number(words: str, file: SourceFile) -> int | None:
 
 
 def _block_in(kernel: Kernel, body: str, file: SourceFile, axes: int) -> list[int]:
-    """Return the block that a kernel's own constants take for granted, [] where they say none.
+    """Return the block that a kernel's own constants imply, or [].
 
-    `blockIdx.x*64+threadIdx.x` counts blocks of 64 threads, and a shared array of one extent has an element for each.
+    `blockIdx.x*64+threadIdx.x` implies 64 threads, and so does a shared array of one extent.
     """
     given = template_arguments(kernel)
 

@@ -1,5 +1,5 @@
-"""Arrays that a kernel takes through objects: `--arg NAME=texture(ARRAY, OPTION=VALUE, ...)`, `surface(...)`, and
-`tensormap(ARRAY, box=ROWSxCOLUMNS, ...)`, a CUtensorMap by which kernels copy tiles."""
+"""Objects over arrays: `--arg NAME=texture(ARRAY, OPTION=VALUE, ...)`, `surface(...)`, and
+`tensormap(ARRAY, box=ROWSxCOLUMNS, ...)`, a CUtensorMap for copies of tiles."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from cudabench.userkernel.values import Array, BufferView, shape_text
 
 TYPE, SURFACE_TYPE = "cudaTextureObject_t", "cudaSurfaceObject_t"
 _VIEW = re.compile(r"(texture|surface|tensormap)\s*\(")
-# What parameters are that no number or array can be given for, and the repair.
+# Descriptions of parameters that take objects, with the repair.
 OBJECTS = {
     TYPE: "a texture object: give an array as texture(float32[n,n]:random, filter=linear)",
     SURFACE_TYPE: "a surface object: give an array as surface(float32[n,n]:zeros)",
@@ -35,8 +35,8 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "layers": ("no", "yes"),
     "memory": ("array", "linear"),
 }
-# Texels of a surface along each axis, the fastest last, by its dimensions and whether it has layers, and of a texture
-# where it differs: Programming Guide, "Technical Specifications per Compute Capability", from 7.0 on.
+# Most texels along each axis, the fastest last, by dimensions and whether there are layers: for surfaces, and for
+# textures if it differs: Programming Guide, "Technical Specifications per Compute Capability", from 7.0 on.
 MOST = {
     (1, False): (32768,), (2, False): (65536, 131072), (3, False): (16384, 16384, 16384),
     (1, True): (2048, 32768), (2, True): (2048, 32768, 32768),
@@ -54,7 +54,7 @@ Object = Array | BufferView
 
 
 def misfit(kind: str, parameter: Parameter) -> str | None:
-    """Return what a parameter is that cannot take a texture or a surface, with the repair; None where it can."""
+    """Return the description of a parameter that cannot take a texture or surface, with the repair, or None."""
     if parameter.pointer:
         return f"a pointer: give it an array, as {parameter.name or 'x'}=float32[n]:random"
     if parameter.type != KINDS[kind][0] and parameter.type in OBJECTS:
@@ -63,8 +63,8 @@ def misfit(kind: str, parameter: Parameter) -> str | None:
 
 
 def out_of_reach(parameter: Parameter, file: SourceFile) -> str | None:
-    """Return why no --arg can give a parameter, in whose struct or memory there are objects, with the repair; None for
-    any other. `file` declares structs."""
+    """Return why --arg cannot give a parameter with objects in its struct or memory, with the repair, or None. `file`
+    declares structs."""
     element = parameter.element or parameter.type
     if element in OBJECTS:
         found = {"": element} if parameter.pointer else {}
@@ -81,7 +81,7 @@ def out_of_reach(parameter: Parameter, file: SourceFile) -> str | None:
         f"with the object{'s' * (len(found) > 1)} {', '.join(found)} inside" if any(found) else "a pointer to objects"
     )
     return (
-        f"'{parameter}', {within}, and --arg gives texture and surface objects only as parameters of their own: write "
+        f"'{parameter}', {within}, but --arg gives texture and surface objects only to whole parameters: write "
         f"a __global__ function beside it that takes '{own}' in its place, and give --arg "
         f"'{name}={kind}(float32[n,n]:random)'."
     )
@@ -101,13 +101,13 @@ def _objects_in(layout: Layout, aliases: Mapping[str, str], path: str = "") -> d
 
 
 def view_kind(text: str) -> str:
-    """Return "texture", "surface" or "tensormap" where an argument's value is meant as one, else ""."""
+    """Return the kind of object that an argument's value means ("texture", "surface" or "tensormap"), else ""."""
     match = _VIEW.match(text)
     return match[1] if match else ""
 
 
 def array_within(text: str) -> tuple[str, str, str]:
-    """Return the array of an argument's value, with what stands before and behind it: `texture(`, and the options."""
+    """Return the array in an argument's value, and the texts before and after it: `texture(`, and the options."""
     if view_kind(text) not in KINDS:
         return "", text, ""
     at = text.index("(") + 1
@@ -117,9 +117,9 @@ def array_within(text: str) -> tuple[str, str, str]:
 
 
 def read_call(where: str, text: str, kind: str, options: Mapping[str, Sequence[str]], sample: str) -> dict[str, str]:
-    """Return the options of `KIND(ARRAY, OPTION=VALUE, ...)`, whose values are as `options` lists them.
+    """Return the options of `KIND(ARRAY, OPTION=VALUE, ...)`; `options` lists the values of each.
 
-    One that lists none takes any. Raises UsageError for what is not on the list, and for an option that is given twice.
+    An empty list allows any value. Raises UsageError for other values, and for an option that is given twice.
     """
     title = "tensor map" if kind == "tensormap" else kind
     given: dict[str, str] = {}
@@ -133,7 +133,7 @@ def read_call(where: str, text: str, kind: str, options: Mapping[str, Sequence[s
         known = ", ".join(options[key])
         refuse(
             (key in given, f"{where}: {key} is given twice: keep one."),
-            (not equals, f"{where}: {key} has no value: write {key}={f', and one of {known}' * bool(known)}."),
+            (not equals, f"{where}: {key} lacks a value: write {key}={f', and one of {known}' * bool(known)}."),
             (known and value not in options[key], f"{where}: {key} is one of {known}, not '{value}'."),
         )
         given[key] = value
@@ -143,9 +143,8 @@ def read_call(where: str, text: str, kind: str, options: Mapping[str, Sequence[s
 def read_object(name: str, text: str, array: Array, shared: bool, fetches: bool) -> Object:
     """Return the texture of `texture(ARRAY, OPTION=VALUE, ...)`, or the surface of `surface(ARRAY, ...)`.
 
-    `array` is ARRAY, which another argument is where it is `shared`; `fetches`: the kernel reads it by tex1Dfetch, so
-    that a plain 1D texture means linear memory. Raises UsageError for an unknown option or value, and for what no
-    GPU takes.
+    `array` is ARRAY; `shared`: it is another argument. `fetches`: the kernel reads it by tex1Dfetch, so that a plain 1D
+    texture means linear memory. Raises UsageError for an unknown option or value, and for an object that GPUs refuse.
     """
     where = f"--arg {name}={text}"
     kind = view_kind(text)
@@ -184,22 +183,24 @@ def read_object(name: str, text: str, array: Array, shared: bool, fetches: bool)
 
 
 def _check_sides(where: str, kind: str, array: Array, channels: int, layered: bool) -> None:
-    """Raise UsageError for an element type that no texel has, for channels that the last axis has not, and for too many
-    dimensions or too few."""
+    """Raise UsageError for an element type that texels cannot have, for channels that differ from the last axis, and
+    for a wrong number of dimensions."""
     shape, last = shape_text(array.shape), array.shape[-1]
     sides = len(array.shape) - (channels > 1) - layered
     axes, place = ("layers", "behind") if layered else ("channels", "before")
     if layered and channels > 1:
         axes, place = "layers and channels", "between"
     three = last == 3 and len(array.shape) > 1
-    repair = "no GPU has three: add a fourth" if three else "add channels=4 where the last axis holds channels"
+    repair = (
+        "GPUs do not have three channels: add a fourth" if three else "add channels=4 if the last axis holds channels"
+    )
     refuse(
         (array.dtype not in TYPES, f"{where}: a {kind} cannot hold {array.dtype}; use one of {', '.join(TYPES)}."),
         (
             channels > 1 and last != channels,
             f"{where}: channels={channels} needs a shape that ends in {channels}, as [n,n,{channels}].",
         ),
-        (sides < 1, f"{where}: {shape} has nothing but {axes}: put the width {place} them."),
+        (sides < 1, f"{where}: {shape} has only {axes}: put the width {place} them."),
         (
             sides > 3 - layered,
             f"{where}: {shape} gives a {kind} of {sides} dimensions; it has 1 to {3 - layered}: {repair}.",
@@ -210,7 +211,7 @@ def _check_sides(where: str, kind: str, array: Array, channels: int, layered: bo
 def _texture(
     where: str, name: str, alike: Surface, array: Array, shared: bool, chosen: Mapping[str, str], fetches: bool
 ) -> Texture:
-    """Return a texture of an array, with the texels of a surface; fetches: one that may be linear memory is."""
+    """Return a texture of an array or of a surface's texels; fetches: use linear memory if possible."""
     normalized, filtered = chosen["coordinates"] == "normalized", chosen["filter"] == "linear"
     floats = array.dtype in ("float32", "float16")
     plain = len(array.shape) - (alike.channels > 1) == 1 and not alike.layered and not normalized and not filtered
@@ -224,7 +225,7 @@ def _texture(
         ),
         (
             filtered and not floats and chosen["read"] == "element",
-            f"{where}: {array.dtype} has no linear filter, unless read=normalized makes it floats.",
+            f"{where}: {array.dtype} cannot be filtered: add read=normalized, or use floats.",
         ),
         (
             chosen["read"] == "normalized" and (floats or array.dtype in ("int32", "uint32")),
@@ -232,11 +233,11 @@ def _texture(
         ),
         (
             chosen["address"] in ("wrap", "mirror") and not normalized,
-            f"{where}: address={chosen['address']} needs coordinates=normalized; a GPU takes it for clamp otherwise.",
+            f"{where}: address={chosen['address']} needs coordinates=normalized; without them a GPU clamps.",
         ),
         (
             asked and not plain,
-            f"{where}: memory=linear is for tex1Dfetch: one dimension, no filter, coordinates in texels.",
+            f"{where}: memory=linear is for tex1Dfetch: one dimension, filter=point, coordinates in texels.",
         ),
         (
             asked and of_surface,
@@ -244,7 +245,7 @@ def _texture(
         ),
         (
             shared and not linear and not isinstance(array.argument, (Surface, Texture)),
-            f"{where}: {array.name} lies in memory, where only tex1Dfetch reads it through a texture: let {array.name} "
+            f"{where}: {array.name} is linear memory, which a texture reads only by tex1Dfetch: let {array.name} "
             f"be a surface, or write {name}=texture({array.dtype}{shape_text(array.shape)}:random).",
         ),
     )
@@ -277,14 +278,14 @@ def read_tensor_map(
 ) -> Array | BufferView:
     """Return the map of `tensormap(ARRAY, box=..., ...)`.
 
-    `array` is ARRAY, which another argument is where it is `shared`; `pointer`: the parameter points to the map. Shapes
-    are in the array's order, rows before columns. Raises UsageError for an unknown option or value, and for what
+    `array` is ARRAY; `shared`: it is another argument. `pointer`: the parameter points to the map. Shapes are in the
+    array's order, rows before columns. Raises UsageError for an unknown option or value, and for a map that
     cuTensorMapEncodeTiled refuses.
     """
     where = f"--arg {name}={text}"
     given = read_call(where, text, "tensormap", MAP_OPTIONS, "box=64x64")
     if "box" not in given:
-        raise UsageError(f"{where} has no box, the tile that one copy moves: add box=64x64, rows before columns.")
+        raise UsageError(f"{where} lacks a box, the tile of one copy: add box=64x64, rows before columns.")
 
     def numbers(key: str, count: int) -> tuple[int, ...]:
         inner = given[key]
@@ -313,7 +314,7 @@ def read_tensor_map(
     reach = sum((size - 1) * stride for size, stride in zip(sizes, (*strides, width), strict=True)) + width
     written = given.get("access", "write" if array.init in ("empty", "zeros") else "read") == "write"
     refuse(
-        (reason, f"{where}: no tensor map has {reason}."),
+        (reason, f"{where}: a tensor map cannot have {reason}."),
         (
             reach > array.nbytes,
             f"{where}: sizes and strides reach {reach} bytes, and {array.dtype}{shape_text(array.shape)} has "
@@ -325,7 +326,7 @@ def read_tensor_map(
         ),
         (
             not shared and array.init == "empty" and not written,
-            f"{where}: with access=read 'empty' would leave it poison: use random or arange.",
+            f"{where}: with access=read, 'empty' would be read as poison: use random or arange.",
         ),
     )
     tensor = TensorMap(

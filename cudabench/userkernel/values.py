@@ -1,5 +1,5 @@
-"""What a kernel of the user's own gets: numbers, arrays and null pointers; the words behind `TYPE[SHAPE]:` that say how
-an array starts, `.npy` files, memory; and values held to the shape and type of an array."""
+"""The arguments of a user's own kernel: numbers, arrays and null pointers; initial values after `TYPE[SHAPE]:`, `.npy`
+files, memory; and the check of values against the shape and type of an array."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from cudabench.system.reading import check_regular
 from cudabench.userkernel import expressions
 from cudabench.userkernel.expressions import ExpressionError
 
-# Held to a shape and type --------------------------------------------------------------------------------------------
+# Checked shape and type ---------------------------------------------------------------------------------------------
 
 
 def shape_text(shape: Sequence[int]) -> str:
-    """Return a shape as the command line writes it: [64,32]."""
+    """Return a shape as text: [64,32]."""
     return f"[{','.join(map(str, shape))}]"
 
 
 def storage(dtype: str) -> str:
-    """Return the NumPy type that holds elements of a type: that of the bits for bfloat16."""
+    """Return the NumPy type that stores a type: uint16 for bfloat16."""
     return "uint16" if dtype == "bfloat16" else dtype
 
 
 def conform(value: Any, name: str, shape: tuple[int, ...], dtype: str, option: str, *, constant: bool) -> np.ndarray:
-    """Return a value as an array of a name, shape and type; UsageError, which names the option, where it is of others.
+    """Return a value as an array with this shape and type. Raises UsageError, which names the option, if it differs.
 
     A constant fills the whole array.
     """
@@ -49,7 +49,7 @@ def conform(value: Any, name: str, shape: tuple[int, ...], dtype: str, option: s
             hint = " Write np.reshape(...)." if value.size == int(np.prod(shape)) else ""
             raise UsageError(f"{option} {have}; {name} has shape {wanted}.{hint}")
         value = np.broadcast_to(value, shape)
-    if dtype == "bfloat16" and value.dtype != np.uint16:  # a file may hold the bits
+    if dtype == "bfloat16" and value.dtype != np.uint16:  # a file may hold the bits of bfloat16
         return to_bfloat16(conform(value, name, shape, "float32", option, constant=constant))
     kind = np.dtype(storage(dtype))
     if value.dtype == kind:
@@ -66,7 +66,7 @@ def conform(value: Any, name: str, shape: tuple[int, ...], dtype: str, option: s
                 f"{limits.min} to {limits.max}: write np.{dtype}(...) around it to wrap as C does."
             )
     elif whole and value.dtype.kind != "b" and value.size and not {*np.unique(value)} <= {0, 1}:
-        raise UsageError(f"{option} has other values than 0 and 1; {name} is bool: write a comparison.")
+        raise UsageError(f"{option} has values other than 0 and 1; {name} is bool: write a comparison.")
     with np.errstate(all="ignore"):
         return np.ascontiguousarray(value.astype(kind))
 
@@ -76,15 +76,15 @@ def conform(value: Any, name: str, shape: tuple[int, ...], dtype: str, option: s
 WORDS = ("random", "zeros", "ones", "arange", "empty", "permutation", "integers")
 CALLS = {"full": ("v",), "uniform": ("a", "b"), "normal": ("m", "s"), "integers": ("a", "b"), "linspace": ("a", "b")}
 LISTED = (*WORDS[:5], "full(v)", "uniform(a,b)", "normal(m,s)", "integers(a,b)", "permutation", "linspace(a,b)")
-CHUNK = 1 << 22  # elements that are drawn in double precision at once
+CHUNK = 1 << 22  # elements that are drawn at once in double precision
 
-# Whole numbers up to this are exact.
+# Whole numbers up to this limit are exact.
 _EXACT = {"float16": 1 << 11, "bfloat16": 1 << 8, "float32": 1 << 24, "float64": 1 << 53}
 
 
 @dataclass(frozen=True)
 class Init:
-    """How an array starts: a word, its numbers, or an expression over indices and scalars."""
+    """The start of an array: a word with its numbers, or an expression over indices and scalars."""
 
     word: str
     numbers: tuple[Any, ...] = ()
@@ -92,7 +92,7 @@ class Init:
     scalars: tuple[tuple[str, Any], ...] = ()
 
     def make(self, shape: tuple[int, ...], dtype: str, rng: np.random.Generator, where: str) -> np.ndarray:
-        """Return the array, of the bits for bfloat16. Raises UsageError for an expression that does not give it."""
+        """Return the array (bits for bfloat16). Raises UsageError for an expression with another shape or type."""
         if self.word == "expression":
             return self._computed(shape, dtype, where)
         if dtype == "bfloat16":
@@ -146,7 +146,7 @@ class Init:
 
 
 def _random(rng: np.random.Generator, shape: tuple[int, ...], kind: np.dtype[Any]) -> np.ndarray:
-    """Floats in [0, 1), integers in [0, 100): sums and products of them stay in range."""
+    """Floats in [0, 1), integers in [0, 100), so that sums and products stay in range."""
     if kind.kind == "f":
         draw = np.float64 if kind.itemsize == 8 else np.float32
         numbers = rng.random(shape, dtype=draw)
@@ -167,7 +167,7 @@ def _integers(
 
 
 def read_start(text: str, dtype: str, shape: tuple[int, ...], where: str, scalars: Mapping[str, Any]) -> Init:
-    """Return how an array of a type and shape starts."""
+    """Return the start of an array with this type and shape."""
     text = text.strip()
     call = re.fullmatch(r"(\w+)\s*\((.*)\)", text, re.S)
     if text in WORDS:
@@ -184,7 +184,7 @@ def read_start(text: str, dtype: str, shape: tuple[int, ...], where: str, scalar
     else:
         if not text or (re.fullmatch(r"[^\W\d]\w*", text) and text not in scalars and not re.fullmatch(r"i\d", text)):
             raise UsageError(
-                f"{where} does not say how the array starts: write ':' and one of {', '.join(LISTED)} behind the "
+                f"{where} lacks the array's start: write ':' and one of {', '.join(LISTED)} after the "
                 f"shape.{did_you_mean(text, (*WORDS, *CALLS))}"
             )
         names = (*scalars, *(f"i{axis}" for axis in range(len(shape))))
@@ -194,7 +194,7 @@ def read_start(text: str, dtype: str, shape: tuple[int, ...], where: str, scalar
             meant = did_you_mean(call[1], CALLS) if call else ""
             raise UsageError(f"{error}{meant}") from None
         used = tuple((name, scalars[name]) for name in sorted(parsed.names) if name in scalars)
-        # The corner shows what is wrong of it before anything runs.
+        # A corner of the array shows errors before anything runs.
         init = Init("expression", text=text, scalars=used)
         init.make(tuple(min(extent, 2) for extent in shape), dtype, np.random.default_rng(0), where)
         return init
@@ -218,7 +218,7 @@ def _check_start(init: Init, dtype: str, shape: tuple[int, ...], where: str) -> 
         refuse(
             (
                 init.word != "linspace" and (whole or dtype == "bool"),
-                f"{where}: {init.word} gives fractions, {dtype} holds none: write integers(a,b).",
+                f"{where}: {init.word} gives fractions, which {dtype} cannot hold: write integers(a,b).",
             ),
             (has_complex, f"{where}: {init.word} takes real numbers."),
             (
@@ -269,7 +269,7 @@ CONSTANTS = {"inf": math.inf, "nan": math.nan, "pi": math.pi, "true": True, "fal
 
 @dataclass(frozen=True)
 class Scalar:
-    """A number: `value` is as the kernel gets it, a float32 rounded to one."""
+    """A number: `value` is the kernel's value, rounded to its type."""
 
     name: str
     dtype: str
@@ -285,10 +285,10 @@ class Scalar:
 
 @dataclass(frozen=True)
 class Array:
-    """An array: type, shape and how it starts, or the file that it is read from. `const`: no kernel may write it.
+    """An array: type, shape and start, or the file that it is read from. `const`: kernels may not write it.
 
-    `init` is the word, "expression" or "file"; `rule` says the rest where a word alone does not. `view` is what a
-    launch gets in place of the buffer: a texture, a surface or a tensor map over it, or pointers to its rows.
+    `init` is the word, "expression" or "file"; `rule` has the details. `view` replaces the buffer in a launch: a
+    texture, a surface or a tensor map over it, or pointers to its rows.
     """
 
     name: str
@@ -302,7 +302,7 @@ class Array:
 
     @property
     def argument(self) -> Any:
-        """What a launch gets: the name of the buffer, or what is made of it."""
+        """The launch's argument: the name of the buffer, or the view."""
         return self.view or self.name
 
     @property
@@ -312,11 +312,11 @@ class Array:
 
     @property
     def storage(self) -> str:
-        """The NumPy type that holds the elements: that of the bits for bfloat16."""
+        """The NumPy type that stores the elements: uint16 for bfloat16."""
         return storage(self.dtype)
 
     def make(self, seed: int, index: int) -> np.ndarray:
-        """Return the array; each has a stream of random numbers of its own, so one more does not change the others."""
+        """Return the array. Each array has its own random stream, so that a new array does not change others."""
         if self.path is not None:
             return np.ascontiguousarray(
                 numbers_of(load(self.path, f"--arg {self.name}=@{self.path}")), dtype=self.dtype
@@ -341,7 +341,7 @@ class Null:
 class Record:
     """A struct or vector by value: its bytes and alignment. `members` are its numbers, `p_a` for p.a.
 
-    pointers: (offset, array) of its members that point at arrays; arrays: those of them that no other argument is.
+    pointers: (offset, array) for each member that points at an array. arrays: the arrays that are not other arguments.
     """
 
     name: str
@@ -353,25 +353,25 @@ class Record:
 
     @property
     def numbers(self) -> dict[str, Any]:
-        """What expressions may name of it."""
+        """The struct's names for expressions."""
         return dict(self.members)
 
     @property
     def argument(self) -> ByValue:
-        """The bytes as a launch takes them."""
+        """The bytes for a launch."""
         return ByValue(self.content, self.align, self.pointers)
 
 
 @dataclass(frozen=True)
 class BufferView:
-    """A texture, surface or tensor map over the array of another argument: what a launch gets."""
+    """A texture, surface or tensor map over the array of another argument."""
 
     name: str
     argument: Texture | Surface | TensorMap
 
 
 def arrays_of(arguments: Iterable[Argument]) -> tuple[Array, ...]:
-    """Return the arrays of arguments, those that a struct points at with it."""
+    """Return the arrays of arguments, with the arrays that structs point at."""
     found: list[Array] = []
     for one in arguments:
         found += [one] if isinstance(one, Array) else one.arrays if isinstance(one, Record) else []
@@ -385,9 +385,9 @@ Argument = Scalar | Array | Null | Record | BufferView
 
 
 def load(path: str, option: str) -> np.ndarray:
-    """Return the array of a `.npy` file, mapped where it can be; CudabenchError where there is no plain array."""
+    """Return the array of a `.npy` file, mapped if possible. Raises CudabenchError if it is not a plain array."""
     try:
-        check_regular(path)  # it is mapped
+        check_regular(path)  # only regular files can be mapped
         if _start(path) == b"PK":
             raise CudabenchError(f"{option} is an archive of several arrays: save one with numpy.save.")
         array = np.load(path, mmap_mode="r", allow_pickle=False)
@@ -397,7 +397,7 @@ def load(path: str, option: str) -> np.ndarray:
         raise no_such_file(path, "*.npy", option) from None
     except IsADirectoryError:
         raise CudabenchError(f"{option} is a directory: name a .npy file in it.") from None
-    except Exception as error:  # whatever a file makes of NumPy
+    except Exception as error:  # any error that a file causes in NumPy
         if ("pickle" in str(error) or "Python objects" in str(error)) and _start(path) == b"\x93N":
             raise CudabenchError(
                 f"{option} holds Python objects, which only unpickling reads, and a pickle can run any program: save a "
@@ -410,7 +410,7 @@ def load(path: str, option: str) -> np.ndarray:
 
 
 def numbers_of(array: np.ndarray) -> np.ndarray:
-    """Return an array of records as its bytes; any other as it is."""
+    """Return an array of records as its bytes; other arrays unchanged."""
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8) if array.dtype.kind == "V" else array
 
 
@@ -423,7 +423,7 @@ def _start(path: str) -> bytes:
 
 
 def check_memory(arrays: Iterable[Array]) -> None:
-    """Raise UsageError where the arrays cannot be in this machine's memory, before any of them is made."""
+    """Raise UsageError, before any array is made, if the arrays do not fit this machine's memory."""
     arrays, most = list(arrays), host_memory()
     total = sum(array.nbytes for array in arrays)
     if total > most and arrays:

@@ -1,4 +1,4 @@
 """Everything shown or exported: tables, drawings, pages, files for other tools.
 
-Records in, text out; `api` and `cli` use it.
+It turns records into text for `api` and `cli`.
 """

@@ -1,4 +1,4 @@
-"""Two interleaved kernels in the terminal: a row a side, what their code differs in, the verdict."""
+"""Two interleaved kernels in the terminal: a row for each side, the difference of their code, the verdict."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from cudabench.views.tables import table
 
 STYLES = {"faster": "bold green", "slower": "bold red", "wrong": "bold red", "failed": "bold red", "unclear": "yellow"}
 LEGEND = (
-    "The ratio is of pairs: a sample of each, one after the other at one place of the memory, in random order. Its "
-    "interval holds {confidence:.0%} and a noise of {noise:.2g}%."
+    "The ratio is of pairs: a sample of each kernel, one after the other at the same place in memory, in random order. "
+    "Its interval is {confidence:.0%} and includes a noise of {noise:.2g}%."
 )
 
-Side = tuple[str, str, Result]  # old or new, its label, what it did
+Side = tuple[str, str, Result]  # old or new, label, result
 COLUMNS: tuple[Column[Side], ...] = (
     Column("", lambda side: side[0], right=False),
     Column("side", lambda side: side[1], right=False),

@@ -1,7 +1,7 @@
 """GitHub's workflow commands: annotations beside the lines of a file.
 
-The format is that of docs.github.com, "Workflow commands for GitHub Actions": what would end a property or the command
-is written as %25, %0A, %2C. All text from outside passes here.
+The format is described at docs.github.com, "Workflow commands for GitHub Actions": characters that would end a property
+or the command are written as %25, %0A, %2C. All text from outside passes through this module.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ KINDS: dict[str, Literal["error", "warning", "notice"]] = {"error": "error", "wa
 
 
 def of_run(run: Run) -> Iterator[str]:
-    """Yield an annotation for each finding of a run, then for each skipped kernel, of which nothing is known."""
+    """Yield an annotation for each finding of a run, then for each skipped kernel."""
     for finding in findings(run):
         message = f"{finding.kernel}: {finding.message}"
         yield line(KINDS[finding.rule.level], message, finding.source, finding.line, finding.rule.id)
@@ -29,7 +29,7 @@ def of_run(run: Run) -> Iterator[str]:
 
 
 def of_comparison(comparison: Comparison, failures: Sequence[Failure]) -> Iterator[str]:
-    """Yield an error for each kernel that a comparison fails for, and a warning for each that is worse and passes."""
+    """Yield an error for each kernel that fails a comparison, and a warning for each worse kernel that passes."""
     failed = {id(failure.row): failure for failure in failures}
     for row in worst_first(comparison.rows):
         failure, what = failed.get(id(row)), worse(row)
@@ -41,7 +41,7 @@ def of_comparison(comparison: Comparison, failures: Sequence[Failure]) -> Iterat
 
 
 def _place(row: Row) -> tuple[str, int]:
-    """Return file and line of what made a kernel worse: its first hazard, or the access that grew, or the dearest."""
+    """Return file and line of a worse kernel: of its first hazard, the access that grew, or the most costly access."""
     result = row.new or row.base
     if result is None:
         return "", 1

@@ -1,4 +1,4 @@
-"""One kernel or ladder on several cards: a row a card, with the time at least, what holds it and times the best."""
+"""A kernel or ladder on several cards: for each card the least time, its limit, and the ratio to the best card."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from cudabench.views.table import cpu_line, problem_line, warning_lines
 if TYPE_CHECKING:
     from cudabench.records.results import DeviceInfo
 
-MOST_ROWS = 20  # kernels or points, each on all cards
-SAME = 1.005  # times a bound: what rounds to the same figure
-# The figure that a resource needs of a card, where few cards have one: cards are compared by what all of them have.
+MOST_ROWS = 20  # kernels or points that are shown
+SAME = 1.005  # bounds within this ratio round to the same figure
+# The ceiling that a resource needs and only some cards have. Cards are compared by the resources that all of them have.
 NEEDS = {"start": "launch-alone", "launch": "launch-gap", "latency": "memory-latency", "blocks": "block-rate"}
 SOURCES = {"measured": "measured", "datasheet": "datasheet"}
 LAUNCH = "start"
 MILLION = 1e6 / 3600  # launches of a second each, in hours
-BOUND = "At least: a bound from counts, no time"
-SHEET = "; of a datasheet, whose figures no card reaches, a bound of a bound"
+BOUND = "At least: a bound from counts, not a time"
+SHEET = "; a datasheet's bound is lower still, since no card reaches its figures"
 
 
 @dataclass(frozen=True)
 class Row:
-    """A card with the result of the lowest bound there and how many more have the same, or why there is none."""
+    """A card with its result of the lowest bound and the number of equal results, or why a result is missing."""
 
     card: Card
     best: Result | None
@@ -47,12 +47,12 @@ class Row:
 
     @property
     def bound(self) -> Limit | None:
-        """What holds the result, None without a result or a limit."""
+        """The limit that bounds the result; None without a result or a limit."""
         return self.best.limits[0] if self.best and self.best.limits else None
 
     @property
     def cost(self) -> float | None:
-        """What a million launches cost at least."""
+        """The least cost of a million launches."""
         if self.bound is None or self.card.per_hour is None:
             return None
         return self.bound.time_s * MILLION * self.card.per_hour
@@ -68,7 +68,7 @@ def show(
     cpus: Sequence[CpuTime],
     settings: Settings,
 ) -> None:
-    """Print the tables of each size, the baseline and warnings; reasons stand below their table."""
+    """Print the tables of each size, the baseline and warnings; reasons follow their table."""
     _heading(out, cards)
     rows: list[Row] = []
     for group in grouped((tuple(result.size.items()), result) for result in results).values():
@@ -89,7 +89,7 @@ def show_sweep(
     label: Callable[[Result], str],
     repeat: Callable[[Result], str],
 ) -> None:
-    """Print for each problem the best point of each card, and the command that repeats that of the first row."""
+    """Print for each problem the best point of each card, and the command that repeats the first row's point."""
     _heading(out, cards)
     every: list[Row] = []
     for title, results in groups:
@@ -118,8 +118,8 @@ def table(
     heading: str = "kernel",
     ranked: bool = False,
 ) -> list[Row]:
-    """Print the row of each card, best first; where there are several results, all of them below, ranked by what the
-    first card takes or in their order; and what is to be said. Return the rows."""
+    """Print the row of each card, best first; below it all results, if there are several, ranked by the first card or
+    in their order; then the notes. Return the rows."""
     lacking = not_of_all(cards)
     views = {card.key: seen_on(card, results, lacking) for card in cards}
     several = len({label(result) for result in results}) > 1
@@ -144,12 +144,12 @@ def table(
 
 
 def not_of_all(cards: Sequence[Card]) -> set[str]:
-    """Return the resources of which some cards have no figure."""
+    """Return the resources for which some cards lack a figure."""
     return {resource for resource, name in NEEDS.items() if not all(card.value(name) for card in cards)}
 
 
 def seen_on(card: Card, results: Iterable[Result], lacking: set[str]) -> list[Result]:
-    """Return the right results of a card's architecture with its limits, without those that other cards lack."""
+    """Return the right results of a card's architecture with its limits, without resources that other cards lack."""
     found = []
     for result in results:
         own = next((one for one in result.limits_by_card or () if one.card == card.key), None)
@@ -217,7 +217,7 @@ def _every(
     label: Callable[[Result], str],
     heading: str,
 ) -> None:
-    """Print what each kernel or point takes at least on each card, as many cards as the terminal is wide for."""
+    """Print the least time of each kernel or point on each card, for as many cards as fit the terminal."""
     found = {row.card.key: {label(result): result for result in views[row.card.key]} for row in rows}
     labels = list(dict.fromkeys(name for results in found.values() for name in results))
     kept = labels[:MOST_ROWS]
@@ -241,16 +241,16 @@ def _every(
 
 
 def legend(out: Console, rows: Sequence[Row]) -> None:
-    """Print what the columns mean, in three short sentences at most."""
+    """Print the meaning of the columns, in at most three sentences."""
     cards = list({row.card.key: row.card for row in rows}.values())
     sheet = any("datasheet" in card.source for card in cards)
     said = [f"{BOUND}{SHEET if sheet else ''}."]
-    lacking = sorted(not_of_all(cards) - {"launch"}, key=[*NEEDS].index)  # the gap between two goes without saying
+    lacking = sorted(not_of_all(cards) - {"launch"}, key=[*NEEDS].index)  # the gap between launches needs no mention
     names = [NAMES[one] for one in lacking if any(card.value(NEEDS[one]) for card in cards)]
     if names:
-        said.append(f"Left out, since not every card here has a figure of it: {', '.join(names)}.")
+        said.append(f"Left out, because some of these cards lack a figure: {', '.join(names)}.")
     if any(row.tied for row in rows):
-        said.append("+N: as many more have the same bound.")
+        said.append("+N: N more results have the same bound.")
     say(out, " ".join(said), "dim", soft_wrap=out.width >= 200)
 
 
@@ -265,7 +265,7 @@ def _cheapest(rows: Sequence[Row]) -> list[tuple[str, str]]:
 def _reasons(
     cards: Sequence[Card], results: Sequence[Result], label: Callable[[Result], str], several: bool
 ) -> list[tuple[str, str]]:
-    """Return why kernels have no bound on cards; what several share is said once."""
+    """Return why kernels lack a bound on cards; a shared reason is given once."""
     shared = grouped(((result.status, result.reason or ""), result) for result in results if result.status != "ok")
     said: list[tuple[str, str]] = []
     for (status, reason), found in shared.items():

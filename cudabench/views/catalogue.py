@@ -34,4 +34,4 @@ def show(operation: Operation, summary: str, sentences: Mapping[str, str], kerne
         calls = "; ".join(f"{peer.name} ({peer.call})" for peer in operation.peers)
         say(out, f"--peer, on a GPU: {calls}.", "dim")
     if any(kernel.detour for kernel in operation.kernels):
-        out.print("A detour shows an idea or a ceiling; the way to the fastest kernel leads past it.", style="dim")
+        out.print("A detour shows an idea or a ceiling; it is not on the way to the fastest kernel.", style="dim")

@@ -18,12 +18,12 @@ from cudabench.views.tables import Head, fitting, grid
 if TYPE_CHECKING:
     from rich.table import Table
 
-OF_THAT = "of it: of what units allow at the clock that the driver names; of that: at the clock that it ran at."
+OF_THAT = "of it: fraction of what units allow at the driver's clock; of that: at the clock of the measurement."
 STYLES = {"ok": "", "wrong": "red", "failed": "red", "skipped": "dim"}
 
 
 def columns(ceilings: Sequence[Ceiling], device: DeviceInfo | None) -> list[Column[Ceiling]]:
-    """Return the columns of one card's table; of a run without values whether each was right, and what was timed."""
+    """Return the columns of one card's table; without values, whether each ceiling was right and how it ran."""
     named = device.clocks.get("sm_mhz") if device else None
     name = Column[Ceiling]("ceiling", lambda one: one.name, right=False)
     if any(one.value is not None for one in ceilings):
@@ -53,7 +53,7 @@ def _spread(one: Ceiling) -> str:
 
 
 def show(out: Console, device: DeviceInfo | None, ceilings: Sequence[Ceiling]) -> None:
-    """Print the table of one card, a block a group; under it why something has no value or is less than it seems."""
+    """Print the table of one card by group, and below it why a value is missing or has a reservation."""
     if device:
         clock = f", {device.clocks['sm_mhz']} MHz" if device.clocks.get("sm_mhz") else ""
         sms = f", {device.sm_count} SMs" if device.sm_count else ""
@@ -61,7 +61,7 @@ def show(out: Console, device: DeviceInfo | None, ceilings: Sequence[Ceiling]) -
         out.print()
     if not ceilings:
         return
-    kept, _ = fitting(columns(ceilings, device), ceilings, out.width - 4)  # names are set in
+    kept, _ = fitting(columns(ceilings, device), ceilings, out.width - 4)  # names are indented
     out.print(_grouped(kept, results.groups(ceilings), wrap=False, style=lambda one: STYLES[one.status]))
     that = [OF_THAT] if any(column.heading == "of that" for column in kept) else []
     notes = [*that, *results.notes_of(ceilings, device)]
@@ -77,7 +77,7 @@ def _grouped(
     *,
     wrap: bool,
 ) -> Table:
-    """Return a table of groups, each under its name, behind which `heads` may stand."""
+    """Return a table of groups, each under its name and the text of `heads`."""
     from rich.text import Text
 
     rows: list[list[str | Text]] = []
@@ -91,7 +91,7 @@ def _grouped(
 
 
 def pair_columns(comparison: Comparison, labels: Sequence[str]) -> list[Column[Row]]:
-    """Return the columns of two cards' table; beside a datasheet what units allow is compared, measured last."""
+    """Return the columns of two cards' table. With a datasheet, theoretical values come first, measured ones last."""
 
     def measured(row: Row) -> str:
         sides = [one for one in (row.base, row.new) if row.by_units and one and one.source == "measured"]
@@ -116,12 +116,12 @@ def pair_columns(comparison: Comparison, labels: Sequence[str]) -> list[Column[R
 
 
 def shown_rows(comparison: Comparison) -> list[Row]:
-    """Return the rows that are shown: beside a datasheet those alone that both cards have."""
+    """Return the rows to show: with a datasheet only those that both cards have."""
     return [row for row in comparison.rows if row.better is not None or not comparison.by_units]
 
 
 def show_pair(out: Console, comparison: Comparison, labels: Sequence[str]) -> None:
-    """Print two cards side by side, each group with its geometric mean, and who is ahead where."""
+    """Print two cards side by side, each group with its geometric mean, and which card is ahead in what."""
     rows = shown_rows(comparison)
     means = comparison.means
     groups = grouped((row.group, row) for row in rows)
@@ -133,14 +133,14 @@ def show_pair(out: Console, comparison: Comparison, labels: Sequence[str]) -> No
         say(out, beside_a_datasheet(comparison), "yellow", soft_wrap=out.width >= 200)
 
 
-EXPLAINED = "Beside a group stands the geometric mean; over 1x the second column is better, whichever way is better."
+EXPLAINED = "Each group has its geometric mean; over 1x the second column is better, whether more or less is better."
 
 
 def beside_a_datasheet(comparison: Comparison) -> str:
-    """Return what is compared where one card is measured and the other a datasheet."""
+    """Return the note for a comparison of a measured card with a datasheet."""
     left = sum(row.better is None for row in comparison.rows)
-    out = f" Left out: {left} of which one of them has no figure." if left else ""
-    return f"A datasheet is not a measurement: of both cards what their clocks and units allow is compared.{out}"
+    out = f" Left out: {left} that one of them lacks." if left else ""
+    return f"A datasheet is not a measurement: what clocks and units of both cards allow is compared.{out}"
 
 
 def pair_markdown(comparison: Comparison, labels: Sequence[str]) -> str:

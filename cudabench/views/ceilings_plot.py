@@ -1,4 +1,4 @@
-"""Ceilings as bars: of several cards relative to the first, of one card relative to what its clocks and units allow."""
+"""Ceilings as bars: several cards relative to the first card, one card relative to its theoretical values."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from cudabench.views.figures import COLOURS, HATCHES, Figure, shown
 
 ROW_IN = 0.2
 OVER = " *"
-OVER_SAID = f"{OVER.strip()} over what units allow at the named clock; the table says why"
+OVER_SAID = f"{OVER.strip()} over what units allow at the driver's clock; the table says why"
 BOX = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}  # so that no line crosses a figure
 
 
 def draw(figure: Figure, files: Sequence[ResultsFile], labels: Sequence[str]) -> None:
-    """Draw the ceilings of files, whose labels tell them apart; labels and cards are as matplotlib shows them.
+    """Draw the ceilings of files under their labels; labels and cards are already escaped for matplotlib.
 
-    Raises CudabenchError where there is no bar to draw.
+    Raises CudabenchError without bars to draw.
     """
     first = {one.name: one for one in files[0].ceilings}
     alone = len(files) == 1
@@ -32,9 +32,9 @@ def draw(figure: Figure, files: Sequence[ResultsFile], labels: Sequence[str]) ->
     cards = files if alone else files[1:]
     names = list(dict.fromkeys(one.name for file in cards for one in file.ceilings if relative(one) is not None))
     if not names:
-        lack = "one of the first file beside it, measured like it: a measured figure is not held against a datasheet's."
-        lack = "a theoretical one beside it." if alone else lack
-        raise CudabenchError(f"There is nothing to draw: no ceiling has a value and {lack}")
+        lack = "a comparable one in the first file: a measured figure is not compared with a datasheet's."
+        lack = "a theoretical value." if alone else lack
+        raise CudabenchError(f"There is nothing to draw: no ceiling has both a value and {lack}")
     figure.set_size_inches(figure.get_size_inches()[0], 1.4 + ROW_IN * len(names) * max(1, len(cards)))
     axes = figure.subplots()
     axes.spines[["top", "right", "left"]].set_visible(False)
@@ -42,7 +42,7 @@ def draw(figure: Figure, files: Sequence[ResultsFile], labels: Sequence[str]) ->
     height = 0.8 / len(cards)
     most = max(value for file in cards for one in file.ceilings if (value := relative(one)) is not None)
     for at, file in enumerate(cards):
-        colour = COLOURS[(at if alone else at + 1) % 4]  # a card has the colour of its place among all
+        colour = COLOURS[(at if alone else at + 1) % 4]  # a card keeps its colour in all plots
         by_name = {one.name: (one, value) for one in file.ceilings if (value := relative(one)) is not None}
         offset = (at - (len(cards) - 1) / 2) * height
         label = labels[at if alone else at + 1]

@@ -1,4 +1,4 @@
-"""What `check` found: a line a kernel, the hazards under it, and what was not executed."""
+"""The result of `check`: a line for each kernel, its hazards, and the kernels that were not executed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STYLES = {"ok": "green", "wrong": "bold red", "failed": "bold red", "skipped": "
 
 
 def show(out: Console, results: Sequence[Result], left_out: Sequence[str], wanted: int) -> None:
-    """Print the kernels by file, and the sum; `wanted` were to run, `left_out` names the others of the files."""
+    """Print the kernels by file, and the sum. wanted: kernels to run. left_out: the files' other kernels."""
     from rich.text import Text
 
     width = max((len(result.kernel) for result in results), default=0)
@@ -30,11 +30,11 @@ def show(out: Console, results: Sequence[Result], left_out: Sequence[str], wante
             given(out, result.warnings, indent="      ")
     say(out, summary(results, wanted))
     if left_out:
-        say(out, f"Not asked for, so nothing is said of: {', '.join(left_out)}")
+        say(out, f"Not requested, so not checked: {', '.join(left_out)}")
 
 
 def detail(result: Result) -> str:
-    """Return what a line says behind the verdict: why, or how much ran."""
+    """Return the text after the verdict: the reason, or how much ran."""
     right = result.verification is None or not result.verification.mismatches
     if result.status != "ok" and not (result.hazards and right):
         return result.reason or ""
@@ -43,9 +43,9 @@ def detail(result: Result) -> str:
 
 
 def summary(results: Sequence[Result], wanted: int) -> str:
-    """Return how many kernels were executed, and what came of them."""
+    """Return how many kernels were executed, with the verdict."""
     executed = [result for result in results if result.status in ("ok", "wrong")]
     bad = sum(result.status == "wrong" for result in executed)
     plural = "kernel" if wanted == 1 else "kernels"
-    verdict = f"{bad} with faults" if bad else "no hazards" if executed else "nothing is known"
+    verdict = f"{bad} with faults" if bad else "no hazards" if executed else "nothing was checked"
     return f"{len(executed)} of {wanted} {plural} executed, {verdict}."

@@ -1,4 +1,4 @@
-"""Comparisons: a table per problem, a line that sums up, what is missing and what else changed."""
+"""Comparisons: a table for each problem, a summary, missing kernels and other changes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STYLES = {
 
 @dataclass(frozen=True)
 class View:
-    """What is shown of comparisons with the first of the named files, and how."""
+    """Shows comparisons with the first of the named files."""
 
     names: Sequence[str]
     comparisons: Sequence[Comparison]
@@ -37,7 +37,7 @@ class View:
     markdown: bool = False
 
     def first_run(self, out: Console) -> None:
-        """Print that there is nothing to compare with yet, and how there will be."""
+        """Print that the base does not exist yet, and how to make it."""
         base = self.names[0]
         near = did_you_mean_file(base, "*.json", self.names[1:])
         out.print(f"First run: {base} does not exist, so there is nothing to compare with.{near}", soft_wrap=True)
@@ -47,7 +47,7 @@ class View:
             out.print(f"{right}. To compare with it from now on: cp {name} {base}", soft_wrap=True)
 
     def show(self, out: Console) -> None:
-        """Print the tables and what is to be said about them."""
+        """Print the tables and their notes."""
         if len(self.comparisons) > 1:
             self._show_all(out)
             return
@@ -76,7 +76,7 @@ class View:
             rows.setdefault(row.key, row)
         per_file = [{row.key: row for row in comparison.rows} for comparison in self.comparisons]
         figure = figure_text(scopes)
-        power = -1 if "hardware" in scopes else 1  # beside speeds a ratio of speeds, beside times one of times
+        power = -1 if "hardware" in scopes else 1  # a ratio of speeds for speeds, of times for times
 
         def base_cell(row: Row) -> str:
             return next((figure(r.base) for r in (m.get(row.key) for m in per_file) if r and r.base), NOTHING)
@@ -102,7 +102,7 @@ class View:
         kind, direction = ("speeds", "over") if power < 0 else ("times", "under")
         self._line(out, f"Ratios are of {kind}, over {labels[0]}: {direction} 1 is faster.")
         if scopes == {"gpu"}:
-            self._line(out, "Apart: longest over shortest time; where nothing changed, the --noise to give.")
+            self._line(out, "Apart: longest over shortest time; if nothing changed, use it as --noise.")
 
     def _line(self, out: Console, text: str, style: str = "") -> None:
         if self.markdown and style == "bold":
@@ -126,14 +126,14 @@ class View:
 
 
 def show_failures(err: Console, found: Sequence[Failure], made: Sequence[Comparison], threshold: float | None) -> None:
-    """Print why the comparison fails, and where a threshold could judge nothing."""
+    """Print why the comparison fails, and warn if the threshold could not be applied."""
     for failure in found:
         say(err, f"{failure.message}.", "red", soft_wrap=True)
     for comparison in made if threshold is not None else ():
         base, new = comparison.base.device, comparison.new.device
         if comparison.scope == "hardware" and base and new:
-            repair = "; --same-model takes cards of one name for one" if base.name == new.name else ""
-            said = f"Warning: --fail-on-regression judged nothing: the GPUs differ{repair}."
+            repair = "; --same-model treats cards with the same name as one" if base.name == new.name else ""
+            said = f"Warning: --fail-on-regression was not applied: the GPUs differ{repair}."
             say(err, said, "yellow", soft_wrap=True)
 
 
@@ -141,7 +141,7 @@ def show_failures(err: Console, found: Sequence[Failure], made: Sequence[Compari
 
 
 def device_text(device: DeviceInfo | None) -> str:
-    """Return a device with what tells it from its like."""
+    """Return a device's name with its distinctive properties."""
     if device is None:
         return "no device"
     uuid = f" ({device.uuid[:12]})" if device.uuid else ""
@@ -149,7 +149,7 @@ def device_text(device: DeviceInfo | None) -> str:
 
 
 def devices_text(file: ResultsFile) -> str:
-    """Return the devices of a file; a card among several by its number."""
+    """Return the devices of a file; several cards by number."""
     if len(file.devices) < 2:
         return device_text(file.device)
     return ", ".join(f"{device.label} {device_text(device)}" for device in file.devices)
@@ -186,21 +186,21 @@ def notes(comparison: Comparison, names: Sequence[str], noise: float) -> list[tu
 
 
 def code_lines(comparison: Comparison) -> list[str]:
-    """Return which kernels are the same machine code in both files; what differs then lies elsewhere."""
+    """Return which kernels have the same machine code in both files, so that a difference has another cause."""
     told = [row for row in comparison.rows if row.same_code is not None]
     same = [row for row in told if row.same_code]
     if not same:
-        return ["Machine code: other in each kernel."] if told else []
+        return ["Machine code: it differs in every kernel."] if told else []
     names = "all" if len(same) == len(told) > 1 else ", ".join(compare.name_of(row.key) for row in same)
     moved = ", ".join(compare.name_of(row.key) for row in same if row.verdict in ("slower", "faster"))
-    because = f"So it is not the code that changed {moved}, but arguments, card or conditions."
+    because = f"So not the code changed {moved}, but arguments, card or conditions."
     return [f"Same machine code in both: {names}.", *([because] if moved else [])]
 
 
 def summary(comparison: Comparison) -> str:
     """Return the verdicts, counted."""
     if comparison.scope == "hardware":
-        return "No verdicts: these are different GPUs. The ratio is of speeds, new over base: over 1 is faster."
+        return "No verdicts, because the GPUs differ. The ratio is of speeds, new over base: over 1 is faster."
     both = [row for row in comparison.rows if row.base and row.new]
     counted = ", ".join(f"{comparison.count(word)} {word}" for word in compare.ORDER if comparison.count(word))
     mean = comparison.geometric_mean
@@ -209,7 +209,7 @@ def summary(comparison: Comparison) -> str:
 
 
 def winner(comparison: Comparison) -> str:
-    """Return which of two cards is faster, by how much, and where the other one is; '' for more cards or no time."""
+    """Return which of two cards is faster, by how much, and where the other is; '' for more cards or without times."""
     base, new, mean = comparison.base, comparison.new, comparison.geometric_mean
     if base.device is None or new.device is None or mean is None or len(base.devices) + len(new.devices) > 2:
         return ""
@@ -244,7 +244,7 @@ START: tuple[Column[Row], ...] = (
 
 
 def columns_of(scope: compare.Scope, rows: Sequence[Row]) -> list[Column[Row]]:
-    """Return the columns behind START: times, in the simulator what changed, of two GPUs each on its own scale."""
+    """Return the columns after START: times; in the simulator the changes; for two GPUs each on its own scale."""
     if scope == "gpu":
         return [
             Column("base", lambda row: time_text(row.base)),
@@ -256,7 +256,7 @@ def columns_of(scope: compare.Scope, rows: Sequence[Row]) -> list[Column[Row]]:
     if scope == "counts":
         return [Column("verdict", verdict_text, right=False), Column("what changed", changes_text, right=False)]
     both = [result for row in rows for result in (row.base, row.new) if result]
-    # The unit goes into the heading where one serves all.
+    # The unit is in the heading if all values share it.
     unit = " GB/s" if all(result.bandwidth_gbps is not None for result in both) else ""
 
     def side(name: str, pick: Callable[[Row], Result | None]) -> list[Column[Row]]:
@@ -284,7 +284,7 @@ def changes_text(row: Row) -> str:
 
 
 def signed_percent(change: float) -> str:
-    """Return a change as '+300%', '-1.6%' or '+0.05%': never a zero for what is none."""
+    """Return a change as '+300%', '-1.6%' or '+0.05%'; never as zero."""
     size = abs(change) * 100
     return f"{'+' if change >= 0 else '-'}{size:.{0 if size >= 10 else 1 if size >= 0.1 else 3}f}%"
 
@@ -310,7 +310,7 @@ def time_text(result: Result | None) -> str:
 
 
 def speed_text(result: Result | None) -> str:
-    """Return the bandwidth, or the rate of operations, or the time: the first that there is."""
+    """Return the bandwidth, else the rate of operations, else the time."""
     if result is None:
         return NOTHING
     if result.bandwidth_gbps is not None:
@@ -319,7 +319,7 @@ def speed_text(result: Result | None) -> str:
 
 
 def figure_text(scopes: Collection[str]) -> Callable[[Result | None], str]:
-    """Return what stands for a result in a table of many files."""
+    """Return the function that gives a result's text in a table of many files."""
     if "hardware" in scopes:
         return speed_text
     if "counts" not in scopes:

@@ -1,7 +1,7 @@
 """The two consoles: standard output for results, standard error for the rest.
 
-Whatever is printed passes here, and with it text from outside: control codes are spelled out, and no line is a command
-to a CI runner.
+All printed text passes through this module: control codes are spelled out, and no line can act as a command to a CI
+runner.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from rich.console import Console as Console
     from rich.console import ConsoleOptions, RenderableType
     from rich.segment import Segment
-else:  # all views name it, and rich is imported by what prints
+else:  # all views name the type; rich is imported only to print
     Console = Any
 
-PLAIN_WIDTH = 200  # of pipes and files, so that no table is cut
+PLAIN_WIDTH = 200  # columns of pipes and files: tables are not cut
 
 
 @cache
@@ -39,12 +39,12 @@ def err() -> Console:
 def captured(show: Callable[[Console], None]) -> str:
     """Return what `show` prints, as a pipe would get it."""
     stream = io.StringIO()
-    show(_plain(stream, PLAIN_WIDTH, force_terminal=False))  # whatever FORCE_COLOR says
+    show(_plain(stream, PLAIN_WIDTH, force_terminal=False))  # also with FORCE_COLOR
     return text.no_commands(stream.getvalue())
 
 
 class _Log:
-    """A standard stream, none of whose lines is a command to a CI runner."""
+    """A standard stream whose lines cannot act as commands to a CI runner."""
 
     def __init__(self, name: Literal["stdout", "stderr"]) -> None:
         self._name = name
@@ -84,5 +84,5 @@ def say(out: Console, said: str, style: str = "", *, no_wrap: bool | None = None
 
 
 def tables(json_to_stdout: bool) -> Console:
-    """Return the console for tables: standard output, or the other where the JSON goes there."""
+    """Return the console for tables: standard output, or standard error if the JSON goes to standard output."""
     return err() if json_to_stdout else out()

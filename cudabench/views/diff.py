@@ -1,4 +1,4 @@
-"""Two revisions' machine code: a table of the kernels, what changed first, the lines that changed."""
+"""Two revisions' machine code: a table of the kernels, the first change, the changed lines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STYLES = {"failed": "bold red", "changed": "yellow", "added": "cyan", "removed":
 
 
 def show(out: Console, names: tuple[str, str], found: Sequence[CodeDifference]) -> None:
-    """Print both names, the table, a summary, and under it what is to be said of each row that changed."""
+    """Print both names, the table, a summary, and notes on each changed row."""
     rows = groups(found)
     say(out, f"{names[0]} -> {names[1]}", soft_wrap=True)
     out.print()

@@ -1,4 +1,4 @@
-"""Why a kernel is fast or slow: its accesses line by line, its hazards, and on request threads and banks one by one."""
+"""Why a kernel is fast or slow: its accesses line by line, its hazards and, on request, single threads and banks."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from cudabench.results.groups import grouped
 from cudabench.views.console import Console, say
 from cudabench.views.tables import Head, fitting, grid, needed, table
 
-NOTABLE = 0.02  # of a launch's instructions: what divergence costs under it is not worth a line
-SOURCE_WIDTH = 40  # columns that the source needs to stand beside the counts
-NAME_WIDTH = 24  # columns of an array's name at most
-PICTURES = 12  # of banks that are drawn for a kernel
+NOTABLE = 0.02  # fraction of a launch's instructions from which the cost of divergence is shown
+SOURCE_WIDTH = 40  # columns that the source needs beside the counts
+NAME_WIDTH = 24  # most columns of an array's name
+PICTURES = 12  # drawings of banks for a kernel
 
 
 def show(
@@ -31,7 +31,7 @@ def show(
     ladder: Sequence[Result] = (),
     ideas: Mapping[str, str] | None = None,
 ) -> None:
-    """Print one kernel's explanation; ladder, ideas: as `verdict.sentence` takes them."""
+    """Print one kernel's explanation; ladder, ideas: see `verdict.sentence`."""
     out.print()
     say(out, title(result), "bold")
     if result.status in ("failed", "skipped"):
@@ -68,7 +68,7 @@ NOTHING_TO_CHANGE = "No line wastes enough to be worth a change."
 
 
 def changes(result: Result) -> list[str]:
-    """Return what to change, what costs most first: lines by their waste, then arithmetic, branches and blocks."""
+    """Return what to change, the most costly first: lines by their waste, then arithmetic, branches and blocks."""
     rows = sorted(by_line(result.access or ()), key=over, reverse=True)
     found = [
         *(f"{at}: {said}" for at, said in said_at((row.advice, row.line) for row in rows if row.advice)),
@@ -88,7 +88,7 @@ def title(result: Result) -> str:
 
 
 def summary(result: Result) -> str:
-    """Return what the kernel executes and occupies, and why hardware may execute more."""
+    """Return the kernel's instructions and occupancy, and why hardware may execute more."""
     code, fits, threads = result.machine_code, result.occupancy, None
     if code is not None and code.instructions_executed is not None:
         ran, threads = f"{units.count(code.instructions_executed)} warp instructions", code.threads_per_instruction
@@ -128,20 +128,20 @@ COLUMNS: tuple[Column[Access], ...] = (
 )
 
 
-COSTLY = ("division", "double", "spill")  # warnings of lines that cost more than they look
+COSTLY = ("division", "double", "spill")  # warnings on lines with hidden costs
 
 
 def left_out(out: Console, columns: Sequence[str]) -> None:
-    """Name the columns for which a terminal is too narrow, and where they are to be had."""
+    """Name the columns that did not fit the terminal, and how to see them."""
     if columns:
-        where = "a wider terminal, a pipe (| cat) or --json - has them."
-        say(out, f"Left out for want of room: {', '.join(columns)}; {where}", "dim")
+        where = "use a wider terminal, a pipe (| cat) or --json -."
+        say(out, f"Too narrow for: {', '.join(columns)}; {where}", "dim")
 
 
 def accesses(out: Console, rows: Sequence[Access]) -> None:
-    """Print the table of accesses, a row a line, array and kind."""
+    """Print the table of accesses: a row for each line, array and kind."""
     if not rows:
-        out.print("No memory is accessed, but for what goes through textures and surfaces, which is not counted.")
+        out.print("No memory is accessed, except through textures and surfaces, which are not counted.")
         return
     rows = by_line(rows)
     columns, dropped = fitting(COLUMNS, rows, out.width)
@@ -163,23 +163,23 @@ def accesses(out: Console, rows: Sequence[Access]) -> None:
 
 
 def said_at(sentences: Iterable[tuple[str, int]]) -> list[tuple[str, str]]:
-    """Return sentences, each once, behind the lines that they are of: 'line 3', 'lines 3, 7'."""
+    """Return distinct sentences, each with its lines: 'line 3', 'lines 3, 7'."""
     lines = grouped(dict.fromkeys(sentences))
     return [(f"{'line' if len(at) == 1 else 'lines'} {', '.join(map(str, at))}", said) for said, at in lines.items()]
 
 
 def plain(source: str) -> str:
-    """Return a source line as it can stand in a table."""
+    """Return a source line as text for a table."""
     return " ".join(source.split("\t"))
 
 
 def shortened(text: str, width: int) -> str:
-    """Return a text cut to a width, with an ellipsis where something is missing."""
+    """Return a text cut to a width, with an ellipsis if it was cut."""
     return text if len(text) <= width else text[: max(width - 1, 0)] + "…"
 
 
 def costly_branches(result: Result) -> list[Branch]:
-    """Return the branches that part warps and cost something by it."""
+    """Return the divergent branches with a notable cost."""
 
     def idle(row: Branch) -> float:
         """Return the warp instructions that full warps would have saved."""
@@ -212,7 +212,7 @@ def branches(out: Console, costly: Sequence[Branch], instructions: int) -> None:
     say(out, "Divergent branches: the instructions of PTX until their ways meet again, and the threads that run each.")
 
 
-# Warnings of why what was found, or nothing, may say little.
+# Warnings that qualify the hazards found, or their absence.
 OF_CLEAN = (
     "unreached", "undefined-shuffle", "skipped-barrier", "early-exit", "ended-before-barrier", "unsearched",
 )  # fmt: skip
@@ -220,7 +220,7 @@ LIMITING = ("constant", "extent", "unchecked", "order-dependent", "undecided", *
 
 
 def hazards(out: Console, rows: Sequence[Hazard], warnings: Sequence[Warning] = ()) -> None:
-    """Print the hazards, or that there are none; of the warnings, what a kernel was given that nobody chose."""
+    """Print the hazards, or that no hazard was found, and the warnings that qualify this."""
     out.print()
     if not rows:
         say(out, "No hazards: no race, no access out of bounds, no uninitialised read, no divergent barrier.")
@@ -232,14 +232,14 @@ def hazards(out: Console, rows: Sequence[Hazard], warnings: Sequence[Warning] = 
 
 
 def given(out: Console, warnings: Sequence[Warning], indent: str = "") -> None:
-    """Print the warnings of what a kernel was given that nobody chose, and of what was not looked for."""
+    """Print the warnings on default inputs and on checks that were not made."""
     for one in warnings:
         if one.code in LIMITING:
             say(out, f"{indent}{one.message}.", "yellow")
 
 
 def hazard(out: Console, row: Hazard, indent: str = "") -> None:
-    """Print a hazard: what happens, the line of the source, where first."""
+    """Print a hazard: its message, the line of the source, its first place."""
     times = f" ({units.count(row.count)} times)" if row.count > 1 else ""
     first = f"first: block {coordinates(row.block)}, thread {coordinates(row.thread)}"
     say(out, f"{indent}{row.kind}, line {row.line}: {row.message}{times}", "red")
@@ -256,7 +256,7 @@ def coordinates(index: Sequence[int]) -> str:
 
 
 def thread_picture(out: Console, rows: Sequence[ThreadAccess]) -> None:
-    """Print a row a thread: the elements that it reads and writes, in its order, and the banks that serve them."""
+    """Print a row for each thread: the elements that it reads and writes, in order, and their banks."""
     out.print()
     if not rows:
         out.print("No array is accessed by these threads.")
@@ -288,15 +288,15 @@ def thread_picture(out: Console, rows: Sequence[ThreadAccess]) -> None:
         if key in banked:
             say(out, meeting(some), "dim")
     if any(len(mine) > SHOWN for mine in by_thread.values()):
-        say(out, f"+N: so many accesses more; {SHOWN} are shown. --json - has what was kept.", "dim")
+        say(out, f"+N: N more accesses; {SHOWN} are shown. --json - has all that were kept.", "dim")
 
 
-SHOWN = 4  # accesses of a thread to one array that its row tells
+SHOWN = 4  # accesses of a thread to one array that its row shows
 SAYS = {"load": "reads", "store": "writes", "atomic": "updates", "reduction": "updates"}
 
 
 def meeting(rows: Sequence[ThreadAccess]) -> str:
-    """Return what the banks of a table's column come to: how many lanes of a warp meet in one bank."""
+    """Return the bank conflict of a table's column: how many lanes of a warp use the same bank."""
     first = [row for row in rows if row.instruction == rows[0].instruction and row.bank is not None]
     lanes = grouped((row.thread, row) for row in takewhile(lambda row: row.block == first[0].block, first))
     served = [some[0] for some in lanes.values()][:WARP]
@@ -310,13 +310,13 @@ def meeting(rows: Sequence[ThreadAccess]) -> str:
 
 
 def bank_pictures(out: Console, requests: Sequence[BankRequest], rows: Sequence[Access]) -> None:
-    """Draw a warp's requests to shared memory: a column a bank, a row a wavefront, in each cell the lane served."""
+    """Draw a warp's requests to shared memory: columns are banks, rows are wavefronts, a cell names the lane served."""
     from rich.text import Text
 
     sources = {row.line: row.source for row in rows}
     if not requests:
         out.print()
-        out.print("This warp uses no shared memory, so there are no banks to draw.")
+        out.print("This warp does not use shared memory, so banks are not drawn.")
     drawn = requests[:PICTURES]
     halves = [range(32)] if out.width >= 13 + 32 * 3 else [range(16), range(16, 32)]
     for request in drawn:
@@ -340,7 +340,7 @@ def bank_pictures(out: Console, requests: Sequence[BankRequest], rows: Sequence[
 
 
 def caption(request: BankRequest) -> str:
-    """Return who asks for what, and what it comes to: '... by warp 0 of block (0, 0, 0): 8-way bank conflict, ...'."""
+    """Return a request's array, warp and conflict: '... by warp 0 of block (0, 0, 0): 8-way bank conflict, ...'."""
     taken = len(request.passes)
     who = f"warp {request.warp} of block {coordinates(request.block)}"
     which = f", request {ranges(request.requests)}" if request.requests != (1,) else ""
@@ -352,7 +352,7 @@ def caption(request: BankRequest) -> str:
 
 
 def ranges(numbers: Sequence[int]) -> str:
-    """Return numbers as people list them: '1, 3 to 6'."""
+    """Return numbers as a list with ranges: '1, 3 to 6'."""
     parts: list[list[int]] = []
     for number in numbers:
         if parts and number == parts[-1][-1] + 1:

@@ -1,4 +1,4 @@
-"""A fleet in text: a line a shard, the live table of a submission, and the tables of a report."""
+"""A fleet in text: a line for each shard, the live table of a submission, and the tables of a report."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 
 Row = TypeVar("Row")
 
-MOST_ROWS = 30  # of a table; --json has them all
+MOST_ROWS = 30  # rows of a table; --json has all
 MOST_NAME = 40  # characters of a name in a table
-UUID_SHOWN = 12  # characters of a UUID, where they tell the cards apart
+UUID_SHOWN = 12  # characters of a UUID, if they are unique
 WORDS: dict[Cause, str] = {
     "clock": "its clock is low",
-    "partly clock": "its clock is low, and it is slow besides",
+    "partly clock": "its clock is low, and it is slow beyond that",
     "not clock": "slow at equal clock",
-    "unknown": "no clock was seen",
+    "unknown": "its clock was not read",
 }
 STYLES = {"wrong": "bold red", "failed": "red", "unverified": "yellow", "missing": "cyan"}
 
 
 def shard_line(written: Written) -> str:
-    """Return what a card did, in a line."""
+    """Return a line on a card's run."""
     card = written.card
     kernels = f" {written.kernels} kernel{'' if written.kernels == 1 else 's'}," if written.kernels else ""
     reason = f" ({card.reason})" if card.reason else ""
@@ -48,7 +48,7 @@ def shard_line(written: Written) -> str:
 
 
 class Live:
-    """Shows how a submission stands: a table that changes on a terminal, a line a change elsewhere."""
+    """Shows the state of a submission: a live table on a terminal, else a line for each change."""
 
     def __init__(self, out: Console, *, shown: bool) -> None:
         self._out, self._shown = out, shown
@@ -67,13 +67,13 @@ class Live:
         self.close()
 
     def close(self) -> None:
-        """Leave the table as it is."""
+        """Keep the table as it is."""
         if self._live:
             self._live.stop()
             self._live = None
 
     def update(self, entries: Sequence[Entry], slow: int | None) -> None:
-        """Show how the tasks stand, if that has changed; slow: how many cards are, None before that can be said."""
+        """Show the state of the tasks, if it changed. slow: the number of slow cards, or None while it is unknown."""
         states = Counter(entry.state for entry in entries)
         again = sum(max(entry.attempts - 1, 0) for entry in entries)
         rare = {"failed": states["failed"], "given twice": states["repeated"], "submitted again": again}
@@ -90,26 +90,26 @@ class Live:
 
 
 def ended(entries: Sequence[Entry], folder: Path, logs: Path) -> list[str]:
-    """Return what is to be said at the end of a submission: what failed, and what to do next."""
+    """Return the lines at the end of a submission: failures, and what to do next."""
     lines = [f"Task {e.number} failed: {e.reason}." for e in entries if e.state == "failed"]
     if len(lines) > MOST_ROWS:
         lines = [*lines[:MOST_ROWS], f"... and {len(lines) - MOST_ROWS} more tasks failed; their logs are in {logs}."]
     repeated = sum(entry.state == "repeated" for entry in entries)
     if repeated:
         was = "1 task was given a card" if repeated == 1 else f"{repeated} tasks were given cards"
-        lines.append(f"{was} that another had measured; others may have been busy.")
+        lines.append(f"{was} that another task had measured; other cards may have been busy.")
     if repeated or lines:
         lines.append(f"To try these again: cudabench fleet resume {folder}")
-    return [text.line(each) for each in (*lines, f"What was found: cudabench fleet report {folder}")]
+    return [text.line(each) for each in (*lines, f"To see the results: cudabench fleet report {folder}")]
 
 
 def cancelled(left: Sequence[str], folder: Path) -> str:
-    """Return what is to be said after an interrupt."""
+    """Return the message after an interrupt."""
     goes_on = ""
     if left:
         many = f"{len(left)} job{' goes' if len(left) == 1 else 's go'} on and will write"
-        goes_on = f" {many}; 'scancel {' '.join(left[:8])}{' ...' if len(left) > 8 else ''}' ends what runs."
-    return text.line(f"What waited is cancelled.{goes_on} To go on: cudabench fleet resume {folder}")
+        goes_on = f" {many}; 'scancel {' '.join(left[:8])}{' ...' if len(left) > 8 else ''}' ends them."
+    return text.line(f"Waiting jobs are cancelled.{goes_on} To continue: cudabench fleet resume {folder}")
 
 
 # The report ----------------------------------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ def cancelled(left: Sequence[str], folder: Path) -> str:
 
 @dataclass(frozen=True)
 class Table:
-    """A table of a report: its title, its columns and rows, and how its rows are coloured."""
+    """A table of a report: its title, columns and rows, and the colour of its rows."""
 
     title: str
     columns: Sequence[Column[Any]]
@@ -125,20 +125,20 @@ class Table:
     style: str = ""
 
     def cut(self) -> list[Column[Any]]:
-        """Return the columns with texts of one line that is not too long."""
+        """Return the columns with their texts cut to one short line."""
         return [Column(c.heading, _cut(c), c.right, c.expendable) for c in self.columns]
 
 
 @dataclass(frozen=True)
 class View:
-    """What is shown of a report; `simulated` is how many of its cards are the simulator."""
+    """Shows a report; `simulated`: how many of its cards are the simulator."""
 
     found: Fleet
     simulated: int = 0
     markdown: bool = False
 
     def show(self, out: Console) -> None:
-        """Print the head, then each table that has rows: first what is wrong, then all kernels and groups."""
+        """Print the head, then each table that has rows: first faults, then all kernels and groups."""
         for line in head(self.found, self.simulated):
             self._line(out, line)
         for table in (*self.troubles(), *self.models(), *self.groups(), *self.damaged()):
@@ -150,7 +150,7 @@ class View:
     # Tables
 
     def troubles(self) -> list[Table]:
-        """Return the tables of slow cards, of those that get slower and of those without a right result."""
+        """Return the tables of slow cards, of cards that get slower, and of cards without a right result."""
         found = self.found
         several = len({row.model for row in found.measurements}) > 1
         faulty = sorted((card for card in found.cards if card.status != "ok"), key=lambda card: card.status)
@@ -185,7 +185,7 @@ class View:
         ]
 
     def models(self) -> list[Table]:
-        """Return the tables of kernels, one a model."""
+        """Return the tables of kernels, one for each model."""
         columns: list[Column[Measurement]] = [
             Column("kernel", lambda row: row.kernel, right=False),
             Column("problem", lambda row: f"{row.operation} {row.problem}".strip(), False, 1),
@@ -206,7 +206,7 @@ class View:
         return tables
 
     def groups(self) -> list[Table]:
-        """Return the tables of racks and of hosts, where there are several, the worst first."""
+        """Return the tables of racks and of hosts, if there are several, the worst first."""
         worst_first = sorted(self.found.groups, key=lambda group: (-group.slow, -group.faulty, -(group.ratio or 0)))
         by_kind = {kind: [group for group in worst_first if group.kind == kind] for kind in ("rack", "host")}
         columns: list[Column[Group]] = [
@@ -222,12 +222,12 @@ class View:
         ]
 
     def damaged(self) -> list[Table]:
-        """Return the table of files that are no shards."""
+        """Return the table of files that are not shards."""
         columns: list[Column[Damaged]] = [
             Column("file", lambda row: row.file, right=False),
             Column("why", lambda row: row.reason, right=False),
         ]
-        return [Table("Files that are no shards", columns, self.found.damaged, "yellow")]
+        return [Table("Files that are not shards", columns, self.found.damaged, "yellow")]
 
     # Text
 
@@ -241,7 +241,7 @@ class View:
         return Counter(card[:UUID_SHOWN] for card in self.cards)
 
     def _short(self, card: str) -> str:
-        """Return a UUID's first part where no other card has the same."""
+        """Return a UUID's first part if it is unique."""
         alone = card.startswith(("GPU-", "MIG-")) and self._starts[card[:UUID_SHOWN]] < 2
         return card[:UUID_SHOWN] if alone else card
 
@@ -251,7 +251,7 @@ class View:
         say(out, line, style, soft_wrap=True)
 
     def _table(self, out: Console, made: Table) -> None:
-        """Print a table under its title, if it has rows; columns that the width has no room for are left out."""
+        """Print a table under its title, if it has rows; columns that do not fit the width are left out."""
         if not made.rows:
             return
         self._line(out, "")
@@ -278,7 +278,7 @@ def _cut(column: Column[Row]) -> Callable[[Row], str]:
 
 
 def head(found: Fleet, simulated: int) -> list[str]:
-    """Return what was read and what was found, in a line or two."""
+    """Return what was read and found, in a line or two."""
     there = [card for card in found.cards if card.status != "missing"]
     models, hosts = ({getattr(card, kind) for card in there} - {None} for kind in ("model", "host"))
     many = f"{plural(len(there), 'card')} of {plural(len(models), 'model')} on {plural(len(hosts), 'host')}"
@@ -292,15 +292,15 @@ def head(found: Fleet, simulated: int) -> list[str]:
     said = ", ".join(filter(None, counts)) or ("none slow, all right" if found.measurements else "all right")
     lines = [f"{many} in {found.folders[-1]}: {said}."]
     if simulated:
-        who = "All of them are" if simulated == len(there) > 1 else "It is" if len(there) == 1 else f"{simulated} are"
-        lines.append(f"{who} the simulator, which verifies but times nothing.")
+        who = "All cards are" if simulated == len(there) > 1 else "It is" if len(there) == 1 else f"{simulated} are"
+        lines.append(f"{who} the simulator, which verifies but does not time.")
     if len(found.folders) > 1:
         lines.append(f"Oldest first: {', '.join(found.folders[-8:])}.")
     return lines
 
 
 def why(row: SlowCard) -> str:
-    """Return what is known of why a card is slow."""
+    """Return why a card is slow, if it is known."""
     words = WORDS[row.cause]
     if row.cause in ("clock", "partly clock") and row.sm_mhz and row.usual_sm_mhz:
         words += f": {row.sm_mhz:.0f} of {row.usual_sm_mhz:.0f} MHz"
@@ -314,7 +314,7 @@ def rule_text(found: Fleet) -> str:
     few = any(row.limit is None for row in found.measurements)
     return (
         f"Slow: over the median of its model by more than {rule.mads:g} scaled MADs (x 1.4826) and more than "
-        f"{units.percent(rule.over)}.{' Under three cards of a model there is no verdict.' if few else ''}"
+        f"{units.percent(rule.over)}.{' A model with under three cards gets no verdict.' if few else ''}"
     )
 
 

@@ -1,7 +1,7 @@
-"""A fleet's report as one HTML page that needs nothing else: the tables, every card a dot, each slow card's kernels.
+"""A fleet's report as one offline HTML page: the tables, a dot for every card, the kernels of each slow card.
 
-The dots lie on a scale that is linear near the median and logarithmic far from it (an inverse hyperbolic sine, whose
-unit is what the rule lets pass), so that one card at a third of its speed does not press the others into a line.
+The scale of the dots is linear near the median and logarithmic far from it (an inverse hyperbolic sine, whose unit is
+the rule's limit), so that one card at a third of its speed does not press the others into a line.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from cudabench.results.columns import NOTHING, Column
 from cudabench.views import fleet as tables
 from cudabench.views import report as pages
 
-MOST_ROWS = 500  # of a table
+MOST_ROWS = 500  # rows of a table
 MOST_SHEETS = 100  # slow cards whose kernels are listed
-MOST_NAMED = 200  # dots of a row that say whose they are
-ACROSS, HIGH = 1000, 26  # the grid of a row's dots: those of the same point are drawn once
+MOST_NAMED = 200  # dots of a row that name their card
+ACROSS, HIGH = 1000, 26  # the grid of a row's dots: dots on the same point are drawn once
 TICKS = (0, 1, 3, 10, 30, 100, 300, 1000, 3000, 10000)  # percent
-APART = 0.07  # of the width, between two ticks
+APART = 0.07  # distance of two ticks, as a fraction of the width
 
 
 def page(report: Report, found: Fleet) -> str:
@@ -62,7 +62,7 @@ def _part(name: str) -> str:
 
 
 def _plain(table: tables.Table) -> SimpleNamespace:
-    """Return a table of text: headings, each with whether its cells stand right, and cells."""
+    """Return a table of text: headings, each with whether its cells are aligned right, and cells."""
     columns, rows = table.cut(), table.rows[:MOST_ROWS]
     return SimpleNamespace(
         title=table.title,
@@ -95,7 +95,7 @@ CARDS: list[Column[Card]] = [
 
 
 def _sheet(slow: SlowCard, view: tables.View) -> SimpleNamespace:
-    """Return a slow card: its name, who and where it is, why it is slow, and the kernels."""
+    """Return a slow card: its name, its identity and place, why it is slow, and the kernels."""
     card = view.cards[slow.id]
     facts = [
         (column.heading, said)
@@ -117,7 +117,7 @@ def _sheet(slow: SlowCard, view: tables.View) -> SimpleNamespace:
 
 
 def _models(report: Report, found: Fleet, view: tables.View) -> list[SimpleNamespace]:
-    """Return the cards of each model: a row a kernel, with its cells and its dots."""
+    """Return the cards of each model: a row for each kernel, with its cells and its dots."""
     made: list[SimpleNamespace] = []
     if not found.measurements:
         return made
@@ -145,7 +145,7 @@ def _models(report: Report, found: Fleet, view: tables.View) -> list[SimpleNames
 
 
 class Scale:
-    """Where a ratio lies, in percent of the width."""
+    """The position of a ratio, in percent of the width."""
 
     def __init__(self, ratios: NDArray[np.float64], limits: Sequence[float], unit: float) -> None:
         self._unit = max(unit, 1e-3)
@@ -158,15 +158,15 @@ class Scale:
         return bent
 
     def of(self, ratios: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return where ratios lie."""
+        """Return the positions of ratios."""
         return (self._bent(ratios) - self._low) / (self._high - self._low) * 100
 
     def at(self, ratio: float) -> float:
-        """Return where a ratio lies."""
+        """Return the position of a ratio."""
         return float(self.of(np.array([ratio]))[0])
 
     def ticks(self) -> list[SimpleNamespace]:
-        """Return marks that have room, with place and text: the median's, then the nearest on both sides."""
+        """Return the marks that fit, with position and text: the median's, then the nearest on both sides."""
         found: list[SimpleNamespace] = []
         for percent in (sign * each for each in TICKS for sign in (1, -1) if each or sign > 0):
             at = self.at(1 + percent / 100) if percent > -100 else -1.0
@@ -176,13 +176,13 @@ class Scale:
 
 
 def _strip(report: Report, row: Measurement, dots: Table, scale: Scale, slow: set[int]) -> SimpleNamespace:
-    """Return the dots of a kernel: those of a path, those that are slow, each with its place in percent of the width
-    and in pixels and whose it is, and where slow begins, if anywhere."""
+    """Return the dots of a kernel: the path of normal dots; the slow dots, each with its position in percent of the
+    width and in pixels, and its card; and the position where slow begins, or None."""
     label = report.labels.numbers[Label(row.operation, row.kernel, row.problem, row.unit, row.less_is_better)]
     own = dots.label == label
     cards, ratios = dots.card[own], dots.ratio[own]
     x = scale.of(ratios)
-    # Dots of one row lie apart by chance, the same chance every time.
+    # Dots of a row are spread at random, with a fixed seed.
     y = np.random.default_rng(label).integers(3, HIGH - 3, len(x))
     red = np.isin(cards, [*slow]) & (ratios > (row.limit or np.inf))
     points = np.unique(np.rint(x * ACROSS / 100).astype(np.int64) * HIGH + y)

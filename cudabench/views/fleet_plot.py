@@ -12,20 +12,20 @@ from cudabench.views.figures import MARKERS, Figure, new_figure, shown
 
 MOST_TEXT = 40  # characters of a name
 NAMED = 12  # slow dots that are named
-VECTORS = 20_000  # dots that are drawn one by one; more become a picture in the picture
+VECTORS = 20_000  # dots that are drawn as vectors; more dots become a bitmap
 
 
 def draw(report: Report, found: Fleet) -> Figure:
-    """Return the figure of a report's last folder: a row a kernel, its cards' costs over the median of their model.
+    """Return the figure of a report's last folder: a row for each kernel with its cards' costs over the median.
 
-    Raises CudabenchError where matplotlib is not installed or nothing was timed.
+    Raises CudabenchError if matplotlib is not installed or nothing was timed.
     """
     dots = report.dots()
     if not len(dots.ratio):
         raise CudabenchError("There is nothing to draw: no shard has a verified time.")
     labels, rows = np.unique(dots.label, return_inverse=True)
     models = np.unique(dots.model)
-    # Dots of one row lie apart by chance, the same chance every time.
+    # Dots of a row are spread at random, with a fixed seed.
     scatter = np.random.default_rng(0).uniform(-0.3, 0.3, len(rows))
     slower = (dots.ratio - 1) * 100
     figure = new_figure(1.4 + 0.36 * len(labels))

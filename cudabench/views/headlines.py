@@ -1,4 +1,4 @@
-"""The lines about results that stand under a table and at the top of a page: plain text."""
+"""The lines about results under a table and at the top of a page, as plain text."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from cudabench.results.groups import grouped
 
 
 def reasons(named: Iterable[tuple[str, Result]]) -> Mapping[tuple[str, str | None], list[str]]:
-    """Return why named kernels have no figures, and which: what several share is said once."""
+    """Return the reasons of kernels without figures; kernels with the same reason share an entry."""
     return grouped(((result.status, result.reason), name) for name, result in named if result.status != "ok")
 
 
 def lowest_line(results: Sequence[Result]) -> str:
-    """Return which kernels have the lowest bound and what holds them; '' for fewer than two or several sizes."""
+    """Return which kernels have the lowest bound, and their resource; '' for a single kernel or several sizes."""
     priced = [result for result in results if result.limits and result.status == "ok"]
     if len(priced) < 2 or several_sizes(results):
         return ""
@@ -30,12 +30,12 @@ def lowest_line(results: Sequence[Result]) -> str:
 
 
 def most_wasteful(results: Sequence[Result]) -> Result | None:
-    """Return the result that wastes most; None where there is none."""
+    """Return the result that wastes most, or None."""
     return max(results, key=lambda result: wasted(result.access or ()), default=None)
 
 
 def waste_line(result: Result, name: str) -> str:
-    """Return what a kernel wastes and on which line most of it; '' where it wastes nothing worth a word."""
+    """Return a kernel's waste and its most wasteful line; '' if the waste is small."""
     if not excesses(result.access or ()):
         return ""
     row = max(result.access or (), key=over)
@@ -43,28 +43,28 @@ def waste_line(result: Result, name: str) -> str:
 
 
 def waste(result: Result) -> str:
-    """Return how many times the ideal a kernel moves, by unit, the one that costs more first: '4.5x sectors'."""
+    """Return a kernel's accesses over the ideal, by unit, the more costly unit first: '4.5x sectors'."""
     found = [f"{one.times:.2g}x {one.unit}" for one in excesses(result.access or ())]
     return ", ".join(found) or NOTHING
 
 
 def held_by(result: Result) -> str:
-    """Return what the longest limit is of."""
+    """Return the resource of the longest limit."""
     return verdict.name(result.limits[0]) if result.limits else NOTHING
 
 
 def at_least(result: Result) -> str:
-    """Return the longest limit, to three digits as its order has it, or why there is none."""
+    """Return the longest limit with three digits, or why it is missing."""
     if not result.limits:
         return "not priced" if result.status == "ok" else result.status
     return units.seconds(result.limits[0].time_s, 3)
 
 
 def several_sizes(results: Sequence[Result]) -> bool:
-    """Tell whether results are of more than one size."""
+    """Tell whether results have several sizes."""
     return len({tuple(result.size.items()) for result in results}) > 1
 
 
 def name_at(result: Result, results: Sequence[Result]) -> str:
-    """Return a kernel's name, with its size where others are of another one."""
+    """Return a kernel's name, with its size if the results have several sizes."""
     return f"{result.kernel} at {units.size(result)}" if several_sizes(results) else result.kernel

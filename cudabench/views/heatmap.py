@@ -1,5 +1,5 @@
-"""The map of a sweep in the terminal: block X across, block Y down, the shade says how good; bars for blocks of one
-dimension."""
+"""The map of a sweep in the terminal: block X across, block Y down, lighter is better; bars for one-dimensional
+blocks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BAR = 30
 
 
 def show(out: Console, results: Sequence[Result], refused: Sequence[Dim], best: Sequence[Dim]) -> None:
-    """Print the maps of a sweep, one a metric; a star marks the best blocks."""
+    """Print the maps of a sweep, one for each quantity; a star marks the best blocks."""
     two = any(block[1] > 1 for block in [*(r.block for r in results), *refused])
     axes = "block X across, Y down; " if two else ""
     for quantity in of_blocks(results):

@@ -1,4 +1,4 @@
-"""What a machine has, part by part."""
+"""The parts of a machine that cudabench needs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PURPOSE = {
 
 
 def show(parts: Sequence[Part], gpus: Sequence[DeviceInfo]) -> None:
-    """Print the parts, the GPUs and what follows from them."""
+    """Print the parts, the GPUs and the next command."""
     from rich.text import Text
 
     out = console.out()
@@ -38,6 +38,6 @@ def show(parts: Sequence[Part], gpus: Sequence[DeviceInfo]) -> None:
     if gpus and usable["PyCUDA"] and (usable["nvcc"] or usable["NVRTC"]):
         out.print("Kernels run on the GPU: cudabench transpose")
     elif gpus:
-        out.print("The GPU cannot be used until PyCUDA and a compiler, nvcc or NVRTC, are there.")
+        out.print("The GPU cannot be used until PyCUDA and a compiler, nvcc or NVRTC, are installed.")
     if usable["NVRTC"]:
         out.print("Kernels run in the simulator: cudabench transpose --device sim")

@@ -1,8 +1,8 @@
 """Results as pictures: a ladder against copy and peak, time over size, the map of a sweep.
 
-A card has its colour, a kernel its marker and dashes. Hatches and the names in the legend say the same as the colours,
-which differ in lightness, so that a page printed in black or a reader who sees no colours loses nothing. matplotlib is
-imported when something is drawn, and never its window toolkit.
+A card has its colour, a kernel its marker and dashes. Hatches and legends repeat what the colours say, and colours
+differ in lightness, so that the picture is readable without colours. matplotlib is imported only to draw, without a
+window toolkit.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1)), (0, (5, 1, 1, 1)))
 
 
 def kind_of(files: Sequence[ResultsFile]) -> str:
-    """Return what files show by themselves: a sweep of blocks, a curve over sizes, or a ladder."""
+    """Return the default kind of picture for files: a sweep of blocks, a curve over sizes, or a ladder."""
     results = [result for file in files for result in file.results]
     kernels = {result.kernel for result in results}
     blocks = {result.block for result in results if result.status == "ok"}
@@ -44,24 +44,26 @@ def kind_of(files: Sequence[ResultsFile]) -> str:
 
 
 def draw(files: Sequence[ResultsFile], names: Sequence[str], kind: str | None = None) -> Figure:
-    """Return a figure of the files; `kind` is one of the command's, or None for what they show by themselves.
+    """Return a figure of the files; `kind` is one of --kind, or None for the default.
 
-    Raises CudabenchError where matplotlib is not installed or there is nothing to draw, and UsageError where the files
-    do not fit the kind.
+    Raises CudabenchError if matplotlib is not installed or there is nothing to draw, and UsageError if the files do not
+    fit the kind.
     """
     figure = new_figure(3)
     files, names = [_shown_file(file) for file in files], [shown(name) for name in names]
     if ceilings.all_ceilings(files, names):
         if kind:
-            raise UsageError(f"--kind {kind} is of kernels, and the files hold ceilings: leave it out.")
+            raise UsageError(f"--kind {kind} is for kernels, but the files hold ceilings: leave it out.")
         ceilings_plot.draw(figure, files, labels_of(names, files))
         return figure
     results = [result for file in files for result in file.results]
     if not results:
-        raise CudabenchError("There is nothing to draw: the files hold no results.")
+        raise CudabenchError("There is nothing to draw: the files lack results.")
     operations = sorted({result.operation for result in results})
     if len(operations) > 1:
-        raise UsageError(f"A plot is of one operation; the files hold {', '.join(operations)}: plot them one by one.")
+        raise UsageError(
+            f"A plot shows one operation, but the files hold {', '.join(operations)}: plot them one by one."
+        )
     names = [label for file, name in zip(files, names, strict=True) for label in _names_by_device(file, name)]
     files = [part for file in files for part in file.by_device()]
     drawn = {"ladder": _ladder, "size": _sizes, "sweep": _sweep, "roofline": _roofline}
@@ -70,7 +72,7 @@ def draw(files: Sequence[ResultsFile], names: Sequence[str], kind: str | None = 
 
 
 def _shown_file(file: ResultsFile) -> ResultsFile:
-    """Return a file with the names that figures show made harmless."""
+    """Return a file with names that are safe in figures."""
     results = [
         replace(
             result,
@@ -97,7 +99,7 @@ def render(figure: Figure, suffix: str) -> bytes:
 
 
 def heading(files: Sequence[ResultsFile]) -> str:
-    """Return what all files have in common: the problem and the device."""
+    """Return what all files share: the problem and the device."""
     results = [result for file in files for result in file.results]
     first = results[0]
     devices = list(dict.fromkeys(file.device.name for file in files if file.device))
@@ -112,7 +114,7 @@ def heading(files: Sequence[ResultsFile]) -> str:
 
 
 def labels_of(names: Sequence[str], files: Sequence[ResultsFile]) -> list[str]:
-    """Return how to tell files apart: by device where each has its own, else by name."""
+    """Return distinct labels of files: the devices if each file has its own, else the names."""
     devices = [file.device.name if file.device else "" for file in files]
     if len(set(devices)) == len(files) > 1:
         return devices
@@ -126,7 +128,7 @@ def _names_by_device(file: ResultsFile, name: str) -> list[str]:
 
 
 def cards_of(files: Sequence[ResultsFile]) -> list[str]:
-    """Return the card of each file by name, with its number where others are called the same."""
+    """Return the name of each file's card, with its number if several cards share the name."""
     devices = [file.device for file in files]
     cards = grouped({(device.name, device.uuid or device.index) for device in devices if device})
     return [
@@ -145,7 +147,7 @@ def _plain_axes(axes: Axes) -> None:
 
 
 def row_name(result: Result, results: Sequence[Result]) -> str:
-    """Return a kernel's name, with what else tells it from the others of a file."""
+    """Return a kernel's name, with more properties if the name is not unique in its file."""
     same = [other for other in results if other.kernel == result.kernel]
     flat = all(other.block[1] <= 1 for other in results)
     block = f" {dim_text(result.block, 1 if flat else 2)}" if len({other.block for other in same}) > 1 else ""
@@ -201,7 +203,7 @@ def _ladder(figure: Figure, files: Sequence[ResultsFile], names: Sequence[str]) 
 
 
 def _bar(axes: Axes, quantity: Quantity, result: Result | None, y: float, height: float, at: int, most: float) -> None:
-    """Draw one bar with its value behind it, or the word for what has none."""
+    """Draw one bar with its value behind it, or a word if the value is missing."""
     if result is None:
         return
     value = quantity.value(result) if result.status == "ok" else None
@@ -220,7 +222,7 @@ def _bar(axes: Axes, quantity: Quantity, result: Result | None, y: float, height
 
 
 def _scale(axes: Axes, file: ResultsFile, card: str | None, at: int, middles: Sequence[float], height: float) -> None:
-    """Draw the copy of the run and the card's peak as lines; of one card among several beside each of its bars."""
+    """Draw the run's copy and the card's peak as lines; with several cards, beside each bar of the card."""
     for name, value in (("copy", copy_of(file.results)), ("peak", _peak(file))):
         if value is None:
             continue
@@ -256,7 +258,7 @@ def _sizes(figure: Figure, files: Sequence[ResultsFile], names: Sequence[str]) -
         drawn.append(AT_LEAST)
     cards = cards_of(files)
     cards = cards if len(set(cards)) > 1 else [""] * len(files)
-    together = {  # a card's files are often of one size each
+    together = {  # a card often has one file for each size
         card: replace(own[0], results=[result for file in own for result in file.results])
         for card, own in grouped(zip(cards, files, strict=True)).items()
     }
@@ -269,7 +271,7 @@ def _sizes(figure: Figure, files: Sequence[ResultsFile], names: Sequence[str]) -
     )
     kernels = list(dict.fromkeys(kernel for _, kernel in sizes))
     if all(len(set(own)) < 2 for own in sizes.values()):
-        raise UsageError("A plot over sizes takes one kernel at two sizes or more: give the files of several --size.")
+        raise UsageError("A plot over sizes needs one kernel at two sizes or more: give the files of several --size.")
     figure.set_size_inches(WIDTH_IN * (1 if len(drawn) == 1 else 1.25), 4.4)
     handles: dict[str, Any] = {
         kernel: Line2D([], [], color="0.2", **_style(at, len(kernels)), label=kernel)
@@ -295,7 +297,7 @@ def _sizes(figure: Figure, files: Sequence[ResultsFile], names: Sequence[str]) -
 
 
 def _style(at: int, of: int) -> dict[str, Any]:
-    """Return how a kernel's curve is drawn: where curves lie on one another, the earlier ones show around the later."""
+    """Return the style of a kernel's curve: earlier curves are wider, so that they show behind later ones."""
     return {
         "linestyle": DASHES[at % 4],
         "marker": MARKERS[at % len(MARKERS)],
@@ -346,7 +348,7 @@ def _scales(axes: Axes, file: ResultsFile, colour: str) -> dict[str, Any]:
 
 
 def _ideals(axes: Axes, file: ResultsFile, quantity: Quantity) -> Any:
-    """Draw what would do, the least of the kernels at each size, and return the line."""
+    """Draw the ideal value, the least of the kernels at each size, and return the line."""
     right = (result for result in file.results if result.status == "ok")
     ideals = grouped((elements(r), ideal) for r in right if (ideal := quantity.ideal(r)) is not None)
     points = {x: min(some) for x, some in ideals.items()}
@@ -372,7 +374,7 @@ def _log_log(axes: Axes, quantity: Quantity, results: Sequence[Result]) -> None:
 
 
 def _short(value: float) -> str:
-    """Return a tick's number in short: 0.5, 20, 50k, 2M."""
+    """Return a short number for a tick: 0.5, 20, 50k, 2M."""
     for factor, unit_name in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= factor * 10 or (value >= factor and factor > 1e3):
             return f"{value / factor:g}{unit_name}"
@@ -385,7 +387,7 @@ def elements(result: Result) -> float:
 
 
 def size_label(result: Result, varying: Collection[str] = ()) -> str:
-    """Return a size in short: 4096 x 4096, or 2^25; of a kernel of the user's own the numbers that vary."""
+    """Return a short size: 4096 x 4096, or 2^25; for a user's own kernel the numbers that vary."""
     if result.operation == "run" and varying:
         result = replace(result, size={name: value for name, value in result.size.items() if name in varying})
     numbers = list(result.size.values())
@@ -401,9 +403,9 @@ def _sweep(figure: Figure, files: Sequence[ResultsFile], names: Sequence[str]) -
     results = [r for file in files for r in file.results]
     kernels = list(dict.fromkeys(r.kernel for r in results))
     if len(kernels) > 1:
-        raise UsageError(f"The map of a sweep is of one kernel; the files hold {', '.join(kernels)}.")
+        raise UsageError(f"The map of a sweep shows one kernel, but the files hold {', '.join(kernels)}.")
     drawn = quantities(results)
-    # In the simulator a count that every block shares tells nothing.
+    # In the simulator, counts that are equal for all blocks are not drawn.
     drawn = [q for q in drawn if len({q.value(r) for r in results if r.status == "ok"}) > 1] or drawn[:1]
     two = any(r.block[1] > 1 for r in results)
     rows = len({r.block[1] for r in results}) if two else 6
@@ -430,7 +432,7 @@ def _map(figure: Figure, axes: Axes, quantity: Quantity, results: Sequence[Resul
             words[at] = result.status
         else:
             grid[at] = value
-    # Neither black nor white: figures stay readable, and the best cell is not taken for an empty one.
+    # Neither black nor white: figures stay readable, and the best cell does not look empty.
     ends = ["0.15", "0.92"] if quantity.more else ["0.92", "0.15"]
     image = axes.imshow(grid, cmap=LinearSegmentedColormap.from_list("greys", ends), aspect="auto")
     low, high = image.get_clim()
@@ -478,7 +480,7 @@ def _line(figure: Figure, axes: Axes, quantity: Quantity, results: Sequence[Resu
 
 
 def _roofline(figure: Figure, files: Sequence[ResultsFile], names: Sequence[str]) -> None:
-    """Draw the chart that a page has too: measured kernels as filled points, bounds as hollow ones."""
+    """Draw the roofline as on a page: measured kernels as filled points, bounds as hollow points."""
     from matplotlib.patches import Patch
 
     members = [
@@ -488,7 +490,7 @@ def _roofline(figure: Figure, files: Sequence[ResultsFile], names: Sequence[str]
     ]
     chart = roofline.chart("", members, names, still=True)
     if chart is None:
-        raise CudabenchError(f"There is no roofline to draw. {roofline.missing([member.result for member in members])}")
+        raise CudabenchError(f"The roofline cannot be drawn. {roofline.missing([member.result for member in members])}")
     several = len(chart.cards) > 1
     colours = [COLOURS[at % 4] if several else "k" for at in range(len(chart.cards))]
     figure.set_size_inches(WIDTH_IN, 4.6 + 0.17 * several)

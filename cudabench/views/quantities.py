@@ -1,4 +1,4 @@
-"""What drawings show of results: quantities with their values, texts and what would do."""
+"""The quantities that drawings show, with their values, texts and ideals."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from cudabench.explain.accesses import Cost, total, unit
 from cudabench.records.results import Result
 from cudabench.results import compare, units
 
-ARITHMETIC = 10  # operations a byte, under which memory bounds a kernel on every current card
+ARITHMETIC = 10  # operations per byte; below, memory bounds a kernel on every current card
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """What is drawn: its name with the unit, a result's value, how a value is written, what would do (or None)."""
+    """A quantity: its name with the unit, its value in a result, the text of a value, the ideal value (or None)."""
 
     name: str
     value: Callable[[Result], float | None]
@@ -27,7 +27,7 @@ class Quantity:
 
     @property
     def unit(self) -> str:
-        """The unit in its name, else the name."""
+        """The unit in the quantity's name, else the name."""
         return self.name.rpartition(" in ")[2]
 
 
@@ -40,7 +40,7 @@ AT_LEAST = Quantity("at least, in µs", lambda r: r.limits[0].time_s * 1e6 if r.
 
 
 def count_of(space: str) -> Quantity:
-    """Return what the simulator counted of accesses to a space, with what would do."""
+    """Return the simulator's count of accesses to a space, with the ideal count."""
 
     def spent(result: Result) -> Cost | None:
         found = total(result.access or (), space)
@@ -55,7 +55,7 @@ def count_of(space: str) -> Quantity:
 
 
 def quantities(results: Sequence[Result]) -> list[Quantity]:
-    """Return what a set of results has to show. Raises CudabenchError where there is nothing."""
+    """Return the quantities that results have. Raises CudabenchError if they have nothing to show."""
     right = [r for r in results if r.status == "ok"]
     if any(r.time for r in right):
         if all(r.gflops is not None and is_arithmetic(r) for r in right):
@@ -68,7 +68,7 @@ def quantities(results: Sequence[Result]) -> list[Quantity]:
 
 
 def of_blocks(results: Sequence[Result]) -> list[Quantity]:
-    """Return what tells the blocks of a sweep apart; in the simulator every count that varies."""
+    """Return the quantities that differ between the blocks of a sweep; in the simulator every count that varies."""
     right = [r for r in results if r.status == "ok"]
     if any(r.time for r in right):
         if all(r.gflops is not None and is_arithmetic(r) for r in right):
@@ -101,21 +101,21 @@ def short(value: float, gap: str = "") -> str:
 
 
 def copy_of(results: Sequence[Result]) -> float | None:
-    """Return the speed of the copy of the same bytes that ran beside results, in GB/s."""
+    """Return the speed, in GB/s, of the copy of the same bytes in the results' run."""
     copies = [r.copy_gbps for r in results if r.copy_gbps]
     return median(copies) if copies else None
 
 
 def _scale_of(values: Sequence[float]) -> tuple[float, str]:
-    """Return one unit of time for all values."""
+    """Return the unit of time for all values."""
     return next(((f, u) for f, u in units.TIME_UNITS if min(values) >= f), units.TIME_UNITS[-1])
 
 
 def is_arithmetic(result: Result) -> bool:
-    """Tell whether a result is better said in operations than in bytes: ten of them or more a byte."""
+    """Tell whether operations describe a result better than bytes: it has ten or more operations per byte."""
     return result.flops is not None and (not result.bytes or result.flops >= ARITHMETIC * result.bytes)
 
 
 def least_time(result: Result) -> float | None:
-    """Return the longest of a result's limits in seconds, under which no run of it can be; None where none is known."""
+    """Return the longest of a result's limits, its least possible time in seconds, or None."""
     return float(result.limits[0].time_s) if result.limits else None

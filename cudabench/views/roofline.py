@@ -1,10 +1,10 @@
-"""Rooflines: what a kernel reaches against what the card allows at its intensity; drawn by the page and by `plot`.
+"""Rooflines: a kernel's rate against the rate that the card allows at its intensity; drawn by the page and by `plot`.
 
-Where an operation computes, the classic one (Williams, Waterman and Patterson 2009): floating-point operations a second
-over operations a byte that must move, so that a kernel lies above the memory's roof only if caches hold its data from
-launch to launch. Where it only moves data, the instruction roofline (Ding and Williams 2019): warp instructions a
-second over warp instructions a sector of 32 bytes that requests touch. Roofs are those that limits are priced by: the
-card's measured ceilings where they are known, else what its clocks and units allow; and the copy of the run.
+For operations that compute, the classic roofline (Williams, Waterman and Patterson 2009): floating-point operations per
+second over operations per byte that must move, so that a kernel is above the memory's roof only if caches hold its data
+from launch to launch. For operations that only move data, the instruction roofline (Ding and Williams 2019): warp
+instructions per second over warp instructions per 32-byte sector that requests touch. The roofs are those of the
+limits: the card's measured ceilings if known, else its theoretical values; and the copy of the run.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from cudabench.views.quantities import copy_of
 
 SECTOR = 32  # bytes
 TENSOR = {"tf32": "tf32", "bfloat16": "bf16", "float16": "fp16", "float64": "fp64"}  # number formats to roofs
-LABEL = 5.5  # percent of the height that a label takes
-LETTER = 1.9  # percent of a phone's width that a letter takes
+LABEL = 5.5  # height of a label, in percent of the drawing's
+LETTER = 1.9  # width of a letter, in percent of a phone's
 AWAY = 2.5  # percent from a point to its label
 LEFT, RIGHT, TOP, BOTTOM = 3.0, 97.0, 5.0, 93.0  # of the drawing, where the axes end
 MOST_LABELS = 16
@@ -44,23 +44,23 @@ class Line:
     x2: float
     y2: float
     name: str = ""
-    below: bool = False  # its name stands below it
-    card: int = 0  # whose roof it is, of the chart's cards
+    below: bool = False  # whether its name is below it
+    card: int = 0  # number of the roof's card
 
     @property
     def name_x(self) -> float:
-        """Where its name is: at the end of a level line, along a rising one."""
+        """Horizontal position of the name: at the end of a level line, along a rising line."""
         return self.x2 if self.y1 == self.y2 else self.x1 + (self.x2 - self.x1) * 0.55
 
     @property
     def name_y(self) -> float:
-        """The height of the same."""
+        """Vertical position of the name."""
         return self.y1 + (self.y2 - self.y1) * 0.55
 
 
 @dataclass(frozen=True)
 class Member:
-    """A result with its run, the file that it is of, and the name of its point."""
+    """A result with its run, its file, and the name of its point."""
 
     run: int
     result: Result
@@ -74,7 +74,7 @@ class _Dot:
     x: float
     y: float
     bound: bool
-    priced: Mapping[str, Any]  # the roofs of its card
+    priced: Mapping[str, Any]  # the roofs of the card
 
     @property
     def card(self) -> str:
@@ -82,7 +82,7 @@ class _Dot:
 
 
 def charts(files: Sequence[ResultsFile], labels: Sequence[str]) -> tuple[SimpleNamespace, ...]:
-    """Return a chart a problem that has points: kernels with a time, or with limits that bound one."""
+    """Return a chart for each problem with points: kernels with a time, or with limits that bound the time."""
     problems = grouped(
         ((result.operation, units.size(result), result.dtype), Member(run, result, file, result.kernel))
         for run, file in enumerate(files)
@@ -93,21 +93,21 @@ def charts(files: Sequence[ResultsFile], labels: Sequence[str]) -> tuple[SimpleN
 
 
 def missing(results: Sequence[Result]) -> str:
-    """Return why there is no roofline, as a sentence."""
+    """Return why a roofline cannot be drawn, as a sentence."""
     if not any(result.status == "ok" for result in results):
-        return "No kernel is right, so there is nothing to place under a roof."
+        return "No kernel is right, so the roofline is empty."
     if any(result.time for result in results):
-        return "A kernel that computes nothing needs its instructions counted to be placed under a roof: add --limits."
-    return "The simulator measures no time, and the file has no limits to place the kernels by."
+        return "A kernel that only moves data needs its instructions counted for a roofline: add --limits."
+    return "The simulator does not measure time, and the file lacks limits: add --on."
 
 
 def chart(
     title: str, members: Sequence[Member], labels: Sequence[str], *, still: bool = False
 ) -> SimpleNamespace | None:
-    """Return the chart of one problem: the names of its axes, their ticks (where, and the number), roofs by card,
-    points with their labels (bound: by a limit instead of a time), and arrows from rung to rung; None without a point.
+    """Return the chart of one problem: the names of its axes, their ticks (position and number), roofs by card,
+    points with labels (bound: by a limit instead of a time), and arrows from rung to rung; None without points.
 
-    labels: of the runs; a chart that is still, and says nothing at a click, has every point's label.
+    labels: the runs' labels. still: a chart that cannot be clicked, so every point has its label.
     """
     members = [one for one in members if one.result.status == "ok" and not under_another_roof(one.file, one.result)]
     computes = any(one.result.flops and one.result.bytes for one in members)
@@ -120,7 +120,7 @@ def chart(
     far, high, near = 300 * max(xs), 1e4 * max(ys), min(xs)
     for slopes, tops in allowed:
         ridges = [top / slope for _, slope in slopes[:1] for _, top in tops]
-        xs += [ridge * 2 for ridge in ridges if ridge < far]  # the corners belong into the picture
+        xs += [ridge * 2 for ridge in ridges if ridge < far]  # show the corners of the roofs
         ys += [top for _, top in tops if top < high] + [slope * near for _, slope in slopes]
     across, up = _Axis(xs, LEFT, RIGHT), _Axis(ys, BOTTOM, TOP)
     lines = [line for at, (slopes, tops) in enumerate(allowed) for line in _roofs(slopes, tops, across, up, at)]
@@ -169,7 +169,7 @@ def chart(
 
 
 def instructions(result: Result) -> int | None:
-    """Return the warp instructions of the measured code, else those that the simulator counted in its place."""
+    """Return the warp instructions of the measured code, else those of the simulator's code."""
     code = result.machine_code
     if code and code.instructions_executed:
         return code.instructions_executed
@@ -189,7 +189,7 @@ def _dot(of: Member, computes: bool) -> _Dot | None:
 
 
 def _priced(of: Member) -> Mapping[str, Any]:
-    """Return the roofs of a result's card: those that its limits were priced with, else of the card that measured."""
+    """Return the roofs of a result's card: the card of its limits, else the card that measured."""
     on = of.file.settings.get("on")
     device: DeviceInfo | None = of.file.device_of(of.result) or of.file.device
     if isinstance(on, dict):
@@ -202,8 +202,8 @@ def _priced(of: Member) -> Mapping[str, Any]:
 
 
 def _allowed(dots: Sequence[_Dot], computes: bool) -> tuple[list[tuple[str, float]], list[tuple[str, float]]]:
-    """Return the slopes and the level roofs of one card by name: its memory and the copy of the run; the results' types
-    and the tensor formats that their code uses, or what it issues."""
+    """Return the slopes and the level roofs of one card by name. Slopes: its memory and the run's copy. Level roofs:
+    the results' types and the tensor formats of their code, or the issue rate."""
 
     def figure(key: str) -> float:
         value = dots[0].priced.get(key)
@@ -235,7 +235,7 @@ def _rate(gflops: float) -> str:
 
 
 class _Axis:
-    """A logarithmic axis from `start` to `end` of the drawing: a factor of 10 at least, with room at either end."""
+    """A logarithmic axis from `start` to `end` of the drawing: at least a factor of 10, with room at both ends."""
 
     def __init__(self, values: Sequence[float], start: float, end: float) -> None:
         self.low, self.high = min(values) / 1.6, max(values) * 1.6
@@ -245,12 +245,12 @@ class _Axis:
             self.low, self.high = middle / math.sqrt(10), middle * math.sqrt(10)
 
     def at(self, value: float) -> float:
-        """Return where a value lies."""
+        """Return the position of a value."""
         return self._start + (self._end - self._start) * math.log(value / self.low) / math.log(self.high / self.low)
 
     @property
     def ticks(self) -> list[tuple[float, str]]:
-        """The ticks: where, and the number."""
+        """The ticks: position and number."""
         steps = (1, 2, 5) if self.high / self.low < 200 else (1,)
         powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
         marks = (step * 10.0**power for power in powers for step in steps)
@@ -260,7 +260,7 @@ class _Axis:
 def _roofs(
     slopes: Sequence[tuple[str, float]], tops: Sequence[tuple[str, float]], across: _Axis, up: _Axis, card: int
 ) -> list[Line]:
-    """Return the lines of what one card's memory and pipes allow."""
+    """Return the lines of one card's roofs."""
     most = min(up.high, max((top for _, top in tops), default=math.inf))
     found = []
     for number, (name, slope) in enumerate(slopes):
@@ -278,11 +278,11 @@ def _roofs(
 def _labels(
     dots: Sequence[_Dot], lines: Sequence[Line], across: _Axis, up: _Axis, still: bool
 ) -> dict[int, tuple[float, bool]]:
-    """Return where labels are, as (height, to the left): as near to their dots as there is room, none on another."""
+    """Return the positions of labels, as (height, to the left): as near to their dots as possible without overlap."""
     newest = max(dot.of.run for dot in dots)
     named = [at for at, dot in enumerate(dots) if still or dot.of.run == newest]
     named = named if still or len(named) <= MOST_LABELS else []
-    # What a label must not lie on, as (left, right, middle): points, the names of roofs, then the labels before it.
+    # What a label must not cover, as (left, right, middle): points, names of roofs, then earlier labels.
     taken = [(across.at(dot.x) - 1.5, across.at(dot.x) + 1.5, up.at(dot.y)) for dot in dots]
     for roof in lines:
         wide = LETTER * len(roof.name)

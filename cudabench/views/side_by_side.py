@@ -1,4 +1,4 @@
-"""Two kernels beside each other: what each access costs in both, what changed, and which banks the lanes meet in."""
+"""Two kernels side by side: the cost of each access in both, the changes, and the banks of the lanes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from cudabench.views import explanation
 from cudabench.views.console import Console, say
 from cudabench.views.tables import Head, grid
 
-SAME = 0.02  # shares under which two costs are the same
-PICTURES = 8  # of pairs that are drawn
-WIDE = 110  # columns of a terminal from which on a cell has all of an access
+SAME = 0.02  # costs within this fraction are equal
+PICTURES = 8  # pairs that are drawn
+WIDE = 110  # columns of a terminal that shows all of an access
 Pair = tuple[Access | None, Access | None]
 
 
@@ -58,7 +58,7 @@ def show(out: Console, old: Result, new: Result, *, threads: bool, banks: bool) 
 
 
 def pairs(old: Sequence[Access], new: Sequence[Access]) -> list[Pair]:
-    """Return the accesses that do the same thing beside each other, in order; None where one kernel has no such."""
+    """Return pairs of accesses that do the same, in order; None if one kernel lacks the access."""
 
     def likeness(row: Access) -> tuple[object, ...]:
         return (row.space, row.op, row.array)
@@ -75,7 +75,7 @@ def pairs(old: Sequence[Access], new: Sequence[Access]) -> list[Pair]:
 
 
 def table(out: Console, old: Result, new: Result, found: Sequence[Pair]) -> None:
-    """Print what each access costs in both kernels, with a word where that changed."""
+    """Print the cost of each access in both kernels, with a word if it changed."""
     narrow = out.width < WIDE
     rows, styles = [], []
     for pair in found:
@@ -104,7 +104,7 @@ def _cell(row: Access | None) -> str:
 
 
 def changed(old: Access | None, new: Access | None) -> str:
-    """Return what changed between two accesses, an empty text where nothing did."""
+    """Return the change between two accesses, or an empty text."""
     if old is None or new is None:
         return "<- only here" if old is None else "<- gone"
     before, after = cost(old).actual, cost(new).actual
@@ -117,7 +117,7 @@ def changed(old: Access | None, new: Access | None) -> str:
 
 
 def different(out: Console, old: Result, new: Result, found: Sequence[Pair]) -> None:
-    """Print the lines that changed, and for shared memory which bank each lane meets."""
+    """Print the changed lines and, for shared memory, the bank of each lane."""
     unlike = [(b, a) for b, a in found if changed(b, a)]
     width = max(len(old.kernel), len(new.kernel))
     drawn: set[object] = set()
@@ -138,11 +138,11 @@ def different(out: Console, old: Result, new: Result, found: Sequence[Pair]) -> 
                 strip(out, f"{result.kernel:{width}}", request)
     if not unlike:
         out.print()
-        out.print("No access costs more or less in one than in the other.")
+        out.print("Every access costs the same in both.")
 
 
 def _request(result: Result, row: Access) -> BankRequest | None:
-    """Return a request of a row, among those that were kept: one that takes about as many wavefronts as all do."""
+    """Return a kept request of a row whose wavefronts are about the mean."""
     if row.space != "shared":
         return None
     mine = [r for r in result.banks or () if (r.line, r.op, r.array) == (row.line, row.op, row.array)]
@@ -151,9 +151,9 @@ def _request(result: Result, row: Access) -> BankRequest | None:
 
 
 def strip(out: Console, kernel: str, request: BankRequest) -> None:
-    """Print the bank of each lane's element, why it is that one, and how many lanes meet."""
+    """Print the bank of each lane's element, the reason, and the conflict."""
     served = [(lane, bank) for row in request.passes for bank, lanes in enumerate(row) for lane in lanes]
-    banks = dict(sorted(served, key=lambda each: -each[1]))  # of several the lowest
+    banks = dict(sorted(served, key=lambda each: -each[1]))  # the lowest of several
     first = [index for index in request.elements if index is not None]
     if request.pitch_bytes and request.pitch_bytes % 4 == 0 and first and len(first[0]) > 1:
         words = request.pitch_bytes // 4
@@ -170,7 +170,7 @@ def strip(out: Console, kernel: str, request: BankRequest) -> None:
         say(out, f"{kernel}  bank " + "".join(f"{banks.get(lane, '.'):>3}" for lane in lanes_shown))
     taken = len(request.passes)
     if taken > request.ideal:
-        meet = f"{conflict(taken / request.ideal)}: {taken} wavefronts where {request.ideal} would do"
+        meet = f"{conflict(taken / request.ideal)}: {taken} wavefronts instead of {request.ideal}"
         say(out, f"{kernel}  {meet}", "red")
     else:
         say(out, f"{kernel}  no bank conflict: {taken} wavefront{'' if taken == 1 else 's'}", "green")

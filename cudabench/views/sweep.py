@@ -1,4 +1,4 @@
-"""A sweep in the terminal: the map of its blocks, or a row a point, best first; what is best and how sure that is."""
+"""A sweep in the terminal: the map of its blocks, or its points, best first; the best point and its certainty."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ from cudabench.views.quantities import is_arithmetic
 from cudabench.views.table import device_line, priced_on, problem_line
 from cudabench.views.tables import Head, fitting, grid
 
-MOST_ROWS = 20  # of one problem
+MOST_ROWS = 20  # rows of one problem
 MOST_REASONS = 5
-BESIDE = 10  # columns for the mark and for what is said of a point that is not right
+BESIDE = 10  # columns for the mark and for the status of a bad point
 MEASURED = (
-    f"*: the best. =: not to be told from it, since the {CONFIDENCE:.0%} interval of their ratio holds 1. time: median "
-    f"of the samples, and half their interquartile range. slower: than the best. Points within {CLOSE:.0%} of the best "
-    f"were measured again, in {ROUNDS} rounds in turns."
+    f"*: the best. =: equally fast, since the {CONFIDENCE:.0%} interval of their ratio holds 1. time: median of the "
+    f"samples, and half their interquartile range. slower: than the best. Points within {CLOSE:.0%} of the best "
+    f"were measured again, in {ROUNDS} rounds in rotation."
 )
 COUNTED = "*: the best. =: the same {of}. Nothing is timed in the simulator."
 ORDER = (
-    f"Ordered by the busiest unit, with {SECTOR_CYCLES:g} cycles a sector, {WAVEFRONT_CYCLES:g} a "
-    f"wavefront, {sweep_points.INSTRUCTION_CYCLES:g} an instruction; latency and occupancy are not in it."
+    f"Ordered by the busiest unit, with {SECTOR_CYCLES:g} cycles per sector, {WAVEFRONT_CYCLES:g} per "
+    f"wavefront, {sweep_points.INSTRUCTION_CYCLES:g} per instruction, without latency and occupancy."
 )
 PRICED = (
-    "Ordered by the bound on the card, which is no time, then by sectors and wavefronts over the ideal; of two bounds "
-    "within 10% it does not say which kernel is faster."
+    "Ordered by the bound on the card, which is not a time, then by sectors and wavefronts over the ideal; bounds "
+    "within 10% do not tell which kernel is faster."
 )
 
 
 @dataclass(frozen=True)
 class Swept:
-    """A sweep as it is reported: what ran, what was refused, what the second pass found."""
+    """A sweep for the report: what ran, what was refused, and the results of the second pass."""
 
     operation: Operation
     device: DeviceInfo
@@ -54,12 +54,12 @@ class Swept:
     results: tuple[Result, ...]
     refused: tuple[Refusal, ...]
     finals: Sequence[sweep_points.Final]
-    complete: bool = True  # an interrupted sweep has no best
+    complete: bool = True  # False: interrupted, so the best point is unknown
     repeat: Callable[[Result], str] | None = None  # the command that repeats a result
     axes: tuple[Axis, ...] = ()
-    planned: int | None = None  # points; None where they are searched
+    planned: int | None = None  # number of points; None in a search
     file: str | None = None  # where the results are kept
-    announced: bool = False  # whether the device is said already
+    announced: bool = False  # whether the device is printed already
 
     @property
     def priced(self) -> bool:
@@ -68,7 +68,7 @@ class Swept:
 
     @property
     def best(self) -> list[Dim]:
-        """The best block; several of the simulator's where their counts are equal, none of an interrupted sweep."""
+        """The best block; several in the simulator if their counts are equal; empty for an interrupted sweep."""
         if not self.complete:
             return []
         if self.finals:
@@ -77,8 +77,8 @@ class Swept:
 
 
 def report(out: Console, swept: Swept, *, map_of_blocks: bool = False) -> None:
-    """Print where it ran; for each problem its table, its best and the command that repeats it; what was left out. Of a
-    sweep of blocks alone the map in place of the table."""
+    """Print the device; for each problem its table, its best point and the command that repeats it; what was left out.
+    map_of_blocks: print the map in place of the table."""
     if not swept.results:
         return
     if not swept.announced:
@@ -116,7 +116,7 @@ def _heading(swept: Swept, problem: Sequence[tuple[str, str]], results: Sequence
 
 
 def report_by_card(out: Console, swept: Swept, cards: Sequence[Card]) -> None:
-    """Print for each problem which point is best on which card, and what was left out."""
+    """Print for each problem the best point of each card, and what was left out."""
     groups = [
         (_heading(swept, problem, results), results)
         for problem, results in sweep_points.by_problem(swept.results, swept.axes).items()
@@ -143,7 +143,7 @@ def _finals(swept: Swept, results: Sequence[Result]) -> list[sweep_points.Final]
 
 
 def _marks(swept: Swept, results: Sequence[Result]) -> dict[int, str]:
-    """Return a mark for the best result and for those that cannot be told from it, by place; none while interrupted."""
+    """Return marks, by position, of the best result and of equally fast results; empty for an interrupted sweep."""
     if not swept.complete:
         return {}
     finals = _finals(swept, results)
@@ -230,7 +230,7 @@ def _table(out: Console, swept: Swept, results: Sequence[Result], marks: dict[in
 
 
 def _best_point(swept: Swept, results: Sequence[Result], marks: dict[int, str]) -> list[str]:
-    """Return the best point of a problem with its figures, how sure that is, and the command that repeats it."""
+    """Return the best point of a problem with its figures, its certainty, and the command that repeats it."""
     if not swept.complete:
         return []
     chosen = next((results[at] for at, mark in marks.items() if mark == "*"), None)
@@ -244,9 +244,9 @@ def _best_point(swept: Swept, results: Sequence[Result], marks: dict[int, str]) 
     others, have = (f"{equal} others", "have") if equal > 1 else ("Another one", "has")
     sure = ""
     if equal and chosen.time:
-        sure = f"{others} cannot be told from it: take whichever suits."
+        sure = f"{others} {have} the same speed within the noise: choose any."
     elif equal:
-        sure = f"{others} {have} the same {_alike(swept)}; which is faster, only a GPU can tell."
+        sure = f"{others} {have} the same {_alike(swept)}; only a GPU can tell which is faster."
     elif chosen.time and len(finals) > 1 and (second := finals[1].result).time:
         ratio = time_ratio(chosen.time, second.time, max(final.moved for final in finals), run_to_run_s=0.0)
         sure = f"The next is {ratio.change:.2%} slower, {ratio.low - 1:.2%} at least."
@@ -261,7 +261,7 @@ def _best_point(swept: Swept, results: Sequence[Result], marks: dict[int, str]) 
 
 
 def _refused_blocks(swept: Swept) -> list[str]:
-    """Return which blocks were refused, and which ran and were not right, by reason."""
+    """Return the refused blocks, and the blocks with bad results, by reason."""
     refused = [
         (("Refused", each.reason.partition(": ")[2] or each.reason), dim_text(each.block)) for each in swept.refused
     ]
@@ -271,7 +271,7 @@ def _refused_blocks(swept: Swept) -> list[str]:
 
 
 def _trouble(swept: Swept) -> list[str]:
-    """Return which points were left out and which ran and were not right, by reason, a few of each."""
+    """Return the points that were left out, and those with bad results, by reason, a few of each."""
     refused = [(("Left out", each.reason), text_of(each.values) or dim_text(each.block)) for each in swept.refused]
     bad = [
         (
@@ -291,7 +291,7 @@ def _trouble(swept: Swept) -> list[str]:
 
 
 def _best_block(swept: Swept) -> list[str]:
-    """Return the best block with its figures and spread, what cannot be told from it, and where the default stands."""
+    """Return the best block with its figures and spread, equally fast blocks, and the default block."""
     if not swept.complete:
         return [_interrupted(swept)]
     chosen = [result for result in swept.results if result.block in swept.best]
@@ -322,14 +322,14 @@ def _best_block(swept: Swept) -> list[str]:
 
 
 def _interrupted(swept: Swept) -> str:
-    """Return what is said of a sweep that did not come to its end."""
+    """Return the message on an interrupted sweep."""
     measured = f"{len(swept.results)} of {swept.planned} points" if swept.planned else f"{len(swept.results)} points"
-    more = f"; --resume {swept.file} goes on" if swept.file and swept.file != "-" else ""
-    return f"Interrupted after {measured}: no best is announced{more}."
+    more = f"; --resume {swept.file} continues" if swept.file and swept.file != "-" else ""
+    return f"Interrupted after {measured}: the best is not known yet{more}."
 
 
 def _figures(result: Result) -> str:
-    """Return what a block reached: time with its spread and bandwidth, or counts."""
+    """Return a block's figures: time with its spread and bandwidth, or counts."""
     if result.time is None and result.limits:
         wasted = f", {waste(result)}" if waste(result) != NOTHING else ""
         return f"at least {at_least(result)}, held by {held_by(result)}{wasted}"

@@ -1,4 +1,4 @@
-"""The report of a run: a header with the scale, a table with a row a kernel, the baseline, warnings."""
+"""The report of a run: a header with the scale, a table of kernels, the baseline, warnings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from cudabench.views import headlines, tables
 from cudabench.views.console import Console, say
 from cudabench.views.explanation import shortened
 
-OUT_OF_LINE = 0.03  # cards of one kind were seen to differ by up to 2%, besides what two runs differ
+OUT_OF_LINE = 0.03  # cards of one model differ by up to 2%, in addition to the noise between runs
 
 
 def show(
@@ -35,9 +35,9 @@ def show(
     announced: bool = False,
     more: Callable[[str], str] | None = None,
 ) -> None:
-    """Print the report; warnings and reasons go to `err`. `cpus` are the baselines, one a size.
+    """Print the report; warnings and reasons go to `err`. `cpus` are the baselines, one for each size.
 
-    announced: the device is said already. more: the command that shows more of a kernel.
+    announced: the device is printed already. more: returns the command that shows more of a kernel.
     """
     if not results:
         return
@@ -45,7 +45,7 @@ def show(
     bounded = device.kind == "sim" and any(result.limits_on for result in results)
     for each in () if announced else devices:
         say(out, device_line(each, priced_on(results)), "bold")
-    if len(devices) > 1:  # the cards of a kernel under each other
+    if len(devices) > 1:  # a kernel's cards follow each other
         order = list(dict.fromkeys(headlines.name_at(result, results) for result in results))
         results = sorted(results, key=lambda result: order.index(headlines.name_at(result, results)))
     out.print(problem_line(operation, results, settings, device))
@@ -69,7 +69,7 @@ def show(
     if bounded:
         conclude(out, results, more)
     elif device.kind == "sim":
-        say(out, "Sectors and wavefronts are per request; in brackets stands what would do.", "dim")
+        say(out, "Sectors and wavefronts are per request; the ideal is in brackets.", "dim")
     else:
         for text in limit_lines(operation, results):
             say(out, text)
@@ -98,13 +98,13 @@ def show(
 
 
 def limit_lines(operation: Operation, results: Sequence[Result]) -> list[str]:
-    """Return what holds each kernel whose limits are known, after a line that says what limits are."""
+    """Return the limit of each kernel that has limits, after a line that explains them."""
     known = [result for result in results if result.limits]
     if not known:
         return []
     ideas = chapters.ideas(operation)
     cards = ", ".join(dict.fromkeys(result.limits_on or "" for result in known))
-    lines = [f"Limits are lower bounds on {cards}: what no kernel of these counts can be faster than.", ""]
+    lines = [f"Limits are lower bounds on {cards}: no kernel with these counts can be faster.", ""]
     lines[1:1] = [verdict.NOT_OF_A_DATASHEET] if any(verdict.of_a_datasheet(result) for result in known) else []
     named = ((headlines.name_at(result, results), result) for result in known)
     return [*lines, *(f"{name}: {verdict.sentence(result, known, ideas)}" for name, result in named)]
@@ -131,7 +131,7 @@ BOUNDED = "at least: a lower bound on the card, not a time. Counts: per request 
 
 
 def conclude(out: Console, results: Sequence[Result], more: Callable[[str], str] | None) -> None:
-    """Print what bounds and counts are, the lowest bounds, the most waste, and what shows more."""
+    """Print the meaning of bounds and counts, the lowest bounds, the most waste, and the command that shows more."""
     unmeasured = any(map(verdict.of_a_datasheet, results))
     say(out, f"{BOUNDED} {verdict.NOT_OF_A_DATASHEET}" if unmeasured else BOUNDED, "dim")
     if said := headlines.lowest_line(results):
@@ -144,7 +144,7 @@ def conclude(out: Console, results: Sequence[Result], more: Callable[[str], str]
 
 
 def chosen_line(operation: Operation, results: Sequence[Result]) -> str:
-    """Return which constants the rungs' own rules set, where the source says another value; '' where they set none."""
+    """Return the constants that the rungs' rules change from the source's values, or ''."""
     chosen = [result for result in results if result.chosen]
     written = constants.read(chapters.read(operation.source).text) if chosen else {}
 
@@ -158,7 +158,7 @@ def chosen_line(operation: Operation, results: Sequence[Result]) -> str:
 
 
 def stragglers(results: Sequence[Result]) -> list[str]:
-    """Return a line for each card that is slower than the fastest by more than cards of one kind differ."""
+    """Return a line for each card that is slower than the fastest by more than OUT_OF_LINE."""
     times = grouped((headlines.name_at(r, results), (r.device, r.time.median_s)) for r in results if r.time)
     best = {kernel: min(seconds for _, seconds in group) for kernel, group in times.items()}
     behind = grouped(
@@ -174,12 +174,12 @@ def stragglers(results: Sequence[Result]) -> list[str]:
 
 
 def priced_on(results: Sequence[Result]) -> str:
-    """Return the card whose limits the results have; '' where none has any."""
+    """Return the card of the results' limits, or ''."""
     return ", ".join(dict.fromkeys(result.limits_on for result in results if result.limits_on))
 
 
 def device_line(device: DeviceInfo, card: str = "") -> str:
-    """Return the device with what decides the figures; card: that counts are priced on."""
+    """Return the device with the properties that matter for the figures; card: prices the counts."""
     if device.kind == "sim":
         priced = f"; bounds are of the {card}" if card else ""
         return f"{device.name}: no GPU was used, so nothing is timed{priced}"
@@ -206,7 +206,7 @@ def problem_line(operation: Operation, results: Sequence[Result], settings: Sett
     parts = (
         " ".join(filter(None, (operation.name, size, first.dtype))),
         (f"{formula} bytes moved" if several else alone) if moved else "",
-        # what the columns of bounds leave out, since it is the same of all kernels
+        # the columns of bounds leave this out, since it is equal for all kernels
         f"block {dim_text(first.block)}" if priced and block else "",
         "all verified" if priced and all_verified(results) else "",
         f"{settings.cache} L2" if device.timed else "",
@@ -216,12 +216,12 @@ def problem_line(operation: Operation, results: Sequence[Result], settings: Sett
 
 
 def all_verified(results: Sequence[Result]) -> bool:
-    """Tell whether every result that there is is right; a kernel that was skipped has none, which its row says."""
+    """Tell whether all results are right. Skipped kernels do not count; their rows say so."""
     return {verified(result) for result in results} <= {"yes", "skipped"}
 
 
 def cpu_line(cpus: Sequence[CpuTime]) -> str:
-    """Return the CPU baseline: what ran, on how many threads, how fast; of several sizes from the first to the last."""
+    """Return the CPU baseline: its call, threads and time; with several sizes, the first and the last time."""
     first = cpus[0]
     plural = "thread" if first.threads == 1 else "threads"
     times = (
@@ -232,7 +232,7 @@ def cpu_line(cpus: Sequence[CpuTime]) -> str:
 
 
 def warning_lines(results: Sequence[Result]) -> list[str]:
-    """Return a line for each warning; what several kernels share is said once, and of several sizes the first."""
+    """Return a line for each warning; a warning of several kernels or sizes is shown once."""
     several = headlines.several_sizes(results)
     shared = grouped(
         ((warning.code, "" if several else warning.message), (result, warning.message))
@@ -255,7 +255,7 @@ def warning_lines(results: Sequence[Result]) -> list[str]:
 
 
 def common_columns(results: Sequence[Result]) -> tuple[list[Column[Result]], Column[Result]]:
-    """Return the columns that every report starts with, and the one that it ends with."""
+    """Return the first columns of every report, and its last one."""
     flat = all(result.block[1] <= 1 for result in results)
     start: list[Column[Result]] = [
         Column("id", lambda r: NOTHING if r.id is None else str(r.id), expendable=4),
@@ -265,7 +265,7 @@ def common_columns(results: Sequence[Result]) -> tuple[list[Column[Result]], Col
         ),
         Column("grid", lambda r: dim_text(r.grid) if r.grid[0] else NOTHING, right=False, expendable=1),
     ]
-    # A column that says the same good thing of every kernel goes before a name or a figure is cut.
+    # A column with the same good word for every kernel is dropped before a name or a figure is cut.
     right = all(verified(result) == "yes" for result in results)
     return start, Column("verified", verified, right=False, expendable=8 if right else 0)
 
@@ -273,7 +273,7 @@ def common_columns(results: Sequence[Result]) -> tuple[list[Column[Result]], Col
 def with_detours(
     columns: Sequence[Column[Result]], operation: Operation, results: Sequence[Result]
 ) -> list[Column[Result]]:
-    """Return the columns, and a last one with a word at the kernels that are no step of the way to the fastest."""
+    """Return the columns, and a last column that marks detours."""
     detours = {kernel.name for kernel in operation.kernels if kernel.detour}
     if not any(result.kernel in detours for result in results):
         return list(columns)
@@ -297,8 +297,8 @@ def timed_columns(operation: Operation, results: Sequence[Result]) -> list[Colum
     return [*start, *middle, end]
 
 
-# Columns of sectors or wavefronts a request: the space and the kinds of accesses, how early the column goes beside
-# bounds, and whether it is there without a count.
+# Columns of sectors or wavefronts per request: the space and the kinds of accesses, how early the column is dropped
+# beside bounds, and whether it is shown without a count.
 COUNTS: tuple[tuple[str, str, tuple[str, ...], int, bool], ...] = (
     ("load\nsectors", "global", ("load",), 7, True),
     ("store\nsectors", "global", ("store",), 7, True),
@@ -309,7 +309,7 @@ COUNTS: tuple[tuple[str, str, tuple[str, ...], int, bool], ...] = (
 
 
 def count_columns(results: Sequence[Result], *, beside_bounds: bool) -> list[Column[Result]]:
-    """Return the columns of COUNTS, in brackets the least that would do; beside bounds only where it is not met."""
+    """Return the columns of COUNTS, with the ideal in brackets; beside bounds only if a kernel misses the ideal."""
 
     def column(heading: str, space: str, ops: Sequence[str], expendable: int) -> Column[Result]:
         def spent(result: Result) -> Cost:
@@ -333,7 +333,7 @@ def count_columns(results: Sequence[Result], *, beside_bounds: bool) -> list[Col
 
 
 def simulated_columns(results: Sequence[Result]) -> list[Column[Result]]:
-    """Return the columns of a run in the simulator: per request the mean, and in brackets the least that would do."""
+    """Return the columns of a run in the simulator: the mean per request, with the ideal in brackets."""
     start, end = common_columns(results)
     return [
         *start,
@@ -346,8 +346,8 @@ def simulated_columns(results: Sequence[Result]) -> list[Column[Result]]:
 
 
 def bounded_columns(results: Sequence[Result]) -> list[Column[Result]]:
-    """Return the columns of a run in the simulator that is priced on a card: the bound, what holds the kernel and what
-    it wastes, then the counts; what says the same of every kernel, or nothing, is left out."""
+    """Return the columns of a simulated run with a card's prices: the bound, its resource and the waste, then the
+    counts; columns that are empty or equal for every kernel are left out."""
     (number_, kernel, block, grid), end = common_columns(results)
     alike = len({result.block for result in results}) == 1
     occupied = {result.occupancy.fraction for result in results if result.occupancy}
@@ -368,7 +368,7 @@ def bounded_columns(results: Sequence[Result]) -> list[Column[Result]]:
 
 
 def _explained(result: Result) -> str:
-    """Return how much of the time the longest limit explains, and its resource."""
+    """Return the fraction of the time that the longest limit explains, and its resource."""
     if not result.limits or result.true_time is None:
         return NOTHING
     longest = result.limits[0]
@@ -382,7 +382,7 @@ def _time(result: Result) -> str:
 
 
 def _instructions(result: Result) -> str:
-    """Return the warp instructions that the hardware would execute, those of PTX where nobody read the machine code."""
+    """Return the warp instructions of the hardware, or those of PTX if the machine code was not read."""
     code = result.machine_code
     ran = code.instructions_executed if code and code.instructions_executed is not None else result.instructions
     return NOTHING if ran is None else f"{units.about(code)}{units.count(ran)}"

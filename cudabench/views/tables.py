@@ -1,4 +1,4 @@
-"""Tables of the terminal: the columns that it is wide enough for, and their rows."""
+"""Tables of the terminal: the columns that fit its width, and their rows."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 Row = TypeVar("Row")
-BAD = {"wrong": "red", "failed": "red", "skipped": "dim"}  # how the rows of results that are not right look
+BAD = {"wrong": "red", "failed": "red", "skipped": "dim"}  # styles of rows with bad results
 
 
 class Head(NamedTuple):
-    """The head of a column: whether its cells are set right, and may take several lines."""
+    """The head of a column: whether its cells are aligned right, and may take several lines."""
 
     text: str
     right: bool = False
@@ -53,7 +53,7 @@ def table(
 
 
 def needed(columns: Sequence[Column[Row]], rows: Sequence[Row]) -> int:
-    """Return how wide a terminal has to be for a table."""
+    """Return the width that a table needs."""
     texts = ([column.heading, *map(column.text, rows)] for column in columns)
     return sum(2 + max(len(line) for text in own for line in text.split("\n")) for own in texts) - 2
 
@@ -61,7 +61,7 @@ def needed(columns: Sequence[Column[Row]], rows: Sequence[Row]) -> int:
 def fitting(
     columns: Sequence[Column[Row]], rows: Sequence[Row], width: int
 ) -> tuple[list[Column[Row]], list[Column[Row]]]:
-    """Return the columns for which a terminal is wide enough, and those that matter least and go where it is not."""
+    """Return the columns that fit a terminal, and the less important columns that do not."""
     kept = list(columns)
     for rank in range(1, max(c.expendable for c in columns) + 1):
         if needed(kept, rows) <= width:

@@ -1,8 +1,8 @@
-"""Libraries' calls for the operations' work: the rows of --peer, timed and verified as kernels are.
+"""Library calls for the operations' work: the rows of --peer, timed and verified like kernels.
 
-An operation's module names its calls (`Operation.peers`); here stands how each is made. A library is found as NVIDIA's
-compilers are, in wheels, conda and the toolkit, and called by ctypes in the GPU's primary context, on the stream that
-the samples run on; CUB, which is headers, by way of a small library that nvcc makes.
+An operation's module names its calls (`Operation.peers`); this room makes them. Libraries are searched like NVIDIA's
+compilers, in wheels, conda and the toolkit, and called by ctypes in the GPU's primary context on the samples' stream.
+CUB, which has only headers, is called through a small library that nvcc compiles.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from cudabench.errors import DeviceError, DeviceUnusable
 from cudabench.records.planned import LIBRARIES, Operation, Peer, Problem
 
 Queue = Callable[[int], None]  # calls the library, on the stream of this handle
-LETTERS = {"float32": "S", "float64": "D"}  # of an element type, in the names of calls
-STREAMS = 8  # as many as samples take turns on
+LETTERS = {"float32": "S", "float64": "D"}  # letters of element types in names of calls
+STREAMS = 8  # number of streams that samples rotate through
 
 
 @dataclass(frozen=True)
 class Room:
-    """Where a library runs: the GPU's number and architecture, and what gives it memory, by the number of bytes."""
+    """Where a library runs: the GPU's number and architecture, and a function that allocates bytes for it."""
 
     index: int
     arch: str
@@ -35,8 +35,8 @@ class Room:
 class Call:
     """A library's call for one problem: its version, and `bind`, which takes the addresses of the buffers.
 
-    `waits`: the call waits for the device in the middle, so that its own work on the host is in its time. `streams`:
-    on how many streams it has to run once before it is timed.
+    `waits`: the call waits for the device, so that its time includes work on the host. `streams`: on how many streams
+    it must run once before it is timed.
     """
 
     version: str
@@ -47,23 +47,23 @@ class Call:
     ptx: str = field(default="", init=False)
 
     def images(self, names: Any) -> list[tuple[bytes, list[str]]]:
-        """Return no machine code: the library's is its own."""
+        """Return an empty list: a library's machine code is not read."""
         return []
 
     def function(self, name: str) -> Any:
-        """Return no kernel."""
-        raise DeviceError(f"{self.version} has no kernel '{name}' to launch.")
+        """Raise DeviceError: kernels of a library cannot be launched."""
+        raise DeviceError(f"{self.version} cannot launch the kernel '{name}'.")
 
     def set_constant(self, name: str, content: bytes) -> None:
-        """Leave constant memory alone, which no library reads."""
+        """Do nothing: libraries do not read constant memory."""
 
     def resources(self, name: str) -> Resources:
-        """Return what is known of the library's kernels: nothing."""
+        """Return empty resources, because a library's kernels are unknown."""
         return Resources(0)
 
 
 class Library:
-    """A shared library of NVIDIA's whose calls return a status; `handle` is what the call `create` makes."""
+    """An NVIDIA library whose calls return a status; the call `create` makes `handle`."""
 
     def __init__(self, name: str, create: str) -> None:
         self.title, self._name = LIBRARIES[name], name
@@ -71,9 +71,9 @@ class Library:
         self(create, ctypes.byref(self.handle))
 
     def __call__(self, function: str, *arguments: Any) -> None:
-        """Call a function; DeviceError for any status but success."""
+        """Call a function. Raises DeviceError if it fails."""
         if status := getattr(self._c, function)(*arguments):
-            raise DeviceError(f"{function} gave status {status} ({self.title}'s documentation says which that is).")
+            raise DeviceError(f"{function} gave status {status} (see {self.title}'s documentation).")
 
     @property
     def version(self) -> str:
@@ -103,7 +103,7 @@ def _opened(name: str) -> ctypes.CDLL:
     )
 
 
-pointer = ctypes.c_void_p  # of a device address
+pointer = ctypes.c_void_p  # a device address
 
 
 def scalar(value: float, dtype: str) -> Any:
@@ -112,7 +112,7 @@ def scalar(value: float, dtype: str) -> Any:
 
 
 def load(peer: Peer, operation: Operation, problem: Problem, room: Room) -> Call:
-    """Return a library's call, ready for a problem. Raises DeviceUnusable where the library is not there, and
-    DeviceError where it refuses."""
+    """Return a library's call for a problem. Raises DeviceUnusable if the library is not installed, and DeviceError if
+    it refuses."""
     call: Call = import_module(f"cudabench.devices.peers.{peer.library}").load(peer, operation, problem, room)
     return call

@@ -1,6 +1,6 @@
 """CUB: sums by DeviceReduce, vecadd by DeviceTransform.
 
-CUB is headers: nvcc makes a small library of a call, which the cache keeps.
+CUB has only headers: nvcc compiles a small library with the call, which the cache keeps.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from cudabench.system.folders import cache_folder
 
 TEXT = Path(__file__).with_suffix(".cu")
 ARRAYS = {"distance": ("a", "b", "out"), "vecadd": ("a", "b", "c"), "pi": ("out", "out", "out")}
-SUMS = {  # the type that is summed in, as the operation's own kernels have it, and that of the result
+SUMS = {  # the type of the sum, as in the operation's own kernels, and the type of the result
     ("distance", "int"): ("long long", "double"),
     ("pi", "float"): ("double", "float"),
 }
 
 
 def load(peer: Peer, operation: Operation, problem: Problem, room: Room) -> Call:
-    """Return the call of an operation. Raises DeviceUnusable where nvcc is not there."""
+    """Return the call of an operation. Raises DeviceUnusable without nvcc."""
     library = _library(operation.name, operation.dtypes[problem.dtype], room.arch)
     n = ctypes.c_longlong(problem.size["n"])
 
@@ -49,10 +49,10 @@ def load(peer: Peer, operation: Operation, problem: Problem, room: Room) -> Call
 
 
 def _library(operation: str, ctype: str, arch: str) -> ctypes.CDLL:
-    """Return the library for an operation and type, of the cache or new."""
+    """Return the library for an operation and type, from the cache or newly compiled."""
     compiler = toolkit.nvcc()
     if compiler is None:
-        raise DeviceUnusable("CUB is headers that nvcc compiles, and nvcc or g++ is missing: install the CUDA toolkit.")
+        raise DeviceUnusable("CUB needs nvcc and g++, and one of them is missing: install the CUDA toolkit.")
     sums, out = SUMS.get((operation, ctype), (ctype, ctype))
     options = [
         "-O3", "-std=c++17", "-shared", "-Xcompiler", "-fPIC", f"-arch={arch}", f"-DOPERATION_{operation}",
@@ -69,8 +69,8 @@ def _library(operation: str, ctype: str, arch: str) -> ctypes.CDLL:
         if done.returncode:
             first = next((line for line in (done.stderr + done.stdout).splitlines() if "error" in line), "no reason")
             raise DeviceUnusable(f"nvcc does not compile CUB's call ({first.strip()}): install a newer CUDA toolkit.")
-        library = ctypes.CDLL(str(made))  # stays loaded when its file is gone
+        library = ctypes.CDLL(str(made))  # stays loaded after its file is deleted
         if cache is not None:
-            with contextlib.suppress(OSError):  # a cache that cannot be written is done without
+            with contextlib.suppress(OSError):  # works without a writable cache
                 put(cache / name, made.read_bytes())
         return library

@@ -1,7 +1,7 @@
 """cuBLAS: transpose by geam, matmul by gemm, matvec by gemv.
 
-cuBLAS stores columns one after the other, so a row-major matrix is to it the transposed one: C = A B is computed as
-C^T = B^T A^T, without moving anything.
+cuBLAS stores matrices by columns, so a row-major matrix is transposed for it: C = A B is computed as C^T = B^T A^T,
+without moving data.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping
 from cudabench.devices.peers import LETTERS, STREAMS, Call, Library, Queue, Room, pointer, scalar
 from cudabench.records.planned import Operation, Peer, Problem
 
-WORKSPACE_BYTES = 32 << 20  # what cuBLAS itself takes on Hopper, and recommends there
+WORKSPACE_BYTES = 32 << 20  # the size that cuBLAS uses and recommends on Hopper
 
-# Of cublas_api.h and library_types.h.
+# From cublas_api.h and library_types.h.
 PLAIN, TRANSPOSED = ctypes.c_int(0), ctypes.c_int(1)
 TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 14}  # cudaDataType
 COMPUTE = {"float32": 68, "float64": 70, "float16": 68, "bfloat16": 68, "tf32": 77}  # cublasComputeType_t
@@ -25,14 +25,14 @@ Pointers = Mapping[str, int]
 
 
 class CuBlas(Library):
-    """cuBLAS with a handle and a workspace of its own, which no call has to allocate."""
+    """cuBLAS with a handle and a workspace, so that calls need not allocate memory."""
 
     def __init__(self, room: Room) -> None:
         super().__init__("cublas", "cublasCreate_v2")
         self._workspace = pointer(room.allocate(WORKSPACE_BYTES))
 
     def on(self, stream: int) -> None:
-        """Send the calls that follow to a stream, which gives back the workspace that a new stream takes away."""
+        """Use a stream for the following calls, and set the workspace again, which a new stream resets."""
         self("cublasSetStream_v2", self.handle, ctypes.c_void_p(stream))
         self("cublasSetWorkspace_v2", self.handle, self._workspace, ctypes.c_size_t(WORKSPACE_BYTES))
 
@@ -58,7 +58,7 @@ def load(peer: Peer, operation: Operation, problem: Problem, room: Room) -> Call
 
 
 def transpose(library: CuBlas, peer: Peer, operation: Operation, problem: Problem, at: Pointers) -> Callable[[], None]:
-    """out = 1 in^T + 0 in^T: geam adds two matrices, and reads none whose factor is zero."""
+    """out = 1 in^T + 0 in^T: geam adds two matrices, and does not read a matrix whose factor is zero."""
     rows, cols = (ctypes.c_int(problem.size[name]) for name in ("rows", "cols"))
     one, zero = scalar(1, problem.dtype), scalar(0, problem.dtype)
     source, target = pointer(at["in"]), pointer(at["out"])

@@ -1,7 +1,7 @@
 """cuSOLVER: solve by getrf and getrs.
 
-To cuSOLVER the row-major matrix is the transposed one. It factors A^T = P L U, at the cost of any other matrix, and
-getrs solves with the factors transposed: nothing is moved but what its calls overwrite, A and b, which are inputs.
+For cuSOLVER a row-major matrix is transposed. It factors A^T = P L U, at the same cost, and getrs solves with the
+transposed factors. Only A and b are copied, because the calls overwrite them and they are inputs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def _library() -> Library:
 
 
 def load(peer: Peer, operation: Operation, problem: Problem, room: Room) -> Call:
-    """Return the calls that solve; A goes to the operation's scratch array before, b to x."""
+    """Return the calls that solve; A is copied to the operation's scratch array before, b to x."""
     library = _library()
     n, item, letter = problem.size["n"], ITEM[problem.dtype], LETTERS[problem.dtype]
     words = ctypes.c_int()

@@ -1,7 +1,6 @@
-"""PyTorch: its own calls, and what torch.compile makes of an expression, on the operation's arrays in place.
+"""PyTorch: its own calls, and compiled expressions of torch.compile, in place on the operation's arrays.
 
-PyTorch works in the GPU's primary context, which this process shares with it, so its tensors are views of the arrays
-that the kernels use.
+PyTorch uses the GPU's primary context, as this process does, so its tensors are views of the kernels' arrays.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ def load(peer: Peer, operation: Operation, problem: Problem, room: Room) -> Call
 
 
 def _imported() -> Any:
-    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # no processes of its own
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # without child processes
     try:
         import torch
     except (ImportError, OSError) as error:
@@ -58,7 +57,7 @@ def _imported() -> Any:
 
 
 class _Array:
-    """An array in device memory, as other libraries take it."""
+    """An array in device memory, with the interface of other libraries."""
 
     def __init__(self, buffer: Buffer, address: int) -> None:
         self.__cuda_array_interface__ = {
@@ -71,13 +70,13 @@ class _Array:
 
 
 def tensor(torch: Any, device: Any, buffer: Buffer, address: int, dtype: str) -> Any:
-    """Return a tensor over an array; nothing is copied. bfloat16, which NumPy lacks, comes as 16 bits."""
+    """Return a tensor over an array without a copy. bfloat16, which NumPy lacks, is stored as 16 bits."""
     if dtype == "bfloat16":
         return torch.as_tensor(_Array(replace(buffer, dtype="int16"), address), device=device).view(torch.bfloat16)
     return torch.as_tensor(_Array(buffer, address), device=device)
 
 
-# A call takes the operation's arrays in their order, scratch left out, and fills the outputs.
+# A call takes the operation's arrays in order, without scratch, and fills the outputs.
 
 
 def distance(torch: Any, problem: Problem) -> Callable[..., Any]:
@@ -112,7 +111,7 @@ def blur(torch: Any, problem: Problem) -> Callable[..., Any]:
 CALLS: Mapping[str, Callable[[Any, Problem], Callable[..., Any]]] = {
     "transpose": lambda torch, problem: lambda source, out: out.copy_(source.t()),
     "matmul": lambda torch, problem: lambda a, b, c: torch.mm(a, b, out=c),
-    # Over the columns that are the matrix's own.
+    # Over the columns of the matrix, without padding.
     "matvec": lambda torch, problem: lambda a, x, y: torch.mv(a[:, : problem.size["cols"]], x, out=y),
     "distance": distance,
     "solve": lambda torch, problem: lambda a, b, x: torch.linalg.solve(a, b, out=x),

@@ -1,4 +1,4 @@
-"""Results files in the formats of other tools: pure, records in and text out. A format is a module and a line here."""
+"""Results files as text in the formats of other tools: pure. A format is a module and a line here."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from importlib import import_module
 from cudabench.results import ceilings as cards
 from cudabench.views.export.run import Run
 
-FORMATS = {  # what each is for; `text` of the module of its name writes runs in it
-    "csv": "a row a kernel, in seconds, bytes and GB/s",
+FORMATS = {  # the purpose of each format; the module of its name has `text`, which writes runs
+    "csv": "a row for each kernel, in seconds, bytes and GB/s",
     "markdown": "tables for a pull request or $GITHUB_STEP_SUMMARY",
     "junit": "wrong and failed kernels and missed thresholds are failures",
     "github-benchmark": "for benchmark-action/github-action-benchmark",
@@ -19,13 +19,13 @@ FORMATS = {  # what each is for; `text` of the module of its name writes runs in
 
 
 def export(target_format: str, runs: Sequence[Run], **options: object) -> str:
-    """Return runs in a format; `options` are those of its module. Raises CudabenchError where it cannot hold them."""
+    """Return runs in a format; `options` go to its module. Raises CudabenchError if the format cannot hold the runs."""
     files, names = [run.file for run in runs], [run.name for run in runs]
     if cards.all_ceilings(files, names):
         from cudabench.views.export import ceilings as writers
 
         if target_format not in writers.WRITERS:
-            cards.refuse(files, names, f"--to {target_format} has no place for", "use --to csv or --to markdown")
+            cards.refuse(files, names, f"--to {target_format} cannot hold", "use --to csv or --to markdown")
         return writers.WRITERS[target_format](runs)
     if target_format == "markdown" and runs and all(run.file.ab for run in runs):
         from cudabench.views.export import pairs

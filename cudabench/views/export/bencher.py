@@ -1,5 +1,5 @@
-"""Bencher Metric Format (bencher.dev/docs/reference/bencher-metric-format), for `bencher run --adapter json`: by
-benchmark and measure a value, and where samples were taken their quartiles as its bounds."""
+"""Bencher Metric Format (bencher.dev/docs/reference/bencher-metric-format), for `bencher run --adapter json`: a value
+for each benchmark and measure, with the quartiles of its samples as bounds."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from cudabench.records.results import Result
 from cudabench.results import compare
 from cudabench.views.export.run import Run, nothing_right, right_results
 
-LONGEST_NAME = 1024  # of a benchmark, in characters
+LONGEST_NAME = 1024  # characters of a benchmark's name
 
 
 def text(runs: Sequence[Run]) -> str:
     """Return the measures of every right result: `latency`, Bencher's own, in nanoseconds; `bandwidth` in GB/s,
     `gflops`; the simulator's counts.
 
-    Raises CudabenchError where there is nothing to report.
+    Raises CudabenchError if there is nothing to report.
     """
     found = ((texts.line(label)[:LONGEST_NAME], _measures(result)) for result, _, label in right_results(runs))
     document = {label: measures for label, measures in found if measures}
@@ -33,7 +33,7 @@ def _measures(result: Result) -> dict[str, dict[str, float]]:
         median, low, high = (value * 1e9 for value in (result.time.median_s, result.time.q1_s, result.time.q3_s))
         found["latency"] = _metric(median, low, high)
         for measure, rate in (("bandwidth", result.bandwidth_gbps), ("gflops", result.gflops)):
-            if rate is not None and min(low, high) > 0:  # a rate's bounds are those of the time, turned around
+            if rate is not None and min(low, high) > 0:  # a rate's bounds are the inverse of the time's bounds
                 found[measure] = _metric(rate, rate * median / high, rate * median / low)
     for what, value in compare.counts(result).items():
         found[what.replace(" ", "-")] = {"value": value}

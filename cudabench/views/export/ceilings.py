@@ -1,4 +1,4 @@
-"""Ceilings as CSV, a row each with numbers as the results file has them, and as GitHub's Markdown, a table a card."""
+"""Ceilings as CSV, with the numbers of the results file, and as GitHub's Markdown, a table for each card."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cudabench.views.export.run import Run, labels_of
 
 
 def as_csv(runs: Sequence[Run]) -> str:
-    """Return one row a ceiling with its card."""
+    """Return a row for each ceiling with its card."""
 
     def rows(file: ResultsFile) -> Iterator[list[Any]]:
         return ([file.device and file.device.name, *asdict(one).values()] for one in file.ceilings)
@@ -25,7 +25,7 @@ def as_csv(runs: Sequence[Run]) -> str:
 
 
 def as_markdown(runs: Sequence[Run]) -> str:
-    """Return a table a group under each card; reasons of what has no value follow."""
+    """Return a table for each card and group, then the reasons of missing values."""
     lines = []
     for run, label in zip(runs, labels_of(runs), strict=True):
         lines += [f"### {escaped(label)}", ""] if len(runs) > 1 else []

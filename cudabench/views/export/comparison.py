@@ -1,4 +1,4 @@
-"""A comparison as JUnit XML, in which a regression is a failed test; the schema is that of `junit`."""
+"""A comparison as JUnit XML, in which a regression is a failed test; the schema is the one of `junit`."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ KINDS = {EXIT_WRONG: "wrong", EXIT_FAILED: "failed"}
 
 
 def junit(names: Sequence[str], comparisons: Sequence[Comparison], failures: Sequence[Failure]) -> str:
-    """Return a suite a problem and a case a kernel; a case fails where the comparison does, and says why.
+    """Return a suite for each problem and a case for each kernel; a case fails if the comparison fails for its kernel.
 
-    `names` are the files, the base first. A kernel that is in the base alone is skipped. A case's time is the new
-    median.
+    `names` are the files, the base first. A kernel that only the base has is skipped. A case's time is the new median.
     """
     failed = {id(failure.row): failure for failure in failures}
     root = ElementTree.Element("testsuites")
@@ -29,7 +28,7 @@ def junit(names: Sequence[str], comparisons: Sequence[Comparison], failures: Seq
         sides = ((row, row.new or row.base) for row in compare.worst_first(comparison.rows))
         for heading, pairs in grouped((title(result), (row, result)) for row, result in sides if result).items():
             cases = [_case(row, result, comparison, failed.get(id(row)), names[0]) for row, result in pairs]
-            utc = str(comparison.new.provenance.get("utc", ""))  # the schema wants it to seconds
+            utc = str(comparison.new.provenance.get("utc", ""))  # the schema needs whole seconds
             when = utc[:19] if re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", utc) else f"{EPOCH:%Y-%m-%dT%H:%M:%S}"
             add_suite(root, f"{heading}: {names[0]} -> {label}", when, comparison.new, cases, {})
     return written(root)
@@ -47,7 +46,7 @@ def _case(row: Row, result: Result, comparison: Comparison, failure: Failure | N
 
 
 def _line(row: Row) -> str:
-    """Return a kernel, its verdict and what there is of times, ratio, counts that changed, and a reason."""
+    """Return a kernel with its verdict and, if known, times, ratio, changed counts and the reason."""
     times = [units.seconds(side.time.median_s) for side in (row.base, row.new) if side and side.time]
     ratio = f"ratio {row.ratio.value:.3f} ({row.ratio.low:.3f}-{row.ratio.high:.3f})" if row.ratio else ""
     counts = [f"{count.name} {count.base} -> {count.new}" for count in row.counts if count.new != count.base]

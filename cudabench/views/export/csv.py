@@ -1,4 +1,4 @@
-"""CSV: one row a kernel, numbers as the results file has them: seconds, bytes, GB/s. What was not measured is empty."""
+"""CSV: a row for each kernel with the numbers of the results file: seconds, bytes, GB/s. Missing values are empty."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Made = Callable[[Result, ResultsFile], Any]
 
 
 def keys(*names: str, of: str = "") -> dict[str, Made]:
-    """Return columns with the values of a result's keys, or of those of a record in it."""
+    """Return columns with the values of keys of a result, or of a record in it."""
 
     def made(name: str) -> Made:
         return lambda result, file: getattr(getattr(result, of) if of else result, name, None)
@@ -52,14 +52,14 @@ COLUMNS: dict[str, Made] = {
 
 
 def text(runs: Sequence[Run]) -> str:
-    """Return one row a result under COLUMNS."""
+    """Return a row for each result under COLUMNS."""
     return table(
         COLUMNS, runs, lambda file: ([made(result, file) for made in COLUMNS.values()] for result in file.results)
     )
 
 
 def table(columns: Iterable[str], runs: Sequence[Run], rows: Callable[[ResultsFile], Iterable[list[Any]]]) -> str:
-    """Return the rows of all runs; of several runs the last column is the file."""
+    """Return the rows of all runs; with several runs the last column is the file."""
     several = len(runs) > 1
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")

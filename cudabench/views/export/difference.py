@@ -1,4 +1,4 @@
-"""Two revisions' machine code as text: what a table shows, Markdown, GitHub's annotations and SARIF. Pure."""
+"""Two revisions' machine code as text: tables, Markdown, GitHub's annotations and SARIF. Pure."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from cudabench.text import markdown as escaped
 from cudabench.views import annotations as github_lines
 from cudabench.views.export import sarif
 
-MOST_LINES = 8  # of a kernel's changed lines that are shown
+MOST_LINES = 8  # changed lines of a kernel that are shown
 VERDICTS = {"same": "same code", "unsupported": "does not compile", "failed": "FAILED"}
 ORDER = ("failed", "changed", "added", "removed", "mended", "same", "unsupported")
 
 
 @dataclass(frozen=True)
 class Group:
-    """A kernel's architectures on which it differs in the same way; `every` says that it is all of them."""
+    """The architectures on which a kernel differs in the same way; `every`: they are all architectures."""
 
     members: tuple[CodeDifference, ...]
     every: bool = False
 
     @property
     def difference(self) -> CodeDifference:
-        """The difference on the first of them."""
+        """The difference on the first architecture."""
         return self.members[0]
 
     @property
@@ -43,7 +43,7 @@ class Group:
 
 
 def groups(found: Sequence[CodeDifference]) -> list[Group]:
-    """Return the differences in their order, those together of which the architectures show the same."""
+    """Return the differences in order; architectures with the same difference share a group."""
 
     def shown(each: CodeDifference) -> tuple[object, ...]:
         texts = tuple(cell(name, each) for name in FIGURES) if each.verdict != "same" else ()
@@ -56,7 +56,7 @@ def groups(found: Sequence[CodeDifference]) -> list[Group]:
 
 
 def cell(name: str, difference: CodeDifference) -> str:
-    """Return a figure of both sides: '32 -> 40', or once where it is the same."""
+    """Return a figure of both sides: '32 -> 40', or one number if both are equal."""
     old, new = (diff.figure_text(name, side) for side in (difference.old, difference.new))
     if old == new or difference.old is None or difference.new is None:
         return new if difference.new else old
@@ -64,7 +64,7 @@ def cell(name: str, difference: CodeDifference) -> str:
 
 
 def columns(rows: Sequence[Group]) -> list[Column[Group]]:
-    """Return the columns: figures that no row has, and spills and bytes that are 0 everywhere, are left out."""
+    """Return the columns, without figures that no row has, and without spills and bytes that are 0 everywhere."""
     shown = [
         name
         for name in FIGURES
@@ -80,7 +80,7 @@ def columns(rows: Sequence[Group]) -> list[Column[Group]]:
 
 
 def _cell_of(name: str, row: Group) -> str:
-    """The figure of a row; from least to most where the architectures of a row with the same code differ."""
+    """The figure of a row; a range if the row's architectures differ."""
     texts = dict.fromkeys(cell(name, each) for each in row.members)
     if len(texts) == 1:
         return next(iter(texts))
@@ -89,7 +89,7 @@ def _cell_of(name: str, row: Group) -> str:
 
 
 def verdict(row: Group) -> str:
-    """Return the verdict in words, with what a simulated launch said against the kernel."""
+    """Return the verdict in words, with the faults of a simulated launch."""
     each = row.difference
     words = VERDICTS.get(each.verdict, each.verdict)
     disassembled = all(side and side.instructions is not None for side in (each.old, each.new))
@@ -102,7 +102,7 @@ def verdict(row: Group) -> str:
 
 
 def notes(row: Group) -> Iterator[str]:
-    """Yield what is to be said of a row under the table: what changed first, what does not compile, what is wrong."""
+    """Yield the notes on a row: the first change, the reason why a side does not compile, faults."""
     each = row.difference
     title = f"{each.kernel} on {row.architectures}"
     if each.reason:
@@ -122,12 +122,12 @@ def notes(row: Group) -> Iterator[str]:
 
 
 def detailed(rows: Sequence[Group]) -> list[Group]:
-    """Return the rows whose changed lines are shown: the first of each kernel that has any. The file has all."""
+    """Return the rows whose changed lines are shown: the first such row of each kernel. The file has all."""
     return [own[0] for own in grouped((row.difference.kernel, row) for row in rows if row.difference.lines).values()]
 
 
 def line_columns(rows: Sequence[LineChange]) -> list[Column[LineChange]]:
-    """Return the columns of changed lines; counts only where a launch was simulated."""
+    """Return the columns of changed lines; counts only if a launch was simulated."""
 
     def pair(old: int | None, new: int | None) -> str:
         return count(new) if old == new else f"{count(old)} -> {count(new)}"
@@ -153,7 +153,7 @@ def _place(row: LineChange) -> str:
 
 
 def summary(found: Sequence[CodeDifference]) -> str:
-    """Return the verdicts, counted, and whether there is anything to measure."""
+    """Return the number of each verdict, and whether there is anything to measure."""
     kernels, architectures = len({each.kernel for each in found}), len({each.arch for each in found})
     what = f"{kernels} kernel{'' if kernels == 1 else 's'} for {architectures} architecture"
     counts: Counter[str] = Counter(each.verdict for each in found)
@@ -180,8 +180,8 @@ RULES = {EXIT_WRONG: "wrong-result", EXIT_FAILED: "failed", EXIT_THRESHOLD: "cod
 def grown(
     source: str, found: Sequence[CodeDifference], failed: Sequence[Failure]
 ) -> Iterator[tuple[str, int, sarif.Finding]]:
-    """Yield what fails and what became worse without failing, one entry a kernel and figure: the figure's name, the
-    exit code that it causes, and the finding; source: the file that all are in."""
+    """Yield failures and other worsenings, one for each kernel and figure: the figure's name, its exit code (0 without
+    failure), and the finding. source: the file of all findings."""
     codes = grouped(((failure.difference.kernel, failure.metric), failure.code) for failure in failed)
 
     def sentences() -> Iterator[tuple[tuple[str, str], tuple[str, CodeDifference]]]:
@@ -205,7 +205,7 @@ def grown(
 
 
 def _line_of(each: CodeDifference, metric: str) -> int:
-    """Return the line of the new source that a growth is of: the one that grew most, what changed first, the kernel."""
+    """Return the line of a growth in the new source: the line that grew most, the first change, or the kernel."""
 
     def growth(line: LineChange) -> int:
         if metric in ("sectors", "wavefronts"):
@@ -222,7 +222,7 @@ def _line_of(each: CodeDifference, metric: str) -> int:
 
 
 def github(source: str, found: Sequence[CodeDifference], failed: Sequence[Failure]) -> str:
-    """Return GitHub's annotations: an error for what fails, a warning for what became worse and passes."""
+    """Return GitHub's annotations: an error for each failure, a warning for other worsenings."""
     lines = (
         github_lines.line("error" if code else "warning", f"{one.kernel}: {one.message}", source, one.line, metric)
         for metric, code, one in grown(source, found, failed)
@@ -231,5 +231,5 @@ def github(source: str, found: Sequence[CodeDifference], failed: Sequence[Failur
 
 
 def sarif_log(source: str, found: Sequence[CodeDifference], failed: Sequence[Failure]) -> str:
-    """Return a SARIF log with the same entries; source: the file that they are in."""
+    """Return a SARIF log with the same entries; source: their file."""
     return sarif.log([finding for _, _, finding in grown(source, found, failed)])

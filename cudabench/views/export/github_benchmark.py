@@ -19,10 +19,10 @@ COUNTS = ("global sectors", "shared wavefronts", "instructions")
 
 
 def text(runs: Sequence[Run], metric: Metric = "time") -> str:
-    """Return the action's array: times in microseconds and, of the simulator, counts; or bandwidths.
+    """Return the action's array: times in microseconds and the simulator's counts, or bandwidths.
 
-    One array has one direction: times and counts are better smaller, bandwidths bigger. Raises CudabenchError where
-    there is nothing to report, which the action refuses.
+    One array has one direction: times and counts are better smaller, bandwidths bigger. Raises CudabenchError if there
+    is nothing to report, because the action refuses an empty array.
     """
     entries = []
     for result, file, label in right_results(runs):
@@ -65,5 +65,5 @@ def _timed(result: Result, file: ResultsFile, label: str, metric: Metric) -> lis
 
 def _counts(result: Result, label: str) -> list[dict[str, Any]]:
     found = compare.counts(result)
-    # The action divides by the value before: a zero has no ratio.
+    # The action divides by the previous value, which must not be zero.
     return [_entry(f"{label}, {what}", what.split()[-1], found[what], None, []) for what in COUNTS if found.get(what)]

@@ -18,8 +18,7 @@ from cudabench.views.export.run import Run, labels_of, missed, name, title
 
 @dataclass(frozen=True)
 class Case:
-    """A test case: its name, operation and seconds, why it fails as (kind, sentence), why it was skipped, and a line
-    with its figures."""
+    """A test case: name, operation, seconds, failure as (kind, sentence), why it was skipped, and a line of figures."""
 
     name: str
     operation: str
@@ -30,9 +29,9 @@ class Case:
 
 
 def text(runs: Sequence[Run]) -> str:
-    """Return a suite a problem and a case a kernel. Wrong and failed kernels and missed thresholds are failures.
+    """Return a suite for each problem and a case for each kernel. Wrong or failed kernels and missed thresholds fail.
 
-    A case's time is the kernel's median. Suites of several runs have the file in their name.
+    A case's time is the kernel's median. With several runs, suites have the file in their name.
     """
     root = ElementTree.Element("testsuites")
     for run, label in zip(runs, labels_of(runs), strict=True):
@@ -66,7 +65,7 @@ def add_suite(
     properties: Mapping[str, str],
     warnings: str | None = None,
 ) -> None:
-    """Add a suite with its cases; file: which host it was measured on."""
+    """Add a suite with its cases; file: its host is the suite's host."""
     suite = ElementTree.SubElement(
         root,
         "testsuite",
@@ -102,7 +101,7 @@ def add_suite(
 
 
 def written(root: ElementTree.Element) -> str:
-    """Return a document's text."""
+    """Return the text of a document."""
     ElementTree.indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
 
@@ -128,4 +127,4 @@ def _figures(result: Result, file: ResultsFile) -> str:
 
 
 def _decimal(seconds: float) -> str:
-    return f"{seconds:.9f}"  # xs:decimal has no exponent
+    return f"{seconds:.9f}"  # xs:decimal does not allow an exponent

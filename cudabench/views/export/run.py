@@ -1,4 +1,4 @@
-"""One results file to be exported, and the names that all formats give to what it holds."""
+"""A results file to export, and the names that all formats use for its content."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EPOCH = datetime.fromtimestamp(0, timezone.utc)
 
 @dataclass(frozen=True)
 class Run:
-    """A results file with its name and when it was written: results files of this schema hold no date."""
+    """A results file with its name and the time of writing, which the schema lacks."""
 
     file: ResultsFile
     name: str = "results.json"
@@ -37,7 +37,7 @@ class Run:
 
 
 def short_size(result: Result) -> str:
-    """Return a size without blanks: 4096x4096, or n=64,a=2.5 for a kernel of the user's own."""
+    """Return a size without blanks: 4096x4096, or n=64,a=2.5 for a user's own kernel."""
     return units.size(result).replace(" ", "")
 
 
@@ -49,7 +49,7 @@ def title(result: Result) -> str:
 def name(result: Result, file: ResultsFile) -> str:
     """Return a name that stays the same from run to run: transpose smem-pad 32x8 4096x4096 float32.
 
-    Where the file holds several cards, the card is a part of it.
+    If the file holds several cards, the name includes the card.
     """
     block = dim_text(result.block, 2).replace(" ", "") if result.block[0] else ""
     card = result.device if len(file.devices) > 1 else ""
@@ -58,7 +58,7 @@ def name(result: Result, file: ResultsFile) -> str:
 
 
 def right_results(runs: Sequence[Run]) -> Iterator[tuple[Result, ResultsFile, str]]:
-    """Yield the right results with their files and names; a name that several runs share has the run's in it."""
+    """Yield the right results with their files and names; a name that several runs share includes the run's name."""
     in_runs = Counter(one for run in runs for one in {name(result, run.file) for result in run.file.results})
     for run, label in zip(runs, labels_of(runs), strict=True):
         for result in run.file.results:
@@ -68,32 +68,32 @@ def right_results(runs: Sequence[Run]) -> Iterator[tuple[Result, ResultsFile, st
 
 
 def nothing_right(runs: Sequence[Run], lacking: str) -> CudabenchError:
-    """Return the error of runs without a right result that a format can hold: what they lack, and what follows."""
+    """Return the error of runs without a right result for a format. lacking: what they lack."""
     held = "hold" if len(runs) > 1 else "holds"
     return CudabenchError(f"{', '.join(run.name for run in runs)} {held} no right result with a {lacking}.")
 
 
 def labels_of(runs: Sequence[Run]) -> list[str]:
-    """Return what to call runs: their files' short names."""
+    """Return the labels of runs: their files' short names."""
     return short_names([run.name for run in runs])
 
 
 def short_names(names: Sequence[str]) -> list[str]:
-    """Return file names without folder and suffix where they stay apart, else as they are."""
+    """Return file names without folder and suffix if these names are distinct, else the whole names."""
     stems = [Path(name).stem for name in names]
     return stems if len(set(stems)) == len(stems) else list(names)
 
 
 def missed(result: Result, file: ResultsFile) -> str | None:
-    """Return which threshold of its run a right result missed first, as a sentence, or None."""
+    """Return a sentence on the first threshold that a right result missed, or None."""
     return next((miss.sentence for miss in thresholds.missed(result, file.settings)), None)
 
 
 def total(result: Result, space: str, op: str | None = None) -> Cost | None:
-    """Return the cost of a result's accesses to a space, or None where nothing was counted."""
+    """Return the cost of a result's accesses to a space, or None if they were not counted."""
     return None if result.access is None else sum_of(result.access, space, op)
 
 
 def hazards(result: Result) -> int | None:
-    """Return how often hazards occurred, or None where nobody looked."""
+    """Return how often hazards occurred, or None if they were not checked."""
     return None if result.hazards is None else sum(hazard.count for hazard in result.hazards)

@@ -1,5 +1,5 @@
 """SARIF 2.1.0 (docs.oasis-open.org/sarif/sarif/v2.1.0), which code scanning shows beside the lines of a file: hazards,
-wrong and failed kernels, missed thresholds, and what became worse than a base."""
+wrong and failed kernels, missed thresholds, and regressions from a base."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Level = Literal["error", "warning", "note"]
 
 @dataclass(frozen=True)
 class Rule:
-    """A kind of finding: its id, its sentence, how bad it is, and what to do about it."""
+    """A kind of finding: its id, its sentence, its level, and its repair."""
 
     id: str
     sentence: str
@@ -50,11 +50,11 @@ RULES = {
             "Guard the access with the size of the array.",
         ),
         "use-after-free": (
-            "A thread uses, or frees again, what was freed on the device's heap.",
+            "A thread uses or frees memory of the device's heap that was freed already.",
             "Free memory once, after its last use.",
         ),
         "uninitialized-shared": (
-            "A thread reads shared memory that nobody has written.",
+            "A thread reads shared memory that no thread has written.",
             "Write every element that is read, also at the edges of the problem.",
         ),
         "divergent-barrier": (
@@ -62,36 +62,36 @@ RULES = {
             "Move __syncthreads() out of the branch.",
         ),
         "deadlock": (
-            "Threads wait for what no thread will bring any more.",
-            "See that whoever is waited for comes there: the message names what is missing.",
+            "Threads wait for an event that no thread can cause any more.",
+            "Let the awaited threads arrive: the message names what is missing.",
         ),
         "endless-loop": (
-            "Threads go round a loop that nothing ends.",
+            "Threads are in an infinite loop.",
             "Let the loop change what its condition depends on.",
         ),
         "invalid-mask": (
-            "A lane is not in the mask of its warp-wide function, or the mask names lanes that do not come.",
-            "Let the mask name just the lanes that come: take it from __ballot_sync() before the branch.",
+            "A lane is not in the mask of its warp-wide function, or the mask names lanes that do not take part.",
+            "Let the mask name just the lanes that take part: compute it with __ballot_sync() before the branch.",
         ),
         "misaligned": (
             "An address is not a multiple of the size of the access.",
             "Access vectors at multiples of their size only.",
         ),
         "missing-fence": (
-            "A block reads what another wrote without a fence between the data and the flag.",
+            "A block reads data that another block wrote without a fence between data and flag.",
             "Put __threadfence() between writing the data and setting the flag.",
         ),
         "stale-read": (
-            "A thread reads through the read-only cache what the same launch has written.",
+            "A thread reads memory through the read-only cache that the same launch has written.",
             "Read memory that the kernel writes by plain loads: no __ldg(), no pointer that is const and __restrict__.",
         ),
         "undefined-value": (
-            "A value that nothing defines decides what happens.",
+            "An undefined value decides what happens.",
             "Initialize the variable.",
         ),
         "wrong-result": (
             "The output differs from the reference by more than the tolerance.",
-            "Look at the first wrong element that the message names.",
+            "Check the first wrong element, which the message names.",
         ),
         "failed": (
             "The kernel did not run to its end.",
@@ -115,9 +115,9 @@ RULES = {
 
 @dataclass(frozen=True)
 class Finding:
-    """What is to be shown at a line of a file; line 1 stands for a file of which no line is known.
+    """A finding at a line of a file; line 1 if the line is not known.
 
-    `first` says in which block and thread it occurs first.
+    `first` names the first block and thread.
     """
 
     rule: Rule
@@ -131,9 +131,9 @@ class Finding:
 
 
 def text(runs: Sequence[Run], base: Run | None = None) -> str:
-    """Return one SARIF log with the findings of all runs, and of what is worse in them than in `base`.
+    """Return one SARIF log with the findings of all runs, and with their regressions from `base`.
 
-    Raises UsageError where a run and the base have nothing in common.
+    Raises UsageError if a run and the base share no measurement.
     """
     return log([finding for run in runs for finding in findings(run, base)])
 
@@ -156,7 +156,7 @@ def log(found: Sequence[Finding]) -> str:
 
 
 def findings(run: Run, base: Run | None = None) -> Iterator[Finding]:
-    """Yield what is to be said of a run's results, in their order, then what is worse than in the base."""
+    """Yield the findings of a run's results, in order, then the regressions from the base."""
     for result in run.file.results:
         label = name(result, run.file)
         for one in result.hazards or ():
@@ -190,7 +190,7 @@ def dearest(result: Result) -> Access | None:
 
 
 def worse(row: Row) -> str | None:
-    """Return a sentence where a row of a comparison is worse, or None."""
+    """Return a sentence if a row of a comparison is worse, or None."""
     if row.grown and row.verdict != "unclear":
         return "takes more than the base: " + ", ".join(f"{c.name} {c.base} -> {c.new}" for c in row.grown)
     if row.verdict == "slower" and row.ratio:
@@ -200,7 +200,7 @@ def worse(row: Row) -> str | None:
 
 
 def grown(base: Result, new: Result) -> Access | None:
-    """Return the access that grew most: lines move, so what says which is which is their text."""
+    """Return the access that grew most. Lines move, so accesses are matched by their text."""
     before = grouped(((row.source, row.space, row.op), cost(row).actual) for row in base.access or ())
 
     def growth(row: Access) -> int:
@@ -239,12 +239,12 @@ def _result(finding: Finding, at: int) -> dict[str, Any]:
 
 
 def _message(message: str) -> str:
-    """Return a message as SARIF wants it: a sentence with its point, without links and placeholders of its own."""
+    """Return a message for SARIF: a sentence with its full stop, with links and placeholders escaped."""
     escaped = re.sub(r"\[(?=[^\[\]]*\]\()", r"\\[", message.replace("{", "{{").replace("}", "}}"))
     return escaped if escaped.endswith(".") else f"{escaped}."
 
 
 def _uri(source: str) -> str:
-    """Return a path as a URI, relative where the path is: a colon in it does not make a scheme."""
+    """Return a path as a URI, relative if the path is; a colon in the path is escaped."""
     path = PurePosixPath(source or "unknown.cu")
     return f"file://{quote(str(path))}" if path.is_absolute() else quote(str(path))

@@ -1,7 +1,7 @@
-"""Results as one page to look at: `page` gives the text of an HTML file that needs nothing else.
+"""Results as a page: `page` returns the text of an HTML file that works offline.
 
-Everything that the page shows is in it, and its content security policy lets it fetch nothing. Its own script and style
-are allowed by their hashes, so that no name in a results file can bring in another one.
+The page contains everything that it shows, and its content security policy forbids all fetches. Only its own script and
+style are allowed, by their hashes, so that a name in a results file cannot add a script.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from cudabench.results import units
 if TYPE_CHECKING:
     from jinja2 import Template
 
-MOST_BYTES = 290_000  # of a page, where that can be
-LEAST_BYTES = 40_000  # that the results may take of it in any case
+MOST_BYTES = 290_000  # size of a page, if possible
+LEAST_BYTES = 40_000  # size that the results always get
 MOST_SHOWN = 160  # characters of a name
 
 
 def page(files: Sequence[ResultsFile], names: Sequence[str]) -> str:
-    """Return the text of a page of one results file or more; of two the first is before, the second after.
+    """Return the text of a page of results files; of two files the first is before, the second after.
 
-    names: what the page calls the files. Raises CudabenchError where they hold nothing to show.
+    names: the files' names on the page. Raises CudabenchError if the files hold nothing to show.
     """
     from cudabench.views.report import content, embedded
 
@@ -52,7 +52,7 @@ def page(files: Sequence[ResultsFile], names: Sequence[str]) -> str:
     most = max(LEAST_BYTES, MOST_BYTES - len(alone.encode()))
     whole = rendered(embedded.documents(files, most))
     over = len(whole.encode()) - MOST_BYTES
-    if over > 0 and most > LEAST_BYTES:  # without what the results lack, the page around them is another
+    if over > 0 and most > LEAST_BYTES:  # the shortened results change the page around them
         whole = rendered(embedded.documents(files, max(LEAST_BYTES, most - over)))
     return whole
 
@@ -63,7 +63,7 @@ def part(name: str) -> str:
 
 
 def policy(style: str, script: str | None = None) -> str:
-    """Return the content security policy of a page that has this style and this script and fetches nothing."""
+    """Return the content security policy of a page with this style and this script, which forbids all fetches."""
     scripts = f"script-src '{_hash(script)}'; " if script is not None else ""
     return f"default-src 'none'; style-src '{_hash(style)}'; {scripts}base-uri 'none'; form-action 'none'"
 
@@ -74,13 +74,13 @@ def _hash(content: str) -> str:
 
 @cache
 def compiled(template: str) -> Template:
-    """Return a template that escapes all that it prints and spells out control codes. Its filter `shown` cuts long
-    names, `whole` prints what was made here as it is."""
+    """Return a template that escapes everything it prints and spells out control codes. Its filter `shown` cuts long
+    names; `whole` prints trusted text unchanged."""
     import jinja2
     from markupsafe import Markup
 
     def harmless(value: Any) -> Any:
-        """Spell out control codes in all that is printed and was not made here."""
+        """Spell out control codes in everything printed but trusted text."""
         return text.visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
     environment = jinja2.Environment(
@@ -91,12 +91,12 @@ def compiled(template: str) -> Template:
         lstrip_blocks=True,
     )
     environment.filters |= {"shown": shown, "said": said, "seconds": units.seconds, "percent": units.percent}
-    environment.filters["whole"] = Markup  # of this package's own files and of JSON whose '<' is escaped
+    environment.filters["whole"] = Markup  # for this package's own files and JSON whose '<' is escaped
     return environment.from_string(template)
 
 
 def shown(said: str, most: int = MOST_SHOWN) -> str:
-    """Return a name or a sentence as a page has room for, with its length where it is cut."""
+    """Return a name or a sentence cut to `most` characters, with its length if it was cut."""
     return said if len(said) <= most else f"{said[:most]}… ({len(said)} characters)"
 
 
@@ -104,7 +104,7 @@ OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*\b")
 
 
 def said(sentence: str, most: int = 900) -> str:
-    """Return a sentence as `shown`, as HTML whose options are code, which no line breaks."""
+    """Return a sentence like `shown`, as HTML with unbreakable options."""
     from markupsafe import Markup
 
     whole = text.visible(shown(sentence, most))

@@ -1,4 +1,4 @@
-"""What a report's page says: the template only sets it."""
+"""The content of a report's page; the template only lays it out."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from cudabench.views.report.entries import (
 )
 from cudabench.views.report.ladders import change_of
 
-MOST_DETAILED = 40  # kernels that have a section of their own
-MOST_LINES = 8  # at the top of the page, of what is wrong or changed
-MOST_RUNS = 4  # files of one page: more are no comparison that an eye makes
+MOST_DETAILED = 40  # kernels with their own section
+MOST_LINES = 8  # lines on faults or changes at the top of the page
+MOST_RUNS = 4  # files of one page: more cannot be compared by eye
 WORST = ("wrong", "failed", "skipped", "ok")
 
 
 @dataclass(frozen=True)
 class Headline:
-    """A line at the top of the page, the part of the page that it is about ('' for none), and whether it is bad."""
+    """A line at the top of the page, the part of the page it links to (or ''), and whether it is bad."""
 
     text: str
     link: str = ""
@@ -47,15 +47,15 @@ class Headline:
 def page(
     files: Sequence[ResultsFile], names: Sequence[str], held: Sequence[ResultsFile] | None = None
 ) -> SimpleNamespace:
-    """Return what a page of results files says, under the names that the template has for it.
+    """Return the content of a page of results files, by the template's names.
 
-    names: of the files; held: the files as the page holds them, which its script draws from. Raises CudabenchError
-    where they hold nothing, UsageError for too many.
+    names: the files' names. held: the files as the page embeds them for its script. Raises CudabenchError if the files
+    hold nothing, UsageError for too many files.
     """
     if not any(file.results or file.diff for file in files):
-        raise CudabenchError(f"{names[0]} holds no results: there is nothing to report.")
+        raise CudabenchError(f"{names[0]} lacks results: there is nothing to report.")
     if len(files) > MOST_RUNS:
-        raise UsageError(f"A page shows at most {MOST_RUNS} results files side by side; {len(files)} are named.")
+        raise UsageError(f"A page shows at most {MOST_RUNS} results files side by side, not {len(files)}: name fewer.")
     labels = _labels(files, names)
     comparison = _comparison(files)
     changes = compare.worst_first(comparison.rows) if comparison and comparison.scope != "hardware" else []
@@ -110,7 +110,7 @@ def page(
 
 
 def _labels(files: Sequence[ResultsFile], names: Sequence[str]) -> tuple[str, ...]:
-    """Return what the page calls its runs: 'before' and 'after', with the names of the files."""
+    """Return the page's labels of its runs: 'before' and 'after', with the names of the files."""
     stems = short_names(names)
     return tuple(stems) if len(files) != 2 else (f"before: {stems[0]}", f"after: {stems[1]}")
 
@@ -121,7 +121,7 @@ def _comparison(files: Sequence[ResultsFile]) -> compare.Comparison | None:
     try:
         return compare.compare(files[0], files[1])
     except CudabenchError:
-        return None  # two problems: each has a ladder of its own
+        return None  # two problems: each has its own ladder
 
 
 def _verdict(
@@ -145,7 +145,7 @@ def _verdict(
     return good, f"{_leader(order)}{state}."
 
 
-BETTER, WORSE = ("faster", "fewer", "mended"), ("slower", "more", "wrong", "failed")  # of compare's verdicts
+BETTER, WORSE = ("faster", "fewer", "mended"), ("slower", "more", "wrong", "failed")  # verdicts of compare
 
 
 def _compared(comparison: compare.Comparison) -> tuple[str, str]:
@@ -159,7 +159,7 @@ def _compared(comparison: compare.Comparison) -> tuple[str, str]:
 
 
 def _leader(order: Sequence[Entry]) -> str:
-    """Return who did best, and by how much; '' for several problems."""
+    """Return the best kernel, and its lead; '' for several problems."""
     best = best_of(order)
     figures = quantities_of([entry.last for entry in order])
     if best is None or not figures or len({problem(entry.last) for entry in order}) > 1:
@@ -176,7 +176,7 @@ def _leader(order: Sequence[Entry]) -> str:
         f"{first.text(value)} {first.unit}",
         units.seconds(timed.median_s) if timed else "",
         f"{units.percent(result.copy_fraction)} of a copy" if timed and result.copy_fraction else "",
-        f"{units.digits(times, 3)} times what would do" if times > 1 else "",
+        f"{units.digits(times, 3)} times the ideal" if times > 1 else "",
         "no more than needed" if ideal and times <= 1 else "",
     )
     did = "" if len(order) == 1 else " is fastest" if result.time else " moves least"
@@ -184,7 +184,7 @@ def _leader(order: Sequence[Entry]) -> str:
 
 
 def _wasteful(order: Sequence[Entry], quantity: Quantity) -> str:
-    """Return how many kernels waste nothing by a count, and which wastes most."""
+    """Return how many kernels are free of waste in a count, and which wastes most."""
     found = [(ratio, entry) for entry in order if entry.status == "ok" and (ratio := over(quantity, entry.last))]
     lean = sum(ratio < 1.005 for ratio, _ in found)
     (least, best), (most, worst) = (pick(found, key=lambda each: each[0]) for pick in (min, max))
@@ -193,7 +193,7 @@ def _wasteful(order: Sequence[Entry], quantity: Quantity) -> str:
     times = f"{worst.name} takes {units.digits(most, 3)} times as many"
     if lean:
         return f"{lean} of {len(found)} kernels take no more {quantity.name} than needed; {times}. "
-    return f"{best.name} takes {units.digits(least, 3)} times the {quantity.name} that would do; {times}. "
+    return f"{best.name} takes {units.digits(least, 3)} times the ideal {quantity.name}; {times}. "
 
 
 def _diff_verdict(found: Sequence[CodeDifference]) -> tuple[str, str]:
@@ -206,14 +206,14 @@ def _diff_verdict(found: Sequence[CodeDifference]) -> tuple[str, str]:
 
 
 def _named(order: Sequence[Entry]) -> list[Result]:
-    """Return the newest results under the page's names of their kernels, with the problem if there are several."""
+    """Return the newest results, named by the page's names of their kernels, with the problem if there are several."""
     several = len({problem(entry.last) for entry in order}) > 1
     names = (f"{entry.name} ({problem(entry.last)})" if several else entry.name for entry in order)
     return [replace(entry.last, kernel=name) for entry, name in zip(order, names, strict=True)]
 
 
 def _headlines(order: Sequence[Entry], anchors: Mapping[int, str]) -> tuple[Headline, ...]:
-    """Return what the terminal says below its table: what is wrong, hazards, the lowest bound and the most waste."""
+    """Return the lines that a terminal shows below its table: faults, hazards, the lowest bound and the most waste."""
     named = _named(order)
     links = {one.kernel: anchors.get(id(entry), "") for entry, one in zip(order, named, strict=True)}
     bad = headlines.reasons((one.kernel, one) for one in named if one.status in ("wrong", "failed"))
@@ -235,7 +235,7 @@ def _headlines(order: Sequence[Entry], anchors: Mapping[int, str]) -> tuple[Head
 def _changed(
     order: Sequence[Entry], anchors: Mapping[int, str], changes: Sequence[compare.Row]
 ) -> tuple[Headline, ...]:
-    """Return what became of the kernels, the worst first; those that are the same are counted."""
+    """Return the changes of kernels, the worst first, and the number of unchanged kernels."""
     named = _named(order)
     known = {id(entry.last): (one.kernel, anchors.get(id(entry), "")) for entry, one in zip(order, named, strict=True)}
     found = []
@@ -253,13 +253,13 @@ def _changed(
 
 
 def _hazards(named: Sequence[Result]) -> list[Headline]:
-    """Return the line that counts the hazards of each kernel, where there are any."""
+    """Return the line that counts the hazards of each kernel; empty without hazards."""
     counts = [f"{one.kernel} ({len(one.hazards)})" for one in named if one.hazards]
     return [Headline(f"Hazards: {', '.join(counts)}.", "hazards", bad=True)] if counts else []
 
 
 def _warnings(order: Sequence[Entry], labels: Sequence[str]) -> tuple[tuple[str, str, str], ...]:
-    """Return each warning once, as (code, sentence, kernels)."""
+    """Return distinct warnings as (code, sentence, kernels)."""
     found = grouped(
         ((warning.code, warning.message), f"{entry.name} ({labels[run]})" if len(labels) > 1 else entry.name)
         for entry in order

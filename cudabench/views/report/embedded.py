@@ -1,4 +1,4 @@
-"""The results as a page holds them: the file itself, made smaller where a page would be too large."""
+"""The results that a page embeds: the file itself, made smaller if the page would be too large."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from cudabench.explain.accesses import by_line
 from cudabench.records.file import ResultsFile, finite, parse
 from cudabench.records.results import Result
 
-MOST_TEXT = 400  # characters of a text, where all else is left out already
-MOST_SAMPLES = 2_400  # in all, before anything else is left out
+MOST_TEXT = 400  # characters of a text; the last step to save space
+MOST_SAMPLES = 2_400  # of all kernels; the first step to save space
 
 
 @dataclass(frozen=True)
 class Held:
-    """The files as a page holds them, their JSON, safe inside a script element, and in words what they lack."""
+    """The files that a page embeds, their JSON, safe inside a script element, and what was left out."""
 
     files: tuple[ResultsFile, ...]
     texts: tuple[str, ...]
@@ -28,9 +28,9 @@ class Held:
 
 
 def documents(files: Sequence[ResultsFile], most: int) -> Held:
-    """Return the files as JSON for a page, at most `most` characters together where that can be.
+    """Return the files as JSON for a page, together at most `most` characters if possible.
 
-    Counts and statistics stay; what goes first is what only pictures need, and what each step says of itself.
+    Counts and statistics are kept; data that only pictures need are left out first. Each step describes its loss.
     """
     left_out: list[str] = []
     samples = sum(len(result.time.samples_s) for file in files for result in file.results if result.time)
@@ -50,7 +50,7 @@ def documents(files: Sequence[ResultsFile], most: int) -> Held:
 
 
 def thinned(result: Result, every: int) -> Result:
-    """Return a result with every n-th sample, in their order; samples of several places stay of all of them."""
+    """Return a result with every n-th sample, in order; all places keep samples."""
     time = result.time
     if time is None:
         return result
@@ -68,7 +68,7 @@ def _without(key: str) -> Callable[[ResultsFile], ResultsFile]:
 
 
 def _with_code(most: int) -> Callable[[ResultsFile], ResultsFile]:
-    """Return what keeps so many instructions of a line."""
+    """Return the step that keeps at most `most` instructions of a line."""
 
     def cut(result: Result) -> Result:
         lines = result.lines
@@ -78,7 +78,7 @@ def _with_code(most: int) -> Callable[[ResultsFile], ResultsFile]:
 
 
 def _with_short_texts(file: ResultsFile) -> ResultsFile:
-    """Return a file without texts of thousands of characters, such as names that nobody wrote by hand."""
+    """Return a file without texts of thousands of characters, such as generated names."""
 
     def cut(value: Any) -> Any:
         if isinstance(value, dict):
@@ -88,7 +88,7 @@ def _with_short_texts(file: ResultsFile) -> ResultsFile:
         return f"{value[:MOST_TEXT]}..." if isinstance(value, str) and len(value) > MOST_TEXT else value
 
     document = json.loads(file.text())
-    listings = document.pop("listings", None)  # long texts by nature; an earlier step leaves them out
+    listings = document.pop("listings", None)  # sources are long; an earlier step leaves them out
     document = cut(document)
     return parse(json.dumps({**document, **({"listings": listings} if listings else {})}), "page")
 
@@ -120,12 +120,12 @@ def _dumped(file: ResultsFile) -> str:
 
 
 def escaped(dumped: str) -> str:
-    """Return JSON in which nothing can end the script element that it stands in, or begin a comment."""
+    """Return JSON that cannot end its script element or begin a comment."""
     return text.json(dumped).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _filled(value: Any) -> Any:
-    """Return a record without the keys that are null: a reader takes a missing one for null."""
+    """Return a record without null keys; a reader treats a missing key as null."""
     if isinstance(value, dict):
         return {key: _filled(item) for key, item in value.items() if item is not None}
     return [_filled(item) for item in value] if isinstance(value, (list, tuple)) else value

@@ -1,4 +1,4 @@
-"""Which results belong together on a page: kernels by problem, each with its results by run."""
+"""Groups the results of a page: kernels by problem, each with its results by run."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ class Entry:
 
     @property
     def status(self) -> str:
-        """What became of it in that run."""
+        """The status in that run."""
         return self.last.status
 
     @property
     def runs(self) -> list[tuple[int, Result]]:
-        """Its results, the oldest run first."""
+        """The results, the oldest run first."""
         return [(run, result) for run, (_, result) in sorted(self.results.items())]
 
 
 def groups_of(files: Sequence[ResultsFile]) -> dict[str, list[Entry]]:
-    """Return the kernels by problem, in the order of the files; equal ones of several runs are one entry."""
+    """Return the kernels by problem, in the order of the files; the same kernel of several runs is one entry."""
     groups: dict[str, list[Entry]] = {}
     known: dict[tuple[object, ...], Entry] = {}
     blocks = grouped(
@@ -54,7 +54,7 @@ def groups_of(files: Sequence[ResultsFile]) -> dict[str, list[Entry]]:
         for at, result in enumerate(file.results):
             title = problem(result)
             card = result.device if len(file.devices) > 1 else ""
-            # A kernel that each run has with one block is one kernel, also where the runs' blocks differ.
+            # A kernel with a single block in each run is one entry, even if the runs' blocks differ.
             block = result.block if (title, result.kernel) in several else None
             key = (title, result.kernel, block, card)
             times[key] += 1
@@ -68,7 +68,7 @@ def groups_of(files: Sequence[ResultsFile]) -> dict[str, list[Entry]]:
 
 
 def worst_first(groups: Mapping[str, Sequence[Entry]], changes: Sequence[compare.Row]) -> dict[str, list[Entry]]:
-    """Return kernels and problems in the order of what became of them; without changes as they are."""
+    """Return kernels and problems with the worst change first; unchanged order without changes."""
     places = {id(row.new or row.base): at for at, row in enumerate(changes)}
 
     def place(entry: Entry) -> int:
@@ -85,7 +85,7 @@ def problem(result: Result) -> str:
 
 
 def best_of(entries: Sequence[Entry]) -> Entry | None:
-    """Return the kernel that did best by the first quantity, of the right ones."""
+    """Return the best right kernel by the first quantity."""
     right = [entry for entry in entries if entry.status == "ok"]
     found = quantities_of([entry.last for entry in right])
     if not found:
@@ -95,7 +95,7 @@ def best_of(entries: Sequence[Entry]) -> Entry | None:
 
 
 def worth_a_look(entries: Sequence[Entry], best: Entry | None) -> Entry | None:
-    """Return the kernel whose section is open: the best one, in the simulator the one that wastes most."""
+    """Return the kernel whose section is open: the best kernel; in the simulator the most wasteful one."""
     if best is None or best.last.time is not None:
         return best or (entries[0] if entries else None)
 
@@ -106,13 +106,13 @@ def worth_a_look(entries: Sequence[Entry], best: Entry | None) -> Entry | None:
 
 
 def over(quantity: Quantity, result: Result) -> float | None:
-    """Return how many times what would do a result takes."""
+    """Return a result's value over the ideal value."""
     value, ideal = quantity.value(result), quantity.ideal(result)
     return value / ideal if value and ideal else None
 
 
 def quantities_of(results: Sequence[Result]) -> list[Quantity]:
-    """Return what results have to show; empty where that is nothing."""
+    """Return the quantities that results have, possibly empty."""
     try:
         return quantities(results) if results else []
     except CudabenchError:

@@ -1,4 +1,4 @@
-"""A page's section of each kernel, and where its runs come from."""
+"""A page's section for each kernel, and the origin of its runs."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def section(
     *,
     is_open: bool,
 ) -> SimpleNamespace:
-    """Return a kernel's section with a side a run that has it: its facts, its source and what is missing to draw more.
+    """Return a kernel's section, with a side for each run that has it: facts, source, and the command to record more.
 
-    sides: how many the page has; held: the files as the page holds them. Of a side with the machine code and the launch
-    of the newest run (same), that run's has the source and the pictures.
+    sides: the page's number of sides. held: the files as the page embeds them. A side with the machine code and launch
+    of the newest run (same) shows source and pictures only there.
     """
     rows = min(source.MOST_LINES, source.MOST_ROWS // sides)
     made = []
@@ -60,7 +60,7 @@ def section(
 
 
 def _launch(result: Result) -> tuple[object, ...] | None:
-    """Return a result's machine code and how it was launched; None where the code is not known."""
+    """Return a result's machine code and launch; None if the code is not known."""
     code = result.machine_code
     return (code.sha256, result.block, result.grid, result.status) if code else None
 
@@ -70,7 +70,7 @@ def _known(pairs: Mapping[str, str | None]) -> tuple[tuple[str, str], ...]:
 
 
 def facts(result: Result) -> tuple[tuple[str, str], ...]:
-    """Return what a kernel was launched with and needs, as pairs of words."""
+    """Return a kernel's launch and resources, as pairs of words."""
     code, occupancy = result.machine_code, result.occupancy
     executed = code.instructions_executed if code else None
     threads = code.threads_per_instruction if code else None
@@ -103,17 +103,17 @@ def _verified(result: Result) -> str | None:
 
 
 def _counted(on: Counted | None) -> str:
-    """Return on what the counts beside a time were taken, as a sentence; '' without."""
+    """Return how the counts of a timed kernel were taken, as a sentence; '' without counts."""
     if on is None:
         return ""
     part = f"on {on.blocks:,} of {on.of:,} blocks and scaled to all of them"
     many = "on all blocks" if on.blocks >= on.of else part.replace(",", "\u202f")
-    other = "; its compiler made other code than the one that was measured" if on.same_code is False else ""
+    other = "; its compiler made different code from the measured code" if on.same_code is False else ""
     return f"The counts are the simulator's, taken after the measurement {many}{other}."
 
 
 def advice(result: Result) -> tuple[tuple[str, str], ...]:
-    """Return what would mend the waste, each once: the lines that it is for, or the blocks, and the sentence."""
+    """Return the distinct repairs of waste: their lines, or the blocks, and the sentence."""
     rows: list[Access | Branch] = [*(result.access or ()), *(result.branches or ())]
     blocks = [("blocks", result.imbalance.advice)] if result.imbalance else []
     return (*said_at((row.advice, row.line) for row in rows if row.advice), *blocks)
@@ -129,7 +129,7 @@ def missing(result: Result) -> str:
 
 
 def machine(file: ResultsFile, label: str) -> SimpleNamespace:
-    """Return where a run was, as a sentence, and what is known of its origin."""
+    """Return a sentence on a run's machine, and its origin."""
     made = file.provenance
 
     def part(key: str) -> Mapping[str, Any]:
@@ -187,7 +187,7 @@ def _card(device: DeviceInfo) -> str:
 
 
 def clocks(file: ResultsFile) -> str:
-    """Return what the clocks were before and after the run, or ''."""
+    """Return the clocks before and after the run, or ''."""
     found = file.provenance.get("clocks")
     before, after = ((found.get(when) if isinstance(found, dict) else None) or {} for when in ("before", "after"))
     return ", ".join(

@@ -20,8 +20,8 @@ def ladders(
     anchors: Mapping[int, str],
     comparison: compare.Comparison | None,
 ) -> list[SimpleNamespace]:
-    """Return the bars of one problem, one ladder a quantity: the lines across (marks), the headings of the figures, and
-    the rungs, a kernel with a bar a run; places and lengths are in percent of the width."""
+    """Return the bars of one problem, a ladder for each quantity: lines across (marks), headings of the figures, and
+    rungs, which have a bar for each run. Positions and lengths are in percent of the width."""
     results = [result for entry in entries for _, result in entry.results.values()]
     verdicts = {id(row.new): row for row in comparison.rows if row.new} if comparison else {}
     best = best_of(entries)
@@ -36,10 +36,10 @@ def ladders(
         for entry in entries:
             bars = [*_bars(entry, quantity, scale)]
             if found and not bars:
-                continue  # a second quantity is of those that have it; the first has every kernel
+                continue  # later quantities show only kernels that have them
             row = None if found else verdicts.get(id(entry.last))
             cells = [text(entry.last) for _, text in figures]
-            if figures and len(files) == 2:  # the first figure of the run before and of the one after
+            if figures and len(files) == 2:  # the first figure of both runs
                 both = (figures[0][1](result) for _, result in entry.runs)
                 cells[0] = " → ".join(filter(None, dict.fromkeys(both)))
             rungs.append(
@@ -74,7 +74,7 @@ def ladders(
 
 
 def _lines(results: Sequence[Result], files: Sequence[ResultsFile]) -> list[tuple[str, float, str]]:
-    """Return the copy and the peaks of the cards that timed something, as (name, GB/s, kind)."""
+    """Return the copy and the peaks of the cards with times, as (name, GB/s, kind)."""
     copy = copy_of(results)
     devices = [file.device_of(result) for file in files for result in file.results if result.time]
     peaks = {device.peak_gbps: device.name for device in devices if device and device.peak_gbps}
@@ -83,7 +83,7 @@ def _lines(results: Sequence[Result], files: Sequence[ResultsFile]) -> list[tupl
 
 
 def _bars(entry: Entry, quantity: Quantity | None, scale: float) -> Iterator[SimpleNamespace]:
-    """Yield each run's value, and what would do."""
+    """Yield each run's value and ideal value."""
     for run, result in entry.runs:
         value = quantity.value(result) if quantity and result.status == "ok" else None
         if quantity and value is not None:
@@ -92,7 +92,7 @@ def _bars(entry: Entry, quantity: Quantity | None, scale: float) -> Iterator[Sim
 
 
 def columns(results: Sequence[Result], quantity: Quantity | None) -> list[tuple[str, Any]]:
-    """Return the figures beside the bars as (heading, text of a result): those that some result has."""
+    """Return the figures beside the bars as (heading, text of a result), without empty columns."""
 
     def optional(value: Any, text: Callable[[Any], str]) -> str:
         return "" if value is None else text(value)
@@ -127,7 +127,7 @@ def change_of(row: compare.Row) -> str:
 
 
 def limits(order: Sequence[Entry], labels: Sequence[str]) -> list[SimpleNamespace]:
-    """Return the results whose time has lower bounds; the scale of all is the percent of the width of a second."""
+    """Return the results with lower bounds of their time; the scale is the percentage of the width for a second."""
     rows = [(entry.name, run, result) for entry in order for run, result in entry.runs if result.limits]
     times = [result.limits[0].time_s for _, _, result in rows if result.limits]
     times += [result.true_time.median_s for _, _, result in rows if result.true_time]

@@ -1,4 +1,4 @@
-"""The samples of a kernel in their order, as a strip: dots where they are few, else bins."""
+"""The samples of a kernel in order, as a strip: dots for few samples, else bins."""
 
 from __future__ import annotations
 
@@ -11,25 +11,24 @@ from typing import TypeVar
 from cudabench.records.results import Timing
 from cudabench.results import units
 
-WIDTH, HEIGHT = 1000, 100  # of the drawing, in units of its own
+WIDTH, HEIGHT = 1000, 100  # of the drawing, in its units
 MOST_DOTS = 200
-BINS = 100  # of one strip; of many strips fewer, at least FEWEST_BINS
+BINS = 100  # of one strip; many strips have fewer, at least FEWEST_BINS
 FEWEST_BINS = 40
 ALL_BINS = 2000  # of all strips of a page
-LEAST_CLOCKS = 100  # MHz that the scale of the clock spans: it moves in steps of 15, and a quiet one looks quiet
-SPAN = 0.02  # of the median at least, so that a quiet kernel looks quiet
+LEAST_CLOCKS = 100  # MHz that the scale of the clock spans at least, so that a step of 15 looks small
+SPAN = 0.02  # least height, as a fraction of the median, so that little noise looks small
 
 
 Number = TypeVar("Number", int, float)
 
 
 def strip(time: Timing, strips: int = 1) -> SimpleNamespace | None:
-    """Return the drawing of a kernel's samples, one of so many on a page: the path of dots, or of the bins' spans and
-    medians, in units of WIDTH x HEIGHT; None where there are fewer than two samples.
+    """Return the drawing of a kernel's samples in units of WIDTH x HEIGHT: a path of dots, or of the bins' spans and
+    medians; None for fewer than two samples. strips: number of strips on the page.
 
-    top, bottom: the times at the edges; median: its height. outside: how many samples are slower than the top edge;
-    they are drawn there. clock: the path of the SM clock beside them, '' where it is not known; clock_said: between
-    which clocks it is.
+    top, bottom: the times at the edges. median: its height. outside: number of samples slower than the top edge, where
+    they are drawn. clock: the path of the SM clock, or ''. clock_said: the range of the clock.
     """
     values = time.samples_s
     if len(values) < 2:
@@ -69,7 +68,7 @@ def strip(time: Timing, strips: int = 1) -> SimpleNamespace | None:
 
 
 def _clock(time: Timing, bins: int) -> tuple[str, str]:
-    """Return the drawing of the SM clock on a scale of its own, of many samples the lowest of each bin."""
+    """Return the drawing of the SM clock on its own scale; for many samples, the lowest clock of each bin."""
     clocks = time.samples_sm_mhz
     if len(clocks) != len(time.samples_s) or not clocks:
         return "", ""

@@ -1,4 +1,4 @@
-"""A kernel's source as a page shows it: the lines of the kernel and those that ran, each with its counts as heat."""
+"""A kernel's source on a page: the lines of the kernel and other lines that ran, each with its counts as heat."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from cudabench.source.records import SourceFile
 from cudabench.views.quantities import short
 
 LEVELS = 5
-MOST_LINES = 220  # of one kernel
-MOST_ROWS = 640  # of a page
-CONTEXT = 2  # lines around one that ran outside the kernel
+MOST_LINES = 220  # lines of one kernel
+MOST_ROWS = 640  # lines of a page
+CONTEXT = 2  # lines shown around a line that ran outside the kernel
 
 
 MEANINGS = {
@@ -31,12 +31,11 @@ MEANINGS = {
 
 
 def listing(result: Result, text: str | None, most: int = MOST_LINES) -> SimpleNamespace | None:
-    """Return the source of a kernel with its counts: the headings of the columns of heat, each with what it means, and
-    rows, of which some stand for `skipped` lines that are not shown. text: of the source, None where the file does not
-    hold it.
+    """Return the source of a kernel with its counts: the headings of the columns of heat with their meanings, and rows;
+    a row with `skipped` stands for lines that are not shown. text: the source, or None if the file lacks it.
 
-    Without the text only lines that access memory are known. Where there are more than `most` lines, those that ran
-    stay, and of these the hottest. None where nothing is known.
+    Without the text only lines that access memory are known. Of more than `most` lines, the hottest that ran are kept.
+    None if no line is known.
     """
     counts = _counts(result)
     known = {row.line: row.source for row in result.access or ()}
@@ -92,7 +91,7 @@ def _counts(result: Result) -> dict[int, dict[str, float]]:
 
 
 def _wanted(result: Result, text: str, counts: Iterable[int]) -> list[int]:
-    """Return the lines to show, in order: the kernel with the comment above it, and what else ran with its context."""
+    """Return the lines to show, in order: the kernel with its comment, and other lines that ran with context."""
     lines = text.split("\n")
     wanted: set[int] = set()
     try:
@@ -109,22 +108,22 @@ def _wanted(result: Result, text: str, counts: Iterable[int]) -> list[int]:
             wanted |= set(range(number - CONTEXT, number + CONTEXT + 1))
     ordered = sorted(wanted)
     for one, two in pairwise(ordered):
-        if 1 < two - one <= CONTEXT + 1:  # a gap that is no shorter than the line that would say so
+        if 1 < two - one <= CONTEXT + 1:  # a gap as short as the line that would mark it
             wanted |= set(range(one, two))
     return sorted(wanted)
 
 
 @lru_cache(maxsize=8)
 def _parsed(text: str, name: str) -> SourceFile:
-    """Return a source as its reader has it, read once for all its kernels."""
+    """Return a parsed source, parsed once for all its kernels."""
     return parse_text(text, name)
 
 
 def _heat(name: str, value: float | None, top: float, by: dict[str, float]) -> SimpleNamespace:
-    """Return one count of a line: its text, and how hot it is among the lines, from 0 (none) to LEVELS."""
+    """Return one count of a line: its text, and its heat among the lines, from 0 to LEVELS."""
     if value is None:
         return SimpleNamespace(text="", level=0, title="")
-    if name == "threads":  # few active threads are what costs
+    if name == "threads":  # few active threads are costly
         level = 0 if value > 31.5 else 1 + min(LEVELS - 1, int((32 - value) / 32 * LEVELS))
         return SimpleNamespace(text=f"{value:.1f}", level=level, title=f"{value:.2f} of 32 threads active")
     level = max(1, round(value / top * LEVELS)) if top and value else 0

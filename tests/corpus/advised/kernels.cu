@@ -479,7 +479,7 @@ __global__ void byte_columns(const unsigned char *in, int *out, int each)
 
 // note: Too many values for the 32 registers that 2048 threads an SM leave: what does not fit is spilled to local
 //       memory. Fewer threads a block or a smaller tile; not `array with a dynamic index`.
-// says: values that find no register are spilled to local memory
+// says: values that do not fit the registers are spilled to local memory
 // never: unroll the loops
 // never: sectors where
 __global__ void __launch_bounds__(1024, 2) many_registers(const float *in, float *out, int n)

@@ -1,6 +1,6 @@
 // A file that is built for one of several makers, and refuses to be built for none.
 // run: -g 1 -b 32 --arg 'x=float32[32]:random'
-// expect: refused: it is one of its builds that a macro chooses: -D USE_CUDA or -D USE_HIP
+// expect: refused: choose one of its variants by a macro: -D USE_CUDA or -D USE_HIP
 // then: -D USE_CUDA -g 1 -b 32 --arg 'x=float32[32]:random' --expect 'x=x0+x0[31]'
 #if defined(USE_CUDA)
 #define SHUFFLE(value, lane) __shfl_sync(0xffffffffu, value, lane)
