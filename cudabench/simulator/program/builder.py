@@ -461,7 +461,7 @@ class Builder:
             (*((key, offset, size) for key, (offset, size) in self.shared.items()), *dynamic), self.granule,
             self.accesses, tuple(self.refused), self.module.files, read, written, self.orders,
             self.swapping and self.fencing, bool(entries), any(site.recursive for site in self.sites), self.proxies,
-            waits, cached, polling, signs, meets, {},
+            waits, cached, polling, signs, meets, {}, {},
         )  # fmt: skip
 
     def find_bounds(self, found: Sequence[int]) -> None:

@@ -170,7 +170,7 @@ class Code(NamedTuple):
     bits of `flow.points_to`. polling: the blocks of code in which accesses poll. signs: those behind an access that may
     let go on who polls. meets: whether a block may learn from global memory what others did in the same launch: by
     atomics that return what they find, by volatile or ordered reads, or where there are fences. encoded: the code as
-    the native engine takes it, by library.
+    the native engine takes it, by library. looked: what lanes did there, by block, see `native.looks`.
     """
 
     name: str
@@ -202,6 +202,7 @@ class Code(NamedTuple):
     signs: frozenset[int]
     meets: bool
     encoded: dict[int, Any]
+    looked: dict[Any, Any]
 
     @property
     def cooperative(self) -> bool:
