@@ -41,6 +41,7 @@ VALUES = {
     **{f"%cluster_nctaid.{axis}": 1 for axis in AXES},
 }  # fmt: skip
 FRESH = 100  # in the place of `special`: given its first value in each block
+REFUSAL = "refusal"
 OTHER = "other"  # the operation of what the native engine lacks
 FAR = np.iinfo(np.int64).max
 REDUCTIONS = {"popc": 1, "and": 2, "or": 3}  # of bar.red
@@ -62,6 +63,13 @@ class Encoded(NamedTuple):
 
 def refusal(code: Code) -> str:
     """Return why the NumPy engine runs all launches of a kernel, "" where the native one may."""
+    if REFUSAL not in code.encoded:
+        code.encoded[REFUSAL] = _refusal(code)
+    found: str = code.encoded[REFUSAL]
+    return found
+
+
+def _refusal(code: Code) -> str:
     reasons = {
         "the kernel synchronises its grid": code.cooperative,
         "the kernel takes locks": code.locks,

@@ -201,7 +201,7 @@ class Code(NamedTuple):
     polling: frozenset[int]
     signs: frozenset[int]
     meets: bool
-    encoded: dict[int, Any]
+    encoded: dict[Any, Any]
     looked: dict[Any, Any]
 
     @property
