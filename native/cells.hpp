@@ -37,7 +37,8 @@ struct Times {
 };
 
 // Granules that lanes go to in a row, 2^each of a lane. low: the thread of the first; looks: whether blocks are
-// compared; uniform: of a store of what all lanes have alike; meets: whether some of the warp have met since the last barrier.
+// compared; uniform: of a store of what all lanes have alike; meets: whether some of the warp have met since the last
+// barrier.
 struct Row {
     i64 count;
     i64 low;

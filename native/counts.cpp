@@ -171,7 +171,8 @@ Cost wavefronts(const i64 *addresses, u32 mask, i64 size, bool load) {
 }
 
 Counters::Counters(const Launch &of)
-    : rows(size_t(of.about.numbers_count * of.places), Counts{}), launch(of), memories(size_t(of.about.numbers_count)) {}
+    : rows(size_t(of.about.numbers_count * of.places), Counts{}), launch(of), memories(size_t(of.about.numbers_count)) {
+}
 
 void Counters::start(const Block &block) {
     finish();
@@ -218,10 +219,17 @@ Cost Counters::price(const Request &request, i64 size, i64 shift, Memory &memory
     for (int lane = 0; lane < LANES; lane++)
         memory.steps[lane] = addresses[lane] - addresses[0];
     switch (request.space) {
-    case SHARED: memory.cost = wavefronts(addresses, request.mask, size, request.access.kind == LOAD); break;
-    case LOCAL: memory.cost = local_sectors(addresses, request.mask, size); break;
-    case CONSTANT: memory.cost = {distinct_addresses(addresses, request.mask), 1}; break;
-    default: memory.cost = sectors(addresses, size);
+    case SHARED:
+        memory.cost = wavefronts(addresses, request.mask, size, request.access.kind == LOAD);
+        break;
+    case LOCAL:
+        memory.cost = local_sectors(addresses, request.mask, size);
+        break;
+    case CONSTANT:
+        memory.cost = {distinct_addresses(addresses, request.mask), 1};
+        break;
+    default:
+        memory.cost = sectors(addresses, size);
     }
     return memory.cost;
 }
@@ -433,7 +441,8 @@ PUBLIC void cudabench_looks(Launch *launch, Look *looks, i64 *looks_count, Turn 
                 const i32 look = numbers[size_t(turn.look)];
                 if (look < 0)
                     continue;
-                Turn &sum = counted.emplace(std::make_pair(look, turn.turn), Turn{look, turn.turn, 0, 0, 0}).first->second;
+                Turn &sum =
+                    counted.emplace(std::make_pair(look, turn.turn), Turn{look, turn.turn, 0, 0, 0}).first->second;
                 sum.requests += turn.requests;
                 sum.pieces += turn.pieces;
                 sum.ideal += turn.ideal;

@@ -18,8 +18,8 @@ enum LookKind : i32 { WARP, ONE_PLACE, REST }; // of a Look: one warp's addresse
 // What some warps did with one memory instruction: the LOOK of cudabench/simulator/native/layout.py.
 struct Look {
     i32 number, region;
-    u32 mask; // of ONE_PLACE: how many lanes of a warp there were
-    i32 kind; // LookKind
+    u32 mask;             // of ONE_PLACE: how many lanes of a warp there were
+    i32 kind;             // LookKind
     i32 varies, reserved; // whether other warps begin elsewhere in their sector; of ONE_PLACE: blocks elsewhere
     i64 addresses[LANES]; // of the first request that had it
 };

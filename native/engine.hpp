@@ -91,8 +91,8 @@ struct Access {
     i32 reserved;
     i64 local_low, local_high;   // bounds of the one array that it stays in; low > high where that is not known
     i64 shared_low, shared_high; // likewise
-    i32 shift[4];  // by Space: bytes to add to the address that is counted
-    i32 issued[4]; // by Space: bytes of a lane that are counted; AS_IT_IS; 0: another does it; ONE_LANE
+    i32 shift[4];                // by Space: bytes to add to the address that is counted
+    i32 issued[4];               // by Space: bytes of a lane that are counted; AS_IT_IS; 0: another does it; ONE_LANE
 };
 
 struct Region {
@@ -117,21 +117,21 @@ struct LaunchDescription {
     const Register *registers;
     const Region *regions; // [0] is nobody's
     const u8 *parameters;
-    const i64 *order;           // numbers of the blocks of the grid that run, in their order
-    const i32 *shared_starts;   // of the shared variables
-    const u8 *followed;         // by place in `order`: 1 where the footprint of the block is followed
-    const u8 *sampled;          // likewise: whether patterns of its accesses are looked at
-    const i64 *chunks;          // places in `order` at which the chunks of the NumPy engine begin
+    const i64 *order;         // numbers of the blocks of the grid that run, in their order
+    const i32 *shared_starts; // of the shared variables
+    const u8 *followed;       // by place in `order`: 1 where the footprint of the block is followed
+    const u8 *sampled;        // likewise: whether patterns of its accesses are looked at
+    const i64 *chunks;        // places in `order` at which the chunks of the NumPy engine begin
     i64 ops_count, blocks_count, tables_count, accesses_count, registers_count, regions_count, parameters_size;
     i64 order_count, shared_starts_count, numbers_count, chunks_count;
     i64 grid[3], block[3];
     i64 shared_size, dynamic_shared, local_bytes;
-    i64 budget; // instructions of one block of threads
+    i64 budget;  // instructions of one block of threads
     i32 threads; // of the machine
     i32 footprint;
-    i32 shares; // whether each block's instructions are kept
+    i32 shares;                         // whether each block's instructions are kept
     i32 granule_global, granule_shared; // bytes of the smallest access
-    i32 ordered; // whether the order of the blocks may show, so that one worker runs them
+    i32 ordered;                        // whether the order of the blocks may show, so that one worker runs them
 };
 
 // What is counted of one memory instruction on one array.

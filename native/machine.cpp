@@ -7,12 +7,12 @@
 
 namespace engine {
 
-#define SCALARS(LEVEL) \
-    namespace LEVEL { \
-    Table integers(); \
-    Table floats(); \
-    Table conversions(); \
-    Table halves(); \
+#define SCALARS(LEVEL)                                                                                                 \
+    namespace LEVEL {                                                                                                  \
+    Table integers();                                                                                                  \
+    Table floats();                                                                                                    \
+    Table conversions();                                                                                               \
+    Table halves();                                                                                                    \
     }
 SCALARS(base)
 #ifdef HAVE_AVX2
@@ -86,9 +86,8 @@ Launch::Launch(const LaunchDescription &d)
       tables(copied(d.tables, d.tables_count)), accesses(copied(d.accesses, d.accesses_count)),
       registers(copied(d.registers, d.registers_count)), regions(copied(d.regions, d.regions_count)),
       parameters(copied(d.parameters, d.parameters_size)), order(copied(d.order, d.order_count)),
-      chunks(copied(d.chunks, d.chunks_count)),
-      shared_starts(copied(d.shared_starts, d.shared_starts_count)), followed(copied(d.followed, d.order_count)),
-      sampled(copied(d.sampled, d.order_count)) {
+      chunks(copied(d.chunks, d.chunks_count)), shared_starts(copied(d.shared_starts, d.shared_starts_count)),
+      followed(copied(d.followed, d.order_count)), sampled(copied(d.sampled, d.order_count)) {
     if (d.footprint)
         per_block.assign(order.size(), 0);
     i64 real = d.block[0] * d.block[1] * d.block[2];
@@ -151,8 +150,8 @@ Status Launch::advance(double seconds) {
 }
 
 Worker::Worker(Launch &of, int which)
-    : launch(of), number(which), block{of,   *this, nullptr, nullptr, of.root.data(), nullptr, of.warps, false,
-                                       0,    {0, 0, 0}, nullptr, nullptr, 0},
+    : launch(of), number(which),
+      block{of, *this, nullptr, nullptr, of.root.data(), nullptr, of.warps, false, 0, {0, 0, 0}, nullptr, nullptr, 0},
       counters(of), races(of, which), footprints(of), atomics(of) {
     size_t warps = size_t(launch.warps), codes = launch.blocks.size(), words = (codes + 63) / 64;
     size_t total = 64;
@@ -192,11 +191,20 @@ void Worker::fill_special(const Register &about, i32 index, bool first) {
     const i64 *of_block = launch.about.block, *of_grid = launch.about.grid;
     auto all = [&](i64 value) {
         switch (about.bits) {
-        case 1: std::fill_n(block.predicate(index), launch.warps, value ? ALL : 0u); break;
-        case 8: std::fill_n(block.at<u8>(index), launch.threads, u8(value)); break;
-        case 16: std::fill_n(block.at<u16>(index), launch.threads, u16(value)); break;
-        case 32: std::fill_n(block.at<u32>(index), launch.threads, u32(value)); break;
-        default: std::fill_n(block.at<u64>(index), launch.threads, u64(value));
+        case 1:
+            std::fill_n(block.predicate(index), launch.warps, value ? ALL : 0u);
+            break;
+        case 8:
+            std::fill_n(block.at<u8>(index), launch.threads, u8(value));
+            break;
+        case 16:
+            std::fill_n(block.at<u16>(index), launch.threads, u16(value));
+            break;
+        case 32:
+            std::fill_n(block.at<u32>(index), launch.threads, u32(value));
+            break;
+        default:
+            std::fill_n(block.at<u64>(index), launch.threads, u64(value));
         }
     };
     auto each = [&](auto value) {
@@ -217,22 +225,58 @@ void Worker::fill_special(const Register &about, i32 index, bool first) {
     if (!first)
         return;
     switch (about.special) {
-    case 0: all(about.value); break;
-    case 1: each([&](int thread) { return own(thread) % of_block[0]; }); break; // tid
-    case 2: each([&](int thread) { return own(thread) / of_block[0] % of_block[1]; }); break;
-    case 3: each([&](int thread) { return own(thread) / (of_block[0] * of_block[1]); }); break;
-    case 7: case 8: case 9: all(of_block[about.special - 7]); break;     // ntid
-    case 10: case 11: case 12: all(of_grid[about.special - 10]); break;  // nctaid
-    case 13: each([&](int thread) { return thread % LANES; }); break;    // laneid
-    case 14: each([&](int thread) { return thread / LANES; }); break;    // warpid
-    case 15: all(launch.warps); break;                                   // nwarpid
-    case 16: each([&](int thread) { return bit(thread); }); break;       // lanemask_eq
-    case 17: each([&](int thread) { return bit(thread) - 1; }); break;   // lanemask_lt
-    case 18: each([&](int thread) { return bit(thread) | (bit(thread) - 1); }); break;    // lanemask_le
-    case 19: each([&](int thread) { return ~(bit(thread) | (bit(thread) - 1)); }); break; // lanemask_gt
-    case 20: each([&](int thread) { return ~(bit(thread) - 1); }); break;                 // lanemask_ge
-    case 21: all(launch.about.dynamic_shared); break;
-    case 22: all(launch.about.shared_size); break;
+    case 0:
+        all(about.value);
+        break;
+    case 1:
+        each([&](int thread) { return own(thread) % of_block[0]; });
+        break; // tid
+    case 2:
+        each([&](int thread) { return own(thread) / of_block[0] % of_block[1]; });
+        break;
+    case 3:
+        each([&](int thread) { return own(thread) / (of_block[0] * of_block[1]); });
+        break;
+    case 7:
+    case 8:
+    case 9:
+        all(of_block[about.special - 7]);
+        break; // ntid
+    case 10:
+    case 11:
+    case 12:
+        all(of_grid[about.special - 10]);
+        break; // nctaid
+    case 13:
+        each([&](int thread) { return thread % LANES; });
+        break; // laneid
+    case 14:
+        each([&](int thread) { return thread / LANES; });
+        break; // warpid
+    case 15:
+        all(launch.warps);
+        break; // nwarpid
+    case 16:
+        each([&](int thread) { return bit(thread); });
+        break; // lanemask_eq
+    case 17:
+        each([&](int thread) { return bit(thread) - 1; });
+        break; // lanemask_lt
+    case 18:
+        each([&](int thread) { return bit(thread) | (bit(thread) - 1); });
+        break; // lanemask_le
+    case 19:
+        each([&](int thread) { return ~(bit(thread) | (bit(thread) - 1)); });
+        break; // lanemask_gt
+    case 20:
+        each([&](int thread) { return ~(bit(thread) - 1); });
+        break; // lanemask_ge
+    case 21:
+        all(launch.about.dynamic_shared);
+        break;
+    case 22:
+        all(launch.about.shared_size);
+        break;
     }
 }
 
@@ -478,7 +522,8 @@ bool Worker::release() {
         if (code.reduction == 1)
             std::fill_n(block.at<u32>(code.into), launch.threads, u32(count));
         else
-            std::fill_n(block.predicate(code.into), launch.warps, (code.reduction == 2 ? count == threads : count > 0) ? ALL : 0u);
+            std::fill_n(block.predicate(code.into), launch.warps,
+                        (code.reduction == 2 ? count == threads : count > 0) ? ALL : 0u);
     }
     races.barrier(block);
     i32 following = parked_at + 1;
@@ -494,9 +539,20 @@ using namespace engine;
 PUBLIC i64 cudabench_operations() { return i64(operations().size()); }
 PUBLIC const char *cudabench_operation(i64 index) { return operations()[size_t(index)].name; }
 PUBLIC i64 cudabench_size_of(i32 what) {
-    const i64 sizes[] = {sizeof(Op), sizeof(CodeBlock), sizeof(Access), sizeof(Region), sizeof(Register),
-                         sizeof(LaunchDescription), sizeof(Counts), sizeof(Executed), sizeof(Detour),
-                         sizeof(Sums), sizeof(ConstantRequest), sizeof(Look), sizeof(Turn), sizeof(Visit)};
+    const i64 sizes[] = {sizeof(Op),
+                         sizeof(CodeBlock),
+                         sizeof(Access),
+                         sizeof(Region),
+                         sizeof(Register),
+                         sizeof(LaunchDescription),
+                         sizeof(Counts),
+                         sizeof(Executed),
+                         sizeof(Detour),
+                         sizeof(Sums),
+                         sizeof(ConstantRequest),
+                         sizeof(Look),
+                         sizeof(Turn),
+                         sizeof(Visit)};
     return sizes[what];
 }
 

@@ -79,8 +79,8 @@ void count(const Asked &asked, const Request &request, bool counted) {
             return;
         }
         i64 moved[LANES];
-        Request told{request.access, request.space, request.region, request.warp, request.mask, moved, request.straight,
-                     request.stride};
+        Request told{request.access, request.space, request.region,   request.warp,
+                     request.mask,   moved,         request.straight, request.stride};
         for (int lane = 0; lane < LANES; lane++)
             moved[lane] = request.addresses[lane] + shift;
         block.worker.footprints.note(block, told, size);
@@ -306,7 +306,8 @@ template <class T, class R> void load_parameter(Block &block, const Op &op) {
 
 } // namespace
 
-#define LOAD_OPERATIONS(NAME, T, R) {"ld." NAME, load<T, R>}, {"ld.param." NAME, load_parameter<T, R>}
+#define LOAD_OPERATIONS(NAME, T, R)                                                                                    \
+    {"ld." NAME, load<T, R>}, { "ld.param." NAME, load_parameter<T, R> }
 #define STORE_OPERATION(NAME, T, R) {"st." NAME, store<T, R>}
 
 // By width of the element, u or s, and width of the register.
@@ -317,15 +318,32 @@ const std::vector<Operation> &memory_operations() {
         {"copy.keep", copy_keep},
         {"copy.commit", [](Block &block, const Op &op) { block.worker.flying.commit(block, op); }},
         {"copy.wait", [](Block &block, const Op &op) { block.worker.flying.wait(block, op, op.immediate); }},
-        LOAD_OPERATIONS("u8.8", u8, u8),     LOAD_OPERATIONS("u8.16", u8, u16),   LOAD_OPERATIONS("s8.16", i8, u16),
-        LOAD_OPERATIONS("u8.32", u8, u32),   LOAD_OPERATIONS("s8.32", i8, u32),   LOAD_OPERATIONS("u8.64", u8, u64),
-        LOAD_OPERATIONS("s8.64", i8, u64),   LOAD_OPERATIONS("u16.16", u16, u16), LOAD_OPERATIONS("u16.32", u16, u32),
-        LOAD_OPERATIONS("s16.32", i16, u32), LOAD_OPERATIONS("u16.64", u16, u64), LOAD_OPERATIONS("s16.64", i16, u64),
-        LOAD_OPERATIONS("u32.32", u32, u32), LOAD_OPERATIONS("u32.64", u32, u64), LOAD_OPERATIONS("s32.64", i32, u64),
-        LOAD_OPERATIONS("u64.64", u64, u64), STORE_OPERATION("8.8", u8, u8),      STORE_OPERATION("8.16", u8, u16),
-        STORE_OPERATION("8.32", u8, u32),    STORE_OPERATION("8.64", u8, u64),    STORE_OPERATION("16.16", u16, u16),
-        STORE_OPERATION("16.32", u16, u32),  STORE_OPERATION("16.64", u16, u64),  STORE_OPERATION("32.32", u32, u32),
-        STORE_OPERATION("32.64", u32, u64),  STORE_OPERATION("64.64", u64, u64),
+        LOAD_OPERATIONS("u8.8", u8, u8),
+        LOAD_OPERATIONS("u8.16", u8, u16),
+        LOAD_OPERATIONS("s8.16", i8, u16),
+        LOAD_OPERATIONS("u8.32", u8, u32),
+        LOAD_OPERATIONS("s8.32", i8, u32),
+        LOAD_OPERATIONS("u8.64", u8, u64),
+        LOAD_OPERATIONS("s8.64", i8, u64),
+        LOAD_OPERATIONS("u16.16", u16, u16),
+        LOAD_OPERATIONS("u16.32", u16, u32),
+        LOAD_OPERATIONS("s16.32", i16, u32),
+        LOAD_OPERATIONS("u16.64", u16, u64),
+        LOAD_OPERATIONS("s16.64", i16, u64),
+        LOAD_OPERATIONS("u32.32", u32, u32),
+        LOAD_OPERATIONS("u32.64", u32, u64),
+        LOAD_OPERATIONS("s32.64", i32, u64),
+        LOAD_OPERATIONS("u64.64", u64, u64),
+        STORE_OPERATION("8.8", u8, u8),
+        STORE_OPERATION("8.16", u8, u16),
+        STORE_OPERATION("8.32", u8, u32),
+        STORE_OPERATION("8.64", u8, u64),
+        STORE_OPERATION("16.16", u16, u16),
+        STORE_OPERATION("16.32", u16, u32),
+        STORE_OPERATION("16.64", u16, u64),
+        STORE_OPERATION("32.32", u32, u32),
+        STORE_OPERATION("32.64", u32, u64),
+        STORE_OPERATION("64.64", u64, u64),
     };
     return all;
 }

@@ -270,10 +270,9 @@ const char *Races::visit(const Access &access, const Cells &cells, const Row &ro
             const int low = run.one ? run.low : int(row.low) + int(place >> row.each);
             const int high = run.one ? run.high : low;
             const u8 *value = data ? data + place * row.granule : nullptr;
-            const char *why =
-                access.kind == STORE
-                    ? write<GLOBAL>(cells, place, low, high, row.uniform, value_of(value, row.granule))
-                    : read<GLOBAL>(cells, place, low, high, access.kind == ATOMIC);
+            const char *why = access.kind == STORE
+                                  ? write<GLOBAL>(cells, place, low, high, row.uniform, value_of(value, row.granule))
+                                  : read<GLOBAL>(cells, place, low, high, access.kind == ATOMIC);
             if (why)
                 return why;
         }
@@ -297,8 +296,14 @@ template <bool GLOBAL> const char *Races::visit(const Request &request, const u8
         } else
             cells = {&shared_stored[size_t(at)], &shared_used[size_t(at)], &shared_value[size_t(at)]};
         const size_t warp = size_t(request.warp);
-        const Row row{count, run.low + (run.one ? 0 : int(done >> each)), each, granule, GLOBAL, looks,
-                      access.uniform != 0, std::max(met[warp], partly[warp]) >= met_all};
+        const Row row{count,
+                      run.low + (run.one ? 0 : int(done >> each)),
+                      each,
+                      granule,
+                      GLOBAL,
+                      looks,
+                      access.uniform != 0,
+                      std::max(met[warp], partly[warp]) >= met_all};
         const char *why = visit<GLOBAL>(access, cells, row, run, data + done * granule);
         if (why)
             return why;

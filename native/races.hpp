@@ -58,17 +58,17 @@ class Races {
     u64 now, began, met_all; // times: of the last event, of the block's start, of the last barrier
     const Op *latest = nullptr;
     int latest_warp = 0;
-    bool looks;                   // whether races between blocks are looked for
+    bool looks; // whether races between blocks are looked for
     const u32 *exited = nullptr;
-    std::vector<u64> met;         // by warp, when all of its lanes met
-    std::vector<u64> partly;      // by warp, when some of its lanes met
-    std::vector<u32> meeting;     // by warp, the lanes of the latest meeting
-    std::vector<u64> noted;       // by warp, when it last had a request
-    std::vector<u64> pairs;       // by warp, lane and lane, likewise; empty until some did
+    std::vector<u64> met;     // by warp, when all of its lanes met
+    std::vector<u64> partly;  // by warp, when some of its lanes met
+    std::vector<u32> meeting; // by warp, the lanes of the latest meeting
+    std::vector<u64> noted;   // by warp, when it last had a request
+    std::vector<u64> pairs;   // by warp, lane and lane, likewise; empty until some did
     std::vector<u64> shared_stored, shared_used;
     std::vector<u32> shared_value;
     std::vector<Pages> regions;
-    std::vector<std::pair<i32, i64>> touched;     // pages, where they are for one block alone
+    std::vector<std::pair<i32, i64>> touched;                    // pages, where they are for one block alone
     std::vector<std::unique_ptr<Page, void (*)(void *)>> chunks; // of pages
     size_t pages_used = 0;
 
