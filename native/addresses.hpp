@@ -226,16 +226,11 @@ template <class Move> bool generic_lanes(const Asked &asked, const Lanes &lanes,
 template <class Move> bool by_space(const Asked &asked, const Lanes &lanes, Move move) {
     switch (asked.access.space) {
     case GLOBAL:
-    case PARAMETER:
-        return global_lanes(asked, GLOBAL, lanes, move);
-    case CONSTANT:
-        return global_lanes(asked, CONSTANT, lanes, move);
-    case SHARED:
-        return shared_lanes(asked, lanes, move);
-    case LOCAL:
-        return local_lanes(asked, lanes, move);
-    default:
-        return generic_lanes(asked, lanes, move);
+    case PARAMETER: return global_lanes(asked, GLOBAL, lanes, move);
+    case CONSTANT: return global_lanes(asked, CONSTANT, lanes, move);
+    case SHARED: return shared_lanes(asked, lanes, move);
+    case LOCAL: return local_lanes(asked, lanes, move);
+    default: return generic_lanes(asked, lanes, move);
     }
 }
 

@@ -219,17 +219,10 @@ Cost Counters::price(const Request &request, i64 size, i64 shift, Memory &memory
     for (int lane = 0; lane < LANES; lane++)
         memory.steps[lane] = addresses[lane] - addresses[0];
     switch (request.space) {
-    case SHARED:
-        memory.cost = wavefronts(addresses, request.mask, size, request.access.kind == LOAD);
-        break;
-    case LOCAL:
-        memory.cost = local_sectors(addresses, request.mask, size);
-        break;
-    case CONSTANT:
-        memory.cost = {distinct_addresses(addresses, request.mask), 1};
-        break;
-    default:
-        memory.cost = sectors(addresses, size);
+    case SHARED: memory.cost = wavefronts(addresses, request.mask, size, request.access.kind == LOAD); break;
+    case LOCAL: memory.cost = local_sectors(addresses, request.mask, size); break;
+    case CONSTANT: memory.cost = {distinct_addresses(addresses, request.mask), 1}; break;
+    default: memory.cost = sectors(addresses, size);
     }
     return memory.cost;
 }

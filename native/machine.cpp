@@ -191,20 +191,11 @@ void Worker::fill_special(const Register &about, i32 index, bool first) {
     const i64 *of_block = launch.about.block, *of_grid = launch.about.grid;
     auto all = [&](i64 value) {
         switch (about.bits) {
-        case 1:
-            std::fill_n(block.predicate(index), launch.warps, value ? ALL : 0u);
-            break;
-        case 8:
-            std::fill_n(block.at<u8>(index), launch.threads, u8(value));
-            break;
-        case 16:
-            std::fill_n(block.at<u16>(index), launch.threads, u16(value));
-            break;
-        case 32:
-            std::fill_n(block.at<u32>(index), launch.threads, u32(value));
-            break;
-        default:
-            std::fill_n(block.at<u64>(index), launch.threads, u64(value));
+        case 1: std::fill_n(block.predicate(index), launch.warps, value ? ALL : 0u); break;
+        case 8: std::fill_n(block.at<u8>(index), launch.threads, u8(value)); break;
+        case 16: std::fill_n(block.at<u16>(index), launch.threads, u16(value)); break;
+        case 32: std::fill_n(block.at<u32>(index), launch.threads, u32(value)); break;
+        default: std::fill_n(block.at<u64>(index), launch.threads, u64(value));
         }
     };
     auto each = [&](auto value) {
@@ -225,58 +216,26 @@ void Worker::fill_special(const Register &about, i32 index, bool first) {
     if (!first)
         return;
     switch (about.special) {
-    case 0:
-        all(about.value);
-        break;
-    case 1:
-        each([&](int thread) { return own(thread) % of_block[0]; });
-        break; // tid
-    case 2:
-        each([&](int thread) { return own(thread) / of_block[0] % of_block[1]; });
-        break;
-    case 3:
-        each([&](int thread) { return own(thread) / (of_block[0] * of_block[1]); });
-        break;
+    case 0: all(about.value); break;
+    case 1: each([&](int thread) { return own(thread) % of_block[0]; }); break; // tid
+    case 2: each([&](int thread) { return own(thread) / of_block[0] % of_block[1]; }); break;
+    case 3: each([&](int thread) { return own(thread) / (of_block[0] * of_block[1]); }); break;
     case 7:
     case 8:
-    case 9:
-        all(of_block[about.special - 7]);
-        break; // ntid
+    case 9: all(of_block[about.special - 7]); break; // ntid
     case 10:
     case 11:
-    case 12:
-        all(of_grid[about.special - 10]);
-        break; // nctaid
-    case 13:
-        each([&](int thread) { return thread % LANES; });
-        break; // laneid
-    case 14:
-        each([&](int thread) { return thread / LANES; });
-        break; // warpid
-    case 15:
-        all(launch.warps);
-        break; // nwarpid
-    case 16:
-        each([&](int thread) { return bit(thread); });
-        break; // lanemask_eq
-    case 17:
-        each([&](int thread) { return bit(thread) - 1; });
-        break; // lanemask_lt
-    case 18:
-        each([&](int thread) { return bit(thread) | (bit(thread) - 1); });
-        break; // lanemask_le
-    case 19:
-        each([&](int thread) { return ~(bit(thread) | (bit(thread) - 1)); });
-        break; // lanemask_gt
-    case 20:
-        each([&](int thread) { return ~(bit(thread) - 1); });
-        break; // lanemask_ge
-    case 21:
-        all(launch.about.dynamic_shared);
-        break;
-    case 22:
-        all(launch.about.shared_size);
-        break;
+    case 12: all(of_grid[about.special - 10]); break;                                     // nctaid
+    case 13: each([&](int thread) { return thread % LANES; }); break;                     // laneid
+    case 14: each([&](int thread) { return thread / LANES; }); break;                     // warpid
+    case 15: all(launch.warps); break;                                                    // nwarpid
+    case 16: each([&](int thread) { return bit(thread); }); break;                        // lanemask_eq
+    case 17: each([&](int thread) { return bit(thread) - 1; }); break;                    // lanemask_lt
+    case 18: each([&](int thread) { return bit(thread) | (bit(thread) - 1); }); break;    // lanemask_le
+    case 19: each([&](int thread) { return ~(bit(thread) | (bit(thread) - 1)); }); break; // lanemask_gt
+    case 20: each([&](int thread) { return ~(bit(thread) - 1); }); break;                 // lanemask_ge
+    case 21: all(launch.about.dynamic_shared); break;
+    case 22: all(launch.about.shared_size); break;
     }
 }
 
