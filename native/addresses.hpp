@@ -147,6 +147,8 @@ template <class Move> bool global_lanes(const Asked &asked, i32 space, const Lan
         }
         if (!in_region(asked, space, slot, part, false, memory))
             return false;
+        if (asked.access.number[space] >= 0)
+            asked.block.worker.counters.rows[size_t(asked.access.number[space] * launch.places + slot)].beside++;
         move(memory, part);
     }
     return true;

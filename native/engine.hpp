@@ -136,7 +136,7 @@ struct LaunchDescription {
 
 // What is counted of one memory instruction on one array.
 struct Counts {
-    i64 requests, pieces, ideal, merged, reloads;
+    i64 requests, pieces, ideal, merged, reloads, beside; // beside: requests counted on another array
 };
 
 // How often a basic block of code ran.

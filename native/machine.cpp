@@ -553,5 +553,6 @@ PUBLIC void cudabench_counts(Launch *launch, Counts *counts) {
             counts[row].ideal += more.ideal;
             counts[row].merged += more.merged;
             counts[row].reloads += more.reloads;
+            counts[row].beside += more.beside;
         }
 }

@@ -32,7 +32,7 @@ def touched(
     library.cudabench_constant_requests(handle, ctypes.c_void_p(log.ctypes.data))
     found = {}
     for number in np.flatnonzero(sums["requests"].any(axis=1)).tolist():
-        places = tuple(np.flatnonzero(counts["requests"][number]).tolist())
+        places = tuple(np.flatnonzero((counts["requests"] + counts["beside"])[number]).tolist())
         of = found[number, places if len(places) > 1 else places[0]] = {
             name: float(sums[name][number].sum()) for name in SUMS.names or ()
         }

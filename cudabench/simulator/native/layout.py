@@ -39,7 +39,7 @@ REGION = np.dtype(
      ("constant", "i4")]
 )  # fmt: skip
 REGISTER = np.dtype([("bits", "i4"), ("special", "i4"), ("value", "i8")])
-COUNTS = np.dtype([(name, "i8") for name in ("requests", "pieces", "ideal", "merged", "reloads")])
+COUNTS = np.dtype([(name, "i8") for name in ("requests", "pieces", "ideal", "merged", "reloads", "beside")])
 EXECUTED = np.dtype([(name, "i8") for name in ("warps", "lanes", "taken", "parted", "taking")])
 DETOUR = np.dtype(
     [(name, "i8") for name in ("taken", "taking", "parted", "zero_lanes", "zero_warps", "turns", "waiting")]

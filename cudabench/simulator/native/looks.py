@@ -76,7 +76,7 @@ def rows(counts: Array, seen: Seen, plan: Plan, issued: Mapping[int, tuple[int, 
     numbers = seen.looks["number"][seen.turns["look"]]
     sums = [counts[name].sum(axis=1).tolist() for name in ("requests", "pieces", "ideal", "reloads")]
     arrays: dict[int, list[int]] = {}
-    for number, at in zip(*(part.tolist() for part in counts["requests"].nonzero()), strict=True):
+    for number, at in zip(*(part.tolist() for part in (counts["requests"] + counts["beside"]).nonzero()), strict=True):
         arrays.setdefault(number, []).append(at)
     found: dict[tuple[int, Place], Row] = {}
     for number, places in arrays.items():
