@@ -82,6 +82,7 @@ struct Worker {
     bool run(Clock::time_point end);
 
   private:
+    bool run_blocks(Clock::time_point end);
     void start();
     bool step(); // false: the block has ended, or is suspected
     bool release();

@@ -2,6 +2,7 @@
 #include "launch.hpp"
 
 #include <algorithm>
+#include <system_error>
 #include <thread>
 #include <unordered_map>
 
@@ -25,6 +26,7 @@ SCALARS(avx512)
 namespace {
 
 constexpr i64 CHECKED = 256; // steps between two looks at the clock
+constexpr const char *NO_MEMORY = "there is not enough memory";
 constexpr auto ALONE = std::chrono::milliseconds(2);
 
 #define TABLES(LEVEL) {LEVEL::integers(), LEVEL::floats(), LEVEL::conversions(), LEVEL::halves()}
@@ -127,17 +129,25 @@ Status Launch::advance(double seconds) {
         return suspected ? SUSPECT : FINISHED;
     }
     const i64 most = about.ordered ? 1 : std::min<i64>(about.threads, about.order_count);
-    while (i64(workers.size()) < most)
-        workers.push_back(std::make_unique<Worker>(*this, int(workers.size())));
+    try {
+        while (i64(workers.size()) < most)
+            workers.push_back(std::make_unique<Worker>(*this, int(workers.size())));
+    } catch (const std::bad_alloc &) { // those that there are do it
+    }
     std::atomic<bool> left{false};
     std::vector<std::thread> helpers;
     for (size_t number = 1; number < workers.size(); number++)
-        helpers.emplace_back([&, number] {
-            if (workers[number]->run(end))
-                left = true;
-        });
-    if (workers[0]->run(end))
-        left = true;
+        try {
+            helpers.emplace_back([&, number] {
+                if (workers[number]->run(end))
+                    left = true;
+            });
+        } catch (const std::system_error &) { // no more threads
+            break;
+        }
+    for (size_t number = 0; number < workers.size(); number += number ? 1 : helpers.size() + 1)
+        if (workers[number]->run(end))
+            left = true;
     for (std::thread &helper : helpers)
         helper.join();
     if (!suspected && !left && shadows.conflict(*this))
@@ -240,6 +250,15 @@ void Worker::fill_special(const Register &about, i32 index, bool first) {
 }
 
 bool Worker::run(Clock::time_point end) {
+    try {
+        return run_blocks(end);
+    } catch (const std::bad_alloc &) {
+        launch.suspect(NO_MEMORY, 0);
+        return false;
+    }
+}
+
+bool Worker::run_blocks(Clock::time_point end) {
     while (!launch.suspected) {
         if (!running) {
             i64 place = launch.next++;
@@ -515,7 +534,13 @@ PUBLIC i64 cudabench_size_of(i32 what) {
     return sizes[what];
 }
 
-PUBLIC Launch *cudabench_launch(const LaunchDescription *about) { return new Launch(*about); }
+PUBLIC Launch *cudabench_launch(const LaunchDescription *about) {
+    try {
+        return new Launch(*about);
+    } catch (const std::bad_alloc &) {
+        return nullptr;
+    }
+}
 PUBLIC void cudabench_end(Launch *launch) { delete launch; }
 PUBLIC i32 cudabench_advance(Launch *launch, double seconds) { return launch->advance(seconds); }
 PUBLIC i64 cudabench_done(Launch *launch) { return launch->done; }

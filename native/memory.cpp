@@ -10,7 +10,9 @@ void Undo::start(const Launch &launch) {
         if (region.writable) {
             pages.count = (region.size + PAGE - 1) / PAGE;
             pages.states.reset(new std::atomic<u8>[size_t(pages.count)]());
-            pages.copies.resize(size_t(pages.count));
+            pages.copies.reset(static_cast<u8 *>(std::calloc(size_t(pages.count + 1), PAGE)));
+            if (!pages.copies)
+                throw std::bad_alloc();
         }
         regions.push_back(std::move(pages));
     }
@@ -26,8 +28,7 @@ void Undo::keep(const Launch &launch, i32 region, i64 low, i64 high) {
         if (state.compare_exchange_strong(untouched, 1)) {
             const Region &of = launch.regions[size_t(region)];
             i64 bytes = std::min(PAGE, of.size - page * PAGE);
-            pages.copies[size_t(page)].reset(new u8[size_t(bytes)]);
-            std::memcpy(pages.copies[size_t(page)].get(), of.data + page * PAGE, size_t(bytes));
+            std::memcpy(pages.copies.get() + page * PAGE, of.data + page * PAGE, size_t(bytes));
             state.store(2, std::memory_order_release);
         } else
             while (state.load(std::memory_order_acquire) != 2) {
@@ -40,7 +41,7 @@ void Undo::restore(const Launch &launch) {
         for (i64 page = 0; page < regions[number].count; page++)
             if (regions[number].states[size_t(page)] == 2) {
                 const Region &of = launch.regions[number];
-                std::memcpy(of.data + page * PAGE, regions[number].copies[size_t(page)].get(),
+                std::memcpy(of.data + page * PAGE, regions[number].copies.get() + page * PAGE,
                             size_t(std::min(PAGE, of.size - page * PAGE)));
             }
 }

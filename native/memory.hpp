@@ -3,6 +3,7 @@
 
 #include "engine.hpp"
 
+#include <cstdlib>
 #include <memory>
 
 namespace engine {
@@ -18,8 +19,8 @@ class Undo {
   private:
     static constexpr i64 PAGE = 4096;
     struct Pages {
-        std::unique_ptr<std::atomic<u8>[]> states; // 0 untouched, 1 being copied, 2 kept
-        std::vector<std::unique_ptr<u8[]>> copies;
+        std::unique_ptr<std::atomic<u8>[]> states;                        // 0 untouched, 1 being copied, 2 kept
+        std::unique_ptr<u8, void (*)(void *)> copies{nullptr, std::free}; // takes memory as pages are kept
         i64 count = 0;
     };
     std::vector<Pages> regions;

@@ -158,6 +158,8 @@ def attempt(
     about.ordered = encoded.ordered
     about.granule_global, about.granule_shared = min(code.granule["global"], 8), min(code.granule["shared"], 8)
     handle = ctypes.c_void_p(library.cudabench_launch(ctypes.byref(about)))
+    if not handle:
+        return "there is not enough memory"
     try:
         status = _run(library, handle, code.name, seconds, len(order), progress)
         if status == layout.SUSPECT:
