@@ -25,7 +25,7 @@ from cudabench.simulator.native.atomics import Contention
 from cudabench.simulator.native.footprint import touched
 from cudabench.simulator.native.layout import ARRAYS, REGION, Description
 from cudabench.simulator.native.looks import Seen, seen
-from cudabench.simulator.native.program import Encoded, encode, refusal
+from cudabench.simulator.native.program import Encoded, encode, linear, refusal
 from cudabench.simulator.plan import Plan
 from cudabench.simulator.program.arguments import Placed
 from cudabench.simulator.program.code import Code
@@ -35,6 +35,7 @@ from cudabench.simulator.values import Array
 from cudabench.system import children, native
 
 SLICE_S = 0.05  # between two moments in which signals and the time are heard
+WIDE = 1 << 17  # threads of a launch
 THREADS: ContextVar[int | None] = ContextVar("threads", default=None)
 
 
@@ -77,8 +78,11 @@ def _names() -> tuple[Any, dict[str, int]] | None:
 
 
 def wanted(plan: Plan) -> bool:
-    """Return whether a launch is to be tried on the native engine."""
-    return native.wanted() != "numpy" and not refusal(plan.code)
+    """Return whether a launch is to be tried on the native engine: unless CUDABENCH_ENGINE asks for it, a wide one
+    without loops, whose lanes all do the same at linear addresses, is NumPy's, which is as fast there or faster."""
+    asked = native.wanted()
+    wide = plan.blocks * math.prod(plan.block) >= WIDE
+    return asked != "numpy" and not refusal(plan.code) and not (wide and asked != "native" and linear(plan.code))
 
 
 def threads() -> int:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from cudabench.simulator.count.order import Ways
 from cudabench.simulator.native import (  # noqa: F401 - imported for what they register
     atomics,
     conversions,
@@ -41,7 +42,7 @@ VALUES = {
     **{f"%cluster_nctaid.{axis}": 1 for axis in AXES},
 }  # fmt: skip
 FRESH = 100  # in the place of `special`: given its first value in each block
-REFUSAL = "refusal"
+REFUSAL, LINEAR = "refusal", "linear"
 OTHER = "other"  # the operation of what the native engine lacks
 FAR = np.iinfo(np.int64).max
 REDUCTIONS = {"popc": 1, "and": 2, "or": 3}  # of bar.red
@@ -82,6 +83,22 @@ def _refusal(code: Code) -> str:
         "the kernel is empty": not code.blocks,
     }
     return next((reason for reason, holds in reasons.items() if holds), "")
+
+
+def linear(code: Code) -> bool:
+    """Return whether a kernel runs straight through, and goes where its threads' numbers alone say: in global memory
+    only, and nothing that was read decides a branch or an address."""
+    if LINEAR not in code.encoded:
+        ways = Ways(code)
+        code.encoded[LINEAR] = (
+            all(following > block.number for block in code.blocks for following in block.successors)
+            and {access.space for access in code.accesses} <= {"global"}
+            and {access.kind for access in code.accesses} <= {"load", "store"}
+            and not ways.led_by_data
+            and not ways.decided_by_data
+        )
+    found: bool = code.encoded[LINEAR]
+    return found
 
 
 def encode(code: Code, names: dict[str, int]) -> Encoded:
