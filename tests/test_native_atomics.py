@@ -14,7 +14,7 @@ from cudabench.simulator.memory import LOCAL_WINDOW
 from cudabench.system import native
 from tests.engines import Both, alike, both, loaded
 
-pytestmark = pytest.mark.skipif(native.library() is None, reason="needs the native engine")
+pytestmark = [pytest.mark.engine, pytest.mark.skipif(native.library() is None, reason="needs the native engine")]
 
 BLOCKS = (1, 31, 33, 64, 127, 256)
 PLACES = 24

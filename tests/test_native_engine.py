@@ -8,7 +8,7 @@ import pytest
 from cudabench.system import native
 from tests.engines import both, loaded
 
-pytestmark = pytest.mark.skipif(native.library() is None, reason="needs the native engine")
+pytestmark = [pytest.mark.engine, pytest.mark.skipif(native.library() is None, reason="needs the native engine")]
 
 VECADD = """
 extern "C" __global__ void vecadd(const float *a, const float *b, float *c, int n)

@@ -15,7 +15,7 @@ from cudabench.system import native
 from tests.engines import Both, both, loaded
 from tests.racing import GLOBAL, SHARED, WORDS, Index, Statement, kernel
 
-pytestmark = pytest.mark.skipif(native.library() is None, reason="needs the native engine")
+pytestmark = [pytest.mark.engine, pytest.mark.skipif(native.library() is None, reason="needs the native engine")]
 
 # By what is wrong: the body of a kernel (int *x, int *y, int *z) with two blocks of 64 threads, and the right one. `t`
 # is the thread, `g` the thread in the grid; each array has 256 elements, x is 0, 1, 2...

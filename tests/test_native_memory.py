@@ -16,7 +16,7 @@ from cudabench.simulator.count import banks, requests
 from cudabench.system import native
 from tests.engines import Both, both, loaded
 
-pytestmark = pytest.mark.skipif(native.library() is None, reason="needs the native engine")
+pytestmark = [pytest.mark.engine, pytest.mark.skipif(native.library() is None, reason="needs the native engine")]
 
 SHARED_WINDOW, LOCAL_WINDOW = 1 << 37, 1 << 38
 TYPES = ["u8", "s8", "u16", "s16", "u32", "s32", "f32", "u64", "f64"]

@@ -15,7 +15,7 @@ from cudabench.simulator.program.ptx import BITS
 from cudabench.system import native
 from tests.engines import both, loaded
 
-pytestmark = pytest.mark.skipif(native.library() is None, reason="needs the native engine")
+pytestmark = [pytest.mark.engine, pytest.mark.skipif(native.library() is None, reason="needs the native engine")]
 
 THREADS = 288
 HEAD = ".version 8.5\n.target sm_90\n.address_size 64\n"

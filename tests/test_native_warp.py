@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from cudabench.system import native
 from tests.engines import Both, alike, both, loaded
 
-pytestmark = pytest.mark.skipif(native.library() is None, reason="needs the native engine")
+pytestmark = [pytest.mark.engine, pytest.mark.skipif(native.library() is None, reason="needs the native engine")]
 
 SHUFFLES = [*product(("down", "bfly", "idx"), (1, 5, 31), (31, 0x181F)), ("up", 3, 0), ("up", 1, 0x1800)]
 BLOCKS = (1, 31, 33, 64, 127, 256)

@@ -160,7 +160,8 @@ def _compile(command: Sequence[str], source: Path, options: list[str], wanted: s
     own = work / "key.cpp"
     visible = '__attribute__((visibility("default")))'
     own.write_text(f'extern "C" {visible} const char *cudabench_native_key() {{ return "{wanted}"; }}\n')
-    levels = LEVELS if _machine() == "x86_64" else {"base": LEVELS["base"]}
+    several = _machine() == "x86_64" and "-g" not in options  # one is enough to look for faults in
+    levels = LEVELS if several else {"base": LEVELS["base"]}
     options += [f"-DHAVE_{level.upper()}" for level in levels if level != "base"]
     jobs, objects = [], []
     for level, more in levels.items():
