@@ -20,6 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PROGRESS = re.compile(r"\d+ s: \d+ of \d+ done\b")
 BLOCK = re.compile(r"```console\n\$ (?P<command>cudabench .*)\n(?P<shown>(?:(?!```).*\n)*)```")
 
 
@@ -47,7 +48,7 @@ def consoles() -> list[Console]:
 
 
 def printed(command: str) -> str:
-    """Return what a command prints to a pipe, without blanks at the ends of lines."""
+    """Return what a command prints to a pipe, without lines of progress and without blanks at the ends of lines."""
     from cudabench import cli
     from cudabench.views import console
 
@@ -56,7 +57,7 @@ def printed(command: str) -> str:
     with redirect_stdout(out), redirect_stderr(out):
         cli.invoke(shlex.split(command)[1:])
     console.out.cache_clear()
-    return "".join(f"{line.rstrip()}\n" for line in out.getvalue().splitlines())
+    return "".join(f"{line.rstrip()}\n" for line in out.getvalue().splitlines() if not PROGRESS.match(line))
 
 
 def agrees(shown: str, text: str) -> bool:
@@ -72,8 +73,10 @@ def renew() -> None:
 
         def fresh(match: re.Match[str], document: Path = document) -> str:
             console = Console(document, match["command"], match["shown"])
-            shown = console.shown if console.on_gpu else printed(console.command)
-            return f"```console\n$ {console.command}\n{shown}```"
+            if console.on_gpu:
+                return match[0]
+            text = printed(console.command)  # a block with lines left out stays as it is while it agrees
+            return match[0] if agrees(console.shown, text) else f"```console\n$ {console.command}\n{text}```"
 
         new = BLOCK.sub(fresh, text)
         if new != text:

@@ -187,7 +187,7 @@ def test_github_annotations(check: Runner, tmp_path: Path) -> None:
     ("words", "text"),
     [
         ((), "check needs a file or a profile: cudabench check FILE.cu"),
-        (("right.cu", "--device", "cuda"), "--device cuda cannot check, only the simulator sees accesses"),
+        (("right.cu", "--device", "cuda"), "--device cuda cannot check: only the simulator sees accesses"),
         (("both.cu", *LAUNCH, *X, *Y, *A, "--arg", "z=1"), "--arg z=1: no kernel has a parameter with this name"),
         (("right.cu", "--profile", "p.toml"), "not both"),
         (("none.cu",), "none.cu: no such file"),

@@ -201,7 +201,7 @@ def test_what_lies_before_an_array_is_said_beside_what_lies_behind(
     ran = cudabench("check", "k.cu", *given)
     said = " ".join(ran.out.split())
     assert (ran.code, "past the end of 'x'" in said) == (3, True)
-    assert ("before the start of 'x'" in said, "give x more elements" in said) == (both, not both)
+    assert ("before the start of 'x'" in said, "give x more," in said) == (both, not both)
 
 
 COPIES = """

@@ -127,7 +127,7 @@ def test_not_tried(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cudabench.measure.simulated_run.LONG_S", -1.0)
     ran = cudabench("check", "early.cu", *LAUNCH, *BOTH)
     assert ran.code == 0
-    assert "they ran in their own order only, since that took" in " ".join(ran.out.split())
+    assert "they ran in their own order only, because that took" in " ".join(ran.out.split())
     ran = cudabench("check", "plain.cu", *LAUNCH, "--arg", "x=int32[7]:zeros")
     assert ran.code == 0
     assert "order" not in ran.out

@@ -96,7 +96,7 @@ def test_panels_cover_every_column_once(n: int, itemsize: int, cluster: bool) ->
 
 def test_solve_refuses() -> None:
     """The update of `blocked` takes whole warps, and an unknown kind of matrix is a usage error."""
-    with pytest.raises(UsageError, match="no multiple of 32"):
+    with pytest.raises(UsageError, match="not a multiple of 32"):
         build("solve", "blocked", size=(64,), block=(7, 3))
     (option,) = SOLVE.options
     assert option.choices == ("permuted", "uniform", "singular")

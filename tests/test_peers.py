@@ -108,7 +108,7 @@ def test_peers_come_behind_the_kernels_in_the_operations_order() -> None:
     [
         ("cublass", {}, "Did you mean 'cublas'"),
         ("cub", {}, "transpose lacks a call of CUB; use cublas, torch"),
-        ("cublas", {"dtype": "int8"}, "has no int8 form of transpose: it takes float32, float64"),
+        ("cublas", {"dtype": "int8"}, "has no int8 form of transpose: use float32, float64"),
     ],
 )
 def test_what_no_library_has_is_refused(name: str, changes: dict[str, Any], reason: str) -> None:

@@ -97,7 +97,7 @@ def _peers(operation: Operation, problem: Problem, names: Sequence[str]) -> list
         what = f"lacks a call of {LIBRARIES[name]}" if name in LIBRARIES else f"cannot call '{name}'"
         refuse(
             (not of_library, f"--peer {name}: {operation.name} {what}; {others}.{did_you_mean(name, known)}"),
-            (not able, f"--peer {name} lacks a {problem.dtype} form of {operation.name}: use {types}."),
+            (not able, f"--peer {name} has no {problem.dtype} form of {operation.name}: use {types}."),
         )
         wanted |= able
     return [
@@ -367,7 +367,7 @@ def _case(operation: Operation, one: Picked, problem: Problem, request: Request)
         ),
         (
             kernel.dtypes and problem.dtype not in kernel.dtypes,
-            f"{kernel.name} lacks a {problem.dtype} form: use {', '.join(kernel.dtypes or ())}.",
+            f"{kernel.name} has no {problem.dtype} form: use {', '.join(kernel.dtypes or ())}.",
         ),
     )
     fixed = _fixed(operation, problem, block)
