@@ -196,11 +196,12 @@ int main() { cv::Mat m; scaled<float, 2><<<1, 1>>>(nullptr, nullptr, 0); }
 @pytest.fixture(params=["nvcc", "nvrtc"])
 def compiled_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Fix the compiler; the NVRTC path is the one of a machine without a toolkit."""
-    from cudabench.devices import probe
+    from cudabench.devices import cuda, probe
 
     if not {"nvcc": probe.nvcc, "nvrtc": probe.nvrtc}[request.param]().usable:
         pytest.skip(f"{request.param} is not installed")
     monkeypatch.setenv("CUDABENCH_COMPILER", request.param)
+    cuda._begun.cache_clear()  # it knows a source, but not by which compiler
     return str(request.param)
 
 
