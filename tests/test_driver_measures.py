@@ -58,7 +58,7 @@ def test_limits_and_views(cudabench: Runner) -> None:
         "--report", "r.html",
     )  # fmt: skip
     assert ran.code == 0, ran.err
-    assert "simulates one" in ran.err
+    assert "a simulated driver invents" in ran.err
     results = json.loads(Path("r.json").read_text())["results"]
     assert all(one["limits"] and one["counted"] for one in results)
     shown = [ran.out, Path("r.html").read_text()]
