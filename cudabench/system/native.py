@@ -249,7 +249,7 @@ def library() -> ctypes.CDLL | None:
         from cudabench.errors import DeviceUnusable
 
         raise DeviceUnusable(f"The native engine is not there, as {found}.")
-    _tell(f"The simulator runs without its native engine, often 10 to 100 times slower, as {found}.")
+    _tell(f"The simulator runs without its native engine, up to 20 times slower, as {found}.")
     return None
 
 
