@@ -91,7 +91,7 @@ def test_other_code_is_refused() -> None:
     for name, (_, _, why) in OTHER.items():
         with pytest.raises(code.OtherCode, match=why):
             code.check(made.cubin or b"", chapter.BY_NAME[name].function, chapter.BY_NAME[name].claim)
-    with pytest.raises(code.OtherCode, match="no kernel nothing"):
+    with pytest.raises(code.OtherCode, match="lacks the kernel nothing"):
         code.check(made.cubin or b"", "nothing", chapter.BY_NAME["fp32"].claim)
 
 

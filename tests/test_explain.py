@@ -325,7 +325,7 @@ def test_two_kernels_side_by_side(cudabench: Runner) -> None:
     assert "<-" not in same
     assert "a row of tile takes 32 words: each row begins in the same bank" in ran.out
     assert "a row of tile takes 33 words: each row begins 1 bank further" in ran.out
-    assert "32-way bank conflict: 32 wavefronts where 1 would do" in ran.out
+    assert "32-way bank conflict: 32 wavefronts instead of 1" in ran.out
     assert "no bank conflict: 1 wavefront" in ran.out
 
 

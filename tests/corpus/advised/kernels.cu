@@ -244,7 +244,7 @@ __global__ void unravel(const float *in, float *out, size_t width, size_t height
 }
 
 // note: 0.7978845608 and the rest are doubles: the arithmetic runs in the FP64 pipe; write 0.7978845608f.
-// says: write 0.5f, 1.0f, 0.7978845608f, 0.044715f
+// says: Write 0.5f, 1.0f, 0.7978845608f, 0.044715f
 // never: write 2.0f
 // never: sectors where
 __global__ void gelu_double(const float *in, float *out, int n)
