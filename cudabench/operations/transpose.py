@@ -110,7 +110,7 @@ def read_ahead(value: int, g: Geometry) -> str | None:
     return f"{'0 or ' if aligned else ''}a power of two from {least} to {most}"
 
 
-# Padding: how many elements after every row avoid bank conflicts in a tile -----------------------------------------------------
+# Padding: how many elements after every row avoid bank conflicts in a tile ------------------------------------------
 
 
 @lru_cache(maxsize=256)  # three rungs, and each size and element type of a table, need it
