@@ -79,7 +79,7 @@ extern "C" __global__ void lookup(float *out, const int *in, int n, int by_lane,
 }
 """
 NAMES = [line.split("(")[0][2:] for line in KERNELS.splitlines() if line.startswith("K ")]
-# Not "two": where some warps go to one array and some to another, NumPy has a row for each chunk, the engine one for all.
+# Not "two": where warps go to different arrays, NumPy has a row for each chunk, and the native engine one for all.
 DRAWN = {"strided", "stencil", "random_", "others", "rows"}
 
 
