@@ -28,18 +28,17 @@ from cudabench.simulator.machine import Machine
 from cudabench.simulator.memory import AddressSpace
 from cudabench.simulator.native import launch as native
 from cudabench.simulator.native.outcome import outcome
-from cudabench.simulator.outcome import Outcome
+from cudabench.simulator.outcome import Outcome, executed_of
 from cudabench.simulator.program import ptx
 from cudabench.simulator.program.arguments import Placed, place_arguments
 from cudabench.simulator.program.code import Code
 from cudabench.simulator.program.program import Program, load
-from cudabench.simulator.report import Executed, Report
+from cudabench.simulator.report import Report
 from cudabench.simulator.schedule import Schedule
 from cudabench.simulator.values import Index3
 
 # Vector steps: each is one instruction for all lanes that run it together.
 DEFAULT_BUDGET = 5_000_000
-NEVER = Executed()
 MAX_RESIDENT = 2048 * 192  # threads that run at once: of an SM, times more SMs than any GPU has
 
 
@@ -236,17 +235,13 @@ def _grid_barrier(code: Code, space: AddressSpace, grid: Index3, block: Index3) 
 
 def _outcome(machine: Machine, recorder: Recorder | None) -> Outcome:
     """Return what a launch that has ended on the NumPy engine came to."""
-    executed = [
-        Executed(warps, lanes, taken, parted, 0, 0, taking) if warps else NEVER
-        for warps, lanes, taken, parted, taking in machine.executed
-    ]
     counters, footprint = machine.counters, None
     if counters.footprints is not None:
         counted = {key: row.totals for key, row in counters.rows.items()}
         footprint = counters.footprints.footprint(counted, math.prod(machine.grid), machine.instructions)
     return Outcome(
-        "numpy", machine.plan, machine.space, machine.instructions, executed, counters.rows, counters.issued,
-        counters.merged, counters.elsewhere, [*counters.turns.items(), *machine.detours.items()],
+        "numpy", machine.plan, machine.space, machine.instructions, executed_of(machine.executed), counters.rows,
+        counters.issued, counters.merged, counters.elsewhere, [*counters.turns.items(), *machine.detours.items()],
         {number: (*found.hottest(), returns) for number, (found, returns) in machine.contention.items()}, footprint,
         None if machine.shares is None else machine.shares.imbalance(machine.grid), machine.hazards.records(),
         machine.hazards.records(True), "".join(machine.output), recorder,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any
@@ -33,6 +33,18 @@ from cudabench.symbols import plain_name
 
 if TYPE_CHECKING:
     from cudabench.simulator.count.trace import Recorder
+
+
+NEVER = Executed()
+
+
+def executed_of(blocks: Iterable[Sequence[int]]) -> list[Executed]:
+    """Return how often each basic block ran, by warps, lanes, and of the branch at its end the lanes that took it, the
+    warps that it parted, the warps that took it."""
+    return [
+        Executed(warps, lanes, taken, parted, 0, 0, taking) if warps else NEVER
+        for warps, lanes, taken, parted, taking in blocks
+    ]
 
 
 @dataclass

@@ -28,7 +28,6 @@ from cudabench.simulator.native.looks import Seen, seen
 from cudabench.simulator.native.program import Encoded, encode, linear, refusal
 from cudabench.simulator.plan import Plan
 from cudabench.simulator.program.arguments import Placed
-from cudabench.simulator.program.code import Code
 from cudabench.simulator.report import Executed
 from cudabench.simulator.textures import Texture
 from cudabench.simulator.values import Array
@@ -90,8 +89,8 @@ def threads() -> int:
     return THREADS.get() or children.processors()
 
 
-def refused(plan: Plan, placed: Placed) -> str:
-    """Return why a launch is not one for the native engine, "" where it is."""
+def refused(plan: Plan, placed: Placed, watched: set[int] | None) -> str:
+    """Return why a launch is not one for the native engine, "" where it is; watched: of `written_regions`."""
     code = plan.code
     reasons = {
         "its blocks form clusters": plan.cluster is not None,
@@ -99,7 +98,7 @@ def refused(plan: Plan, placed: Placed) -> str:
         "it has textures or tensor maps": bool(placed.textures or placed.maps),
         "several of its shared arrays are one memory": bool(same_memory(code, code.static_shared)),
         "it may read through the read-only cache what it writes": regions_of(code, *_given(placed)) != set(),
-        "races between its blocks are not looked for in all of its arrays": _too_large(plan, placed),
+        "races between its blocks are not looked for in all of its arrays": _too_large(plan, placed, watched),
     }
     return next((reason for reason, holds in reasons.items() if holds), "") or refusal(code)
 
@@ -109,10 +108,9 @@ def _given(placed: Placed) -> tuple[AddressSpace, Array, Mapping[int, Texture]]:
     return placed.space, np.frombuffer(placed.parameters, np.uint8), placed.textures
 
 
-def _too_large(plan: Plan, placed: Placed) -> bool:
+def _too_large(plan: Plan, placed: Placed, watched: set[int] | None) -> bool:
     """Return whether the NumPy engine looks for races between blocks, but not in an array that the launch writes."""
     blocks, most = math.prod(plan.grid), MOST_GRANULES * min(plan.code.granule["global"], 8)
-    watched = written_regions(plan.code.written, *_given(placed))
     return 1 < blocks <= MOST_LANES // math.prod(plan.block) and any(
         region.size > most and (watched is None or region.base in watched) for region in placed.space.slots
     )
@@ -130,10 +128,11 @@ def attempt(
     if found is None:
         return native.reason()
     library, names = found
-    reason = refused(plan, placed)
+    code, grid = plan.code, plan.grid
+    watched = written_regions(code.written, *_given(placed))
+    reason = refused(plan, placed, watched)
     if reason:
         return reason
-    code, grid = plan.code, plan.grid
     key = id(library)
     if code.encoded.get(key) is None:
         code.encoded[key] = encode(code, names)
@@ -144,7 +143,7 @@ def attempt(
     arrays = {
         "ops": encoded.ops, "blocks": encoded.blocks, "tables": encoded.tables,
         "accesses": _issued(encoded, issued), "registers": encoded.registers,
-        "regions": _regions(code, placed), "parameters": np.frombuffer(placed.parameters or b"\0", np.uint8),
+        "regions": _regions(placed, watched), "parameters": np.frombuffer(placed.parameters or b"\0", np.uint8),
         "order": order, "shared_starts": np.array([start for _, start, _ in code.shared_names] or [0], np.int32),
         "followed": (place % stride == stride // 2).astype(np.uint8),
         "sampled": (place % stride == 0).astype(np.uint8),
@@ -230,8 +229,8 @@ def _order(plan: Plan) -> Array:
     return np.concatenate(parts)
 
 
-def _regions(code: Code, placed: Placed) -> Array:
-    slots, watched = placed.space.slots, written_regions(code.written, *_given(placed))
+def _regions(placed: Placed, watched: set[int] | None) -> Array:
+    slots = placed.space.slots
     found = np.zeros(len(slots), REGION)
     for number, region in enumerate(slots):
         found[number] = (

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cudabench.simulator.check.grid_races import too_many
 from cudabench.simulator.check.hazards import Hazards
 from cudabench.simulator.native import looks
-from cudabench.simulator.outcome import Outcome
+from cudabench.simulator.outcome import Outcome, executed_of
 from cudabench.simulator.report import Executed
 
 if TYPE_CHECKING:
@@ -19,17 +19,11 @@ if TYPE_CHECKING:
     from cudabench.simulator.plan import Plan
     from cudabench.simulator.program.arguments import Placed
 
-NEVER = Executed()
-
 
 def outcome(
     ran: Ran, plan: Plan, placed: Placed, issued: Mapping[int, tuple[int, int]], shares: Shares | None
 ) -> Outcome:
     """Return what a launch came to."""
-    executed = [
-        Executed(warps, lanes, taken, parted, 0, 0, taking) if warps else NEVER
-        for warps, lanes, taken, parted, taking in ran.executed.tolist()
-    ]
     rows = looks.rows(ran.counts, ran.seen, plan, issued)
     footprint = None
     if ran.touched is not None:
@@ -43,7 +37,7 @@ def outcome(
     too_many(hazards, plan.code, plan.grid, plan.block)
     turns = ((line, Executed(turns=times, waiting=lanes)) for line, (times, lanes) in ran.turns.items())
     return Outcome(
-        "native", plan, placed.space, ran.instructions, executed, rows, issued,
+        "native", plan, placed.space, ran.instructions, executed_of(ran.executed.tolist()), rows, issued,
         ran.counts["merged"].sum(axis=1).tolist(), set(),
         [*turns, *ran.detours.items()], ran.contention, footprint, imbalance, suspicions=hazards.records(True),
     )  # fmt: skip

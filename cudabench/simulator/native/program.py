@@ -49,8 +49,8 @@ REDUCTIONS = {"popc": 1, "and": 2, "or": 3}  # of bar.red
 
 
 class Encoded(NamedTuple):
-    """The arrays; made: the memory instructions in the order of `accesses`; lacking: lines of the PTX whose
-    instruction the native engine lacks; ordered: whether results may depend on the order of the blocks."""
+    """The arrays; made: the memory instructions in the order of `accesses`; ordered: whether results may depend on the
+    order of the blocks."""
 
     ops: Array
     blocks: Array
@@ -58,7 +58,6 @@ class Encoded(NamedTuple):
     accesses: Array
     registers: Array
     made: tuple[MemoryOp, ...]
-    lacking: frozenset[int]
     ordered: bool
 
 
@@ -106,14 +105,14 @@ def encode(code: Code, names: dict[str, int]) -> Encoded:
     ops: list[tuple[Any, ...]] = []
     tables: list[int] = []
     made: dict[int, MemoryOp] = {}  # by identity
-    lacking: set[int] = set()
+    places: dict[int, int] = {}  # likewise, in `made`
     blocks = np.zeros(len(code.blocks), CODE_BLOCK)
 
     def row(op: Op, one: NativeOp) -> tuple[Any, ...]:
         access = -1
         if one.access is not None:
             made.setdefault(id(one.access), one.access)
-            access = list(made).index(id(one.access))
+            access = places.setdefault(id(one.access), len(places))
         into = (*one.into, *[-1] * (4 - len(one.into)))
         sources = (*one.sources, *[-1] * (8 - len(one.sources)))
         return (
@@ -124,7 +123,7 @@ def encode(code: Code, names: dict[str, int]) -> Encoded:
         record = blocks[block.number]
         record["first"] = len(ops)
         for op in block.ops:
-            for one in _native(op, code, names, lacking):
+            for one in _native(op, code, names):
                 ops.append(row(op, one))
         record["count"] = len(ops) - record["first"]
         record["weight"], record["rank"] = block.weight, block.rank
@@ -136,7 +135,6 @@ def encode(code: Code, names: dict[str, int]) -> Encoded:
         if end is not None and not _ends(end, record, tables, code):
             ops.append(row(end, NativeOp(OTHER)))
             record["count"] += 1
-            lacking.add(end.line.ptx_line)
     registers = np.zeros(len(code.widths), REGISTER)
     registers["bits"] = [width if width != 128 else 64 for width in code.widths]
     live = code.blocks[0].live
@@ -154,7 +152,7 @@ def encode(code: Code, names: dict[str, int]) -> Encoded:
         accesses[place]["uniform"] = id(access) in alike
     return Encoded(
         np.array(ops, OP), blocks, np.array(tables or [0], np.int32), accesses, registers, tuple(made.values()),
-        frozenset(lacking), atomics.ordered(code, made.values()),
+        atomics.ordered(code, made.values()),
     )  # fmt: skip
 
 
@@ -163,14 +161,13 @@ def _signed(value: int) -> int:
     return value - (1 << 64) if value >> 63 else value
 
 
-def _native(op: Op, code: Code, names: dict[str, int], lacking: set[int]) -> list[NativeOp]:
+def _native(op: Op, code: Code, names: dict[str, int]) -> list[NativeOp]:
     """Return the operations of one instruction: what looks for registers that nothing has written, then its own."""
     native = op.native
     if op.run is None and native is None:
         return []
     told = native is not None and any(one.access and (one.access.guess or one.access.polls) for one in native.ops)
     if native is None or told or op.watched or not {one.name for one in native.ops} <= names.keys():
-        lacking.add(op.line.ptx_line)
         return [NativeOp(OTHER)]
     checks = [NativeOp(f"defined.{code.widths[index]}", (), (index,)) for index in op.undefined]
     return [*checks, *native.ops]
