@@ -150,7 +150,7 @@ def test_a_worker_that_was_started_ahead(
 
 
 def test_a_worker_ends_while_results_are_shown(noted: type[Noted]) -> None:
-    """A session that ends dismisses its worker; a later worker starts, and the command ends, once that one has ended."""
+    """A session that ends dismisses its worker; once it has ended, a later one starts."""
     with session.ahead(0):
         run("a")
         assert [worker._to.closed for worker in noted.started] == [True]
