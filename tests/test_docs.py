@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pkgutil
 import re
 import shlex
 from pathlib import Path
@@ -14,7 +15,12 @@ from cudabench.cli import group
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "ARCHITECTURE.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+]
 
 
 def command_lines() -> list[str]:
@@ -64,6 +70,23 @@ def test_documents_name_files_that_exist() -> None:
     for document in DOCUMENTS:
         for target in re.findall(r"\]\((?!https?:)([^)#]+)", document.read_text()):
             assert (document.parent / target).exists(), f"{document.name}: {target}"
+
+
+def test_the_map_names_what_exists() -> None:
+    """Every module, function, class and path of the architecture's page exists, and it names every room."""
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    for name in re.findall(r"`(cudabench(?:\.\w+)+)`", text):
+        try:
+            found: object = pkgutil.resolve_name(name)
+        except (ImportError, AttributeError) as error:
+            pytest.fail(f"{name}: {error}")
+        assert found
+    for path in re.findall(
+        r"`((?:cudabench|kernels_cu|native|tests|docs|benchmarks)/[\w./]*)`", text.replace("OPERATION", "transpose")
+    ):
+        assert (ROOT / path).exists(), path
+    rooms = {path.parent.name for path in (ROOT / "cudabench").glob("*/__init__.py")}
+    assert rooms <= {*re.findall(r"`(\w+)`", text.split("## The rooms")[1].split("## One command")[0])}
 
 
 def test_ci_runs_the_readme_command() -> None:
