@@ -283,6 +283,8 @@ def test_resolution_counts() -> None:
         (0.98, 1.06, "unclear"),
         (0.9, 1.01, "unclear"),
         (1.0, 1.02, "same"),
+        (1.0, 1.5, "unclear"),
+        (0.7, 1.0, "unclear"),
     ],
 )
 def test_verdicts(low: float, high: float, word: str) -> None:
@@ -621,6 +623,12 @@ def test_simulator_compares_counts(compared: Callable[..., Ran], counts: dict[st
     ran = compared(simulated(), simulated(**counts), options="--fail-on-regression 0%")
     assert ran.code == code
     assert word in ran.out
+
+
+@pytest.mark.parametrize(("sectors", "code"), [(1280, 0), (1281, 4)])
+def test_counts_at_the_gate(compared: Callable[..., Ran], sectors: int, code: int) -> None:
+    """A count that grew by what the gate allows, and no more, passes."""
+    assert compared(simulated(), simulated(sectors=sectors), options="--fail-on-regression 25%").code == code
 
 
 def test_the_worst_stands_first(compared: Callable[..., Ran]) -> None:

@@ -245,6 +245,14 @@ def test_history(tmp_path: Path) -> None:
     assert missing[0].host == "node0"
 
 
+def test_others_that_get_faster() -> None:
+    """A card that is as before does not get slower because the others do not take turns at being slow any more."""
+    taking = sums.Sums()
+    for folder, slow in enumerate((range(4), range(4, 8), ())):
+        add(taking, folder, [(card, 0, 0, 1.5 if card in slow else 1.0) for card in range(9)])
+    assert not len(taking.changes(2, findings.RULE))
+
+
 @pytest.mark.parametrize(
     ("change", "status", "code"),
     [

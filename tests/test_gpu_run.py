@@ -258,21 +258,42 @@ def test_variable_that_is_set_back_is_no_state() -> None:
     assert "state" not in codes(result)
 
 
-@pytest.mark.parametrize(("shift", "place"), [(-3, "3 bytes before its start"), (0, "0 bytes behind its end")])
-def test_writes_outside_an_array(shift: int, place: str) -> None:
-    """A write beside an array is found in its guard zones, with array and offset, and has no figure."""
+@pytest.mark.parametrize(
+    ("strays", "place"),
+    [
+        ([-3], "3 bytes before its start"),
+        ([-9, -2], "2 bytes before its start"),
+        ([0], "0 bytes behind its end"),
+        ([4, 11], "4 bytes behind its end"),
+    ],
+)
+def test_writes_outside_an_array(strays: list[int], place: str) -> None:
+    """Writes beside an array are found in its guard zones; the nearest is told; the result has no figure."""
 
     def straying(buffers: Buffers) -> None:
         right(buffers)
         whole = buffers["out"].base
         start = (whole.size - buffers["out"].size) // 2
-        whole[start + shift if shift < 0 else start + buffers["out"].size] ^= 1
+        for stray in strays:
+            whole[start + stray if stray < 0 else start + buffers["out"].size + stray] ^= 1
 
     result = measure(FakeDevice(straying))
     assert (result.status, result.time) == ("wrong", None)
     assert place in (result.reason or "")
     assert "'out'" in (result.reason or "")
     assert [hazard.kind for hazard in result.hazards or ()] == ["out-of-bounds"]
+
+
+def test_a_write_at_the_end_of_the_last_page() -> None:
+    """Arrays take whole pages; what is left of the last one is a guard zone too."""
+
+    def straying(buffers: Buffers) -> None:
+        right({name: whole[: ROWS * COLS * 4] for name, whole in buffers.items()})
+        buffers["out"].base[-1] ^= 1
+
+    result = measure(FakeDevice(straying, page_bytes=1 << 16))
+    assert result.status == "wrong"
+    assert "'out'" in (result.reason or "")
 
 
 def test_a_time_that_no_card_reaches() -> None:

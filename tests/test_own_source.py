@@ -104,6 +104,7 @@ def test_a_later_launch_can_be_replaced(tmp_path: Path) -> None:
         ("solve", "fused", "float *ab, int n", r"solve_fused of fused takes \(T\* ab, const T\* peak"),
         ("distance", "single-pass", "const float *a, const float *b, float *partial, int n", "distance_single_pass of"),
         ("matvec", "short", "const float *A, const float *x, float *y, int r, int c, int p", "matvec_short of short"),
+        ("vecadd", "naive", "const float *a, const float *b, float *c, float n", "vecadd cannot call mine"),
     ],
 )
 def test_parameters_are_checked_against_the_rung(

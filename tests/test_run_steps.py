@@ -12,7 +12,7 @@ import pytest
 
 from cudabench.compile.compiler import nvrtc_version
 from cudabench.errors import UsageError
-from cudabench.userkernel import steps
+from cudabench.userkernel import profile, steps
 from tests.conftest import Ran
 
 SOURCE = """
@@ -147,3 +147,10 @@ def test_text_is_read_as_host_code_has_it() -> None:
     assert (second.count, second.members[0]) == ("k", steps.Call("h", "1", "1", "", ()))
     with pytest.raises(UsageError, match="is not a launch"):
         steps.parse(["f<<<1, 1>>>"])
+
+
+def test_steps_replace_those_of_a_profile() -> None:
+    """Arguments of the command line join a profile's; its steps take the place of the profile's."""
+    below = {"arg": ("n=4", "x=ones"), "step": ("f<<<1, 1>>>(x)",)}
+    above = {"arg": ("n=8",), "step": ("g<<<1, 1>>>(x)", "f<<<1, 1>>>(x)")}
+    assert profile.merged(below, above) == {"arg": ("n=8", "x=ones"), "step": above["step"]}
