@@ -46,7 +46,7 @@ class Card:
     @property
     def source(self) -> str:
         """Whether its ceilings are measured, from the datasheet, or mixed."""
-        sources = {one.source for one in self.ceilings.values() if one.value is not None}
+        sources = {ceiling.source for ceiling in self.ceilings.values() if ceiling.value is not None}
         return "measured in part, else datasheet" if len(sources) > 1 else next(iter(sources), "datasheet")
 
     @property

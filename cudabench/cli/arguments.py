@@ -63,7 +63,7 @@ class Numbers(click.ParamType):  # type: ignore[type-arg]  # generic from click 
                 self.fail(f"{option} '{word}' is out of range: it has {len(word)} digits.")
             elif meanings := _thousands(word):
                 raise UsageError(
-                    f"{option} {word} means {' or '.join(f'{one:,}' for one in meanings)}: write "
+                    f"{option} {word} means {' or '.join(f'{meaning:,}' for meaning in meanings)}: write "
                     f"{option} {meanings[0]} or {option} {meanings[1]}."
                 )
             else:

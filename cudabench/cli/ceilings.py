@@ -61,9 +61,9 @@ def command(
     if not output.quiet:
         ceilings.show(console.tables(output.to_stdout), made.file.device, made.file.ceilings)
     else:
-        for one in made.file.ceilings:
-            if one.status in ("wrong", "failed"):
-                say(f"{one.name} {one.status}: {one.reason}.")
+        for ceiling in made.file.ceilings:
+            if ceiling.status in ("wrong", "failed"):
+                say(f"{ceiling.name} {ceiling.status}: {ceiling.reason}.")
     if stopped:
         raise stopped
-    return exit_code({one.status for one in made.file.ceilings} - {"skipped"})
+    return exit_code({ceiling.status for ceiling in made.file.ceilings} - {"skipped"})

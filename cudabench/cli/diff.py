@@ -90,7 +90,9 @@ def _diff(**given: Any) -> int:
     architectures = _architectures(given["arch"])
     with ExitStack() as stack:
         checkouts = [stack.enter_context(checked_out(given[name], given["include"])) for name in ("old", "new")]
-        requests = [run.request_of({**given, "file": one.path, "include": one.include}) for one in checkouts]
+        requests = [
+            run.request_of({**given, "file": checkout.path, "include": checkout.include}) for checkout in checkouts
+        ]
         stack.enter_context(named_as_given(checkouts))
         with reading(given["old"], given, len(checkouts)):
             old, new = map(revisions.side, checkouts, requests)

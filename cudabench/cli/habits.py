@@ -365,8 +365,8 @@ def _first_word(line: Line, front: Sequence[str], rest: Sequence[str]) -> Line |
         return None  # a typing mistake; kernels need not be searched
     kernels = list(takewhile(lambda one: not one.startswith("-") and not one.isdecimal(), rest))
     if front == ("ab",):
-        rest = [*(part for one in kernels for part in ("-k", one)), *rest[len(kernels) :]]
-    names = [name for name in _operations_with(word) if all(name in _operations_with(one) for one in kernels[1:])]
+        rest = [*(part for kernel in kernels for part in ("-k", kernel)), *rest[len(kernels) :]]
+    names = [name for name in _operations_with(word) if all(name in _operations_with(kernel) for kernel in kernels[1:])]
     lines = [line.with_([*front, name, *rest], "") for name in names]
     if len(lines) == 1:
         name = lines[0].words[len(front)]

@@ -210,9 +210,9 @@ def tables(run: Run, output: Output, more: Callable[[str], str] | None = None) -
 
     out, err = console.tables(output.to_stdout), console.err()
     for outcomes in _together(run.outcomes):
-        results = [result for one in outcomes for result in one.results]
+        results = [result for outcome in outcomes for result in outcome.results]
         if results:
-            first, cpus = outcomes[0], [one.cpu for one in outcomes if one.cpu]
+            first, cpus = outcomes[0], [outcome.cpu for outcome in outcomes if outcome.cpu]
             if run.by_card:
                 cards.show(out, err, first.operation, run.file.devices, run.cards, results, cpus, first.settings)
                 continue
@@ -225,9 +225,9 @@ def tables(run: Run, output: Output, more: Callable[[str], str] | None = None) -
 def _together(outcomes: Sequence[Outcome]) -> list[list[Outcome]]:
     """Return outcomes by table: the same kernels at several sizes share a table."""
     groups: dict[object, list[Outcome]] = {}
-    for one in outcomes:
-        kernels = tuple(case.kernel for case in one.series.cases)
-        groups.setdefault((one.operation.name, one.operation.source, kernels), []).append(one)
+    for outcome in outcomes:
+        kernels = tuple(case.kernel for case in outcome.series.cases)
+        groups.setdefault((outcome.operation.name, outcome.operation.source, kernels), []).append(outcome)
     return list(groups.values())
 
 

@@ -157,7 +157,7 @@ def planned(
     if given.get("sizes"):
         from cudabench.userkernel.space import at_sizes
 
-        requests = [one for request in requests for one in at_sizes(request, given["sizes"])]
+        requests = [sized for request in requests for sized in at_sizes(request, given["sizes"])]
     record = asdict(requests[0])
     if len(requests) > 1:
         record = {"requests": [asdict(request) for request in requests]}

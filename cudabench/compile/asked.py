@@ -58,7 +58,9 @@ def as_written(log: str, job: Job, shorter: Job) -> str:
     pairs = zip(*(one.source.split("\n") for one in (job, shorter)), strict=True)
     changed = {at: own for at, (own, left) in enumerate(pairs, 1) if own != left}
     gone = {word for own in changed.values() for word in re.findall(r"\w+", own)}
-    within = [(job.source.count("\n", 0, one.start), job.source.count("\n", 0, one.end)) for one in _kernels(file)]
+    within = [
+        (job.source.count("\n", 0, kernel.start), job.source.count("\n", 0, kernel.end)) for kernel in _kernels(file)
+    ]
     found: list[str] = []
     skipping = False
     for line in log.split("\n"):
@@ -77,7 +79,7 @@ def _read(job: Job) -> SourceFile | None:
     task = Task(os.path.basename(job.filename), job.source)
     folder, beside = str(Path(job.filename).resolve().parent), str(Path(job.filename).parent)
     if folder in job.include_dirs:
-        folders = tuple(one for one in job.include_dirs if one not in (folder, beside))
+        folders = tuple(include_dir for include_dir in job.include_dirs if include_dir not in (folder, beside))
         task = Task(job.filename, job.source, beside, folders, job.defines, job.std)
     try:
         return clang_parse.read(task).file
@@ -87,7 +89,7 @@ def _read(job: Job) -> SourceFile | None:
 
 def _kernels(file: SourceFile) -> list[Kernel]:
     """Return the kernels whose whole text is in the file itself."""
-    own = [one for one in file.kernels if not one.file and one.text.endswith("}")]
+    own = [kernel for kernel in file.kernels if not kernel.file and kernel.text.endswith("}")]
     return [one for one in own if file.text[one.start : one.end] == one.text]
 
 

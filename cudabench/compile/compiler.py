@@ -200,7 +200,9 @@ def _compiled(compiler: Compiler, job: Job, ends: float) -> Compiled:
 def _telling(first: Refused, second: Refused) -> Refused:
     """Return the more useful refusal: that of the kernels' part, unless the part lacks names of the whole file."""
     seen = diagnostics.speaks_of_host_code(first.log) or bool(diagnostics.missing_headers(first.log))
-    before, after = ({(one.line, one.message) for one in diagnostics.faults(log)} for log in (first.log, second.log))
+    before, after = (
+        {(fault.line, fault.message) for fault in diagnostics.faults(log)} for log in (first.log, second.log)
+    )
     misses = any(re.search(r"is undefined|has no member", message) for _, message in after)
     told = first if misses and not seen and not before & after else second
     told.emptied, told.of_host = second.emptied, first.of_host or second.of_host
@@ -330,7 +332,9 @@ def _part(compiler: Compiler, job: Job, refused: Refused) -> Text | None:
     if compiler.backend == "nvrtc":
         stubs = {**prelude.libraries(words), **stubs}
     emptied = tuple(name for name in missing if PurePosixPath(name).name not in stand_ins.VECTORS)
-    hosts = tuple(replace(one, file=one.file and own.get(os.path.realpath(one.file), one.file)) for one in part.hosts)
+    hosts = tuple(
+        replace(host, file=host.file and own.get(os.path.realpath(host.file), host.file)) for host in part.hosts
+    )
     return Text(texts_of[""], {**stubs, **headers}, bare=True, emptied=emptied, hosts=hosts)
 
 

@@ -102,7 +102,9 @@ class Nvcc:
 def _with_users_headers(log: str, folder: str | None, headers: Mapping[str, str], job: Job) -> str:
     """Return a log with the user's names of headers that were written to a temporary folder."""
     for name in headers if folder else ():
-        own = next((path for one in job.include_dirs if os.path.isfile(path := os.path.join(one, name))), name)
+        own = next(
+            (path for include_dir in job.include_dirs if os.path.isfile(path := os.path.join(include_dir, name))), name
+        )
         for above in (str(folder), os.path.realpath(str(folder))):
             log = log.replace(f"{above}/{name}", own)
     return log

@@ -201,7 +201,7 @@ def objects_of(
     `arrays` are the surfaces' arrays; missing ones are added. A surface has one array for all places of its buffer, so
     that a kernel cannot find an earlier launch's result in another array.
     """
-    wanted = dict.fromkeys(one for one in arguments if isinstance(one, (Surface, Texture)))
+    wanted = dict.fromkeys(argument for argument in arguments if isinstance(argument, (Surface, Texture)))
     shared: dict[str, CudaArray] = {}
     objects: dict[Surface | Texture, SurfaceObject | TextureObject] = {}
     for one in sorted(

@@ -158,9 +158,9 @@ class SimDevice:
     def blocks(self, case: Case) -> dict[str, Dim]:
         """Return the block of each kernel of a case, by the name of its PTX function."""
         found: dict[str, Dim] = {}
-        for one in case.parts:
-            compiled = self.load(one).compiled
-            found |= {compiled.entry(launch.function): launch.block for launch in one.launches}
+        for part in case.parts:
+            compiled = self.load(part).compiled
+            found |= {compiled.entry(launch.function): launch.block for launch in part.launches}
         return found
 
     def meetings(self, case: Case) -> tuple[bool, bool]:

@@ -148,11 +148,11 @@ class _Tree:
             found[path] = self.content(target)
             included, unclear = includes.names_in(re.sub(r"\\\r?\n", "", found[path].decode("utf-8", "replace")))
             if unclear:
-                waiting |= {one for one in self.entries if one.endswith(_HEADERS)}
+                waiting |= {entry for entry in self.entries if entry.endswith(_HEADERS)}
             # A header behind a link may include neighbours of the link or of the target.
             beside = {os.path.dirname(path), os.path.dirname(target), os.path.dirname(name)}
             places = (os.path.normpath(os.path.join(*pair)) for pair in product((*beside, *folders), included))
-            waiting |= {one for one in places if one in self.entries}
+            waiting |= {place for place in places if place in self.entries}
         return found
 
 

@@ -287,7 +287,7 @@ class Operation:
 
     def _row(self, name: str) -> Kernel | Peer | None:
         rows: tuple[Kernel | Peer, ...] = (*self.kernels, *self.peers)
-        return next((one for one in rows if one.name == name), None)
+        return next((row for row in rows if row.name == name), None)
 
     def peer(self, name: str) -> Peer:
         """Return the operation's library call with this name."""

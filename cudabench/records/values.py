@@ -26,7 +26,7 @@ def _keys(record: type, before: str) -> Iterator[str]:
     hints = get_type_hints(record)
     for spec in fields(record):
         hint, name = hints[spec.name], f"{before}{spec.name}"
-        alternatives = [one for one in get_args(hint) or () if one is not type(None)]
+        alternatives = [kind for kind in get_args(hint) or () if kind is not type(None)]
         if type(None) in get_args(hint) and len(alternatives) == 1:
             hint = alternatives[0]
         if is_dataclass(hint) and isinstance(hint, type):

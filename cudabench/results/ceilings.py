@@ -45,7 +45,7 @@ def group_of(one: Ceiling) -> str:
 
 def groups(ceilings: Iterable[Ceiling]) -> dict[str, list[Ceiling]]:
     """Return ceilings by group, in their order."""
-    return grouped((group_of(one), one) for one in ceilings)
+    return grouped((group_of(ceiling), ceiling) for ceiling in ceilings)
 
 
 def at_its_clock(one: Ceiling, named_mhz: float | None) -> tuple[float | None, float | None]:
@@ -64,7 +64,7 @@ def at_its_clock(one: Ceiling, named_mhz: float | None) -> tuple[float | None, f
 
 def heading(ceilings: Iterable[Ceiling]) -> str:
     """Return the heading of the values: "measured", or "datasheet" if no ceiling was measured."""
-    sources = {one.source for one in ceilings if one.value is not None}
+    sources = {ceiling.source for ceiling in ceilings if ceiling.value is not None}
     return next(iter(sources)) if len(sources) == 1 else "measured"
 
 
@@ -96,9 +96,9 @@ def notes_of(ceilings: Sequence[Ceiling], device: DeviceInfo | None) -> list[str
         return "" if one.value is None else _SHOWN.sub("", one.reason.partition("; ")[2])
 
     named = device.clocks.get("sm_mhz") if device else None
-    found = grouped((why(one), one.name) for one in ceilings)
+    found = grouped((why(ceiling), ceiling.name) for ceiling in ceilings)
     notes = [f"{', '.join(names)}: {reason}." for reason, names in found.items() if reason]
-    return notes + [f"{one.name}: {_why_over(one, named)}." for one in ceilings if is_over(one)]
+    return notes + [f"{ceiling.name}: {_why_over(ceiling, named)}." for ceiling in ceilings if is_over(ceiling)]
 
 
 # The parts of a reason that the table or `_why_over` shows already.
@@ -169,8 +169,8 @@ def compare(base: ResultsFile, new: ResultsFile) -> Comparison:
 
     Raises UsageError if they share no ceiling.
     """
-    before = {one.name: one for one in base.ceilings}
-    after = {one.name: one for one in new.ceilings}
+    before = {ceiling.name: ceiling for ceiling in base.ceilings}
+    after = {ceiling.name: ceiling for ceiling in new.ceilings}
     rows = []
     for name in dict.fromkeys([*after, *before]):
         old, fresh = before.get(name), after.get(name)

@@ -56,7 +56,9 @@ def find_kernel(source: SourceFile, name: str | None = None) -> Kernel:
 
 def _takes(kernel: Kernel, wanted: tuple[str, ...]) -> bool:
     """Tell whether a kernel has parameters of these types, as written or with aliases resolved."""
-    ways = [{canonical(one.ctype), canonical(one.meaning or one.ctype)} for one in kernel.parameters]
+    ways = [
+        {canonical(parameter.ctype), canonical(parameter.meaning or parameter.ctype)} for parameter in kernel.parameters
+    ]
     return len(wanted) == len(ways) and all(one in of for one, of in zip(wanted, ways, strict=True))
 
 
@@ -88,8 +90,9 @@ def _instance(source: SourceFile, kernel: Kernel, arguments: str) -> Kernel:
         cast = types_listed(kernel.parameters) if kernel.overloaded else ""
         return replace(kernel, expression=kernel.qualified_name + cast)
     example = ", ".join(
-        one.default or {"typename": "float", "class": "float", "bool": "true"}.get(one.type.rstrip("."), "32")
-        for one in kernel.template_parameters
+        template_parameter.default
+        or {"typename": "float", "class": "float", "bool": "true"}.get(template_parameter.type.rstrip("."), "32")
+        for template_parameter in kernel.template_parameters
     )
     if not arguments:
         raise UsageError(

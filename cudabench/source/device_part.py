@@ -179,7 +179,7 @@ class _File:
 
     def _declaration(self, cursor: Cursor, piece: _Piece) -> None:
         piece.always = (
-            cursor.kind in _ALWAYS or not piece.names or any(one.startswith("operator") for one in piece.names)
+            cursor.kind in _ALWAYS or not piece.names or any(name.startswith("operator") for name in piece.names)
         )
         if cursor.kind in FUNCTIONS:
             body = self._body(cursor)
@@ -237,7 +237,7 @@ class _File:
         piece.end = self._end_of(piece, whole=last.kind in FUNCTIONS and last.is_definition())
         ends = [self.plain.rfind(mark, 0, piece.start) + 1 for mark in ";{}"]
         ends += [opened for _, opened in self.frames if opened <= piece.start]
-        ends += [one.end() for one in self.directives if one.end() <= piece.start]
+        ends += [directive.end() for directive in self.directives if directive.end() <= piece.start]
         piece.start = max(ends)
 
     def _end_of(self, piece: _Piece, *, whole: bool) -> int:
@@ -258,8 +258,14 @@ class _File:
     def _add_unread(self) -> None:
         """Add the statements that the parser ignored: they may declare the name at their end."""
         left = bytearray(self.plain, "latin-1")
-        read = [(one.start, one.end) for one in self.pieces]
-        for start, end in (*self.frames, *self.gone, *(one.span() for one in self.directives), *self.skipped, *read):
+        read = [(piece.start, piece.end) for piece in self.pieces]
+        for start, end in (
+            *self.frames,
+            *self.gone,
+            *(directive.span() for directive in self.directives),
+            *self.skipped,
+            *read,
+        ):
             left[start:end] = b" " * (end - start)
         for match in re.finditer(r"\w[^;}]*[;}]?", left.decode("latin-1")):
             if _INSTANCE.match(match[0]):
@@ -274,12 +280,14 @@ class _File:
 
     def part(self) -> str:
         """Return the text with blanks in place of parts that are not kept."""
-        kept = [(one.start, one.end) for one in self.pieces if one.kept]
-        left = [(one.start, one.end) for one in self.pieces if not one.kept]
-        gone = [span for one in self.pieces if one.kept for span in one.gone]
+        kept = [(piece.start, piece.end) for piece in self.pieces if piece.kept]
+        left = [(piece.start, piece.end) for piece in self.pieces if not piece.kept]
+        gone = [span for piece in self.pieces if piece.kept for span in piece.gone]
         skipped = [one for one in self.skipped if not _within(one[0], kept + left)]
         directives = [
-            one.span() for one in self.directives if one[1] != "pragma" or not _within(one.start(), left + gone)
+            directive.span()
+            for directive in self.directives
+            if directive[1] != "pragma" or not _within(directive.start(), left + gone)
         ]
         text = list(blank(self.text))
         for start, end in (*self.frames, *skipped, *kept):
@@ -323,7 +331,7 @@ class _File:
         """Tell whether a declaration is, or has, a variable of the device that only this file knows and may write."""
         kinds = (CursorKind.VAR_DECL, *(() if piece.kernel else FUNCTIONS))
         written = self.plain[piece.start : piece.end]
-        return any(one.kind in kinds and is_private(one, written) for one in piece.cursors)
+        return any(cursor.kind in kinds and is_private(cursor, written) for cursor in piece.cursors)
 
 
 def _within(at: int, spans: Iterable[tuple[int, int]]) -> bool:
@@ -350,7 +358,7 @@ def _names(cursor: Cursor, written: str) -> Iterator[str]:
 def _macros(files: Iterable[_File], defines: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Return the macros with all their texts."""
     found: dict[str, str] = defaultdict(str)
-    for name, parameters, meaning in (one for file in files for one in macros_of(file.plain)):
+    for name, parameters, meaning in (macro for file in files for macro in macros_of(file.plain)):
         found[name] += f" {parameters} {meaning}"
     for name, value in defines:
         found[name.partition("(")[0]] += " " + value

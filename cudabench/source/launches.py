@@ -48,7 +48,7 @@ def _sides(cursor: Cursor | None, depth: int = 0) -> tuple[int, ...]:
     parts = [one for one in cursor.get_children() if one.kind not in (CursorKind.TYPE_REF, CursorKind.NAMESPACE_REF)]
     if len(parts) == 1 and parts[0].type.get_canonical().spelling.endswith("dim3"):
         return _sides(parts[0], depth + 1)
-    sides = [_number(one) or 0 for one in parts]
+    sides = [_number(part) or 0 for part in parts]
     while len(sides) > 1 and sides[-1] == 1:
         sides.pop()
     return tuple(sides) if all(sides) and len(sides) <= 3 else ()

@@ -93,4 +93,8 @@ def options(file: SourceFile, kernel: Kernel, given: Sequence[Array]) -> list[st
     """Return the zero-initialised variables that a kernel or its functions read and that --const does not set, each as
     a --const value."""
     names = kernel.names - {one.name.rpartition("::")[2] for one in given}
-    return [f"{one.name}={like(one, file)}" for one in file.constants if not one.starts and one.name in names]
+    return [
+        f"{constant.name}={like(constant, file)}"
+        for constant in file.constants
+        if not constant.starts and constant.name in names
+    ]

@@ -88,7 +88,7 @@ def check_uses(made: object, parameter: Parameter, kernel: Kernel, file: SourceF
     types = {**file.types, **template_arguments(kernel)}
     kind, start = ("surface", "zeros") if isinstance(made, Surface) else ("texture", "random")
     has = len(made.shape) - (made.channels > 1) - made.layered, made.layered
-    own = [one for one in uses(kernel.text, kind) if one.name == parameter.name]
+    own = [use for use in uses(kernel.text, kind) if use.name == parameter.name]
     alike = [one for one in own if (one.sides, one.layered) == has]
     wrong = _other_texels(made, alike, types) if isinstance(made, Surface) else _other_values(made, alike, types)
     if len(alike) < (len(own) if kind == "surface" else bool(own)):
@@ -156,7 +156,7 @@ def check_no_reference(file: SourceFile, kernel: Kernel) -> None:
     if not used:
         return
     kind, ctype, verb, fetches = "texture", TYPE, "reads", []
-    said = {one.name: one.ctype for one in reversed(uses(file.text, "surface")) if one.ctype}
+    said = {use.name: use.ctype for use in reversed(uses(file.text, "surface")) if use.ctype}
     repair = "keep the calls of surf2Dread and similar functions"
     if surfaces := [name for name in used if file.references[name].startswith("surface")]:
         kind, ctype, verb, used = "surface", SURFACE_TYPE, "uses", surfaces
@@ -224,7 +224,7 @@ def _steps(place: str, types: Mapping[str, str]) -> set[int]:
     """Return the numbers of bytes by which a coordinate is multiplied: 4 in `x * 4` and `x * sizeof(float)`."""
     found = {int(one) for pair in re.findall(r"\*\s*(\d+)\b|\b(\d+)\s*\*", place) for one in pair if one}
     texels = (_texel(ctype, types) for ctype in _SIZEOF.findall(place))
-    return found | {np.dtype(one[0]).itemsize * one[1] for one in texels if one}
+    return found | {np.dtype(texel[0]).itemsize * texel[1] for texel in texels if texel}
 
 
 def _ctype(value: str, x: str, text: str) -> str:

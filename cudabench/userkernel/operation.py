@@ -38,7 +38,11 @@ TOLERANCES = {
 
 def operation_of(problem: UserProblem) -> Operation:
     """Return the operation of a user's own kernel."""
-    texts = [f"{one.function or one.name}={one.text}" for one in problem.expectations if one.path is None]
+    texts = [
+        f"{expectation.function or expectation.name}={expectation.text}"
+        for expectation in problem.expectations
+        if expectation.path is None
+    ]
     named = f"NumPy {', '.join(texts)}"
     uses_blas = bool(re.search(r"@|\bnp\.(dot|matmul|inner|vdot)\b", named))  # only these use threads in NumPy
     return Operation(
@@ -51,8 +55,13 @@ def operation_of(problem: UserProblem) -> Operation:
         dtypes={},
         kernels=(),
         buffers=lambda _: tuple(
-            Buffer(one.name, one.shape, one.storage, "in" if one.const else "out" if one.init == "empty" else "inout")
-            for one in problem.arrays
+            Buffer(
+                array.name,
+                array.shape,
+                array.storage,
+                "in" if array.const else "out" if array.init == "empty" else "inout",
+            )
+            for array in problem.arrays
         ),
         arguments=lambda _: (),
         inputs=lambda sized: {
@@ -84,19 +93,21 @@ def _reference(problem: UserProblem, inputs: Mapping[str, np.ndarray]) -> Arrays
     """Return the expected arrays. Floats are computed in double precision, then rounded once."""
     expected: Arrays = {}
     functions: dict[str, list[np.ndarray]] = {}
-    for one in problem.expectations:
-        array = problem.array(one.name)
-        if one.path is not None:
-            expected[one.name] = conform(loaded(one), array.name, array.shape, array.dtype, one.option, constant=False)
+    for expectation in problem.expectations:
+        array = problem.array(expectation.name)
+        if expectation.path is not None:
+            expected[expectation.name] = conform(
+                loaded(expectation), array.name, array.shape, array.dtype, expectation.option, constant=False
+            )
             continue
-        expression = problem.parsed(one)
+        expression = problem.parsed(expectation)
         arrays = {name for each in problem.arrays for name in (each.name, problem.before(each.name))}
         value = expression.evaluate(_values(problem, inputs, expression.names, wide=True), limit=host_memory())
-        if one.function:
-            functions.setdefault(one.name, []).append(_function_value(problem, one, value).reshape(-1))
+        if expectation.function:
+            functions.setdefault(expectation.name, []).append(_function_value(problem, expectation, value).reshape(-1))
         else:
-            expected[one.name] = conform(
-                value, array.name, array.shape, array.dtype, one.option, constant=not expression.names & arrays
+            expected[expectation.name] = conform(
+                value, array.name, array.shape, array.dtype, expectation.option, constant=not expression.names & arrays
             )
     return expected | {name: np.concatenate(values) for name, values in functions.items()}
 
@@ -172,14 +183,16 @@ def widened(array: np.ndarray) -> np.ndarray:
 def _tolerance(problem: UserProblem) -> Tolerance:
     """Return the tolerance of each expected array: as given, or by its type."""
     each: dict[str, Tolerance] = {}
-    for one in problem.expectations:
-        array, kind = problem.array(one.name), fields_of(one)
+    for expectation in problem.expectations:
+        array, kind = problem.array(expectation.name), fields_of(expectation)
         own, parts = plain_tolerance(problem, array.dtype), None
-        if one.function:
-            parts = _functions(problem, [other for other in problem.expectations if other.name == one.name], own)
+        if expectation.function:
+            parts = _functions(
+                problem, [other for other in problem.expectations if other.name == expectation.name], own
+            )
         elif kind is not None and array.storage == "uint8":
-            parts = _records(problem, one, kind)
-        each[one.name] = replace(own, parts=parts)
+            parts = _records(problem, expectation, kind)
+        each[expectation.name] = replace(own, parts=parts)
     widest = max(each.values(), key=lambda one: one.rtol, default=Tolerance(0.0, 0.0, "without expectations"))
     return Tolerance(widest.rtol, widest.atol, widest.reason, each)
 
@@ -200,7 +213,7 @@ def plain_tolerance(problem: UserProblem, dtype: str) -> Tolerance:
 def _on_cpu(problem: UserProblem, inputs: Arrays, outputs: Arrays, threads: int) -> Iterator[Callable[[], Any]]:
     """Give the expectations as NumPy calls on the arrays' own types; all other work is done before."""
     works = []
-    for expression in (problem.parsed(one) for one in problem.expectations if one.path is None):
+    for expression in (problem.parsed(expectation) for expectation in problem.expectations if expectation.path is None):
         values = _values(problem, inputs, expression.names, wide=False)
         expression.evaluate(values, limit=host_memory())  # refuses arrays that are too large
         works.append(expression.compiled(values))

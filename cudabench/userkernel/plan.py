@@ -108,7 +108,9 @@ class _Builder:
         kernels = [kernel for kernel, *_ in picked]
         for kernel in kernels:
             check_no_reference(self.file, kernel)
-        by_names = (kernel for kernel in kernels if {one.name for one in kernel.parameters} == set(self.names))
+        by_names = (
+            kernel for kernel in kernels if {parameter.name for parameter in kernel.parameters} == set(self.names)
+        )
         first = next(by_names, kernels[0])
         example = Example(self.request, self.file, first, self.command)
         orders = self.read(first, kernels, example)
@@ -116,7 +118,7 @@ class _Builder:
             raise UsageError(
                 f"--save {self.request.save[0]} with {len(picked)} kernels would keep the last array: name one kernel."
             )
-        given = {one.name: one.argument for one in self.arguments}
+        given = {argument.name: argument.argument for argument in self.arguments}
         cases = []
         for kernel, (_, name, outright, own), order in zip(kernels, picked, orders, strict=True):
             if own.grid is None or own.block is None:
@@ -135,9 +137,9 @@ class _Builder:
         request = self.request
         found = arguments.read(request.arguments, first, _known(request), example, self.file)
         self.arguments, orders = pointers.for_each_kernel(found, first, kernels, self.file)
-        scalars = {one.name: one.value for one in self.arguments if isinstance(one, Scalar)}
+        scalars = {argument.name: argument.value for argument in self.arguments if isinstance(argument, Scalar)}
         self.size = {name: int(value) if isinstance(value, bool) else value for name, value in scalars.items()}
-        members = (one.numbers for one in self.arguments if isinstance(one, Record))
+        members = (argument.numbers for argument in self.arguments if isinstance(argument, Record))
         self.numbers = {**values.CONSTANTS, **_known(request), **self.size, **ChainMap(*members)}
         self.fixed = constants.read(request.constants, self.file, self.numbers)
         self.problem = problem_of(request, self.arguments, self.numbers, self.fixed)
@@ -190,10 +192,12 @@ def pair(old: UserRequest, new: UserRequest) -> Series:
             raise UsageError(f"A side is one kernel, but {request.file} gives {names}: name one with -k.")
     first, second = map(_problem_in, sides)
     _check_same(first, second)
-    others = {one.name: one for one in second.arguments}
+    others = {argument.name: argument for argument in second.arguments}
     merged = tuple(
-        replace(one, const=one.const and cast(Array, others[one.name]).const) if isinstance(one, Array) else one
-        for one in first.arguments
+        replace(argument, const=argument.const and cast(Array, others[argument.name]).const)
+        if isinstance(argument, Array)
+        else argument
+        for argument in first.arguments
     )
     cases = tuple(case for side in sides for case in side.cases)
     return Series(partial(operation_of, replace(first, arguments=merged)), cases, sides[0].baseline)
@@ -201,7 +205,7 @@ def pair(old: UserRequest, new: UserRequest) -> Series:
 
 def _check_same(first: UserProblem, second: UserProblem) -> None:
     """Raise UsageError for the first difference of two problems; --expect is the same text for both."""
-    ours, theirs = ({one.name: one for one in problem.arguments} for problem in (first, second))
+    ours, theirs = ({argument.name: argument for argument in problem.arguments} for problem in (first, second))
     if set(ours) != set(theirs):
         raise UsageError(
             f"The two sides take different arguments, {', '.join(ours)} and {', '.join(theirs)}: give both the "

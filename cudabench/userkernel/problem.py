@@ -101,8 +101,10 @@ class UserProblem:
     @property
     def baseline(self) -> bool:
         """Whether an expression reads an array, so that it can be timed on the CPU."""
-        arrays = {name for one in self.arrays for name in (one.name, self.before(one.name))}
-        return any(self.parsed(one).names & arrays for one in self.expectations if one.path is None)
+        arrays = {name for array in self.arrays for name in (array.name, self.before(array.name))}
+        return any(
+            self.parsed(expectation).names & arrays for expectation in self.expectations if expectation.path is None
+        )
 
     def array(self, name: str) -> Array:
         """Return the array with this name."""
@@ -110,7 +112,7 @@ class UserProblem:
 
     def before(self, name: str) -> str:
         """Return the name of an array's values before the launch: y0, or y_before if a parameter is called y0."""
-        return f"{name}_before" if any(one.name == f"{name}0" for one in self.arguments) else f"{name}0"
+        return f"{name}_before" if any(argument.name == f"{name}0" for argument in self.arguments) else f"{name}0"
 
     def function(self, expectation: Expectation) -> Expression:
         """Return the left side of an expectation, parsed and checked."""
@@ -121,7 +123,7 @@ class UserProblem:
     def parsed(self, expectation: Expectation) -> Expression:
         """Return an expectation's expression, parsed and checked."""
         arrays = [array.name for array in self.arrays]
-        fixed = [one.name for one in self.constants]
+        fixed = [constant.name for constant in self.constants]
         known = [*self.numbers, *fixed, *arrays, *(self.before(name) for name in arrays)]
         return expressions.parse(expectation.text, "--expect", known, arrays=True, label=expectation.option)
 
@@ -177,7 +179,7 @@ def _expectation(text: str, read: Sequence[Argument], numbers: Mapping[str, Any]
         name, value = arguments.named(text, "--expect", "'y=a*x+y0' or y=@FILE.npy")
         return Expectation(name, value, value[1:] if value.startswith("@") else None)
     option = f"--expect '{left}={right}'"
-    arrays = [one.name for one in arrays_of(read)]
+    arrays = [array.name for array in arrays_of(read)]
     named = expressions.parse(left, "--expect", [*numbers, *arrays], arrays=True, label=option).names & set(arrays)
     refuse(
         (
@@ -197,7 +199,7 @@ def _known_array(name: str, problem: UserProblem, option: str) -> Array:
     found = next((array for array in problem.arrays if array.name == name), None)
     if found is None:
         names = [array.name for array in problem.arrays]
-        scalar = any(one.name == name for one in problem.arguments)
+        scalar = any(argument.name == name for argument in problem.arguments)
         what = f"{name} is not an array" if scalar else f"'{name}' is unknown"
         raise UsageError(f"{option}: {what}; the arrays are {', '.join(names) or 'none'}.{did_you_mean(name, names)}")
     return found
@@ -281,6 +283,6 @@ def launch_of(
 
 def main_dtype(problem: UserProblem) -> str:
     """Return the type for the report: the first output's."""
-    expected = [one.name for one in problem.expectations]
+    expected = [expectation.name for expectation in problem.expectations]
     ranked = sorted(problem.arrays, key=lambda array: (array.name not in expected, array.const))
     return ranked[0].dtype if ranked else ""

@@ -140,7 +140,7 @@ class Space:
         swept = {axis.name for axis in self.axes}
         kept = {name: getattr(self.request, name) for name in ("file", *LAUNCH, "rtol", "atol", "std", "seed")}
         kept |= {name: list(getattr(self.request, name)) for name in ("steps", "expect", "constants", "include")}
-        kept["arguments"] = [one for one in self.request.arguments if name_of(one) not in swept]
+        kept["arguments"] = [argument for argument in self.request.arguments if name_of(argument) not in swept]
         kept["defines"] = {name: text for name, text in self.request.defines.items() if name not in swept}
         kept["kernels"] = [] if "kernel" in swept else list(self.request.kernels)
         return kept
@@ -181,7 +181,7 @@ def space_of(
         args.append(Axis(size, tuple(f"{kind}{value}" for value in swept), "argument", True))
     axes += [*given, *defined, *block_axes, *args]
     names = [axis.name for axis in axes]
-    taken = [*names, *(name_of(one) for one in request.arguments if not _argument(one)),
+    taken = [*names, *(name_of(argument) for argument in request.arguments if not _argument(argument)),
              *(name for name in request.defines if name not in names)]  # fmt: skip
     for name in names:
         if taken.count(name) > 1 and not (sizes is not None and name in {a.name for a in args}):

@@ -246,7 +246,7 @@ def _instance(kernel: Kernel, launch: HostLaunch, file: SourceFile) -> str:
 
     words = [file.numbers.get(word, word) for word in launch.template]
     words = words if all(map(is_plain, words)) else []
-    words = words or [_likely(one, kernel) for one in kernel.template_parameters]
+    words = words or [_likely(template_parameter, kernel) for template_parameter in kernel.template_parameters]
     return f"{kernel.qualified_name}<{', '.join(words)}>"
 
 

@@ -174,13 +174,15 @@ def read_start(text: str, dtype: str, shape: tuple[int, ...], where: str, scalar
         init = Init(text)
     elif call and call[1] in CALLS and closing(text, text.index("(")) == len(text) - 1:
         parts, wanted = listed(call[2]), CALLS[call[1]]
-        numbers = [expressions.parse(one, where, scalars, label=f"{where}: '{one}'").evaluate(scalars) for one in parts]
+        numbers = [
+            expressions.parse(part, where, scalars, label=f"{where}: '{part}'").evaluate(scalars) for part in parts
+        ]
         if len(numbers) != len(wanted):
             raise UsageError(
                 f"{where}: {call[1]} takes {len(wanted)} number{'s' * (len(wanted) > 1)}, not {len(numbers)}: write "
                 f"{call[1]}({','.join(wanted)})."
             )
-        init = Init(call[1], tuple(one.item() if isinstance(one, np.generic) else one for one in numbers))
+        init = Init(call[1], tuple(number.item() if isinstance(number, np.generic) else number for number in numbers))
     else:
         if not text or (re.fullmatch(r"[^\W\d]\w*", text) and text not in scalars and not re.fullmatch(r"i\d", text)):
             raise UsageError(
@@ -214,7 +216,7 @@ def _check_start(init: Init, dtype: str, shape: tuple[int, ...], where: str) -> 
     }  # fmt: skip
     if init.word in ranges:
         holds, wanted = ranges[init.word]
-        has_complex = any(isinstance(one, complex) for one in init.numbers)
+        has_complex = any(isinstance(number, complex) for number in init.numbers)
         refuse(
             (
                 init.word != "linspace" and (whole or dtype == "bool"),
@@ -223,7 +225,7 @@ def _check_start(init: Init, dtype: str, shape: tuple[int, ...], where: str) -> 
             (has_complex, f"{where}: {init.word} takes real numbers."),
             (
                 not has_complex and not holds(*init.numbers),
-                f"{where}: {init.word}({','.join(f'{one:g}' for one in init.numbers)}) is not possible: it takes "
+                f"{where}: {init.word}({','.join(f'{number:g}' for number in init.numbers)}) is not possible: it takes "
                 f"{wanted}.",
             ),
         )
@@ -373,8 +375,8 @@ class BufferView:
 def arrays_of(arguments: Iterable[Argument]) -> tuple[Array, ...]:
     """Return the arrays of arguments, with the arrays that structs point at."""
     found: list[Array] = []
-    for one in arguments:
-        found += [one] if isinstance(one, Array) else one.arrays if isinstance(one, Record) else []
+    for argument in arguments:
+        found += [argument] if isinstance(argument, Array) else argument.arrays if isinstance(argument, Record) else []
     return tuple(found)
 
 

@@ -170,7 +170,7 @@ def _row(card: Card, views: Sequence[Result], results: Sequence[Result]) -> Row:
         return Row(card, None, 0, max(states, key=("skipped", "failed", "wrong", "ok").index, default="skipped"))
     best = sweep_points.best(views)[0]
     least = sweep_points.cost(best)[0]
-    return Row(card, best, sum(sweep_points.cost(one)[0] <= least * SAME for one in views) - 1)
+    return Row(card, best, sum(sweep_points.cost(view)[0] <= least * SAME for view in views) - 1)
 
 
 def _columns(rows: Sequence[Row], label: Callable[[Result], str] | None, heading: str) -> list[Column[Row]]:

@@ -26,14 +26,14 @@ def columns(ceilings: Sequence[Ceiling], device: DeviceInfo | None) -> list[Colu
     """Return the columns of one card's table; without values, whether each ceiling was right and how it ran."""
     named = device.clocks.get("sm_mhz") if device else None
     name = Column[Ceiling]("ceiling", lambda one: one.name, right=False)
-    if any(one.value is not None for one in ceilings):
+    if any(ceiling.value is not None for ceiling in ceilings):
         return [
             name,
             Column(results.heading(ceilings), _value),
             Column("spread", _spread, expendable=2),
             Column("theoretical", lambda one: results.value(one.theoretical, one.unit), expendable=1),
             Column("of it", lambda one: results.part(one.fraction)),
-            *(results.clock_columns(named) if any(one.clock_mhz for one in ceilings) else []),
+            *(results.clock_columns(named) if any(ceiling.clock_mhz for ceiling in ceilings) else []),
         ]
     return [
         name,
@@ -84,7 +84,7 @@ def _grouped(
     styles: list[str] = []
     for group, members in groups.items():
         rows += [[], [Text(text, style="bold") for text in (group, *(heads[group] if heads else ()))]]
-        texts = [[column.text(one) for column in columns] for one in members]
+        texts = [[column.text(member) for column in columns] for member in members]
         rows += [[f"  {own[0]}", *own[1:]] for own in texts]
         styles += ["", "", *map(style, members)]
     return grid([Head(c.heading, c.right, wrap and c.right) for c in columns], rows[1:], styles[1:])
@@ -103,7 +103,7 @@ def pair_columns(comparison: Comparison, labels: Sequence[str]) -> list[Column[R
     def source(file: ResultsFile) -> str:
         if not comparison.by_units:
             return ""
-        return ": datasheet" if all(one.source == "datasheet" for one in file.ceilings) else ": its units"
+        return ": datasheet" if all(ceiling.source == "datasheet" for ceiling in file.ceilings) else ": its units"
 
     base, new = results.names_of(comparison, labels)
     return [

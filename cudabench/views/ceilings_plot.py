@@ -21,7 +21,7 @@ def draw(figure: Figure, files: Sequence[ResultsFile], labels: Sequence[str]) ->
 
     Raises CudabenchError without bars to draw.
     """
-    first = {one.name: one for one in files[0].ceilings}
+    first = {ceiling.name: ceiling for ceiling in files[0].ceilings}
     alone = len(files) == 1
 
     def relative(one: Ceiling) -> float | None:
@@ -30,7 +30,9 @@ def draw(figure: Figure, files: Sequence[ResultsFile], labels: Sequence[str]) ->
         return ceilings.better(first.get(one.name), one)
 
     cards = files if alone else files[1:]
-    names = list(dict.fromkeys(one.name for file in cards for one in file.ceilings if relative(one) is not None))
+    names = list(
+        dict.fromkeys(ceiling.name for file in cards for ceiling in file.ceilings if relative(ceiling) is not None)
+    )
     if not names:
         lack = "a comparable one in the first file: a measured figure is not compared with a datasheet's."
         lack = "a theoretical value." if alone else lack
@@ -40,10 +42,12 @@ def draw(figure: Figure, files: Sequence[ResultsFile], labels: Sequence[str]) ->
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.tick_params(axis="y", length=0)
     height = 0.8 / len(cards)
-    most = max(value for file in cards for one in file.ceilings if (value := relative(one)) is not None)
+    most = max(value for file in cards for ceiling in file.ceilings if (value := relative(ceiling)) is not None)
     for at, file in enumerate(cards):
         colour = COLOURS[(at if alone else at + 1) % 4]  # a card keeps its colour in all plots
-        by_name = {one.name: (one, value) for one in file.ceilings if (value := relative(one)) is not None}
+        by_name = {
+            ceiling.name: (ceiling, value) for ceiling in file.ceilings if (value := relative(ceiling)) is not None
+        }
         offset = (at - (len(cards) - 1) / 2) * height
         label = labels[at if alone else at + 1]
         for y, (one, value) in ((y, by_name[name]) for y, name in enumerate(names) if name in by_name):
@@ -61,7 +65,7 @@ def draw(figure: Figure, files: Sequence[ResultsFile], labels: Sequence[str]) ->
         figure.legend(loc="outside lower center", ncols=min(4, len(cards)), frameon=False, fontsize=8)
     device = files[0].device
     if alone:
-        over = any(ceilings.is_over(one) for one in files[0].ceilings)
+        over = any(ceilings.is_over(ceiling) for ceiling in files[0].ceilings)
         axes.set_xlabel(f"part of the theoretical value{f'{chr(10)}{OVER_SAID}' if over else ''}")
         title = f"Ceilings of {device.name if device else labels[0]}"
     else:

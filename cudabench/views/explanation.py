@@ -224,7 +224,7 @@ def hazards(out: Console, rows: Sequence[Hazard], warnings: Sequence[Warning] = 
     out.print()
     if not rows:
         say(out, "No hazards: no race, no access out of bounds, no uninitialised read, no divergent barrier.")
-        given(out, [one for one in warnings if one.code in OF_CLEAN])
+        given(out, [warning for warning in warnings if warning.code in OF_CLEAN])
         return
     for row in rows:
         hazard(out, row)
@@ -233,9 +233,9 @@ def hazards(out: Console, rows: Sequence[Hazard], warnings: Sequence[Warning] = 
 
 def given(out: Console, warnings: Sequence[Warning], indent: str = "") -> None:
     """Print the warnings on default inputs and on checks that were not made."""
-    for one in warnings:
-        if one.code in LIMITING:
-            say(out, f"{indent}{one.message}.", "yellow")
+    for warning in warnings:
+        if warning.code in LIMITING:
+            say(out, f"{indent}{warning.message}.", "yellow")
 
 
 def hazard(out: Console, row: Hazard, indent: str = "") -> None:

@@ -44,7 +44,7 @@ def waste_line(result: Result, name: str) -> str:
 
 def waste(result: Result) -> str:
     """Return a kernel's accesses over the ideal, by unit, the more costly unit first: '4.5x sectors'."""
-    found = [f"{one.times:.2g}x {one.unit}" for one in excesses(result.access or ())]
+    found = [f"{excess.times:.2g}x {excess.unit}" for excess in excesses(result.access or ())]
     return ", ".join(found) or NOTHING
 
 

@@ -109,9 +109,13 @@ def chart(
 
     labels: the runs' labels. still: a chart that cannot be clicked, so every point has its label.
     """
-    members = [one for one in members if one.result.status == "ok" and not under_another_roof(one.file, one.result)]
-    computes = any(one.result.flops and one.result.bytes for one in members)
-    dots = [dot for one in members if (dot := _dot(one, computes))]
+    members = [
+        member
+        for member in members
+        if member.result.status == "ok" and not under_another_roof(member.file, member.result)
+    ]
+    computes = any(member.result.flops and member.result.bytes for member in members)
+    dots = [dot for member in members if (dot := _dot(member, computes))]
     if not dots:
         return None
     by_card = grouped((dot.card, dot) for dot in dots)

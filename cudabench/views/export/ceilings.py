@@ -19,7 +19,7 @@ def as_csv(runs: Sequence[Run]) -> str:
     """Return a row for each ceiling with its card."""
 
     def rows(file: ResultsFile) -> Iterator[list[Any]]:
-        return ([file.device and file.device.name, *asdict(one).values()] for one in file.ceilings)
+        return ([file.device and file.device.name, *asdict(ceiling).values()] for ceiling in file.ceilings)
 
     return csv.table(["device_name", *(field.name for field in fields(Ceiling))], runs, rows)
 
@@ -48,7 +48,7 @@ def _columns(members: Sequence[Ceiling], named_mhz: float | None) -> list[Column
         Column(ceilings.heading(members), value),
         Column("theoretical", lambda one: ceilings.value(one.theoretical, one.unit)),
         Column("of it", lambda one: ceilings.part(one.fraction)),
-        *(ceilings.clock_columns(named_mhz) if any(one.clock_mhz for one in members) else []),
+        *(ceilings.clock_columns(named_mhz) if any(member.clock_mhz for member in members) else []),
     ]
 
 

@@ -159,10 +159,14 @@ def findings(run: Run, base: Run | None = None) -> Iterator[Finding]:
     """Yield the findings of a run's results, in order, then the regressions from the base."""
     for result in run.file.results:
         label = name(result, run.file)
-        for one in result.hazards or ():
-            rule = RULES.get(one.kind) or Rule(one.kind, f"A hazard: {one.kind}.", "error", "The message names it.")
-            first = {"block": list(one.block), "thread": list(one.thread)}
-            yield Finding(rule, one.message, label, result.source, one.line, one.source, max(one.count, 1), first)
+        for hazard in result.hazards or ():
+            rule = RULES.get(hazard.kind) or Rule(
+                hazard.kind, f"A hazard: {hazard.kind}.", "error", "The message names it."
+            )
+            first = {"block": list(hazard.block), "thread": list(hazard.thread)}
+            yield Finding(
+                rule, hazard.message, label, result.source, hazard.line, hazard.source, max(hazard.count, 1), first
+            )
         mismatched = result.verification is not None and result.verification.mismatches > 0
         if result.status == "wrong" and (mismatched or not result.hazards):
             yield _of_result("wrong-result", result.reason or "the output is wrong", result, label)

@@ -72,7 +72,7 @@ def _with_code(most: int) -> Callable[[ResultsFile], ResultsFile]:
 
     def cut(result: Result) -> Result:
         lines = result.lines
-        return replace(result, lines=tuple(replace(one, code=one.code[:most]) for one in lines)) if lines else result
+        return replace(result, lines=tuple(replace(line, code=line.code[:most]) for line in lines)) if lines else result
 
     return lambda file: _changed(file, cut)
 
