@@ -183,7 +183,8 @@ void Counters::start(const Block &block) {
         samples.push_back({block.place, false, {}, {}});
 }
 
-Cost Counters::price(const Request &request, i64 size, i64 shift, Memory &memory) {
+Cost Counters::price(const Request &request, i64 size, i64 shift) {
+    Memory &memory = memories[size_t(request.access.number[request.space])];
     const i64 *addresses = request.addresses;
     const i64 first = addresses[0] + shift;
     if (request.space == GLOBAL && request.straight)
@@ -238,7 +239,7 @@ i64 Counters::count(const Block &block, const Request &request) {
             return 0;
         }
     }
-    add(block, request, price(request, size, shift, memories[size_t(number)]), 0, shift);
+    add(block, request, price(request, size, shift), 0, shift);
     return size;
 }
 

@@ -75,7 +75,8 @@ struct Worker {
     Footprints footprints;
     Flying flying;
     Atomics atomics;
-    std::map<i32, Detour> detours; // by line of the PTX
+    std::unique_ptr<Pattern[], void (*)(void *)> patterns; // by access
+    std::map<i32, Detour> detours;                         // by line of the PTX
 
     Worker(Launch &launch, int number);
     // Run until the time is up or nothing is left; return whether anything is left.
