@@ -16,9 +16,10 @@ constexpr i32 SHORT_ADDRESS = 1;                  // a flag: an address of 32 bi
 struct Form {
     const i64 *places; // 32
     u32 mask;
-    bool straight; // a full warp of one stride
+    bool rows; // a full warp of which each eight lanes have this stride
     i64 stride;
 };
+constexpr int ROW = 8;
 
 // The addresses of a warp's active lanes; the inactive ones have that of the first active one.
 struct Lanes {
@@ -112,16 +113,18 @@ template <class T> inline T read(const u8 *place) {
 // One element of each lane into a register of type R; T says its width and whether it has a sign. more: what each lane
 // is behind the one before, besides.
 template <class T, class R> void fetch(const u8 *origin, const Form &form, i64 more, R *into) {
-    if (form.straight) {
-        const u8 *place = origin + form.places[0];
+    if (form.rows) {
         const i64 step = form.stride + more;
-        if (step == sizeof(R) && sizeof(T) == sizeof(R))
-            std::memcpy(into, place, LANES * sizeof(R));
-        else if (!step)
-            std::fill_n(into, LANES, R(read<T>(place)));
-        else
-            for (int lane = 0; lane < LANES; lane++, place += step)
-                into[lane] = R(read<T>(place));
+        for (int first = 0; first < LANES; first += ROW, into += ROW) {
+            const u8 *place = origin + form.places[first] + first * more;
+            if (step == sizeof(R) && sizeof(T) == sizeof(R))
+                std::memcpy(into, place, ROW * sizeof(R));
+            else if (!step)
+                std::fill_n(into, ROW, R(read<T>(place)));
+            else
+                for (int lane = 0; lane < ROW; lane++, place += step)
+                    into[lane] = R(read<T>(place));
+        }
         return;
     }
     if (form.mask == ALL) {
@@ -138,8 +141,9 @@ template <class T, class R> void fetch(const u8 *origin, const Form &form, i64 m
 // What lanes wrote lies lane by lane, `count` elements each.
 template <class T> void put(u8 *origin, const Form &form, i64 more, const u8 *data, i32 count) {
     const i64 size = i64(sizeof(T)) * count;
-    if (form.straight && form.stride + more == size) {
-        std::memcpy(origin + form.places[0], data, size_t(LANES * size));
+    if (form.rows && form.stride + more == size) {
+        for (int first = 0; first < LANES; first += ROW)
+            std::memcpy(origin + form.places[first] + first * more, data + first * size, size_t(ROW * size));
         return;
     }
     for (u32 rest = form.mask; rest; rest &= rest - 1) {

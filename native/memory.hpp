@@ -32,7 +32,7 @@ class Undo {
 // first one.
 struct Pattern {
     u32 mask;
-    bool straight; // a full warp of one stride
+    bool straight, rows; // a full warp of one stride; of which each eight lanes have it
     i64 stride;
     i64 low, high, bits;         // of the steps: the least, the greatest, all of their bits
     i64 steps[LANES], on[LANES]; // from the first active lane, 0 where a lane is not active; -1 where it is

@@ -25,7 +25,7 @@ template <class A> inline bool same(const Pattern &pattern, const A *base, i64 l
 }
 
 template <class A> void learn(Pattern &pattern, const A *base, u32 mask, i64 lead) {
-    i64 low = 0, high = 0, bits = 0, others = i64(~mask);
+    i64 low = 0, high = 0, bits = 0, parted = i64(~mask), others = parted;
     for (int lane = 0; lane < LANES; lane++) {
         const i64 on = -i64(mask >> lane & 1), step = i64(u64(i64(base[lane])) - u64(lead)) & on;
         pattern.on[lane] = on;
@@ -34,12 +34,17 @@ template <class A> void learn(Pattern &pattern, const A *base, u32 mask, i64 lea
         high = std::max(high, step);
         bits |= step;
     }
-    for (int lane = 0; lane < LANES; lane++)
-        others |= pattern.steps[lane] ^ i64(u64(pattern.steps[1]) * u64(lane));
+    const u64 stride = u64(pattern.steps[1]);
+    for (int lane = 0; lane < LANES; lane++) {
+        const u64 step = u64(pattern.steps[lane]), row = u64(pattern.steps[lane & -ROW]);
+        others |= i64(step ^ stride * u64(lane));
+        parted |= i64((step - row) ^ stride * u64(lane & (ROW - 1)));
+    }
     pattern.mask = mask;
     pattern.known = 0;
-    pattern.stride = pattern.steps[1];
+    pattern.stride = i64(stride);
     pattern.straight = !others;
+    pattern.rows = !parted;
     pattern.low = low;
     pattern.high = high;
     pattern.bits = bits;
@@ -139,7 +144,7 @@ template <class T, class R> void load(Block &block, const Op &op) {
         const Asked asked{block, op, access, nullptr, warp, variable};
         const i64 first = look(block, op, warp, pattern);
         if (const u8 *origin = at_once(asked, pattern, first)) {
-            take(origin, {pattern.steps, pattern.mask, pattern.straight, pattern.stride}, 0);
+            take(origin, {pattern.steps, pattern.mask, pattern.rows, pattern.stride}, 0);
             continue;
         }
         Lanes lanes;
@@ -171,7 +176,7 @@ template <class T, class R> void store(Block &block, const Op &op) {
         const Asked asked{block, op, access, data, warp, variable};
         const i64 first = look(block, op, warp, pattern);
         if (u8 *origin = at_once(asked, pattern, first)) {
-            put<T>(origin, {pattern.steps, pattern.mask, pattern.straight, pattern.stride}, 0, data, access.count);
+            put<T>(origin, {pattern.steps, pattern.mask, pattern.rows, pattern.stride}, 0, data, access.count);
             continue;
         }
         Lanes lanes;
