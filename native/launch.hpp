@@ -47,6 +47,8 @@ struct Launch {
     Shadows shadows;
     Marks marks;
     std::vector<std::unique_ptr<Worker>> workers;
+    std::vector<Look> looks; // what sampled blocks did, once that was asked for
+    std::vector<Turn> turns;
 
     explicit Launch(const LaunchDescription &description);
     ~Launch();

@@ -10,7 +10,7 @@ void Undo::start(const Launch &launch) {
         if (region.writable) {
             pages.count = (region.size + PAGE - 1) / PAGE;
             pages.states.reset(new std::atomic<u8>[size_t(pages.count)]());
-            pages.copies.reset(static_cast<u8 *>(std::calloc(size_t(pages.count + 1), PAGE)));
+            pages.copies.reset(static_cast<u8 *>(std::malloc(size_t((pages.count + 1) * PAGE))));
             if (!pages.copies)
                 throw std::bad_alloc();
         }
