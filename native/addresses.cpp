@@ -10,7 +10,7 @@ namespace {
 inline i64 price(const Asked &asked, const Request &request) {
     Block &block = asked.block;
     if (asked.access.kind == ATOMIC)
-        return count_atomic(block, asked.op, request);
+        return count_atomic(block, asked.op, request, asked.data);
     return block.worker.counters.count(block, request);
 }
 inline bool in_one_region(const Asked &asked, const Lanes &lanes, i32 &slot) {

@@ -441,8 +441,8 @@ class Builder:
             before[0] = behind.get(id(op), 0)
         places = Places(self.fixed, self.through_pointers(found))
         waits = mark_polls(blocks, self.strong_loads, places)
-        fair = bool(self.strong_loads) or may_wait(blocks, places)
         read = frozenset(index for item in self.stream if isinstance(item, Op) for index in (*item.uses, item.guard))
+        fair = any(not read.isdisjoint(op.defs) for op, _ in self.strong_loads) or may_wait(blocks, places)
         told = {id(op): access for op, access in self.strong_loads if "global" in access.numbers}
         polls = {one for one, access in told.items() if access.polls}
         polling = frozenset(block.number for block in blocks if not polls.isdisjoint(map(id, block.ops)))
