@@ -85,8 +85,8 @@ def mark_polls(blocks: Sequence[Block], loads: Sequence[StrongLoad], places: Pla
 
 
 def may_wait(blocks: Sequence[Block], places: Places) -> bool:
-    """Return whether a thread may go round a loop until another one has done something, in a kernel without strong reads
-    and atomics that return what they find: by plain reads of one place too, which no compiler has to repeat."""
+    """Return whether a thread may go round a loop until another one has done something, in a kernel without strong
+    reads and atomics that return what they find: also by plain reads of one place, which no compiler has to repeat."""
     every = [op for block in blocks for op in block.ops]
     if any(op.kind != "plain" or op.opcode in _WAITING for op in every):
         return True
