@@ -65,8 +65,11 @@ def program(name: str) -> simulator.Program:
     return simulator.load(compile_ptx(file.read_text(), file.name, arch="sm_90").ptx)
 
 
-def breadth_first(nodes: int = 100_000, degree: int = 6) -> Case:
-    """A search from one node of a random graph, a launch for each level."""
+def breadth_first(nodes: int = 100_000, degree: int = 6, apart: bool = False) -> Case:
+    """A search from one node of a random graph, a launch for each level.
+
+    apart: whether what is reached is written to an array of its own, without a race.
+    """
     code, draw = program("breadth_first"), np.random.default_rng(1)
     first = np.concatenate([[0], np.cumsum(draw.poisson(degree, nodes))]).astype(np.int32)
     to = draw.integers(0, nodes, first[-1]).astype(np.int32)
@@ -76,8 +79,10 @@ def breadth_first(nodes: int = 100_000, degree: int = 6) -> Case:
         level[0] = 0
         while grew[0]:
             grew[0] = 0
-            arguments = [first, to, level, grew, nodes, len(reports)]
-            reports.append(simulator.run(code, "expand", -(-nodes // 256), 256, arguments))
+            following = level.copy() if apart else level
+            arguments = [first, to, level, *[following] * apart, grew, nodes, len(reports)]
+            reports.append(simulator.run(code, "reach" if apart else "expand", -(-nodes // 256), 256, arguments))
+            level = following
         return Launches(level, reports)
 
     return run
@@ -156,6 +161,7 @@ def matmul(side: int = 512) -> Case:
 
 CASES: dict[str, Callable[[], Case]] = {
     "breadth-first search, 100,000 nodes": breadth_first,
+    "the same search without its race": lambda: breadth_first(apart=True),
     "wavefront of 16-thread blocks, 1024^2": wavefront,
     "10 queens": queens,
     "Mandelbrot 512^2": mandelbrot,

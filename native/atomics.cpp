@@ -5,7 +5,8 @@ namespace engine {
 
 namespace {
 
-constexpr i32 ONE = 2, SHOWS = 4; // flags besides that of an address of 32 bits: adds the constant 1; order shows
+// Flags besides that of an address of 32 bits: adds the constant 1; order shows; does where lanes put different values.
+constexpr i32 ONE = 2, SHOWS = 4, SWAPS = 8;
 constexpr i32 WORDS = 0, OF_LANES = 1, SWAP = 2, LOOP = 3; // Access::served
 constexpr size_t MOST_KEPT = 1 << 21;                      // of cudabench/simulator/count/contention.py
 
@@ -187,7 +188,7 @@ template <class T, bool COMMUTES, class F> void atomic(Block &block, const Op &o
                     into[warp * LANES + lane] = old;
             }
         };
-        if (!by_space(Asked{block, op, access, nullptr, warp, variable}, lanes, move))
+        if (!by_space(Asked{block, op, access, reinterpret_cast<const u8 *>(first), warp, variable}, lanes, move))
             return;
     }
 }
@@ -238,7 +239,18 @@ bool Atomics::order(const Op &op, bool shows, i64 place, const Places &places) {
     return wrong;
 }
 
-i64 count_atomic(Block &block, const Op &op, const Request &request) {
+void Atomics::swap(const Request &request, const u8 *data, i64 size) {
+    for (u32 rest = request.mask; rest; rest &= rest - 1) {
+        First &at = first[request.addresses[first_lane(rest)]];
+        u64 value = 0;
+        std::memcpy(&value, data + first_lane(rest) * size, size_t(size));
+        at.shows |= at.swapped && at.value != value;
+        at.value = value;
+        at.swapped = true;
+    }
+}
+
+i64 count_atomic(Block &block, const Op &op, const Request &request, const u8 *data) {
     const Access &access = request.access;
     const Launch &launch = block.launch;
     Atomics &atomics = block.worker.atomics;
@@ -252,7 +264,10 @@ i64 count_atomic(Block &block, const Op &op, const Request &request) {
         price = global_price(places, access.size);
         atomics.contend(op.access, block.place, places);
         const bool shows = access.returns || (op.flags & SHOWS);
-        if (launch.about.ordered && launch.order.size() > 1 && atomics.order(op, shows, block.place, places))
+        const bool compared = launch.about.ordered && launch.order.size() > 1;
+        if (compared && (op.flags & SWAPS))
+            atomics.swap(request, data, access.size);
+        if (compared && atomics.order(op, shows, block.place, places))
             block.suspect("blocks that run one after another leave something else than blocks in step", op);
     }
     if (by_one_lane)

@@ -67,6 +67,8 @@ class Atomics {
     // Note the same for what shows the order of the blocks; return whether blocks do not have the order that they have
     // in step.
     bool order(const Op &op, bool shows, i64 place, const Places &places);
+    // Note what lanes put in the place of what is there, `size` bytes each: the order shows where it differs.
+    void swap(const Request &request, const u8 *data, i64 size);
 
     struct Hits {
         i64 address, hits, blocks, last; // last: place of the block that came last
@@ -85,8 +87,9 @@ class Atomics {
   private:
     struct First {
         i64 address, place, execution;
+        u64 value;
         i32 access, code;
-        bool there, shows, several, again, unlike; // several blocks, other executions, other operations
+        bool swapped, there, shows, several, again, unlike; // several blocks, other executions, other operations
     };
     ByAddress<First> first;
     std::vector<i64> executions;
@@ -94,6 +97,7 @@ class Atomics {
 };
 
 // Count a request of an atomic, to global memory with how often it meets others; return the bytes of a lane.
-i64 count_atomic(Block &block, const Op &op, const Request &request);
+// data: by lane what it does it with.
+i64 count_atomic(Block &block, const Op &op, const Request &request, const u8 *data);
 
 } // namespace engine

@@ -1,8 +1,7 @@
 #include "launch.hpp"
 
 #include <algorithm>
-#include <map>
-#include <set>
+#include <iterator>
 
 namespace engine {
 
@@ -183,7 +182,8 @@ void Counters::start(const Block &block) {
         samples.push_back({block.place, false, {}, {}});
 }
 
-Cost Counters::price(const Request &request, i64 size, i64 shift, Memory &memory) {
+Cost Counters::price(const Request &request, i64 size, i64 shift) {
+    Memory &memory = memories[size_t(request.access.number[request.space])];
     const i64 *addresses = request.addresses;
     const i64 first = addresses[0] + shift;
     if (request.space == GLOBAL && request.straight)
@@ -238,7 +238,7 @@ i64 Counters::count(const Block &block, const Request &request) {
             return 0;
         }
     }
-    add(block, request, price(request, size, shift, memories[size_t(number)]), 0, shift);
+    add(block, request, price(request, size, shift), 0, shift);
     return size;
 }
 
@@ -390,10 +390,27 @@ void Counters::visit(const Request &request, i64 row, i64 shift) {
 
 using namespace engine;
 
+namespace {
+
+u64 hash_of(const Look &look) {
+    u64 found = u64(u32(look.number)) << 32 ^ u64(u32(look.region)) << 8 ^ u64(look.kind);
+    for (int lane = 0; look.kind == WARP && lane < LANES; lane++)
+        found = (found ^ u64(look.addresses[lane] - look.addresses[0])) * 0x9E3779B97F4A7C15ull;
+    return found;
+}
+
+bool alike(const Look &one, const Look &other) {
+    i64 apart = 0;
+    for (int lane = 0; one.kind == WARP && lane < LANES; lane++)
+        apart |= (one.addresses[lane] - one.addresses[0]) ^ (other.addresses[lane] - other.addresses[0]);
+    return one.number == other.number && one.region == other.region && one.kind == other.kind && !apart &&
+           (one.kind == REST || one.mask == other.mask);
+}
+
 // What the sampled blocks did, in the order of the blocks: each pattern of a row once, and what each turn counts.
-PUBLIC void cudabench_looks(Launch *launch, Look *looks, i64 *looks_count, Turn *turns, i64 *turns_count) {
+void tell(Launch &launch) {
     std::vector<const Counters::Sample *> samples;
-    for (const auto &worker : launch->workers) {
+    for (const auto &worker : launch.workers) {
         worker->counters.finish();
         for (const auto &sample : worker->counters.samples)
             samples.push_back(&sample);
@@ -402,52 +419,63 @@ PUBLIC void cudabench_looks(Launch *launch, Look *looks, i64 *looks_count, Turn 
     std::stable_sort(samples.begin(), samples.end(), [](auto *one, auto *other) {
         return std::make_pair(one->first_only, one->place) < std::make_pair(other->first_only, other->place);
     });
-    std::map<std::vector<i64>, i32> known;
-    std::set<std::pair<i32, i32>> seen; // number and region
-    std::vector<Look> all;
-    std::map<std::pair<i32, i32>, Turn> counted; // by look and turn
+    std::unordered_multimap<u64, i32> known;
+    std::vector<bool> seen(size_t(launch.about.numbers_count * launch.places)); // by row
+    std::vector<std::vector<Turn>> counted;                                     // by look and turn
     for (const auto *sample : samples) {
         std::vector<i32> numbers;
-        std::set<std::pair<i32, i32>> here;
         for (const Look &look : sample->looks) {
-            here.insert({look.number, look.region});
-            if (sample->first_only && seen.count({look.number, look.region})) {
+            const size_t row = size_t(look.number * launch.places + look.region);
+            if (sample->first_only && seen[row]) {
                 numbers.push_back(-1);
                 continue;
             }
-            std::vector<i64> key = {look.number, look.region, look.kind, look.kind == REST ? 0 : i64(look.mask)};
-            for (int lane = 0; look.kind == WARP && lane < LANES; lane++)
-                key.push_back(look.addresses[lane] - look.addresses[0]);
-            auto [place, fresh] = known.emplace(std::move(key), i32(all.size()));
-            numbers.push_back(place->second);
-            if (fresh) {
-                all.push_back(look);
+            seen[row] = true;
+            const u64 hash = hash_of(look);
+            auto [place, end] = known.equal_range(hash);
+            while (place != end && !alike(launch.looks[size_t(place->second)], look))
+                ++place;
+            if (place == end) {
+                known.emplace(hash, numbers.emplace_back(i32(launch.looks.size())));
+                launch.looks.push_back(look);
                 continue;
             }
-            Look &first = all[size_t(place->second)];
+            numbers.push_back(place->second);
+            Look &first = launch.looks[size_t(place->second)];
             const i64 apart = look.addresses[0] - first.addresses[0];
             first.varies |= look.varies | (look.kind == ONE_PLACE ? apart != 0 : look.mask & 1 && (apart & 31) != 0);
         }
-        seen.insert(here.begin(), here.end());
+        counted.resize(launch.looks.size());
         for (const auto &row : sample->by_row)
             for (const Turn &turn : row.second.turns) {
                 const i32 look = numbers[size_t(turn.look)];
                 if (look < 0)
                     continue;
-                Turn &sum =
-                    counted.emplace(std::make_pair(look, turn.turn), Turn{look, turn.turn, 0, 0, 0}).first->second;
+                std::vector<Turn> &own = counted[size_t(look)];
+                while (own.size() <= size_t(turn.turn))
+                    own.push_back({look, i32(own.size()), 0, 0, 0});
+                Turn &sum = own[size_t(turn.turn)];
                 sum.requests += turn.requests;
                 sum.pieces += turn.pieces;
                 sum.ideal += turn.ideal;
             }
     }
+    for (const auto &own : counted)
+        std::copy_if(own.begin(), own.end(), std::back_inserter(launch.turns), [](auto &one) { return one.requests; });
+}
+
+} // namespace
+
+// Looks and turns of what `tell` says; how many there are where there is no room given.
+PUBLIC void cudabench_looks(Launch *launch, Look *looks, i64 *looks_count, Turn *turns, i64 *turns_count) {
+    if (launch->looks.empty())
+        tell(*launch);
     if (looks) {
-        std::copy(all.begin(), all.end(), looks);
-        for (const auto &one : counted)
-            *turns++ = one.second;
+        std::copy(launch->looks.begin(), launch->looks.end(), looks);
+        std::copy(launch->turns.begin(), launch->turns.end(), turns);
     }
-    *looks_count = i64(all.size());
-    *turns_count = i64(counted.size());
+    *looks_count = i64(launch->looks.size());
+    *turns_count = i64(launch->turns.size());
 }
 
 // Where the warps of the first block went. Return how many visits there are.

@@ -49,6 +49,9 @@ class Counters {
     // Count a request of lanes that are in bounds and aligned; return the bytes of a lane that are counted, 0 where
     // another access does its work.
     i64 count(const Block &block, const Request &request);
+    // What a request costs of which `size` bytes of a lane are counted, some bytes behind its addresses.
+    Cost price(const Request &request, i64 size, i64 shift);
+    bool looks() const { return sampled; } // whether patterns of the block's accesses are looked at
     // Add a request whose cost is known, some bytes behind its addresses.
     void add(const Block &block, const Request &request, Cost cost, i64 reloads, i64 shift = 0);
     // Close the last execution of a sampled block.
@@ -90,7 +93,6 @@ class Counters {
         i32 look;
         bool one_place;
     };
-    Cost price(const Request &request, i64 size, i64 shift, Memory &memory);
     i32 look_of(const Request &request, i64 row, i64 shift);
     i32 one_place(const Look &example, i64 row, u32 lanes);
     void sample(const Request &request, i64 row, i64 shift, Cost cost);

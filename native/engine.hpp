@@ -34,8 +34,6 @@ constexpr int LANES = 32;
 constexpr u32 ALL = 0xFFFFFFFFu;
 constexpr int SLOT_BITS = 40; // an array has 2^40 bytes of addresses, see cudabench/simulator/memory.py
 
-#define PUBLIC extern "C" __attribute__((visibility("default")))
-
 enum Space : i32 { GLOBAL, SHARED, LOCAL, CONSTANT, PARAMETER, GENERIC };
 enum AccessKind : i32 { LOAD, STORE, ATOMIC };
 enum BlockEnd : i32 { FALLS, BRANCH, EXIT, BARRIER, TABLE };

@@ -47,6 +47,8 @@ struct Launch {
     Shadows shadows;
     Marks marks;
     std::vector<std::unique_ptr<Worker>> workers;
+    std::vector<Look> looks; // what sampled blocks did, once that was asked for
+    std::vector<Turn> turns;
 
     explicit Launch(const LaunchDescription &description);
     ~Launch();
@@ -75,7 +77,8 @@ struct Worker {
     Footprints footprints;
     Flying flying;
     Atomics atomics;
-    std::map<i32, Detour> detours; // by line of the PTX
+    std::unique_ptr<Pattern[], void (*)(void *)> patterns; // by access
+    std::map<i32, Detour> detours;                         // by line of the PTX
 
     Worker(Launch &launch, int number);
     // Run until the time is up or nothing is left; return whether anything is left.

@@ -14,6 +14,7 @@ namespace engine {
     Table floats();                                                                                                    \
     Table conversions();                                                                                               \
     Table halves();                                                                                                    \
+    Table memory();                                                                                                    \
     }
 SCALARS(base)
 #ifdef HAVE_AVX2
@@ -29,7 +30,7 @@ constexpr i64 CHECKED = 256; // steps between two looks at the clock
 constexpr const char *NO_MEMORY = "there is not enough memory";
 constexpr auto ALONE = std::chrono::milliseconds(2);
 
-#define TABLES(LEVEL) {LEVEL::integers(), LEVEL::floats(), LEVEL::conversions(), LEVEL::halves()}
+#define TABLES(LEVEL) {LEVEL::integers(), LEVEL::floats(), LEVEL::conversions(), LEVEL::halves(), LEVEL::memory()}
 
 std::vector<Table> scalar_operations() {
 #ifdef HAVE_AVX512
@@ -162,7 +163,10 @@ Status Launch::advance(double seconds) {
 Worker::Worker(Launch &of, int which)
     : launch(of), number(which),
       block{of, *this, nullptr, nullptr, of.root.data(), nullptr, of.warps, false, 0, {0, 0, 0}, nullptr, nullptr, 0},
-      counters(of), races(of, which), footprints(of), atomics(of) {
+      counters(of), races(of, which), footprints(of), atomics(of),
+      patterns(static_cast<Pattern *>(std::calloc(of.accesses.size() + 1, sizeof(Pattern))), std::free) {
+    if (!patterns)
+        throw std::bad_alloc();
     size_t warps = size_t(launch.warps), codes = launch.blocks.size(), words = (codes + 63) / 64;
     size_t total = 64;
     for (const Register &about : launch.registers)

@@ -14,6 +14,8 @@ class Undo {
     void start(const Launch &launch);
     // Keep the pages of a region from one byte to another, counted from its start; several workers may.
     void keep(const Launch &launch, i32 region, i64 low, i64 high);
+    // Keep those of lanes at some places from a first one on; low, high: the least and the greatest place.
+    void keep(const Launch &launch, i32 region, i64 first, const i64 *places, i64 low, i64 high, i64 size);
     void restore(const Launch &launch);
 
   private:
@@ -24,6 +26,20 @@ class Undo {
         i64 count = 0;
     };
     std::vector<Pages> regions;
+};
+
+// Where the lanes of a warp went by an instruction: most warps go there in the same form again. All zeros before the
+// first one.
+struct Pattern {
+    u32 mask;
+    bool straight, rows; // a full warp of one stride; of which each eight lanes have it
+    i64 stride;
+    i64 low, high, bits;         // of the steps: the least, the greatest, all of their bits
+    i64 steps[LANES], on[LANES]; // from the first active lane, 0 where a lane is not active; -1 where it is
+    u32 known;                   // of `costs`
+    struct {
+        u32 pieces, ideal;
+    } costs[32]; // by the byte of its sector at which the first lane is
 };
 
 // Asynchronous copies to a block's shared memory. They are carried out at once; until their group has been waited for,

@@ -174,9 +174,13 @@ Races::Page *Races::page(i32 region, i64 number) {
         of.resize(size_t(launch.regions[size_t(region)].size / launch.about.granule_global / PAGE + 1), nullptr);
     Page *&found = of[size_t(number)];
     if (!found) {
-        constexpr size_t CHUNK = 256; // zeros: a new page holds no time, and a used one none of the block in hand
-        if (pages_used / CHUNK == chunks.size())
-            chunks.emplace_back(static_cast<Page *>(std::calloc(CHUNK, sizeof(Page))), std::free);
+        constexpr size_t CHUNK = 32; // zeros: a new page holds no time, and a used one none of the block in hand
+        if (pages_used / CHUNK == chunks.size()) {
+            auto *made = static_cast<Page *>(std::calloc(CHUNK, sizeof(Page)));
+            if (!made)
+                throw std::bad_alloc();
+            chunks.emplace_back(made, std::free);
+        }
         found = chunks[pages_used / CHUNK].get() + pages_used % CHUNK;
         pages_used++;
         if (!looks)

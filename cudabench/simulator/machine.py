@@ -349,7 +349,7 @@ class Machine:
             return number, mask, False
         self.turn += 1
         # Lanes that spin on a lock must not starve the lane that holds it.
-        late = self.turn % FAIRNESS < BURST
+        late = self.code.fair and self.turn % FAIRNESS < BURST
         stuck = bool(self.asleep) and not late and not awake and ready.keys() <= self.asleep
         if stuck:
             self.asleep.clear()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cudabench.simulator.native.program import Encoded
     from cudabench.simulator.program.code import Code
 
-SHORT_ADDRESS, ONE, SHOWS = 1, 2, 4  # flags of `native/atomics.cpp`
+SHORT_ADDRESS, ONE, SHOWS, SWAPS = 1, 2, 4, 8  # flags of `native/atomics.cpp`
 SERVED = ("words", "lanes", "swap", "loop")
 COMMUTING = ("add", "and", "or", "xor", "min", "max")
 OPERATIONS = (*COMMUTING, "exch", "cas", "inc", "dec")
@@ -52,7 +52,9 @@ def _atomic(emit: Emit, ins: Instruction) -> None:
     first = operands[0]
     if name == "add" and isinstance(first, Immediate) and first.value == 1:
         flags |= ONE
-    if type_ in FLOATS or name not in COMMUTING:
+    if name == "exch":
+        flags |= SWAPS
+    elif type_ in FLOATS or name not in COMMUTING:
         flags |= SHOWS
     into = (emit.target(ins.operands[0], BITS[type_]),) if place else ()
     emit.op(f"atom.{name}.{kind}", into, (register, *sources), immediate=offset, access=access, flags=flags)

@@ -211,7 +211,7 @@ def _ends(end: Op, record: Any, tables: list[int], code: Code) -> bool:
 
 def _alike(code: Code) -> set[int]:
     """Return the stores, by identity, of one element that is the same in all lanes: a literal or a parameter of the
-    kernel, also by way of registers that nothing else writes and nobody reads before."""
+    kernel, or a sum of such, also by way of registers that nothing else writes and nobody reads before."""
     writers: dict[int, list[tuple[Op, NativeOp | None]]] = defaultdict(list)
     stores: list[tuple[MemoryOp, int]] = []
     for op in (op for block in code.blocks for op in block.every):
@@ -236,12 +236,12 @@ def _alike(code: Code) -> set[int]:
             return False
         resized = name.startswith("resize.") and writers[index][0][0].opcode == "st"
         parameter = name.startswith("ld.param.") and width >= 4
-        return parameter or ((resized or name in _MOVES) and same(sources[0], width))
+        return parameter or ((resized or name in _KEPT) and all(same(source, width) for source in sources))
 
     return {id(access) for access, source in stores if same(source, access.width)}
 
 
-_MOVES = ("mov.8", "mov.16", "mov.32", "mov.64")
+_KEPT = ("mov.8", "mov.16", "mov.32", "mov.64", "add.32", "add.64", "sub.32", "sub.64")  # alike if the operands are
 
 
 def _fill_access(record: Any, access: MemoryOp, code: Code) -> None:

@@ -41,7 +41,7 @@ from cudabench.simulator.program.code import (
     Unsupported,
 )
 from cudabench.simulator.program.order import arranged
-from cudabench.simulator.program.polls import Places, StrongLoad, mark_polls
+from cudabench.simulator.program.polls import Places, StrongLoad, mark_polls, may_wait
 from cudabench.simulator.program.ptx import Address, Immediate, Instruction, Label, Negated, Operand, Symbol
 from cudabench.simulator.program.warpgroups import Step, watch_products
 from cudabench.simulator.values import UNDEFINED, UNSIGNED, Affine, Value
@@ -439,8 +439,10 @@ class Builder:
         behind = {id(op): block.weight - place for block in blocks for place, op in enumerate(block.ops)}
         for op, before in self.clocks:
             before[0] = behind.get(id(op), 0)
-        waits = mark_polls(blocks, self.strong_loads, Places(self.fixed, self.through_pointers(found)))
+        places = Places(self.fixed, self.through_pointers(found))
+        waits = mark_polls(blocks, self.strong_loads, places)
         read = frozenset(index for item in self.stream if isinstance(item, Op) for index in (*item.uses, item.guard))
+        fair = any(not read.isdisjoint(op.defs) for op, _ in self.strong_loads) or may_wait(blocks, places)
         told = {id(op): access for op, access in self.strong_loads if "global" in access.numbers}
         polls = {one for one, access in told.items() if access.polls}
         polling = frozenset(block.number for block in blocks if not polls.isdisjoint(map(id, block.ops)))
@@ -461,7 +463,7 @@ class Builder:
             (*((key, offset, size) for key, (offset, size) in self.shared.items()), *dynamic), self.granule,
             self.accesses, tuple(self.refused), self.module.files, read, written, self.orders,
             self.swapping and self.fencing, bool(entries), any(site.recursive for site in self.sites), self.proxies,
-            waits, cached, polling, signs, meets, {}, {},
+            waits, cached, polling, signs, meets, fair, {}, {},
         )  # fmt: skip
 
     def find_bounds(self, found: Sequence[int]) -> None:

@@ -169,7 +169,8 @@ class Code(NamedTuple):
     waits: whether atomics poll. written, cached: what it writes, and what it reads through the read-only cache, as the
     bits of `flow.points_to`. polling: the blocks of code in which accesses poll. signs: those behind an access that may
     let go on who polls. meets: whether a block may learn from global memory what others did in the same launch: by
-    atomics that return what they find, by volatile or ordered reads, or where there are fences. encoded: the code as
+    atomics that return what they find, by volatile or ordered reads, or where there are fences. fair:
+    whether lanes may go round a loop until others have done something, so that all get their turn. encoded: the code as
     the native engine takes it, by library. looked: what lanes did there, by block, see `native.looks`.
     """
 
@@ -201,6 +202,7 @@ class Code(NamedTuple):
     polling: frozenset[int]
     signs: frozenset[int]
     meets: bool
+    fair: bool
     encoded: dict[Any, Any]
     looked: dict[Any, Any]
 

@@ -84,6 +84,26 @@ def mark_polls(blocks: Sequence[Block], loads: Sequence[StrongLoad], places: Pla
     return any(strong[one].kind == "atomic" for one in found)
 
 
+def may_wait(blocks: Sequence[Block], places: Places) -> bool:
+    """Return whether a thread may go round a loop until another one has done something, in a kernel without strong
+    reads and atomics that return what they find: also by plain reads of one place, which no compiler has to repeat."""
+    every = [op for block in blocks for op in block.ops]
+    if any(op.kind != "plain" or op.opcode in _WAITING for op in every):
+        return True
+    if len(every) > MOST_LOOKED_AT:
+        return any(True for _ in loops(blocks))
+    for members, head in loops(blocks):
+        mine = [op for number in members for op in blocks[number].ops]
+        reads = [op for op in mine if op.opcode in ("ld", "ldu") and op.address >= 0 and id(op) not in places.slots]
+        if reads and not {op.address for op in reads} <= Loop(blocks, members, head, places, ()).changing:
+            return True
+    return False
+
+
+MOST_LOOKED_AT = 4096  # ops of a kernel
+_WAITING = frozenset(("activemask", "barrier", "call", "fence", "griddepcontrol", "mbarrier", "membar", "nanosleep"))
+
+
 def _polled(run: Run, machine: Machine) -> None:
     """Run a load that polls, and note which lanes did."""
     run(machine)

@@ -1,0 +1,226 @@
+// Loads and stores.
+#include "addresses.hpp"
+
+namespace engine::LEVEL {
+Table memory();
+namespace {
+
+constexpr i32 IN_A_ROW = 2; // a flag: data in registers one behind the other
+
+// The register of an element.
+inline i32 element_of(const i32 *registers, const Op &op, int element) {
+    return op.flags & IN_A_ROW ? registers[0] + element : registers[element];
+}
+
+// Tell whether lanes whose first active one is at `lead` have the form of a pattern.
+template <class A> inline bool same(const Pattern &pattern, const A *base, i64 lead) {
+    u64 others = 0;
+    if (pattern.mask == ALL)
+        for (int lane = 0; lane < LANES; lane++)
+            others |= (u64(i64(base[lane])) - u64(lead)) ^ u64(pattern.steps[lane]);
+    else
+        for (int lane = 0; lane < LANES; lane++)
+            others |= ((u64(i64(base[lane])) - u64(lead)) ^ u64(pattern.steps[lane])) & u64(pattern.on[lane]);
+    return others == 0;
+}
+
+template <class A> void learn(Pattern &pattern, const A *base, u32 mask, i64 lead) {
+    i64 low = 0, high = 0, bits = 0, parted = i64(~mask), others = parted;
+    for (int lane = 0; lane < LANES; lane++) {
+        const i64 on = -i64(mask >> lane & 1), step = i64(u64(i64(base[lane])) - u64(lead)) & on;
+        pattern.on[lane] = on;
+        pattern.steps[lane] = step;
+        low = std::min(low, step);
+        high = std::max(high, step);
+        bits |= step;
+    }
+    const u64 stride = u64(pattern.steps[1]);
+    for (int lane = 0; lane < LANES; lane++) {
+        const u64 step = u64(pattern.steps[lane]), row = u64(pattern.steps[lane & -ROW]);
+        others |= i64(step ^ stride * u64(lane));
+        parted |= i64((step - row) ^ stride * u64(lane & (ROW - 1)));
+    }
+    pattern.mask = mask;
+    pattern.known = 0;
+    pattern.stride = i64(stride);
+    pattern.straight = !others;
+    pattern.rows = !parted;
+    pattern.low = low;
+    pattern.high = high;
+    pattern.bits = bits;
+}
+
+// Find the form of a warp's addresses; return that of the first active lane.
+template <class A> i64 look(const Block &block, const Op &op, int warp, Pattern &pattern) {
+    const A *base = block.at<A>(op.from[0]) + warp * LANES;
+    const u32 mask = block.mask[warp];
+    const i64 lead = base[first_lane(mask)];
+    if (pattern.mask != mask || !same(pattern, base, lead))
+        learn(pattern, base, mask, lead);
+    return i64(u64(lead) + u64(op.immediate)); // any bits: sums wrap
+}
+
+// The same of the addresses in from[0], of either width.
+i64 look(const Block &block, const Op &op, int warp, Pattern &pattern) {
+    return op.flags & SHORT_ADDRESS ? look<i32>(block, op, warp, pattern) : look<i64>(block, op, warp, pattern);
+}
+
+void lay(Lanes &lanes, const Pattern &pattern, i64 first) {
+    for (int lane = 0; lane < LANES; lane++)
+        lanes.addresses[lane] = i64(u64(first) + u64(pattern.steps[lane]));
+    lanes.mask = pattern.mask;
+    lanes.straight = pattern.straight;
+    lanes.stride = pattern.stride;
+    lanes.bits = first | pattern.bits;
+    if (__builtin_add_overflow(first, pattern.low, &lanes.low) ||
+        __builtin_add_overflow(first, pattern.high, &lanes.high))
+        lanes.low = INT64_MIN; // within nothing
+}
+
+// Where lanes find their bytes, counted from the first active one, if all are in one array of global or constant memory
+// and nothing but what is done here is to do. Null where `by_space` is to look.
+u8 *at_once(const Asked &asked, Pattern &pattern, i64 first) {
+    const Access &access = asked.access;
+    Block &block = asked.block;
+    Worker &worker = block.worker;
+    Launch &launch = block.launch;
+    const i32 space = access.space == CONSTANT ? CONSTANT : GLOBAL;
+    const i64 slot = first >> SLOT_BITS;
+    if (access.space == SHARED || access.space == LOCAL || slot <= 0 || slot >= i64(launch.regions.size()) ||
+        access.number[space] < 0 || worker.counters.looks())
+        return nullptr;
+    const Region &region = launch.regions[size_t(slot)];
+    const i64 place = first - region.base;
+    if (place < 0 || place > region.size || place + pattern.low < 0 ||
+        pattern.high > region.size - access.size - place || ((first | pattern.bits) & (access.size - 1)) ||
+        region.heap || (access.kind == STORE && !region.writable))
+        return nullptr;
+    const bool issued = access.issued[space] >= 0 && space != CONSTANT;
+    const i64 size = issued ? access.issued[space] : access.size, shift = issued ? access.shift[space] : 0;
+    const bool touches = launch.about.footprint && size, watched = region.watched && space == GLOBAL;
+    Counts &counts = worker.counters.rows[size_t(access.number[space] * launch.places + slot)];
+    if (size && (!counts.requests || (touches && shift)))
+        return nullptr;
+    const u32 phase = u32(first + shift) & 31;
+    const bool known = !size || pattern.known >> phase & 1;
+    Lanes lanes;
+    if (touches || watched || !known)
+        lay(lanes, pattern, first);
+    const Request request{access,       space,           i32(slot),        asked.warp,
+                          pattern.mask, lanes.addresses, pattern.straight, pattern.stride};
+    if (!known) {
+        const Cost cost = worker.counters.price(request, size, shift);
+        pattern.costs[phase] = {u32(cost.pieces), u32(cost.ideal)};
+        pattern.known |= 1u << phase;
+    }
+    if (size) {
+        counts.requests++;
+        counts.pieces += pattern.costs[phase].pieces;
+        counts.ideal += pattern.costs[phase].ideal;
+    } else
+        counts.merged++;
+    if (touches)
+        worker.footprints.note(block, request, size);
+    if (watched)
+        worker.races.note(block, asked.op, request, asked.data);
+    if (access.kind == STORE)
+        launch.undo.keep(launch, i32(slot), place, pattern.steps, pattern.low, pattern.high, access.size);
+    return region.data + place;
+}
+
+// from[0] holds the address; into[] gets the elements.
+template <class T, class R> void load(Block &block, const Op &op) {
+    const Access &access = block.launch.accesses[size_t(op.access)];
+    Pattern &pattern = block.worker.patterns[size_t(op.access)];
+    i32 variable = -1;
+    for (int warp = 0; warp < block.warps; warp++) {
+        if (!block.mask[warp])
+            continue;
+        auto take = [&](const u8 *origin, const Form &form, i64 more) {
+            for (int element = 0; element < access.count; element++)
+                fetch<T, R>(origin + element * i64(sizeof(T)), form, more,
+                            block.at<R>(element_of(op.into, op, element)) + warp * LANES);
+        };
+        const Asked asked{block, op, access, nullptr, warp, variable};
+        const i64 first = look(block, op, warp, pattern);
+        if (const u8 *origin = at_once(asked, pattern, first)) {
+            take(origin, {pattern.steps, pattern.mask, pattern.rows, pattern.stride}, 0);
+            continue;
+        }
+        Lanes lanes;
+        lay(lanes, pattern, first);
+        auto move = [&](const Memory &memory, const Lanes &some) { take(memory.origin, some.form(), memory.step); };
+        if (!by_space(asked, lanes, move))
+            return;
+    }
+}
+
+// from[0] holds the address, from[1...] the elements, of which R is the register.
+template <class T, class R> void store(Block &block, const Op &op) {
+    const Access &access = block.launch.accesses[size_t(op.access)];
+    Pattern &pattern = block.worker.patterns[size_t(op.access)];
+    i32 variable = -1;
+    T gathered[WIDEST / sizeof(T) * LANES];
+    for (int warp = 0; warp < block.warps; warp++) {
+        if (!block.mask[warp])
+            continue;
+        const u8 *data = reinterpret_cast<const u8 *>(gathered);
+        for (int element = 0; element < access.count; element++) {
+            const R *from = block.at<R>(element_of(op.from + 1, op, element)) + warp * LANES;
+            if (access.count == 1 && sizeof(T) == sizeof(R))
+                data = reinterpret_cast<const u8 *>(from);
+            else
+                for (int lane = 0; lane < LANES; lane++)
+                    gathered[lane * access.count + element] = T(from[lane]);
+        }
+        const Asked asked{block, op, access, data, warp, variable};
+        const i64 first = look(block, op, warp, pattern);
+        if (u8 *origin = at_once(asked, pattern, first)) {
+            put<T>(origin, {pattern.steps, pattern.mask, pattern.rows, pattern.stride}, 0, data, access.count);
+            continue;
+        }
+        Lanes lanes;
+        lay(lanes, pattern, first);
+        auto move = [&](const Memory &memory, const Lanes &some) {
+            put<T>(memory.origin, some.form(), memory.step, data, access.count);
+        };
+        if (!by_space(asked, lanes, move))
+            return;
+    }
+}
+
+// ld.param at a fixed place: the same for all lanes; immediate: the offset.
+template <class T, class R> void load_parameter(Block &block, const Op &op) {
+    const R value = R(read<T>(block.launch.parameters.data() + op.immediate));
+    R *into = block.at<R>(op.into[0]);
+    if (block.full) {
+        std::fill_n(into, block.warps * LANES, value);
+        return;
+    }
+    for (int warp = 0; warp < block.warps; warp++)
+        for (u32 rest = block.mask[warp]; rest; rest &= rest - 1)
+            into[warp * LANES + first_lane(rest)] = value;
+}
+
+#define LOAD_OPERATIONS(NAME, T, R)                                                                                    \
+    {"ld." NAME, load<T, R>}, { "ld.param." NAME, load_parameter<T, R> }
+#define STORE_OPERATION(NAME, T, R) {"st." NAME, store<T, R>}
+
+// By width of the element, u or s, and width of the register.
+const Operation ALL_OF_THEM[] = {
+    LOAD_OPERATIONS("u8.8", u8, u8),     LOAD_OPERATIONS("u8.16", u8, u16),   LOAD_OPERATIONS("s8.16", i8, u16),
+    LOAD_OPERATIONS("u8.32", u8, u32),   LOAD_OPERATIONS("s8.32", i8, u32),   LOAD_OPERATIONS("u8.64", u8, u64),
+    LOAD_OPERATIONS("s8.64", i8, u64),   LOAD_OPERATIONS("u16.16", u16, u16), LOAD_OPERATIONS("u16.32", u16, u32),
+    LOAD_OPERATIONS("s16.32", i16, u32), LOAD_OPERATIONS("u16.64", u16, u64), LOAD_OPERATIONS("s16.64", i16, u64),
+    LOAD_OPERATIONS("u32.32", u32, u32), LOAD_OPERATIONS("u32.64", u32, u64), LOAD_OPERATIONS("s32.64", i32, u64),
+    LOAD_OPERATIONS("u64.64", u64, u64), STORE_OPERATION("8.8", u8, u8),      STORE_OPERATION("8.16", u8, u16),
+    STORE_OPERATION("8.32", u8, u32),    STORE_OPERATION("8.64", u8, u64),    STORE_OPERATION("16.16", u16, u16),
+    STORE_OPERATION("16.32", u16, u32),  STORE_OPERATION("16.64", u16, u64),  STORE_OPERATION("32.32", u32, u32),
+    STORE_OPERATION("32.64", u32, u64),  STORE_OPERATION("64.64", u64, u64),
+};
+
+} // namespace
+
+Table memory() { return {ALL_OF_THEM, sizeof ALL_OF_THEM / sizeof *ALL_OF_THEM}; }
+
+} // namespace engine::LEVEL
