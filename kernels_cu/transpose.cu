@@ -6,7 +6,8 @@
 // neighbours of a row must write 32 elements of a column, each in its own memory sector.
 //
 // Read the ladder from top to bottom. Each kernel differs from an earlier one by a few lines; its comment names them,
-// the bottleneck that they remove, and the bottleneck that remains. The ladder ends in transpose_fast.cu.
+// the bottleneck that they remove, and the bottleneck that remains. The ladder ends in transpose_fast.cu;
+// transpose_ragged.cu is for rows of any length.
 // BDIMX and BDIMY are the threads of a block; x runs along a row of the matrix that the grid covers.
 // Offsets are size_t because nx * ny may exceed 2^32.
 

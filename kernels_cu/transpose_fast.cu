@@ -31,7 +31,7 @@
 
 const unsigned UNROLLED = VUNROLL;  // a constant, because a pragma does not expand the macro T
 
-// Reads the tile at (x0, y0) and the LEADING rows above it: a thread reads 16 bytes of each of four rows, or one element
+// Reads the tile at (x0, y0) and the LEADING rows above it: a thread reads 16 bytes of each of four rows, or an element
 // of each if rows of `in` are unaligned, and turns them in registers. INSIDE: no access is outside the matrix.
 template <bool HINTS, bool VECTORS, bool INSIDE, int LEADING>
 __device__ __forceinline__ void read_tile(Vector *tile, const T *in, unsigned nx, unsigned ny,
@@ -55,7 +55,7 @@ __device__ __forceinline__ void read_tile(Vector *tile, const T *in, unsigned nx
     }
 }
 
-// Writes the tile. If ny is not a multiple of VEC, a row of `out` starts anywhere, and the tile's piece of it would begin
+// Writes the tile. If ny is not a multiple of VEC, a row of `out` starts anywhere, and the tile's piece would begin
 // and end inside a sector, which costs a whole sector. So the piece starts up to LEADING elements early, at a multiple
 // of 128 bytes, with elements of the LEADING rows above the tile, and ends as much earlier:
 //
@@ -140,8 +140,8 @@ transpose_vector(const T *__restrict__ in, T *__restrict__ out, int nx, int ny)
     move_vectors<false>(tile, in, out, nx, ny);
 }
 
-// The last rung is `vector` with hints. A tile takes 256 bytes of a row. If rows of `in` are not a multiple of 256 bytes
-// long, a tile's piece begins and ends inside aligned 256 bytes, and a neighbour needs the rest of them. A plain read
+// The last rung is `vector` with hints. A tile takes 256 bytes of a row. If rows of `in` are not a multiple of 256
+// bytes long, a tile's piece begins and ends inside aligned 256 bytes, and a neighbour needs the rest of them. A plain read
 // brings only the sectors of 32 bytes that it needs, so the memory is visited twice. With the hint the first block
 // brings all of them, and the neighbour, a column of tiles later, finds its part in L2:
 //

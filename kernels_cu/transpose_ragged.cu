@@ -7,7 +7,7 @@
 //     row 1   . . . a | b c d e | f g          vectors from element 4 on: the first has one column of the row
 //     row 5   . . . p | q r s t | u v          starts at 35 = 4 * 8 + 3, like row 1
 //
-// A row of the tile holds the quads of y % VEC = 0 first, then those of 1, and so on, so that the neighbours in a column
+// A row of the tile holds the quads of y % VEC = 0 first, then those of 1, and so on, so that neighbours in a column
 // lie apart: a lane collects the four elements that it writes as one vector.
 
 #include "vectors.cuh"
@@ -176,8 +176,8 @@ __device__ __forceinline__ void write_ragged(const T *tile, T *out, unsigned nx,
 }
 
 // Moves 16 bytes an access also where rows start anywhere, for elements of up to 4 bytes.
-// It takes half of the instructions with which vector moves such rows element by element. A tile is 124 columns wide, so
-// that few sectors at the ends of its rows are read twice. What remains: each vector that is written is collected from
+// It takes half of the instructions with which vector moves such rows element by element. A tile is 124 columns wide,
+// so that few sectors at the ends of its rows are read twice. What remains: each vector that is written is collected from
 // four places. If all rows are aligned, vector is faster.
 extern "C" __global__ void __launch_bounds__(BLOCK, RAGGED_BLOCKS)
 transpose_ragged(const T *__restrict__ in, T *__restrict__ out, int nx, int ny)
@@ -192,7 +192,7 @@ transpose_ragged(const T *__restrict__ in, T *__restrict__ out, int nx, int ny)
 
     if (x0 >= nx)
         return;
-    // Only a tile at the edge checks each access. The last vector of a row may reach into the next row, if there is one.
+    // Only a tile at the edge checks each access. The last vector of a row may reach into the next row if there is one.
     bool row_after = y0 + RTILE_Y < ny || (RLEAD == 0 && y0 + RTILE_Y == ny && x0 + RTILE_X + VEC <= nx);
     if (x0 + RTILE_X <= nx && y0 + 1 > RLEAD && row_after) {
         if (sizeof(T) < 4)

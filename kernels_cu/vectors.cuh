@@ -89,7 +89,7 @@ __device__ __forceinline__ void store_columns(Vector *tile, unsigned col, unsign
 #define FETCH 128  // the host's choice: 256 if rows of `in` are longer than that and start inside 256 bytes
 #endif
 
-// Reads 16 bytes of a row (VECTORS), or one element. With HINTS, a read that misses the L2 cache also brings the aligned
+// Reads 16 bytes of a row (VECTORS), or one element. With HINTS, a read that misses the L2 cache brings the aligned
 // FETCH bytes around it (PTX: ld.level::prefetch_size, from compute capability 8.0 on).
 template <bool HINTS, bool VECTORS>
 __device__ __forceinline__ void fetch(Vector &to, const T *from)

@@ -94,8 +94,8 @@ def test_only_what_is_asked_for_is_compiled() -> None:
     (fused,) = cases.build(operation, Request(kernels=("fused",)))
     assert sorted(kernels(fused)) == sorted(launch.function for launch in fused.launches)
     assert {case.source for case in cases.build(operation, Request())} == {chapters.read(operation.source)}
-    two = cases.build(TRANSPOSE, Request(kernels=("smem", "vector")))
-    assert [kernels(case) for case in two] == [["transpose_smem", "transpose_vector"]] * 2
+    two = cases.build(TRANSPOSE, Request(kernels=("smem", "swizzle")))
+    assert [kernels(case) for case in two] == [["transpose_smem", "transpose_swizzle"]] * 2
 
 
 def test_what_is_compiled_apart_is_compiled_once() -> None:
