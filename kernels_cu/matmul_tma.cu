@@ -1,5 +1,5 @@
-// Matrix product by the tensor memory accelerator: it fetches a whole tile when one thread asks (compute capability
-// 9.0).
+// Matrix product by the tensor memory accelerator (compute capability 9.0): one thread asks for a whole tile,
+// and the accelerator fetches it.
 //
 //     fetching group                      multiplying groups
 //     wait until the place is empty       wait until the place is full
