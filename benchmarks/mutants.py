@@ -372,7 +372,7 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
     (
         "matmul",
         "< to <=",
-        "if (sizeof(T) < 4)  // which cannot be copied on its own",
+        "if (sizeof(T) < 4)  // cp.async copies at least 4 bytes",
     ): "what may be copied without registers is copied through them",
     ("matmul", "< to <=", "for (size_t k0 = 0; k0 < k; k0 += TK) {"): "a step beyond the matrix adds zeros",
     ("matvec", "< to <=", "if (warp < WARPS) {"): "the sum of a warp that is not full lies where nobody reads",
