@@ -377,7 +377,7 @@ def _case(operation: Operation, one: Picked, problem: Problem, request: Request)
     macros = chapters.macros(chapter)
     given = request.defines
     if one.text.builtin:
-        _check_defines(operation, fixed, macros, request.defines)
+        _check_defines(operation, fixed, request.defines)
         given = {name: text for name, text in request.defines.items() if name in kernel.constants}
     else:
         macros = _with_own(macros, chapters.macros(one.text), fixed | dict(given), problem)
@@ -474,10 +474,8 @@ def _chosen(kernel: Kernel, asked: Geometry, macros: Mapping[str, Macro], given:
     return {name: str(asked[name]) for name in ruled if asked[name] != plain[name]}
 
 
-def _check_defines(
-    operation: Operation, fixed: Mapping[str, str], macros: Mapping[str, Macro], given: Mapping[str, str]
-) -> None:
-    """Raise UsageError for a macro that is not a constant of the chapter, or that another option sets."""
+def _check_defines(operation: Operation, fixed: Mapping[str, str], given: Mapping[str, str]) -> None:
+    """Raise UsageError for a macro that is not a constant of the operation's chapters, or that another option sets."""
     known = {name for kernel in operation.kernels for name in kernel.constants}
     flags = {"T": "--dtype", "BFLOAT16": "--dtype", "BDIMX": "--block", "BDIMY": "--block"}
     flags |= {option.name.upper(): f"--{option.name}" for option in operation.options}
@@ -486,7 +484,7 @@ def _check_defines(
         refuse(
             (name in fixed, f"--define {name}={text}: {flags.get(name, '--size')} sets {name}; use that."),
             (
-                name in macros,
+                any(name in chapters.macros(chapters.read(file)) for file in chapters.names(operation)),
                 f"--define {name}={text}: {name} of {operation.name} follows from other constants and cannot be set; "
                 f"of constants that can be set, {listed}.",
             ),
