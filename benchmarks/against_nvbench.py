@@ -161,7 +161,10 @@ def cubin(case: Case) -> bytes:
         path = Path(folder) / "kernel.cu"
         path.write_text(macros + case.source.text)
         target = Path(folder) / "kernel.cubin"
-        subprocess.run(["nvcc", "-cubin", "-arch=native", "-lineinfo", "-o", str(target), str(path)], check=True)
+        folders = [f"-I{folder}" for folder in case.source.folders]
+        subprocess.run(
+            ["nvcc", "-cubin", "-arch=native", "-lineinfo", *folders, "-o", str(target), str(path)], check=True
+        )
         return target.read_bytes()
 
 

@@ -48,6 +48,7 @@ from cudabench.errors import CompilerError, CudabenchError
 from cudabench.measure.simulated_run import SimulatedRun
 from cudabench.plan import cases, chapters
 from cudabench.plan.cases import Request
+from cudabench.records.launch import Source
 from cudabench.records.planned import Case, Settings
 from cudabench.simulator.isa import instructions  # noqa: F401  loaded here, and not in each process
 from cudabench.source.files import parse_text
@@ -371,7 +372,7 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
     (
         "matmul",
         "< to <=",
-        "if (sizeof(T) < 4)  // which cannot be copied on its own",
+        "if (sizeof(T) < 4)  // cp.async copies at least 4 bytes",
     ): "what may be copied without registers is copied through them",
     ("matmul", "< to <=", "for (size_t k0 = 0; k0 < k; k0 += TK) {"): "a step beyond the matrix adds zeros",
     ("matvec", "< to <=", "if (warp < WARPS) {"): "the sum of a warp that is not full lies where nobody reads",
@@ -665,16 +666,14 @@ def tasks_of(name: str, only: str = "", again: set[tuple[str, ...]] | None = Non
         if (case := case_of(name, rung.name, settings)) is not None
     ]
     tries = [Try(at, *one) for at, one in enumerate(cases)]
-    text = chapters.read(operations.get(name).source).text
-    chapter = functions(text)
-    calls = {one.name: used(one.name, chapter) for one in chapter}
-    for function in chapter:
+    for file, text, function, calls in every_function(name):
         if only not in ("", function.name):
             continue
         users = tuple(
             one
             for one in tries
-            if function.name in one.settings.get("of", (function.name,))
+            if one.case.source.name.endswith(f"/{file}")
+            and function.name in one.settings.get("of", (function.name,))
             and any(function.name in calls.get(launch.function, ()) for launch in one.case.launches)
         )
         for mutant in mutants(text, function.first, function.last) if users else ():
@@ -682,6 +681,25 @@ def tasks_of(name: str, only: str = "", again: set[tuple[str, ...]] | None = Non
                 tried = [(one.settings, one.rung) for one in users]
                 content = hashlib.sha256((mutant.of(text) + repr(tried)).encode()).hexdigest()
                 yield Task(name, function.name, mutant, content, users)
+
+
+def every_function(name: str) -> Iterator[tuple[str, str, Function, dict[str, set[str]]]]:
+    """Yield the functions of an operation's chapters: the file, its text with its headers in it, the function, and the
+    functions that each of the text calls."""
+    for file in chapters.names(operations.get(name)):
+        text = inlined(chapters.read(file))
+        chapter = functions(text)
+        calls = {one.name: used(one.name, chapter) for one in chapter}
+        yield from ((file, text, one, calls) for one in chapter)
+
+
+def inlined(source: Source) -> str:
+    """Return a chapter's text with its headers in the places of their #includes."""
+    text = source.text
+    for header, own in chapters.headers(source).items():
+        first, *more = text.split(f'#include "{header}"\n')
+        text = first + (own + "".join(more) if more else "")
+    return text
 
 
 def ends_of(
@@ -871,7 +889,7 @@ def case_of(name: str, kernel: str, settings: dict[str, Any]) -> Case | None:
         case = cases.build(operation, request)[0]
     except CudabenchError:
         return None
-    return None if case.skip_reason else case
+    return None if case.skip_reason else replace(case, source=replace(case.source, text=inlined(case.source)))
 
 
 def end_of(name: str, case: Case, text: str, settings: dict[str, Any], timeout: float) -> tuple[str, str]:

@@ -1,7 +1,7 @@
 """What `mkdocs build` adds to the pages of this folder: a page a chapter, the measurements, a notebook's results, and
 the order of the menu.
 
-A chapter's page is made from its `.cu` file: comments are its prose, its times are drawn from the records, and the
+A chapter's page is made from its files: comments are its prose, its times are drawn from the records, and the
 simulator draws and counts its ladder as the page is built. The cells of `notebook.md` run then too. Pages that nobody
 put in order below are taken up by themselves.
 """
@@ -335,9 +335,9 @@ def chapter(name: str) -> str:
     from cudabench import operations
 
     operation = operations.get(name)
-    parts = blocks((ROOT / "kernels_cu" / f"{name}.cu").read_text(encoding="utf-8"))
+    texts = {file: blocks((ROOT / "kernels_cu" / file).read_text(encoding="utf-8")) for file in files(name)}
     names = {kernel.function: kernel.name for kernel in operation.kernels}
-    lines = [f"# {name}", "", prose(parts[0][1]), ""]
+    lines = [f"# {name}", "", prose(texts[f"{name}.cu"].pop(0)[1]), ""]
     lines += [
         f"`cudabench {name}` runs the ladder; `cudabench explain {name} KERNEL` shows why a rung costs what it does."
     ]
@@ -354,14 +354,24 @@ def chapter(name: str) -> str:
         lines += ["", "## Counted", "", "The simulator's counts, which need no GPU:", "", f"![{name}]({name}.svg)", ""]
         lines += ["```text", str(simulated(name)).rstrip(), "```"]
         lines += conflict_told(name)
-    lines += ["", "## The chapter", ""]
-    for at, (kind, text) in enumerate(parts[1:], 1):
-        code = text if kind == "code" else parts[at + 1][1] if at + 1 < len(parts) else ""
-        headings = [names[one] for one in names if re.search(rf"\b{one}\s*\(", code)]
-        if headings and (kind == "prose" or parts[at - 1][0] == "code"):
-            lines += [f"### {', '.join(headings)}", ""]
-        lines += ["```cuda", text, "```", ""] if kind == "code" else [prose(text), ""]
+    for file, parts in texts.items():
+        lines += ["", f"## {file}", ""]
+        for at, (kind, text) in enumerate(parts):
+            code = text if kind == "code" else parts[at + 1][1] if at + 1 < len(parts) else ""
+            headings = [names[one] for one in names if re.search(rf"\b{one}\s*\(", code)]
+            if headings and (kind == "prose" or not at or parts[at - 1][0] == "code"):
+                lines += [f"### {', '.join(headings)}", ""]
+            lines += ["```cuda", text, "```", ""] if kind == "code" else [prose(text), ""]
     return "\n".join(lines) + "\n"
+
+
+def files(name: str) -> list[str]:
+    """Return the chapters of an operation, then their headers."""
+    from cudabench import operations
+    from cudabench.plan import chapters
+
+    own = chapters.names(operations.get(name))
+    return list(dict.fromkeys([*own, *(header for file in own for header in chapters.headers(chapters.read(file)))]))
 
 
 def conflict_told(name: str) -> list[str]:

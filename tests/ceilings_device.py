@@ -64,7 +64,9 @@ class SimulatedGpu:
         """Compile for the card's capability."""
         self.texts.append(source.text)
         arch = "sm_" + self.info.compute_capability.replace(".", "")
-        return Module(compiler.compile_cubin(source.text, source.name, arch=arch, defines=defines))
+        return Module(
+            compiler.compile_cubin(source.text, source.name, arch=arch, defines=defines, include_dirs=source.folders)
+        )
 
     def free_bytes(self) -> int:
         """Return a gigabyte."""

@@ -44,7 +44,10 @@ pytestmark = needs_compiler
 
 def compiled(arch: str, text: str | None = None, backend: Any = None) -> Compiled:
     """Return the chapter, or another text, compiled."""
-    return compiler.compile_cubin(text or benchmark.source().text, "ceilings.cu", arch=arch, backend=backend)
+    source = benchmark.source()
+    return compiler.compile_cubin(
+        text or source.text, "ceilings.cu", arch=arch, backend=backend, include_dirs=source.folders
+    )
 
 
 # Machine code --------------------------------------------------------------------------------------------------------
@@ -171,7 +174,7 @@ def test_whole_path(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     file = parse(Path("card.json").read_text(), "card.json")
     assert (ran.code, [(one.name, one.reason) for one in file.ceilings if one.status != "ok"]) == (0, [])
     assert file.device == INFO
-    assert file.provenance["sources"].keys() == {"kernels_cu/ceilings.cu"}
+    assert file.provenance["sources"].keys() == {"kernels_cu/ceilings.cu", "kernels_cu/ceilings_hopper.cuh"}
     for one in file.ceilings:
         assert one.value is not None, one
         assert one.low is not None, one

@@ -173,7 +173,7 @@ def test_chapter_pages(pages: ModuleType, monkeypatch: pytest.MonkeyPatch) -> No
         page = pages.chapter(name)
         headings = {word for line in re.findall(r"^### (.+)$", page, re.MULTILINE) for word in line.split(", ")}
         assert {kernel.name for kernel in operations.get(name).kernels} <= headings, name
-        source = (ROOT / "kernels_cu" / f"{name}.cu").read_text(encoding="utf-8")
+        source = "\n".join((ROOT / "kernels_cu" / file).read_text(encoding="utf-8") for file in pages.files(name))
         code = [line for line in source.splitlines() if line.strip() and not line.startswith("//")]
         assert [line for line in code if line not in page] == []
         assert "## Measured" in page, name

@@ -15,10 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cudabench import operations
+from cudabench.ceilings import benchmark
 from cudabench.errors import NoRoom, UsageError
 from cudabench.measure import verify
 from cudabench.plan import chapters
-from cudabench.source.files import parse_text
+from cudabench.source.records import Kernel
 from tests import ladders
 from tests.ladders import (
     BLOCKS,
@@ -65,12 +66,15 @@ def right_or_refused(name: str, kernel: str, block: Block, sizes: list[tuple[int
 
 @pytest.mark.parametrize("name", NAMES)
 def test_ladder_matches_chapter(name: str) -> None:
-    """Every rung is a function of the chapter with a comment above it, in the same order, and none is left over."""
+    """Every rung is a function of its chapter with a comment above it, in the same order, and none is left over."""
     operation = operations.get(name)
-    functions = parse_text(chapters.read(operation.source).text, operation.source).kernels
-    ladder = [kernel.function for kernel in operation.kernels]
-    assert [kernel.name for kernel in functions if kernel.name in ladder] == ladder
-    assert [kernel.name for kernel in functions if kernel.name in ladder and not kernel.comment] == []
+    functions: dict[str, Kernel] = {}
+    for file in chapters.names(operation):
+        ladder = [kernel.function for kernel in operation.kernels if (kernel.chapter or operation.source) == file]
+        own = chapters.functions(file)
+        assert [function for function in own if function in ladder] == ladder
+        assert [function for function in ladder if not own[function].comment] == []
+        functions |= own
     launched = {
         launch.function.partition("<")[0]
         for dtype in operation.dtypes
@@ -78,7 +82,16 @@ def test_ladder_matches_chapter(name: str) -> None:
         for case in build(name, size=size, dtype=dtype)[1]
         for launch in case.launches
     }
-    assert launched == {kernel.name for kernel in functions}
+    assert launched == {*functions}
+
+
+def test_a_chapter_is_of_one_sitting() -> None:
+    """No chapter and no header of one is over 500 lines, and each is read by an operation or by the ceilings."""
+    files = [path for path in chapters.folder().iterdir() if path.suffix in (".cu", ".cuh")]
+    assert {path.name: len(path.read_text().splitlines()) for path in files if path.read_text().count("\n") > 500} == {}
+    read = {file for name in NAMES for file in chapters.names(operations.get(name))} | {benchmark.FILE}
+    headers = {name for file in read for name in chapters.headers(chapters.read(file))}
+    assert {path.name for path in files} == read | headers
 
 
 @pytest.mark.parametrize("name", NAMES)

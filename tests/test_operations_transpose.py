@@ -35,7 +35,10 @@ def per_request(result: Result, space: str, op: str) -> float:
 def read_by(kernel: str, size: tuple[int, int], dtype: str) -> Counter[str]:
     """Return how often each form of instruction that reads device memory stands in a kernel's PTX."""
     _, (case,) = build("transpose", kernel, size=size, dtype=dtype)
-    ptx = compile_ptx(case.source.text, "transpose.cu", defines=case.defines, names=[case.function]).ptx
+    source = case.source
+    ptx = compile_ptx(
+        source.text, source.name, defines=case.defines, names=[case.function], include_dirs=source.folders
+    ).ptx
     return Counter(re.findall(r"\bld\.global(?:\.nc)?([.\w:]*)", ptx))
 
 

@@ -134,13 +134,31 @@ def test_constants_of_a_users_file_shape_the_launch(tmp_path: Path) -> None:
 
 @needs_compiler
 @pytest.mark.usefixtures("unread_machine_code")
+def test_a_copy_of_a_chapter_with_its_header(cudabench: Callable[..., Any]) -> None:
+    """A user's copy of a chapter and its header is run with the constants that only the header uses."""
+    for name in ("transpose_fast.cu", "vectors.cuh"):
+        Path(name).write_text(chapters.read(name).text)
+    words = ["transpose", "--source", "transpose_fast.cu", "-k", "vector", "-s", 5, 70, "-d", "sim", "--no-cpu"]
+    ran = cudabench(*words, "--json", "-")
+    (result,) = ran.json["results"]
+    assert (ran.code, result["chosen"]["VTILE_Y"]) == (0, "8")
+    assert {(row["file"], "to.at[0] = *from" in row["source"]) for row in result["access"]} == {
+        ("", False), ("vectors.cuh", False), ("vectors.cuh", True),
+    }  # fmt: skip
+    header = Path("vectors.cuh")
+    header.write_text(header.read_text().replace("(16 / (int)sizeof(T))", "(8 / (int)sizeof(T))"))
+    assert cudabench(*words).code != 0
+
+
+@needs_compiler
+@pytest.mark.usefixtures("unread_machine_code")
 def test_a_detour_is_marked(cudabench: Callable[..., Any]) -> None:
     """`list` and the table say which kernels are no step of the way, and nothing where there are none."""
     marked = [k.name for k in operations.get("transpose").kernels if k.detour]
-    assert marked == ["copy-col", "naive-col", "naive-col-unroll", "diagonal-row", "diagonal-col"]
+    assert marked == ["copy-col", "naive-col", "naive-col-unroll", "diagonal-row", "diagonal-col", "ragged"]
     listed = [line.split()[1] for line in cudabench("list", "transpose").out.splitlines() if "(detour)" in line]
     assert listed == marked
-    assert "etour" not in cudabench("list", "matmul").out
+    assert "etour" not in cudabench("list", "vecadd").out
     ran = cudabench("transpose", "-k", "copy-col", "-k", "smem", "-s", 33, 31, "-d", "sim", "--no-cpu")
     assert [line.split()[1] for line in ran.out.splitlines() if line.rstrip().endswith("detour")] == ["copy-col"]
 

@@ -28,7 +28,7 @@ def source() -> Source:
     return chapters.read(FILE)
 
 
-DEFINED = constants.Constants(constants.read(source().text), {}, itemsize=4)
+DEFINED = constants.Constants(chapters.macros(source()), {}, itemsize=4)
 THREADS, WARP, VECTORS, CHAINS, STEPS, HOPS, ODD = (
     DEFINED[name] for name in ("BDIMX", "WARP", "VECTORS", "CHAINS", "STEPS", "HOPS", "ODD")
 )

@@ -14,7 +14,6 @@ from cudabench.cli.help import headed
 from cudabench.cli.options import option
 from cudabench.devices import probe
 from cudabench.source.comments import first_sentence
-from cudabench.source.files import parse_text
 from cudabench.text import json as json_text
 from cudabench.views import catalogue
 
@@ -35,8 +34,8 @@ def listing(names: tuple[str, ...]) -> int:
     for name in names[:1] or operations.SUMMARIES:
         chosen = operations.get(name)
         kernels = [kernel.name for kernel, _ in cases.select(chosen, names[1:])]
-        file = parse_text(chapters.read(chosen.source).text, chosen.source)
-        sentences = {kernel.name: first_sentence(kernel.comment) for kernel in file.kernels}
+        said = chapters.ideas(chosen, whole=True)
+        sentences = {kernel: first_sentence(comment) for kernel, comment in said.items()}
         catalogue.show(chosen, operations.SUMMARIES[name], sentences, kernels)
     return 0
 

@@ -98,7 +98,7 @@ def by_line(rows: Sequence[Access]) -> list[Access]:
     for row in rows:
         pattern = row.pattern
         shape = (pattern.kind, pattern.stride_bytes, pattern.run) if pattern else None
-        key = (row.line, row.source, row.space, row.op, row.bytes, row.array, shape, row.advice)
+        key = (row.file, row.line, row.source, row.space, row.op, row.bytes, row.array, shape, row.advice)
         have = found.get(key)
         found[key] = row if have is None else _sum(have, row)
     return list(found.values())

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cudabench.plan import constants
+from cudabench.plan import chapters, constants
 from cudabench.records.launch import Rows, Surface, TensorMap, Texture
 from cudabench.records.planned import Buffer, Case
 from cudabench.records.results import BankRequest, ThreadAccess
@@ -57,7 +57,9 @@ def tiles(report: Report, case: Case) -> tuple[Tile, ...]:
     variables = report.trace.variables if report.trace else ()
     for name, start, nbytes in variables:
         rows = [row for row in report.accesses if row.space == "shared" and row.array == name]
-        declared = declared_shape(case, name, nbytes, min((row.line for row in rows), default=0))
+        declared = declared_shape(
+            case, name, nbytes, min((row.line for row in rows if not case.header(row.file)), default=0)
+        )
         if declared and len(declared[1]) > 1:
             found.append(Tile(name, start, nbytes, *declared))
             continue
@@ -80,7 +82,7 @@ def declared_shape(case: Case, name: str, nbytes: int, line: int = 0) -> tuple[i
     line: of the first access to it, or 0: of several matching declarations the last one before the line is taken. None
     if the dimensions are not constants of the source and the case, or do not give `nbytes`.
     """
-    text = case.source.text
+    text = chapters.with_headers(case.source)
     dimensions = rf"__shared__([^;{{}}]*?)\b{re.escape(name)}\s*((?:\[[^\];]*\]\s*)(?:\[[^\];]+\]\s*)*)"
     found = None
     known = constants.Constants(constants.read(text), case.defines, WORD)
@@ -126,6 +128,7 @@ def thread_accesses(
         ThreadAccess(
             event.line, event.op, event.width, event.block, event.thread, buffer.name,
             tuple(int(i) for i in np.unravel_index(element, buffer.shape)), instruction=event.instruction,
+            file=case.header(event.file),
         )
         for event, buffer, element in elements(trace, case, buffers)
     ]  # fmt: skip
@@ -140,6 +143,7 @@ def thread_accesses(
             ThreadAccess(
                 request.line, request.op, request.width, request.block, thread, tile.name, tile.index(address),
                 bank=address // WORD % BANKS, instruction=request.instruction,
+                file=case.header(request.file),
             )
             for address, thread in zip(request.addresses, request.threads, strict=True)
             if address is not None
@@ -153,7 +157,7 @@ def of(request: SharedRequest, shared: Sequence[Tile]) -> Tile | None:
     return next((tile for tile in shared if tile.start <= first < tile.start + tile.nbytes), None)
 
 
-def bank_requests(trace: Trace, shared: Sequence[Tile]) -> tuple[BankRequest, ...]:
+def bank_requests(trace: Trace, case: Case, shared: Sequence[Tile]) -> tuple[BankRequest, ...]:
     """Return the requests of the first warp that was recorded, requests with the same use of banks are merged.
 
     shared: the variables in shared memory.
@@ -180,7 +184,7 @@ def bank_requests(trace: Trace, shared: Sequence[Tile]) -> tuple[BankRequest, ..
                 wavefronts(request.addresses, request.width, load=request.op == "load"), -(-len(words) // BANKS),
                 tile.name if tile else None, request.block, request.warp, request.instruction, tuple(which),
                 tuple(None if a is None or tile is None else tile.index(a) for a in request.addresses),
-                tile.pitch if tile else None,
+                tile.pitch if tile else None, case.header(request.file),
             )
         )  # fmt: skip
     return tuple(found)

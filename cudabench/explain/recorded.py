@@ -47,7 +47,7 @@ def steps(trace: Trace, case: Case, buffers: Sequence[Buffer], tiles: Sequence[T
 
     tiles: the variables in shared memory. At most MOST_STEPS steps and MOST_RUNS runs of lanes are kept.
     """
-    by_order = dict([*_global(trace, case, buffers), *_shared(trace, tiles)])
+    by_order = dict([*_global(trace, case, buffers), *_shared(trace, case, tiles)])
     first = [step for _, step in sorted(by_order.items())][:MOST_STEPS]
     runs = accumulate(sum(len(each.runs) for each in step.warps) for step in first)
     most = sum(so_far <= MOST_RUNS for so_far in runs)
@@ -64,14 +64,15 @@ def _global(trace: Trace, case: Case, buffers: Sequence[Buffer]) -> _Found:
     for event, buffer, element in elements(trace, case, buffers):
         thread = event.thread[0] + x * (event.thread[1] + y * event.thread[2])
         each = max(event.width // np.dtype(buffer.dtype).itemsize, 1)
-        order.setdefault(event.order, Step(event.line, event.op, "global", buffer.name, buffer.shape, each, ()))
+        step = Step(event.line, event.op, "global", buffer.name, buffer.shape, each, (), case.header(event.file))
+        order.setdefault(event.order, step)
         lanes[event.order][event.block, thread // WARP][thread % WARP] = element
     for number, step in order.items():
         warps = tuple(WarpElements(block, warp, _runs(of)) for (block, warp), of in lanes[number].items())
         yield number, replace(step, warps=warps)
 
 
-def _shared(trace: Trace, tiles: Sequence[Tile]) -> _Found:
+def _shared(trace: Trace, case: Case, tiles: Sequence[Tile]) -> _Found:
     together: dict[int, list[SharedRequest]] = defaultdict(list)
     for request in trace.shared:
         together[request.order].append(request)
@@ -85,7 +86,10 @@ def _shared(trace: Trace, tiles: Sequence[Tile]) -> _Found:
             runs = _runs({lane: place // tile.itemsize for lane, place in places})
             warps.append(WarpElements(request.block, request.warp, runs))
         shape, each = tile.shape or (tile.nbytes // tile.itemsize,), max(first.width // tile.itemsize, 1)
-        yield number, Step(first.line, first.op, "shared", tile.name, shape, each, tuple(warps))
+        yield (
+            number,
+            Step(first.line, first.op, "shared", tile.name, shape, each, tuple(warps), case.header(first.file)),
+        )
 
 
 def _runs(elements: Mapping[int, int]) -> tuple[tuple[int, ...], ...]:
@@ -104,14 +108,14 @@ def _runs(elements: Mapping[int, int]) -> tuple[tuple[int, ...], ...]:
 # Banks ---------------------------------------------------------------------------------------------------------------
 
 
-def banks(trace: Trace, tiles: Sequence[Tile]) -> tuple[BankRequest, ...]:
+def banks(trace: Trace, case: Case, tiles: Sequence[Tile]) -> tuple[BankRequest, ...]:
     """Return a few bank pictures of the first warp: those with the most wavefronts over the ideal."""
-    requests = bank_requests(trace, tiles)
-    kept: dict[tuple[int, str, int], BankRequest] = {}
+    requests = bank_requests(trace, case, tiles)
+    kept: dict[tuple[str, int, str, int], BankRequest] = {}
     wavefronts = 0
     # One picture per line is enough: an unrolled loop has a dozen equal ones.
     for request in sorted(requests, key=lambda each: each.ideal - len(each.passes)):
-        place = (request.line, request.op, len(request.passes))
+        place = (request.file, request.line, request.op, len(request.passes))
         full = len(kept) == MOST_BANKS or (kept and wavefronts + len(request.passes) > MOST_WAVEFRONTS)
         if place not in kept and not full:
             kept[place] = request

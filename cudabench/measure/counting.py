@@ -20,6 +20,7 @@ from cudabench.explain.card_rates import launch_of
 from cudabench.explain.code_copies import Executions
 from cudabench.measure.context import constants_of
 from cudabench.occupancy import Occupancy, occupancy
+from cudabench.plan import chapters
 from cudabench.records.launch import POISON, Dim
 from cudabench.records.planned import Buffer, Case, Operation, Problem, Settings
 from cudabench.records.results import (
@@ -35,6 +36,7 @@ from cudabench.records.results import (
     Result,
     Watch,
 )
+from cudabench.results import units
 from cudabench.results.warnings import warning
 from cudabench.simulator import api as simulator
 
@@ -279,7 +281,7 @@ class Counting:
         if trace := run.report.trace:
             tiles = drawings.tiles(run.report, case)
             steps = recorded.steps(trace, case, self.operation.buffers(case.problem), tiles)
-            result = replace(result, banks=recorded.banks(trace, tiles), steps=steps)
+            result = replace(result, banks=recorded.banks(trace, case, tiles), steps=steps)
         footprints = [one.report.footprint for one in run.launched if one.report.footprint]
         on = Counted(
             blocks=sum(each.ran for each in footprints),
@@ -377,6 +379,7 @@ def counted(
                 instructions=branch.instructions,
                 threads_per_instruction=branch.threads / branch.instructions if branch.instructions else None,
                 advice=advice.parted(branch, report.instructions),
+                file=case.header(branch.file),
             )
             for branch in report.branches
         ),
@@ -402,6 +405,7 @@ def access_rows(
             column=row.column or None,
             instruction=row.instruction or None,
             pattern=_pattern(row),
+            file=case.header(row.file),
         )
         found.append(access)
         atomics = contended.get((row.file, row.line, access.instruction))
@@ -437,26 +441,37 @@ def _imbalance(found: simulator.Imbalance, case: Case, fits: Occupancy | None) -
     if advised is None:
         return None
     source = line_text(case, found.file, found.line)
-    return Imbalance(**_same(found, _SAME_OF_IMBALANCE), source=source, advice=advised)
+    return Imbalance(**_same(found, _SAME_OF_IMBALANCE), source=source, advice=advised, file=case.header(found.file))
 
 
 def hazards_of(found: Iterable[simulator.Hazard], case: Case) -> tuple[Hazard, ...]:
     """Return the simulator's hazards as a result has them."""
-    return tuple(Hazard(**_same(one, _SAME_OF_HAZARD), source=line_text(case, one.file, one.line)) for one in found)
+    return tuple(
+        Hazard(**_same(one, _SAME_OF_HAZARD), source=line_text(case, one.file, one.line), file=case.header(one.file))
+        for one in found
+    )
 
 
 def line_text(case: Case, file: str, number: int) -> str:
-    """Return the text of a source line, or the file's name where the line is in a header."""
-    sources = [part.source for part in case.parts]
-    source = next((s for s in sources if not file or file.endswith(s.name.rsplit("/", 1)[-1])), None)
-    if source is None:
-        return f"({file.rsplit('/', 1)[-1]})"
-    lines = source.text.splitlines()
+    """Return the text of a line of the source or of a header; the file's name in brackets if its text is unknown."""
+    name = case.header(file)
+    text = _texts(case).get(name) if name else case.source.text
+    if text is None:
+        return f"({name})"
+    lines = text.splitlines()
     return lines[number - 1].strip() if 0 < number <= len(lines) else ""
 
 
-def hazard_reason(hazards: Sequence[Hazard | simulator.Hazard]) -> str:
+def _texts(case: Case) -> dict[str, str]:
+    """Return the texts of a case's sources and their headers by name, without folders."""
+    sources = [part.source for part in case.parts]
+    texts = {path: text for source in sources for path, text in chapters.headers(source).items()}
+    texts |= {source.name: source.text for source in sources}
+    return {path.rpartition("/")[2]: text for path, text in texts.items()}
+
+
+def hazard_reason(hazards: Sequence[Hazard]) -> str:
     """Return the first hazard, and how many others there are."""
     first = hazards[0]
     more = f", and {len(hazards) - 1} more" if len(hazards) > 1 else ""
-    return f"{first.kind} on line {first.line}: {first.message.rstrip('.')}{more}"
+    return f"{first.kind} on line {units.place_of(first)}: {first.message.rstrip('.')}{more}"

@@ -69,13 +69,20 @@ class Spent:
 
 def gather(sources: Iterable[Source], compiler: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the record of a run that begins now; `begin` and `finish` add the card's state and the time taken."""
+    from cudabench.plan import chapters
+
     unlike = {source.name: source for source in sources}
+    built_in = [source for source in unlike.values() if source.builtin]
+    headers = {f"kernels_cu/{name}": text for source in built_in for name, text in chapters.headers(source).items()}
     words = COMMAND.get()
     return {
         "utc": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "command": ["cudabench", *(sys.argv[1:] if words is None else words)],
         "git": next((found for found in map(git, unlike.values()) if found), None),
-        "sources": {name: digest(source) for name, source in unlike.items()},
+        "sources": {
+            **{name: digest(source) for name, source in unlike.items()},
+            **{name: hashlib.sha256(text.encode()).hexdigest() for name, text in headers.items()},
+        },
         "compiler": dict(compiler) if compiler else None,
         **dict.fromkeys(KEYS),
         "seconds": None,

@@ -197,7 +197,7 @@ class SimulatedRun(RunContext):
             result = replace(
                 result,
                 threads=drawings.thread_accesses(trace, case, buffers, tiles) if self.trace else result.threads,
-                banks=drawings.bank_requests(trace, tiles) if self.trace else recorded.banks(trace, tiles),
+                banks=drawings.bank_requests(trace, case, tiles) if self.trace else recorded.banks(trace, case, tiles),
                 steps=recorded.steps(trace, case, buffers, tiles) if self.record else result.steps,
             )
         return result
@@ -338,7 +338,7 @@ class SimulatedRun(RunContext):
         if result.verification and result.verification.mismatches:
             faults.append(wrong_reason(result.verification))
         if faults and run.report.suspicions:
-            faults.append(f"perhaps because of {hazard_reason(run.report.suspicions)}")
+            faults.append(f"perhaps because of {hazard_reason(hazards_of(run.report.suspicions, case))}")
         return faults
 
     def _costly(self, run: sim.Run, own: Sequence[Kernel]) -> list[Warning]:

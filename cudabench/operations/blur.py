@@ -304,6 +304,7 @@ OPERATION = Operation(
             constants={"BYTES": number(4, 16, has_writers, power=True), "STRIP_TURNS": number(1, 64), **BORDER},
             refuses=slides_in_strips,
             defines=with_edge,
+            chapter="blur_strips.cu",
         ),
         rung(
             "pairs",
@@ -312,6 +313,7 @@ OPERATION = Operation(
             refuses=slides_in_strips,
             defines=paired,
             dtypes=("uint8",),
+            chapter="blur_strips.cu",
         ),
         rung(
             "bands",
@@ -323,6 +325,7 @@ OPERATION = Operation(
             shared_bytes=lambda g: 0 if ragged(g) else g["WARPS"] * g["BAND_RING"] * g["BAND_ROW"],
             dtypes=("uint8",),
             architecture="sm_80",
+            chapter="blur_bands.cu",
         ),
         rung(
             "stacked",
@@ -335,6 +338,7 @@ OPERATION = Operation(
             },
             refuses=slides_in_strips,
             defines=stacked,
+            chapter="blur_stacked.cu",
         ),
     ),
     buffers=lambda problem: (

@@ -281,8 +281,14 @@ TENSOR = {
     "refuses": needs_warps,
     "shared_bytes": lambda g: g["XSTAGES"] * g["XSTAGE"] * g.itemsize,
     "architecture": "sm_80",
+    "chapter": "matmul_tensor.cu",
 }
-BY_MAPS: dict[str, Any] = {"block": (32, 12), "refuses": needs_fetchers, "architecture": "sm_90a"}
+BY_MAPS: dict[str, Any] = {
+    "block": (32, 12),
+    "refuses": needs_fetchers,
+    "architecture": "sm_90a",
+    "chapter": "matmul_tma.cu",
+}
 IN_A_RING: dict[str, Any] = BY_MAPS | {
     "constants": {"TALL": number(64, 256, power=True), "RSTAGES": number(2, 16), **STRIP},
     "defines": tall,
@@ -321,6 +327,7 @@ OPERATION = Operation(
             refuses=needs_warps,
             shared_bytes=lambda g: g["STAGES"] * g["WSTAGE"] * g.itemsize,
             dtypes=WIDE,
+            chapter="matmul_warps.cu",
         ),
         rung("tensor", tiles(m="XTILE_M", n="XTILE_N"), dtypes=WIDE, **TENSOR, **AS_TF32),
         rung(
@@ -335,6 +342,8 @@ OPERATION = Operation(
             shared_bytes=sliced_shared,
             defines=slices,
             dtypes=WIDE,
+            detour=True,
+            chapter="matmul_warps.cu",
         ),
         rung("tensor-split", tiles(m="XTILE_M", n="XTILE_N"), **TENSOR, **SPLIT),
         rung(
@@ -347,6 +356,7 @@ OPERATION = Operation(
             **AS_TF32,
             dtypes=("float32",),
             architecture="sm_90a",
+            chapter="matmul_hopper.cu",
         ),
         rung(
             "half",
@@ -357,6 +367,7 @@ OPERATION = Operation(
             shared_bytes=lambda g: g["HSHARED"],
             dtypes=NARROW,
             architecture="sm_90a",
+            chapter="matmul_hopper.cu",
         ),
         rung(
             "wgmma-split",
@@ -366,6 +377,8 @@ OPERATION = Operation(
             shared_bytes=lambda g: g["SSHARED"],
             **SPLIT,
             architecture="sm_90a",
+            detour=True,
+            chapter="matmul_hopper.cu",
         ),
         rung("tma", lambda g: over_stays(g, "TALL"), any_grid=True, passed=by_maps("TALL"), **IN_A_RING),
         rung(
@@ -377,8 +390,9 @@ OPERATION = Operation(
             shared_bytes=lambda g: g["ESHARED"],
             **BY_MAPS,
             **SPLIT,
+            detour=True,
         ),
-        rung("tma-pair", over_pairs, passed=by_maps("TALL", boxes=2), **IN_A_RING),
+        rung("tma-pair", over_pairs, passed=by_maps("TALL", boxes=2), detour=True, **IN_A_RING),
     ),
     buffers=buffers,
     arguments=arguments,

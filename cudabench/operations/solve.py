@@ -219,7 +219,7 @@ BLOCKED = {
 }
 
 
-BY_PANELS: dict[str, Any] = {"constants": BLOCKED, "refuses": needs_warps}
+BY_PANELS: dict[str, Any] = {"constants": BLOCKED, "refuses": needs_warps, "chapter": "solve_panels.cu"}
 
 
 # The operation -------------------------------------------------------------------------------------------------------
@@ -365,6 +365,7 @@ OPERATION = Operation(
             refuses=needs_warps,
             launches=partial(by_panels, cluster=True),
             architecture="sm_90",
+            chapter="solve_cluster.cu",
         ),
     ),
     buffers=buffers,

@@ -226,7 +226,13 @@ OPERATION = Operation(
             over_tiles,
             constants={"TILE": number(1, 128, in_static_shared(lambda g: g["TILE"] ** 2), power=True)},
         ),
-        rung("vector", tiles(cols="VTILE_X", rows="VTILE_Y"), constants=VECTORS, defines=short_tiles),
+        rung(
+            "vector",
+            tiles(cols="VTILE_X", rows="VTILE_Y"),
+            constants=VECTORS,
+            defines=short_tiles,
+            chapter="transpose_fast.cu",
+        ),
         rung(
             "ragged",
             tiles(cols="RTILE_X", rows="RTILE_Y"),
@@ -234,12 +240,15 @@ OPERATION = Operation(
             defines=ragged_tiles,
             shared_bytes=lambda g: g["RTILE_X"] * g["RHIGH"] * g.itemsize,
             dtypes=("float32", "int32", "float16", "int8"),
+            detour=True,
+            chapter="transpose_ragged.cu",
         ),
         rung(
             "prefetch",
             tiles(cols="VTILE_X", rows="VTILE_Y"),
             constants={"FETCH": number(64, 256, power=True), **VECTORS},
             defines=fetched_tiles,
+            chapter="transpose_fast.cu",
         ),
     ),
     buffers=lambda problem: (

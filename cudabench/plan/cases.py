@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from cudabench.errors import UsageError, did_you_mean, refuse
-from cudabench.plan import chapters, constants
+from cudabench.plan import chapters
 from cudabench.plan.constants import Constants, Macro, NotANumber
 from cudabench.plan.limits import MAX_DIMENSION, check_block, check_grid, check_memory, check_shared
 from cudabench.records.launch import Dim, Launch, Source, Unit, dim3, dim_text
@@ -66,8 +66,7 @@ def build(operation: Operation, request: Request) -> list[Case]:
     """
     problem = problem_of(operation, request)
     if request.source is None:
-        chapter = chapters.read(operation.source)
-        picked = [Picked(kernel, chapter, named, kernel) for kernel, named in select(operation, request.kernels)]
+        picked = [_built_in(operation, kernel, named) for kernel, named in select(operation, request.kernels)]
     else:
         picked = _from_file(operation, request.source, request.kernels)
     cases = []
@@ -220,7 +219,6 @@ def _from_file(operation: Operation, path: str, names: Sequence[str]) -> list[Pi
         names = tuple(kernel.name for kernel in file.kernels)
     picked: list[Picked] = []
     functions = list(dict.fromkeys(kernel.name for kernel in file.kernels))
-    chapter = chapters.read(operation.source)
     for name in names:
         if name in functions:
             picked.append(_own(operation, file, text, find_kernel(file, name)))
@@ -229,13 +227,17 @@ def _from_file(operation: Operation, path: str, names: Sequence[str]) -> list[Pi
             alone = next(iter(functions)) if len(functions) == 1 and len(names) == 1 and named else ""
             own = kernel.function if kernel.function in functions else alone
             found = _own(operation, file, text, find_kernel(file, own), kernel) if own else None
-            picked.append(replace(found, named=named) if found else Picked(kernel, chapter, named, kernel))
+            picked.append(replace(found, named=named) if found else _built_in(operation, kernel, named))
     if not any(one.replaced for one in picked):
         raise UsageError(
             f"{path} lacks a kernel for {', '.join(names)}; it has {', '.join(functions) or 'no __global__ function'}: "
             "name one of them with --kernel."
         )
     return picked
+
+
+def _built_in(operation: Operation, kernel: Kernel, named: bool) -> Picked:
+    return Picked(kernel, chapters.of(operation, kernel), named, kernel)
 
 
 def _own(
@@ -255,7 +257,7 @@ def _own(
     rung = rung or next(alike, operation.plain)
     replaced = {rung.function: function}
     if rung.launches is not None:
-        chapter = {kernel.name for kernel in parse_text(chapters.read(operation.source).text, "").kernels}
+        chapter = chapters.functions(rung.chapter or operation.source)
         if function.name in chapter and function.name != rung.function:
             replaced = {function.name: function}
         replaced |= {
@@ -297,7 +299,7 @@ def _order(operation: Operation, one: Picked, own: records.Kernel, launch: Launc
     `const` distinguishes two pointers: an input that comes second is still the input.
     """
     file = parse_text(one.text.text, one.text.name)
-    chapter = find_kernel(parse_text(chapters.read(operation.source).text, operation.source), launch.function)
+    chapter = chapters.functions(one.rung.chapter or operation.source)[launch.function]
     buffers = {buffer.name: buffer for buffer in operation.buffers(problem)}
     ctype, wanted = operation.dtypes[problem.dtype], chapter.parameters
     fits = len(own.parameters) == len(wanted) and all(
@@ -371,14 +373,14 @@ def _case(operation: Operation, one: Picked, problem: Problem, request: Request)
         ),
     )
     fixed = _fixed(operation, problem, block)
-    chapter = chapters.read(operation.source)
-    macros = constants.read(chapter.text)
+    chapter = chapters.of(operation, one.rung)
+    macros = chapters.macros(chapter)
     given = request.defines
     if one.text.builtin:
-        _check_defines(operation, fixed, macros, request.defines)
+        _check_defines(operation, fixed, request.defines)
         given = {name: text for name, text in request.defines.items() if name in kernel.constants}
     else:
-        macros = _with_own(macros, constants.read(one.text.text), fixed | dict(given), problem)
+        macros = _with_own(macros, chapters.macros(one.text), fixed | dict(given), problem)
     asked, defines = _geometry(kernel, problem, block, macros, fixed, given)
     ruled = kernel.constants if one.text.builtin else {}  # the rules apply only to the chapter's own kernel
     for name in (name for name in ruled if name in given):
@@ -412,7 +414,8 @@ def _case(operation: Operation, one: Picked, problem: Problem, request: Request)
     )
     if not one.text.builtin:
         launches = _launch_own(operation, one, launches, Unit(chapter, defines), problem)
-        wanted = {name: text for name, text in defines.items() if _expects_macro(one.text.text, name)}
+        written = chapters.with_headers(one.text)
+        wanted = {name: text for name, text in defines.items() if _expects_macro(written, name)}
         defines = wanted | dict(request.defines)
     chosen = {} if kernel.launches else _chosen(kernel, asked, macros, {**fixed, **given})
     return replace(
@@ -431,7 +434,7 @@ def _case(operation: Operation, one: Picked, problem: Problem, request: Request)
 def geometry(operation: Operation, kernel: Kernel, problem: Problem, block: Dim) -> Geometry:
     """Return the input of a kernel's rules without macros of the command line."""
     fixed = _fixed(operation, problem, block)
-    return _geometry(kernel, problem, block, constants.read(chapters.read(operation.source).text), fixed, {})[0]
+    return _geometry(kernel, problem, block, chapters.macros(chapters.of(operation, kernel)), fixed, {})[0]
 
 
 def _fixed(operation: Operation, problem: Problem, block: Dim) -> dict[str, str]:
@@ -471,10 +474,8 @@ def _chosen(kernel: Kernel, asked: Geometry, macros: Mapping[str, Macro], given:
     return {name: str(asked[name]) for name in ruled if asked[name] != plain[name]}
 
 
-def _check_defines(
-    operation: Operation, fixed: Mapping[str, str], macros: Mapping[str, Macro], given: Mapping[str, str]
-) -> None:
-    """Raise UsageError for a macro that is not a constant of the chapter, or that another option sets."""
+def _check_defines(operation: Operation, fixed: Mapping[str, str], given: Mapping[str, str]) -> None:
+    """Raise UsageError for a macro that is not a constant of the operation's chapters, or that another option sets."""
     known = {name for kernel in operation.kernels for name in kernel.constants}
     flags = {"T": "--dtype", "BFLOAT16": "--dtype", "BDIMX": "--block", "BDIMY": "--block"}
     flags |= {option.name.upper(): f"--{option.name}" for option in operation.options}
@@ -483,13 +484,13 @@ def _check_defines(
         refuse(
             (name in fixed, f"--define {name}={text}: {flags.get(name, '--size')} sets {name}; use that."),
             (
-                name in macros,
-                f"--define {name}={text}: {name} of {operation.source} follows from other constants and cannot be set; "
+                any(name in chapters.macros(chapters.read(file)) for file in chapters.names(operation)),
+                f"--define {name}={text}: {name} of {operation.name} follows from other constants and cannot be set; "
                 f"of constants that can be set, {listed}.",
             ),
             (
                 True,
-                f"--define {name}={text} is not a constant of {operation.source}: {listed}.{did_you_mean(name, known)}",
+                f"--define {name}={text} is not a constant of {operation.name}: {listed}.{did_you_mean(name, known)}",
             ),
         )
 

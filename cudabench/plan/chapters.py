@@ -1,12 +1,23 @@
-"""Finds the chapters of `kernels_cu/`: inside the package of a wheel, at the top level of a checkout."""
+"""Finds the chapters of `kernels_cu/`: inside the package of a wheel, at the top level of a checkout.
+
+An operation has one chapter or several, and a kernel names its own. Chapters may include headers beside them.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
+from cudabench.compile import includes
+from cudabench.compile.record import Job
+from cudabench.plan import constants
+from cudabench.plan.constants import Macro
 from cudabench.records.launch import Source
-from cudabench.records.planned import Operation
+from cudabench.records.planned import Kernel, Operation
+from cudabench.source import records
+from cudabench.source.comments import first_sentence
+from cudabench.source.files import read_file
 
 
 def folder() -> Path:
@@ -16,28 +27,56 @@ def folder() -> Path:
     return inside if inside.is_dir() else package.parent / "kernels_cu"
 
 
-def ideas(operation: Operation, *, whole: bool = False) -> dict[str, str]:
-    """Return the first sentence of each kernel of a ladder by the kernel's name, in order, without detours; with
-    `whole` the whole comments, with detours. Empty without a chapter."""
-    from cudabench.source.comments import first_sentence
-    from cudabench.source.files import parse_text
+def names(operation: Operation) -> list[str]:
+    """Return the file names of an operation's chapters, in the ladder's order."""
+    return list(dict.fromkeys(kernel.chapter or operation.source for kernel in operation.kernels))
 
-    if operation.source != f"{operation.name}.cu":
-        return {}
-    parsed = parse_text(read(operation.source).text, operation.source)
-    said = {kernel.name: kernel.comment if whole else first_sentence(kernel.comment) for kernel in parsed.kernels}
-    return {
-        kernel.name: said[kernel.function]
-        for kernel in operation.kernels
-        if (whole or not kernel.detour) and kernel.function in said
-    }
+
+def of(operation: Operation, kernel: Kernel) -> Source:
+    """Return the chapter of a kernel."""
+    return read(kernel.chapter or operation.source)
 
 
 def read(name: str) -> Source:
     """Return a chapter, named as messages show it."""
     path = folder() / name
     file = path.stat()
-    return Source(f"kernels_cu/{name}", _text(path, file.st_mtime_ns, file.st_size))
+    return Source(f"kernels_cu/{name}", _text(path, file.st_mtime_ns, file.st_size), folder=str(folder()))
+
+
+def functions(name: str) -> dict[str, records.Kernel]:
+    """Return the kernels of a chapter and its headers, by the function's name, the chapter's own first."""
+    return {kernel.name: kernel for kernel in read_file(folder() / name).kernels}
+
+
+def ideas(operation: Operation, *, whole: bool = False) -> dict[str, str]:
+    """Return the first sentence of each kernel of a ladder by the kernel's name, in order, without detours; with
+    `whole` the whole comments, with detours. Empty without a chapter."""
+    if operation.source != f"{operation.name}.cu":
+        return {}
+    found = {name: kernel.comment for file in names(operation) for name, kernel in functions(file).items()}
+    return {
+        kernel.name: found[kernel.function] if whole else first_sentence(found[kernel.function])
+        for kernel in operation.kernels
+        if (whole or not kernel.detour) and kernel.function in found
+    }
+
+
+def macros(source: Source) -> Mapping[str, Macro]:
+    """Return the macros of a source and of the headers beside it, by name."""
+    return constants.read(with_headers(source))
+
+
+def with_headers(source: Source) -> str:
+    """Return the text of a source, followed by the texts of its headers."""
+    return "\n".join([source.text, *headers(source).values()])
+
+
+def headers(source: Source) -> Mapping[str, str]:
+    """Return the texts of the headers that a source includes from its folders, by name."""
+    if "#include" not in source.text:
+        return {}
+    return includes.read(Job(source.text, source.name, "", (), tuple(source.folders), ())).texts
 
 
 @lru_cache(maxsize=32)  # each kernel of a ladder needs it

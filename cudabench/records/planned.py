@@ -133,7 +133,7 @@ class Kernel:
     with the operation's arguments. `expected` and `tolerance` replace the operation's reference and tolerance (a copy
     kernel copies). `architecture` names the GPUs that can run it: sm_90a only 9.0, sm_80 8.0 and later; on other GPUs
     the ladder skips it. A `detour` is not on the way to the fastest kernel: it shows an idea that does not pay, or a
-    ceiling.
+    ceiling, or serves special cases. `chapter` is the file in `kernels_cu/`, empty for the operation's first one.
     """
 
     name: str
@@ -151,6 +151,7 @@ class Kernel:
     dtypes: tuple[str, ...] | None = None
     detour: bool = False
     architecture: str = ""
+    chapter: str = ""
 
 
 # The libraries of --peer, and their full names.
@@ -345,6 +346,11 @@ class Case:
     def dynamic_shared_bytes(self) -> int:
         """Return the most dynamic shared memory that a launch gives a block."""
         return max(launch.shared_bytes for launch in self.launches)
+
+    def header(self, file: str) -> str:
+        """Return the name, without folders, of a file that a compiler names; empty for the case's own source."""
+        name = file.rpartition("/")[2]
+        return "" if name == self.source.name.rpartition("/")[2] else name
 
     @property
     def parts(self) -> list[Case]:

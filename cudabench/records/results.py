@@ -179,6 +179,7 @@ class Access:
     inexact: Annotated[
         str | None, "Why hardware may count otherwise, or vary between runs; null if it counts the same."
     ] = None
+    file: Annotated[str, "The header that the line is in; empty for the source itself."] = ""
 
 
 @dataclass(frozen=True)
@@ -195,6 +196,7 @@ class Branch:
     ]
     threads_per_instruction: Annotated[float | None, "Mean active lanes of these instructions; null without them."]
     advice: Annotated[str | None, "How to avoid it, in a sentence; null if little can be gained."] = None
+    file: Annotated[str, "The header that the line is in; empty for the source itself."] = ""
 
 
 @dataclass(frozen=True)
@@ -211,6 +213,7 @@ class Imbalance:
     source: Annotated[str, "Text of the line."]
     share: Annotated[float, "The line's share of these instructions."]
     advice: Annotated[str, "The cost and the repair, in a sentence."]
+    file: Annotated[str, "The header that the line is in; empty for the source itself."] = ""
 
 
 @dataclass(frozen=True)
@@ -295,6 +298,7 @@ class Hazard:
     thread: Annotated[Dim, "First thread in which it occurs (x, y, z)."]
     count: Annotated[int, "How often it occurs."]
     message: Annotated[str, "The fault, in a sentence."]
+    file: Annotated[str, "The header that the line is in; empty for the source itself."] = ""
 
 
 # Which single accesses the simulator keeps: none, all, or the accesses of one warp: (number of the block, warp).
@@ -317,6 +321,7 @@ class ThreadAccess:
     ]
     bank: Annotated[int | None, "The first bank of the access; null for global memory."] = None
     instruction: Annotated[int | None, "Line of the PTX, from 1."] = None
+    file: Annotated[str, "The header that the line is in; empty for the source itself."] = ""
 
 
 @dataclass(frozen=True)
@@ -339,6 +344,7 @@ class BankRequest:
         tuple[tuple[int, ...] | None, ...], "Index of each lane's element, for the first of these requests."
     ] = ()
     pitch_bytes: Annotated[int | None, "Bytes from a row of the array to the next; null without rows."] = None
+    file: Annotated[str, "The header that the line is in; empty for the source itself."] = ""
 
 
 @dataclass(frozen=True)
@@ -379,6 +385,7 @@ class Step:
     shape: Annotated[tuple[int, ...], "Shape of the array in elements."]
     each: Annotated[int, "Elements that a lane moves: 4 for 16 bytes of float32."]
     warps: Annotated[tuple[WarpElements, ...], "The watched warps that execute the instruction."]
+    file: Annotated[str, "The header that the line is in; empty for the source itself."] = ""
 
 
 @dataclass(frozen=True)

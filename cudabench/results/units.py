@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from cudabench.records.results import Access, MachineCode, Result
+
+
+class Located(Protocol):
+    """A record with a line of the source or of a header."""
+
+    @property
+    def file(self) -> str:
+        """The header's name; empty for the source itself."""
+
+    @property
+    def line(self) -> int:
+        """The line, from 1."""
+
 
 TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
@@ -37,6 +50,11 @@ def spread(fraction: float) -> str:
 def count(value: int) -> str:
     """Return a count with thousands separated by thin groups: 16 777 216."""
     return f"{value:,}".replace(",", " ")
+
+
+def place_of(row: Located) -> str:
+    """Return the line of a row, after the header's name if it is in a header: '31', 'vectors.cuh:31'."""
+    return f"{row.file}:{row.line}" if row.file else str(row.line)
 
 
 def about(value: Access | MachineCode | None) -> str:

@@ -13,7 +13,7 @@ from cudabench.errors import EXIT_FAILED, EXIT_WRONG
 from cudabench.results.compare import Comparison, Failure, Row, name_of, worst_first
 from cudabench.text import no_commands, visible
 from cudabench.views.export.run import Run
-from cudabench.views.export.sarif import dearest, findings, grown, worse
+from cudabench.views.export.sarif import dearest, file_of, findings, grown, worse
 
 KINDS: dict[str, Literal["error", "warning", "notice"]] = {"error": "error", "warning": "warning", "note": "notice"}
 
@@ -46,9 +46,9 @@ def _place(row: Row) -> tuple[str, int]:
     if result is None:
         return "", 1
     if row.new and row.new.hazards:
-        return row.new.source, row.new.hazards[0].line
+        return file_of(row.new, row.new.hazards[0]), row.new.hazards[0].line
     where = (grown(row.base, row.new) if row.base and row.new else None) or dearest(result)
-    return result.source, where.line if where else 1
+    return file_of(result, where), where.line if where else 1
 
 
 def line(kind: Literal["error", "warning", "notice"], message: str, file: str, at: int, title: str) -> str:

@@ -12,7 +12,7 @@ from cudabench.views.tables import Head, grid
 
 
 def show(operation: Operation, summary: str, sentences: Mapping[str, str], kernels: Sequence[str]) -> None:
-    """Print these kernels of an operation; `sentences` maps functions to their one-line idea."""
+    """Print these kernels of an operation; `sentences` maps kernels to their one-line idea."""
     from rich.text import Text
 
     out = console.out()
@@ -24,7 +24,7 @@ def show(operation: Operation, summary: str, sentences: Mapping[str, str], kerne
             str(at),
             kernel.name,
             dim_text(kernel.block, 1),
-            Text.assemble(("(detour) ", "dim") if kernel.detour else "", sentences.get(kernel.function, "")),
+            Text.assemble(("(detour) ", "dim") if kernel.detour else "", sentences.get(kernel.name, "")),
         )
         for at, kernel in enumerate(operation.kernels)
         if kernel.name in kernels
@@ -34,4 +34,7 @@ def show(operation: Operation, summary: str, sentences: Mapping[str, str], kerne
         calls = "; ".join(f"{peer.name} ({peer.call})" for peer in operation.peers)
         say(out, f"--peer, on a GPU: {calls}.", "dim")
     if any(kernel.detour for kernel in operation.kernels):
-        out.print("A detour shows an idea or a ceiling; it is not on the way to the fastest kernel.", style="dim")
+        out.print(
+            "A detour shows an idea or a ceiling, or serves special cases; the other kernels do not build on it.",
+            style="dim",
+        )

@@ -13,6 +13,7 @@ from cudabench.records.results import Access, BankRequest, Branch, Hazard, Resul
 from cudabench.results import units
 from cudabench.results.columns import Column
 from cudabench.results.groups import grouped
+from cudabench.results.units import place_of
 from cudabench.views.console import Console, say
 from cudabench.views.tables import Head, fitting, grid, needed, table
 
@@ -71,9 +72,9 @@ def changes(result: Result) -> list[str]:
     """Return what to change, the most costly first: lines by their waste, then arithmetic, branches and blocks."""
     rows = sorted(by_line(result.access or ()), key=over, reverse=True)
     found = [
-        *(f"{at}: {said}" for at, said in said_at((row.advice, row.line) for row in rows if row.advice)),
+        *(f"{at}: {said}" for at, said in said_at((row.advice, place_of(row)) for row in rows if row.advice)),
         *(warning.message for warning in result.warnings if warning.code in COSTLY),
-        *(f"line {row.line}: {row.advice}" for row in costly_branches(result) if row.advice),
+        *(f"line {place_of(row)}: {row.advice}" for row in costly_branches(result) if row.advice),
         *([result.imbalance.advice] if result.imbalance else []),
     ]
     return found or ([] if result.hazards else [NOTHING_TO_CHANGE])
@@ -115,7 +116,7 @@ def summary(result: Result) -> str:
 
 
 COLUMNS: tuple[Column[Access], ...] = (
-    Column("line", lambda row: str(row.line)),
+    Column("line", place_of),
     Column("array", lambda row: shortened(row.array or "", NAME_WIDTH), right=False),
     Column("access", lambda row: f"{row.space} {row.op} {row.bytes} B", right=False),
     Column("lanes of a warp", lambda row: spoken(row.pattern), right=False, expendable=2),
@@ -148,7 +149,7 @@ def accesses(out: Console, rows: Sequence[Access]) -> None:
     room = out.width - needed(columns, rows) - 2
     beside = room >= SOURCE_WIDTH
     if not beside:
-        for line, text in dict.fromkeys((row.line, row.source) for row in rows):
+        for line, text in dict.fromkeys((place_of(row), row.source) for row in rows):
             say(out, shortened(f"{line:>4}  {plain(text)}", out.width), no_wrap=True)
         out.print()
     source = Column[Access]("source", lambda row: shortened(plain(row.source), room), right=False)
@@ -158,14 +159,14 @@ def accesses(out: Console, rows: Sequence[Access]) -> None:
 
     out.print(table([*columns, source] if beside else columns, rows, style, wrap=False))
     left_out(out, [column.heading for column in dropped])
-    for at, reason in said_at((row.inexact, row.line) for row in rows if row.inexact):
+    for at, reason in said_at((row.inexact, place_of(row)) for row in rows if row.inexact):
         say(out, f"~ {at}: hardware may count otherwise: {reason}", "dim")
 
 
-def said_at(sentences: Iterable[tuple[str, int]]) -> list[tuple[str, str]]:
+def said_at(sentences: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     """Return distinct sentences, each with its lines: 'line 3', 'lines 3, 7'."""
     lines = grouped(dict.fromkeys(sentences))
-    return [(f"{'line' if len(at) == 1 else 'lines'} {', '.join(map(str, at))}", said) for said, at in lines.items()]
+    return [(f"{'line' if len(own) == 1 else 'lines'} {', '.join(own)}", said) for said, own in lines.items()]
 
 
 def plain(source: str) -> str:
@@ -199,7 +200,7 @@ def branches(out: Console, costly: Sequence[Branch], instructions: int) -> None:
         return f"{units.count(row.instructions)} ({units.percent(row.instructions / instructions)})"
 
     columns: list[Column[Branch]] = [
-        Column("line", lambda row: str(row.line)),
+        Column("line", place_of),
         Column("warps", lambda row: units.count(row.executions)),
         Column("divergent", lambda row: units.percent(row.divergent / row.executions)),
         Column("lanes each way", lambda row: f"{row.lanes_taken:.0%} / {1 - row.lanes_taken:.0%}"),
@@ -242,7 +243,7 @@ def hazard(out: Console, row: Hazard, indent: str = "") -> None:
     """Print a hazard: its message, the line of the source, its first place."""
     times = f" ({units.count(row.count)} times)" if row.count > 1 else ""
     first = f"first: block {coordinates(row.block)}, thread {coordinates(row.thread)}"
-    say(out, f"{indent}{row.kind}, line {row.line}: {row.message}{times}", "red")
+    say(out, f"{indent}{row.kind}, line {place_of(row)}: {row.message}{times}", "red")
     say(out, f"{indent}    {row.source}", "dim")
     say(out, f"{indent}    {first}", "dim")
 
@@ -313,7 +314,7 @@ def bank_pictures(out: Console, requests: Sequence[BankRequest], rows: Sequence[
     """Draw a warp's requests to shared memory: columns are banks, rows are wavefronts, a cell names the lane served."""
     from rich.text import Text
 
-    sources = {row.line: row.source for row in rows}
+    sources = {place_of(row): row.source for row in rows}
     if not requests:
         out.print()
         out.print("This warp does not use shared memory, so banks are not drawn.")
@@ -321,7 +322,7 @@ def bank_pictures(out: Console, requests: Sequence[BankRequest], rows: Sequence[
     halves = [range(32)] if out.width >= 13 + 32 * 3 else [range(16), range(16, 32)]
     for request in drawn:
         out.print()
-        say(out, shortened(f"line {request.line}: {plain(sources.get(request.line, ''))}", out.width), "bold")
+        say(out, shortened(f"line {place_of(request)}: {plain(sources.get(place_of(request), ''))}", out.width), "bold")
         say(out, caption(request), "red" if len(request.passes) > request.ideal else "")
         for banks in halves:
             say(out, "bank         " + "".join(f"{bank:>2} " for bank in banks), "dim")

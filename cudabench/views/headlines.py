@@ -39,7 +39,7 @@ def waste_line(result: Result, name: str) -> str:
     if not excesses(result.access or ()):
         return ""
     row = max(result.access or (), key=over)
-    return f"Most waste: {name}, {waste(result)}, line {row.line}: {' '.join(row.source.split())}"
+    return f"Most waste: {name}, {waste(result)}, line {units.place_of(row)}: {' '.join(row.source.split())}"
 
 
 def waste(result: Result) -> str:

@@ -123,7 +123,7 @@ def different(out: Console, old: Result, new: Result, found: Sequence[Pair]) -> 
     drawn: set[object] = set()
     for pair in unlike:
         sides = [(result, row, _request(result, row)) for result, row in zip((old, new), pair, strict=True) if row]
-        picture = tuple((id(result), row.line, request and request.passes) for result, row, request in sides)
+        picture = tuple((id(result), units.place_of(row), request and request.passes) for result, row, request in sides)
         if picture in drawn or len(drawn) == PICTURES:
             continue
         drawn.add(picture)
@@ -131,7 +131,7 @@ def different(out: Console, old: Result, new: Result, found: Sequence[Pair]) -> 
         one = sides[0][1]
         say(out, f"{one.space} {one.op} {one.array or ''}".rstrip(), "bold")
         for result, row, _ in sides:
-            line = f"{result.kernel:{width}}  line {row.line}: {explanation.plain(row.source)}"
+            line = f"{result.kernel:{width}}  line {units.place_of(row)}: {explanation.plain(row.source)}"
             say(out, explanation.shortened(line, out.width), no_wrap=True)
         for result, _, request in sides:
             if request:
@@ -145,7 +145,9 @@ def _request(result: Result, row: Access) -> BankRequest | None:
     """Return a kept request of a row whose wavefronts are about the mean."""
     if row.space != "shared":
         return None
-    mine = [r for r in result.banks or () if (r.line, r.op, r.array) == (row.line, row.op, row.array)]
+    mine = [
+        r for r in result.banks or () if (units.place_of(r), r.op, r.array) == (units.place_of(row), row.op, row.array)
+    ]
     usual = cost(row).per_request or 0
     return min(mine, key=lambda request: abs(len(request.passes) - usual), default=None)
 

@@ -8,7 +8,7 @@ from functools import cache, partial
 
 from cudabench.explain import verdict
 from cudabench.explain.accesses import NOTABLE, Cost, total
-from cudabench.plan import chapters, constants
+from cudabench.plan import chapters
 from cudabench.records.launch import dim_text
 from cudabench.records.planned import Operation, Settings
 from cudabench.records.results import CpuTime, DeviceInfo, Result
@@ -146,7 +146,8 @@ def conclude(out: Console, results: Sequence[Result], more: Callable[[str], str]
 def chosen_line(operation: Operation, results: Sequence[Result]) -> str:
     """Return the constants that the rungs' rules change from the source's values, or ''."""
     chosen = [result for result in results if result.chosen]
-    written = constants.read(chapters.read(operation.source).text) if chosen else {}
+    files = chapters.names(operation) if chosen else ()
+    written = dict(item for name in files for item in chapters.macros(chapters.read(name)).items())
 
     def values(result: Result) -> str:
         plain = {name: written[name].text if written[name].text.isdigit() else "" for name in result.chosen}

@@ -139,13 +139,17 @@ def counted(case: str, result: Mapping[str, Any]) -> Iterator[str]:
         return
     yield f"{name}: {result['status']}, {result['instructions']} instructions"
     keys = ("requests", "sectors", "ideal_sectors", "wavefronts", "ideal_wavefronts", "hottest", "merged")
+
+    def place(row: Mapping[str, Any]) -> str:
+        return ":".join(filter(None, (row.get("file"), str(row["line"]))))
+
     for row in result["access"] or ():
         numbers = ", ".join(f"{key} {row[key]}" for key in keys if row[key])
-        yield f"{name} {row['line']} {row['space']} {row['op']} {row['bytes']} B {row['array']}: {numbers}"
+        yield f"{name} {place(row)} {row['space']} {row['op']} {row['bytes']} B {row['array']}: {numbers}"
     for row in result["branches"] or ():
-        yield f"{name} {row['line']} branch: {row['executions']} executions, {row['divergent']} divergent"
+        yield f"{name} {place(row)} branch: {row['executions']} executions, {row['divergent']} divergent"
     for row in result["hazards"] or ():
-        yield f"{name} {row['line']} {row['kind']}: {row['count']}"
+        yield f"{name} {place(row)} {row['kind']}: {row['count']}"
 
 
 def groups() -> list[str]:

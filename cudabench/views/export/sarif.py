@@ -15,7 +15,7 @@ from urllib.parse import quote
 from cudabench import __version__
 from cudabench import text as texts
 from cudabench.explain.accesses import cost
-from cudabench.records.results import Access, Result
+from cudabench.records.results import Access, Hazard, Result
 from cudabench.results import compare
 from cudabench.results.compare import Row
 from cudabench.results.groups import grouped
@@ -165,7 +165,14 @@ def findings(run: Run, base: Run | None = None) -> Iterator[Finding]:
             )
             first = {"block": list(hazard.block), "thread": list(hazard.thread)}
             yield Finding(
-                rule, hazard.message, label, result.source, hazard.line, hazard.source, max(hazard.count, 1), first
+                rule,
+                hazard.message,
+                label,
+                file_of(result, hazard),
+                hazard.line,
+                hazard.source,
+                max(hazard.count, 1),
+                first,
             )
         mismatched = result.verification is not None and result.verification.mismatches > 0
         if result.status == "wrong" and (mismatched or not result.hazards):
@@ -185,7 +192,12 @@ def findings(run: Run, base: Run | None = None) -> Iterator[Finding]:
 def _of_result(rule: str, message: str, result: Result, label: str, where: Access | None = None) -> Finding:
     where = where or dearest(result)
     line, snippet = (where.line, where.source) if where else (1, "")
-    return Finding(RULES[rule], message, label, result.source, line, snippet)
+    return Finding(RULES[rule], message, label, file_of(result, where), line, snippet)
+
+
+def file_of(result: Result, row: Access | Hazard | None) -> str:
+    """Return the file of a row: the result's source, or the header beside it."""
+    return str(PurePosixPath(result.source).with_name(row.file)) if row and row.file else result.source
 
 
 def dearest(result: Result) -> Access | None:

@@ -116,7 +116,7 @@ def advice(result: Result) -> tuple[tuple[str, str], ...]:
     """Return the distinct repairs of waste: their lines, or the blocks, and the sentence."""
     rows: list[Access | Branch] = [*(result.access or ()), *(result.branches or ())]
     blocks = [("blocks", result.imbalance.advice)] if result.imbalance else []
-    return (*said_at((row.advice, row.line) for row in rows if row.advice), *blocks)
+    return (*said_at((row.advice, units.place_of(row)) for row in rows if row.advice), *blocks)
 
 
 def missing(result: Result) -> str:

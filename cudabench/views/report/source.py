@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 from cudabench.errors import CudabenchError
 from cudabench.explain.accesses import cost, unit
-from cudabench.records.results import Result
+from cudabench.records.results import Access, Branch, Hazard, Result
 from cudabench.source.choose_kernel import find_kernel
 from cudabench.source.files import parse_text
 from cudabench.source.records import SourceFile
@@ -38,9 +38,8 @@ def listing(result: Result, text: str | None, most: int = MOST_LINES) -> SimpleN
     None if no line is known.
     """
     counts = _counts(result)
-    known = {row.line: row.source for row in result.access or ()}
-    known |= {branch.line: branch.source for branch in result.branches or ()}
-    known |= {hazard.line: hazard.source for hazard in result.hazards or ()}
+    places: list[Access | Branch | Hazard] = [*(result.access or ()), *(result.branches or ()), *(result.hazards or ())]
+    known = {row.line: row.source for row in places if not row.file}
     lines = text.split("\n") if text is not None else []
     wanted = _wanted(result, text, counts) if text is not None else sorted(known)
     wanted = [number for number in wanted if text is None or 0 < number <= len(lines)]
@@ -49,7 +48,7 @@ def listing(result: Result, text: str | None, most: int = MOST_LINES) -> SimpleN
     present = [name for name in MEANINGS if any(name in by for by in counts.values())]
     tops = {name: max(by.get(name, 0.0) for by in counts.values()) for name in present}
     code = {each.line: each.instructions for each in result.lines or () if not each.file}
-    faults = {hazard.line for hazard in result.hazards or ()}
+    faults = {hazard.line for hazard in result.hazards or () if not hazard.file}
     cut = max(0, len(wanted) - most)
     if cut:
         shares = {n: sum(by.get(name, 0.0) / (tops[name] or 1.0) for name in present) for n, by in counts.items()}
@@ -78,7 +77,8 @@ def _counts(result: Result) -> dict[int, dict[str, float]]:
     """Return the counts of each line of the source itself, by column."""
     found: dict[int, dict[str, float]] = defaultdict(dict)
     for row in result.access or ():
-        if row.source.startswith("(") and row.source.endswith(")") and "." in row.source and " " not in row.source:
+        in_old_file = row.source.startswith("(") and row.source.endswith(")") and "." in row.source
+        if row.file or (in_old_file and " " not in row.source):
             continue  # a header's line
         spent, name, by = cost(row), unit(row.space), found[row.line]
         by[name] = by.get(name, 0.0) + spent.actual
@@ -103,7 +103,7 @@ def _wanted(result: Result, text: str, counts: Iterable[int]) -> list[int]:
         while first > 1 and lines[first - 2].strip().startswith(("//", "/*", "*")):
             first -= 1
         wanted |= set(range(first, last + 1))
-    for number in (*counts, *(hazard.line for hazard in result.hazards or ())):
+    for number in (*counts, *(hazard.line for hazard in result.hazards or () if not hazard.file)):
         if number not in wanted:
             wanted |= set(range(number - CONTEXT, number + CONTEXT + 1))
     ordered = sorted(wanted)
