@@ -309,6 +309,17 @@ def test_a_load_is_waited_for_where_its_value_is_needed(edges: tuple[tuple[int, 
     assert ways[2].waits == waits
 
 
+def test_a_chain_of_loads_waits_each_time_round() -> None:
+    """What a loop loads for its next time round is waited for as often as its warps go round again."""
+    load = Instruction(0, "", "LDG", ("E",), ("R2", "[R2.64]"), 7)
+    store = Instruction(16, "", "STG", ("E",), ("[R8.64]", "R2"), 8)
+    blocks = (Block(0, (), (1,), (), ""), Block(1, (load,), (1, 2), (0, 1), ""), Block(2, (store,), (), (1,), ""))
+    once, often = (warp_latency.paths(Function("k", "k", blocks), [4, 4 * n, 4], {7: 500.0}) for n in (1, 10))
+    assert once[1].waits == 0
+    assert 10 * often[1].waits == pytest.approx(9 * 499)
+    assert once[2].waits == often[2].waits == 499
+
+
 @pytest.mark.parametrize(
     ("words", "operations_a_warp"),
     [
