@@ -75,6 +75,7 @@ def clause(resource: str, figures: Mapping[str, float], rates: Rates) -> str:
         )
     if resource == "l2":
         part = f", {number(figures['partial'])} of them parts of a sector" if figures["partial"] else ""
+        part += f", and {number(figures['local'])} of local memory" if figures["local"] else ""
         again = f"; {number(figures['again'])} asked for again{IN_L1}"
         return (
             f"{number(figures['loads'])} sectors that blocks ask for and {number(figures['stores'])} that they write"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
-from cudabench.cards.datasheets import L2_SLICE
+from cudabench.cards.datasheets import L2_CLOCK, L2_SLICE
 from cudabench.cards.load import Card
 from cudabench.cards.rates import SCHEDULERS, SHARED_BYTES, at_most
 from cudabench.compile.sass import Instruction
@@ -38,7 +38,8 @@ class Rates:
 
     clock: of the SMs, Hz. issue, and the values of pipes: warp instructions; lsu, constant: wavefronts. addresses: of
     constants, after the first of a request. fetch: seconds to fetch a missing line of constants. tensor: operations by
-    number format. memory, l2: bytes, for memory the most of any kind; read, written: of each alone. latencies in
+    number format. memory, l2: bytes, for memory the most of any kind; read, written: of each alone. l2_slices, l2_clock:
+    of the L2, None and Hz. latencies in
     seconds. gap, alone: seconds of empty launches, in a row and single. turns: seconds that an empty block of one warp
     and of 32 occupies its place. blocks: that start.
     """
@@ -57,6 +58,8 @@ class Rates:
     written: float | None
     l2: float | None
     l2_turns: float | None
+    l2_slices: int | None
+    l2_clock: float
     l2_bytes: int
     atomic: float | None
     memory_latency: float | None
@@ -109,6 +112,8 @@ class Rates:
             written=bandwidths.get("memory-write", memory),
             l2=l2 and l2 * 1e9,
             l2_turns=slices * clock or None,
+            l2_slices=slices or None,
+            l2_clock=clock * L2_CLOCK.get(device.compute_capability, 1.0),
             l2_bytes=device.l2_bytes or 0,
             atomic=value("global-atomic-same"),
             memory_latency=value("memory-latency"),

@@ -54,7 +54,7 @@ from cudabench.records.launch import Dim
 from cudabench.records.results import Limit
 
 if TYPE_CHECKING:
-    from cudabench.simulator.api import Footprint, Report
+    from cudabench.simulator.api import Access, Footprint, Report
 
 SECTOR, LINE = 32, 128
 L1_BYTES = 256 * 1024  # of the largest L1 of any SM
@@ -62,7 +62,15 @@ L2_KEPT = 0.5  # of the L2 may hold what a kernel wrote when its clock stops: it
 TURN = 64  # bytes that a slice of the L2 moves in a turn
 # Half a turn for the exchange itself, and for the half of all sectors that lies in the other half of the L2, half a
 # turn there: by Nsight Compute's share of the L2 1.29 turns a sector that is read cold on an H200, 1.47 on an H100.
-MEMORY_TURN, PARTIAL_TURNS = 0.75, 2.0
+MEMORY_TURN = 0.75
+# Of an H100 (benchmarks/results/bounds_h100.md), in clocks of the L2. A slice takes in a sector a clock, and one clock more
+# for each line of a store with a part of a sector. A request of half of the slices' lines is looked up in either half.
+LOOKED_UP = 1.5
+# Stores whose requests have few lines may complete a sector before it leaves the SM: all that have up to so many, of more
+# the square of the share.
+TOGETHER_LINES = 4
+CHUNK = 512  # neighbouring bytes that lie in one slice
+FLOAT_ADDS = 2.4  # turns of an addition of floats to the word of the one before, where integers take one
 TAIL = 1.05  # of the mean: an SM that has more blocks than so is worth a limit of its own
 LEAST_S = 1e-9  # a limit under this is not worth a row
 
@@ -192,7 +200,13 @@ def _told(parts: Sequence[_Part], rates: Rates) -> str:
 
 
 def distinct(one: Work) -> tuple[float, float]:
-    """Return the distinct sectors that a launch reads and writes, on average over its launches.
+    """Return the distinct sectors that a launch reads and writes, on average over its launches."""
+    reads, writes = _distinct(one)
+    return sum(reads.values()), sum(writes.values())
+
+
+def _distinct(one: Work) -> tuple[dict[str, float], dict[str, float]]:
+    """Return the same by array.
 
     Of a sample of blocks they are estimated: as many as all blocks together ask for where the sample's blocks share as
     little as they do, and no more than the arrays have.
@@ -200,15 +214,15 @@ def distinct(one: Work) -> tuple[float, float]:
     footprint = one.footprint
     found = []
     for own, ops in ((footprint.read, ("load", "atomic")), (footprint.written, ("store", "atomic"))):
-        total = 0.0
+        each = {}
         for array, seen in own.items():
             sectors = float(seen)
             if one.scale > 1:
                 fresh = sum(t.fresh for t in footprint.touches if t.array == array and t.op in ops)
                 shared = min(1.0, sectors / fresh) if fresh else 1.0
                 sectors = min(footprint.sizes[array] * one.times, max(sectors, fresh * shared * one.scale))
-            total += sectors
-        found.append(total / one.times)
+            each[array] = sectors / one.times
+        found.append(each)
     return found[0], found[1]
 
 
@@ -219,15 +233,27 @@ def _memory(work: Sequence[Work], rates: Rates, cache: str, moved: int | None) -
     sampled = any(one.scale > 1 for one in work)
     for place, one in enumerate(work):
         reads, writes = (SECTOR * sectors for sectors in distinct(one))
+        filled = SECTOR * _incomplete(one) * max(0.0, 1 - L2_KEPT * rates.l2_bytes / writes) if writes else 0.0
         if sampled and moved and place == 0 and reads + writes:
             share = moved / (reads + writes)
             reads, writes = reads * share, writes * share
         first = place == 0 and cache == "cold"
         read += reads if first else max(0.0, reads - rates.l2_bytes)
-        read += (one.times - 1) * max(0.0, reads - rates.l2_bytes)
+        read += (one.times - 1) * max(0.0, reads - rates.l2_bytes) + one.times * filled
         written += one.times * max(0.0, writes - L2_KEPT * rates.l2_bytes)
         stored += one.times * writes
     yield "memory", read / rates.read + written / rates.written, {"read": read, "written": written, "stored": stored}
+
+
+def _incomplete(one: Work) -> float:
+    """Return the sectors that the stores of a launch leave incomplete at least: those that have more room than all lanes
+    together wrote, and that nobody read. They are read before they are written to memory."""
+    reads, writes = _distinct(one)
+    stored: dict[str, float] = defaultdict(float)
+    for touch in one.footprint.touches:
+        if touch.op == "store":
+            stored[touch.array] += touch.requests * touch.bytes * one.scale / one.times
+    return sum(max(0.0, writes.get(array, 0.0) - full - reads.get(array, 0.0)) for array, full in stored.items())
 
 
 def _l2(one: Work, rates: Rates, *, cold: bool) -> Iterator[_Part]:
@@ -246,13 +272,32 @@ def _l2(one: Work, rates: Rates, *, cold: bool) -> Iterator[_Part]:
     exchanged = reads if cold else 0.0  # what a launch writes may stay, what a cold L2 is asked for first may not
     if not rates.l2_bytes or _streams(one, rates):
         exchanged = (reads + writes) * one.times
+    local = sum(row.sectors or 0 for row in one.report.accesses if row.space == "local" and row.op == "store")
+    local *= one.scale  # a store to local memory goes through to the L2
     seconds = (loads + stores) * SECTOR / rates.l2 if rates.l2 else 0.0
-    if rates.l2_turns:
-        turns = (loads + stores - partial) * SECTOR / TURN + partial * PARTIAL_TURNS + exchanged * MEMORY_TURN
-        seconds = max(seconds, turns / rates.l2_turns)
+    if rates.l2_turns and rates.l2_slices:
+        turns = (loads + stores + local) * SECTOR / TURN + exchanged * MEMORY_TURN
+        taken, lines = _taken_in(one)
+        clocks = max(taken + local, LOOKED_UP * lines) / rates.l2_slices
+        seconds = max(seconds, turns / rates.l2_turns, clocks / rates.l2_clock)
     if seconds:
         again = max(0.0, asked - sum(fresh.values()))
-        yield "l2", seconds, {"loads": loads, "stores": stores, "partial": partial, "again": again}
+        yield "l2", seconds, {"loads": loads, "stores": stores, "partial": partial, "again": again, "local": local}
+
+
+def _taken_in(one: Work) -> tuple[float, float]:
+    """Return the clocks in which the slices of the L2 take in what is stored, and the lines that they look up for it."""
+    clocks = lines = fresh = 0.0
+    for touch in one.footprint.touches:
+        if touch.op == "load" or not touch.requests:
+            continue
+        parts = touch.partial / touch.sectors if touch.sectors else 0.0
+        each = touch.lines / touch.requests
+        left = 1 - min(1.0, (TOGETHER_LINES / each) ** 2) if touch.op == "store" else 1.0
+        clocks += touch.sectors - touch.partial + (touch.partial + touch.lines * parts) * left
+        lines += touch.lines * (1 - parts + parts * left)
+        fresh += touch.fresh if touch.op == "store" else touch.sectors
+    return max(clocks, fresh) * one.scale, lines * one.scale
 
 
 def _refetched(one: Work, array: str, fresh: float, rates: Rates) -> float:
@@ -432,10 +477,29 @@ def _tail(one: Work, units: Sequence[_Part], rates: Rates) -> Iterator[_Part]:
 
 
 def _atomics(one: Work, rates: Rates) -> Iterator[_Part]:
-    most = 0.0
+    """Yield what waits longest: atomics on one word, or on the part of the L2 that has the words of an array."""
+    rows: dict[int, list[Access]] = defaultdict(list)
+    for row in one.report.accesses:
+        if row.space == "global" and row.op in ("atomic", "reduction"):
+            rows[row.instruction].append(row)
+    found: list[_Part] = []
     for atomic in one.report.contended:
-        rows = [r for r in one.report.accesses if r.instruction == atomic.instruction and r.space == "global"]
-        lanes = max((count.pattern.lanes for row in rows for count in row.patterns), default=32)
-        most = max(most, (atomic.hottest or 0) / max(lanes, 1))
-    if most and rates.atomic is not None:
-        yield "atomic", one.scale * most / rates.atomic, {"hits": one.scale * most}
+        its = rows[atomic.instruction]
+        # Lanes at one word follow one another, but where the machine code adds up those of a warp.
+        lanes = max((count.pattern.lanes for row in its if row.aggregated for count in row.patterns), default=1)
+        hits = one.scale * (atomic.hottest or 0) / max(lanes, 1)
+        floats = any(row.what.rpartition(".")[2] in ("f32", "f64") for row in its)
+        if hits and rates.atomic is not None:
+            seconds = hits * (FLOAT_ADDS if floats else 1.0) / rates.atomic
+            found.append(("atomic", seconds, {"hits": hits}))
+    if rates.l2_slices:
+        sectors: dict[str, float] = defaultdict(float)
+        for touch in one.footprint.touches:
+            sectors[touch.array] += touch.sectors * one.scale * (touch.op == "atomic")
+        for array, asked in sectors.items():
+            chunks = one.footprint.sizes.get(array, 0) * SECTOR / CHUNK
+            slices = max(1, min(rates.l2_slices, one.footprint.written.get(array, 0) * one.scale, ceil(chunks)))
+            detail = f"{number(asked)} sectors of {array} for atomics in {slices:.0f} of {rates.l2_slices} slices of the L2"
+            found.append(("atomic", asked / slices / rates.l2_clock, detail))
+    if found:
+        yield max(found, key=lambda part: part[1])
