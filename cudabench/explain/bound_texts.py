@@ -88,6 +88,9 @@ def clause(resource: str, figures: Mapping[str, float], rates: Rates) -> str:
     if resource in _COUNTS and (resource != "xu" or len(figures) > 1):
         told = [f"{number(figures[name])} {text}" for name, text in _COUNTS[resource].items() if figures[name]]
         rate = getattr(rates, resource) if resource in ("lsu", "issue", "atomic", "blocks") else None
-        return (", " if resource == "constant" else " and ").join(told) + (f", {number(rate)} a second" if rate else "")
+        text = (", " if resource == "constant" else " and ").join(told) + (f", {number(rate)} a second" if rate else "")
+        if again := figures.get("again"):
+            text += f"; up to {number(again)} more where the warps of a block add to one word"
+        return text
     name, count = max(figures.items(), key=lambda item: item[1])
     return f"{number(count)} {_KINDS.get(name, 'warp instructions')}, {number(rates.pipes[name])} a second"

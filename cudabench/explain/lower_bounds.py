@@ -6,15 +6,16 @@ at least the longest limit, and more if resources do not overlap.
 
 * memory: the distinct sectors that a launch reads, each once, and those that it writes, but for what the L2 may still
   hold at the end; of later launches only what the L2 cannot have kept. With a hot L2, only what does not
-  fit it.
+  fit it. Sectors that stores leave incomplete are read too, where the L2 cannot keep them.
 * l2: sectors that a block had not had before (what it asks for again may lie in the L1), as if the blocks that share
   an SM shared all of them, and once where several blocks of a sample ask for it: requests of several SMs may reach the
   L2 as one (Nsight Compute calls that unit lrc, L2 Request Coalescer; with a product of matrices an H200's L2 was busy
   for half of what the blocks ask for). And every store's sectors. A slice of the L2 moves 64 bytes a clock, takes
   half a turn to exchange a sector with memory and a quarter more on average, since half of them lie in the other half
-  of the L2 and pass a slice of either, and two turns to write a part of a sector, which it has to read first. (Nsight
-  Compute's shares of the L2 on an H200 and an H100 are at least 0.97 of what these turns come to, but for products of
-  matrices, whose blocks share more than those of a sample.)
+  of the L2 and pass a slice of either. (Nsight Compute's shares of the L2 on an H200 and an H100 are at least 0.97 of
+  what these turns come to, but for products of matrices, whose blocks share more than those of a sample.) And it takes
+  in a sector a clock of what is stored, and a clock more for each line with parts of sectors; those that the stores of
+  an SM complete soon may come as one (`_taken_in`). Stores to local memory go through to the L2.
 * lsu: wavefronts of shared memory, turns of the L1 for requests to global memory (`simulator.count.footprint`), and
   shuffles.
 * issue and pipes: warp instructions by what executes them (CUDA C++ Programming Guide, "Arithmetic Instructions").
@@ -22,7 +23,8 @@ at least the longest limit, and more if resources do not overlap.
   pipe: so Nsight Compute counts on an H200 and an H100, to 0.04% of the instructions in the median of 134 kernels.
 * constant: requests for indexed constants, one a clock and SM, what each further address takes, and the lines of a
   table that the cache of constants cannot have had (`simulator.count.footprint`). local: wavefronts of local memory.
-* atomic: the hits of the most used address, one request of a warp after the other.
+* atomic: the hits of the most used address, one lane after the other; or the sectors of an array, a clock each, in the
+  slices that have it: 512 neighbouring bytes lie in one.
 * latency: the fewest clocks that a warp spends on its way through the code, waiting for what it loads where it needs it
   (in order, every load at its own latency), times the warps that must take turns: Little's law. From one block to the
   next in its place, also what that takes where blocks are empty.
@@ -64,8 +66,10 @@ TURN = 64  # bytes that a slice of the L2 moves in a turn
 # turn there: by Nsight Compute's share of the L2 1.29 turns a sector that is read cold on an H200, 1.47 on an H100.
 MEMORY_TURN = 0.75
 # Of an H100 (benchmarks/results/bounds_h100.md), in clocks of the L2. A slice takes in a sector a clock, and one clock more
-# for each line of a store with a part of a sector. A request of half of the slices' lines is looked up in either half.
-LOOKED_UP = 1.5
+# for each line of a store with a part of a sector. Half of the lines are looked up in both halves of the L2, and those of
+# atomics that return something once more for that.
+LOOKED_UP, RETURNED = 1.5, 0.5
+LINES_OF_PARTS = 0.25  # of the sectors of local memory, at least: four are in a line
 # Stores whose requests have few lines may complete a sector before it leaves the SM: all that have up to so many, of more
 # the square of the share.
 TOGETHER_LINES = 4
@@ -272,13 +276,15 @@ def _l2(one: Work, rates: Rates, *, cold: bool) -> Iterator[_Part]:
     exchanged = reads if cold else 0.0  # what a launch writes may stay, what a cold L2 is asked for first may not
     if not rates.l2_bytes or _streams(one, rates):
         exchanged = (reads + writes) * one.times
-    local = sum(row.sectors or 0 for row in one.report.accesses if row.space == "local" and row.op == "store")
-    local *= one.scale  # a store to local memory goes through to the L2
+    local = more = 0.0  # a store to local memory goes through to the L2
+    for row in (row for row in one.report.accesses if row.space == "local" and row.op == "store"):
+        local += (row.sectors or 0) * one.scale
+        more += (row.sectors or 0) * one.scale * LINES_OF_PARTS * ((row.sectors or 0) > (row.ideal_sectors or 0))
     seconds = (loads + stores) * SECTOR / rates.l2 if rates.l2 else 0.0
     if rates.l2_turns and rates.l2_slices:
         turns = (loads + stores + local) * SECTOR / TURN + exchanged * MEMORY_TURN
         taken, lines = _taken_in(one)
-        clocks = max(taken + local, LOOKED_UP * lines) / rates.l2_slices
+        clocks = max(taken + local + more, lines) / rates.l2_slices
         seconds = max(seconds, turns / rates.l2_turns, clocks / rates.l2_clock)
     if seconds:
         again = max(0.0, asked - sum(fresh.values()))
@@ -286,8 +292,9 @@ def _l2(one: Work, rates: Rates, *, cold: bool) -> Iterator[_Part]:
 
 
 def _taken_in(one: Work) -> tuple[float, float]:
-    """Return the clocks in which the slices of the L2 take in what is stored, and the lines that they look up for it."""
+    """Return the clocks in which the slices of the L2 take in what is stored, and look up their lines."""
     clocks = lines = fresh = 0.0
+    returned = {atomic.instruction for atomic in one.report.contended if atomic.returns}
     for touch in one.footprint.touches:
         if touch.op == "load" or not touch.requests:
             continue
@@ -295,7 +302,8 @@ def _taken_in(one: Work) -> tuple[float, float]:
         each = touch.lines / touch.requests
         left = 1 - min(1.0, (TOGETHER_LINES / each) ** 2) if touch.op == "store" else 1.0
         clocks += touch.sectors - touch.partial + (touch.partial + touch.lines * parts) * left
-        lines += touch.lines * (1 - parts + parts * left)
+        looked_up = LOOKED_UP + RETURNED * (touch.instruction in returned)
+        lines += touch.lines * (1 - parts + parts * left) * looked_up
         fresh += touch.fresh if touch.op == "store" else touch.sectors
     return max(clocks, fresh) * one.scale, lines * one.scale
 
@@ -375,10 +383,14 @@ def _units(one: Work, code: _Code | None, rates: Rates) -> Iterator[_Part]:
     totals: dict[str, Counter[str]] = defaultdict(Counter)
     for row in one.report.accesses:
         totals[row.space] += Counter(requests=row.requests, wavefronts=row.wavefronts or 0, sectors=row.sectors or 0)
+        totals[row.space]["loops"] += (row.wavefronts or 0) * (row.reloads > 0)
     shared = totals["shared"]["wavefronts"] * one.scale
     turns = sum(touch.turns for touch in one.footprint.touches) * one.scale
     shuffles = code.shuffles if code else 0.0
-    yield "lsu", (shared + turns + shuffles) / rates.lsu, {"shared": shared, "turns": turns, "shuffles": shuffles}
+    figures = {"shared": shared, "turns": turns, "shuffles": shuffles}
+    # A warp that comes between another's load and its store sends it round again: with w warps (w + 1) / 2 times.
+    again = (one.warps - 1) / 2 * totals["shared"]["loops"] * one.scale
+    yield "lsu", (shared + turns + shuffles) / rates.lsu, {**figures, "again": again}
     instructions = code.instructions if code else one.report.instructions * one.scale
     yield "issue", instructions / rates.issue, {"instructions": instructions}
     if code:
