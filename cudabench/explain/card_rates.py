@@ -17,6 +17,7 @@ CONSTANT = 4  # bytes of a constant's address, as the ceilings count them
 # Share of an empty launch's time on one card that counts: another H200 transposed 256 x 256 floats in 4.35 us with
 # 0.4 us of work, while the first took 4.32 us for an empty launch.
 LAUNCHED = 0.85
+STARTED = 1.01  # of the measured rate of blocks, which has the start of its launch in it: 3 of 330 us on an H100
 WGMMA = "wgmma-"
 SHORT_SUMS = "fp16 summed in fp16"
 
@@ -77,8 +78,9 @@ class Rates:
         lanes = at_most(device.compute_capability)
 
         def rate(name: str, each: float, derived: float) -> float:
+            # Measured for milliseconds, in which the clock may fall; a short launch ends before that.
             found = value(name)
-            return derived if found is None else found / each
+            return derived if found is None else max(found, card.ceilings[name].theoretical or 0.0) / each
 
         def per_second(lanes_per_clock: float) -> float:
             return lanes_per_clock / 32 * sms * clock
@@ -122,7 +124,7 @@ class Rates:
             gap=value("launch-gap"),
             alone=LAUNCHED * (value("launch-alone") or 0.0),
             turns=(value("block-turn") or 0.0, value("block-turn-full") or 0.0),
-            blocks=value("block-rate"),
+            blocks=(value("block-rate") or 0.0) * STARTED or None,
         )
 
 

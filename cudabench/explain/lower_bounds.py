@@ -71,8 +71,8 @@ MEMORY_TURN = 0.75
 LOOKED_UP, RETURNED = 1.5, 0.5
 LINES_OF_PARTS = 0.25  # of the sectors of local memory, at least: four are in a line
 # Stores whose requests have few lines may complete a sector before it leaves the SM: all that have up to so many, of more
-# the square of the share.
-TOGETHER_LINES = 4
+# the fourth power of the share.
+TOGETHER_LINES = 7
 CHUNK = 512  # neighbouring bytes that lie in one slice
 FLOAT_ADDS = 2.4  # turns of an addition of floats to the word of the one before, where integers take one
 TAIL = 1.05  # of the mean: an SM that has more blocks than so is worth a limit of its own
@@ -300,7 +300,7 @@ def _taken_in(one: Work) -> tuple[float, float]:
             continue
         parts = touch.partial / touch.sectors if touch.sectors else 0.0
         each = touch.lines / touch.requests
-        left = 1 - min(1.0, (TOGETHER_LINES / each) ** 2) if touch.op == "store" else 1.0
+        left = 1 - min(1.0, (TOGETHER_LINES / each) ** 4) if touch.op == "store" else 1.0
         clocks += touch.sectors - touch.partial + (touch.partial + touch.lines * parts) * left
         looked_up = LOOKED_UP + RETURNED * (touch.instruction in returned)
         lines += touch.lines * (1 - parts + parts * left) * looked_up
