@@ -89,8 +89,8 @@ def clause(resource: str, figures: Mapping[str, float], rates: Rates) -> str:
         told = [f"{number(figures[name])} {text}" for name, text in _COUNTS[resource].items() if figures[name]]
         rate = getattr(rates, resource) if resource in ("lsu", "issue", "atomic", "blocks") else None
         text = (", " if resource == "constant" else " and ").join(told) + (f", {number(rate)} a second" if rate else "")
-        if again := figures.get("again"):
-            text += f"; up to {number(again)} more where the warps of a block add to one word"
+        if more := figures.get("again", 0.0):
+            text += f"; up to {number(more)} more where the warps of a block add to one word"
         return text
     name, count = max(figures.items(), key=lambda item: item[1])
     return f"{number(count)} {_KINDS.get(name, 'warp instructions')}, {number(rates.pipes[name])} a second"

@@ -39,10 +39,9 @@ class Rates:
 
     clock: of the SMs, Hz. issue, and the values of pipes: warp instructions; lsu, constant: wavefronts. addresses: of
     constants, after the first of a request. fetch: seconds to fetch a missing line of constants. tensor: operations by
-    number format. memory, l2: bytes, for memory the most of any kind; read, written: of each alone. l2_slices, l2_clock:
-    of the L2, None and Hz. latencies in
-    seconds. gap, alone: seconds of empty launches, in a row and single. turns: seconds that an empty block of one warp
-    and of 32 occupies its place. blocks: that start.
+    number format. memory, l2: bytes, for memory the most of any kind; read, written: of each alone. l2_clock: Hz.
+    latencies in seconds. gap, alone: seconds of empty launches, in a row and single. turns: seconds that an empty block
+    of one warp and of 32 occupies its place. blocks: that start.
     """
 
     sms: int

@@ -15,7 +15,7 @@ at least the longest limit, and more if resources do not overlap.
   of the L2 and pass a slice of either. (Nsight Compute's shares of the L2 on an H200 and an H100 are at least 0.97 of
   what these turns come to, but for products of matrices, whose blocks share more than those of a sample.) And it takes
   in a sector a clock of what is stored, and a clock more for each line with parts of sectors; those that the stores of
-  an SM complete soon may come as one (`_taken_in`). Stores to local memory go through to the L2.
+  an SM complete soon may come as one (`_stored`). Stores to local memory go through to the L2.
 * lsu: wavefronts of shared memory, turns of the L1 for requests to global memory (`simulator.count.footprint`), and
   shuffles.
 * issue and pipes: warp instructions by what executes them (CUDA C++ Programming Guide, "Arithmetic Instructions").
@@ -65,13 +65,13 @@ TURN = 64  # bytes that a slice of the L2 moves in a turn
 # Half a turn for the exchange itself, and for the half of all sectors that lies in the other half of the L2, half a
 # turn there: by Nsight Compute's share of the L2 1.29 turns a sector that is read cold on an H200, 1.47 on an H100.
 MEMORY_TURN = 0.75
-# Of an H100 (benchmarks/results/bounds_h100.md), in clocks of the L2. A slice takes in a sector a clock, and one clock more
-# for each line of a store with a part of a sector. Half of the lines are looked up in both halves of the L2, and those of
-# atomics that return something once more for that.
+# Of an H100 (benchmarks/results/bounds_h100.md), in clocks of the L2. A slice takes in a sector a clock, and one clock
+# more for each line of a store with a part of a sector. Half of the lines are looked up in both halves of the L2, and
+# those of atomics that return something once more for that.
 LOOKED_UP, RETURNED = 1.5, 0.5
 LINES_OF_PARTS = 0.25  # of the sectors of local memory, at least: four are in a line
-# Stores whose requests have few lines may complete a sector before it leaves the SM: all that have up to so many, of more
-# the fourth power of the share.
+# Stores whose requests have few lines may complete a sector before it leaves the SM: all that have up to so many, of
+# more the fourth power of the share.
 TOGETHER_LINES = 7
 CHUNK = 512  # neighbouring bytes that lie in one slice
 FLOAT_ADDS = 2.4  # turns of an addition of floats to the word of the one before, where integers take one
@@ -250,14 +250,25 @@ def _memory(work: Sequence[Work], rates: Rates, cache: str, moved: int | None) -
 
 
 def _incomplete(one: Work) -> float:
-    """Return the sectors that the stores of a launch leave incomplete at least: those that have more room than all lanes
-    together wrote, and that nobody read. They are read before they are written to memory."""
+    """Return the sectors that the stores of a launch leave incomplete at least, of those that nobody read. They are
+    read before they are written to memory.
+
+    All lanes together fill no more than they write; and what no store fills takes two that fill parts of it.
+    """
     reads, writes = _distinct(one)
-    stored: dict[str, float] = defaultdict(float)
-    for touch in one.footprint.touches:
-        if touch.op == "store":
-            stored[touch.array] += touch.requests * touch.bytes * one.scale / one.times
-    return sum(max(0.0, writes.get(array, 0.0) - full - reads.get(array, 0.0)) for array, full in stored.items())
+    lanes: dict[str, float] = defaultdict(float)
+    full: dict[str, float] = defaultdict(float)
+    parts: dict[str, float] = defaultdict(float)
+    for touch in (touch for touch in one.footprint.touches if touch.op == "store"):
+        lanes[touch.array] += touch.requests * touch.bytes * one.scale / one.times
+        full[touch.array] += (touch.sectors - touch.partial) * one.scale / one.times
+        parts[touch.array] += touch.partial * one.scale / one.times
+    left = 0.0
+    for array in lanes:
+        stored = writes.get(array, 0.0)
+        least = max(stored - lanes[array], 2 * (stored - full[array]) - parts[array])
+        left += max(0.0, min(stored, least) - reads.get(array, 0.0))
+    return left
 
 
 def _l2(one: Work, rates: Rates, *, cold: bool) -> Iterator[_Part]:
@@ -280,20 +291,28 @@ def _l2(one: Work, rates: Rates, *, cold: bool) -> Iterator[_Part]:
     for row in (row for row in one.report.accesses if row.space == "local" and row.op == "store"):
         local += (row.sectors or 0) * one.scale
         more += (row.sectors or 0) * one.scale * LINES_OF_PARTS * ((row.sectors or 0) > (row.ideal_sectors or 0))
-    seconds = (loads + stores) * SECTOR / rates.l2 if rates.l2 else 0.0
+    stored = _stored(one)
+    seconds = (loads + stored.sectors) * SECTOR / rates.l2 if rates.l2 else 0.0
     if rates.l2_turns and rates.l2_slices:
-        turns = (loads + stores + local) * SECTOR / TURN + exchanged * MEMORY_TURN
-        taken, lines = _taken_in(one)
-        clocks = max(taken + local + more, lines) / rates.l2_slices
+        turns = (loads + stored.sectors + local) * SECTOR / TURN + exchanged * MEMORY_TURN
+        clocks = max(stored.clocks + local + more, stored.lines) / rates.l2_slices
         seconds = max(seconds, turns / rates.l2_turns, clocks / rates.l2_clock)
     if seconds:
         again = max(0.0, asked - sum(fresh.values()))
         yield "l2", seconds, {"loads": loads, "stores": stores, "partial": partial, "again": again, "local": local}
 
 
-def _taken_in(one: Work) -> tuple[float, float]:
-    """Return the clocks in which the slices of the L2 take in what is stored, and look up their lines."""
-    clocks = lines = fresh = 0.0
+class _Stored(NamedTuple):
+    """What reaches the L2 of stores and atomics: sectors, the clocks in which the slices take them in, and those in
+    which they look up the lines."""
+
+    sectors: float
+    clocks: float
+    lines: float
+
+
+def _stored(one: Work) -> _Stored:
+    sectors = clocks = lines = fresh = 0.0
     returned = {atomic.instruction for atomic in one.report.contended if atomic.returns}
     for touch in one.footprint.touches:
         if touch.op == "load" or not touch.requests:
@@ -301,11 +320,12 @@ def _taken_in(one: Work) -> tuple[float, float]:
         parts = touch.partial / touch.sectors if touch.sectors else 0.0
         each = touch.lines / touch.requests
         left = 1 - min(1.0, (TOGETHER_LINES / each) ** 4) if touch.op == "store" else 1.0
+        sectors += touch.sectors - touch.partial * (1 - left)
         clocks += touch.sectors - touch.partial + (touch.partial + touch.lines * parts) * left
         looked_up = LOOKED_UP + RETURNED * (touch.instruction in returned)
         lines += touch.lines * (1 - parts + parts * left) * looked_up
         fresh += touch.fresh if touch.op == "store" else touch.sectors
-    return max(clocks, fresh) * one.scale, lines * one.scale
+    return _Stored(max(sectors, fresh) * one.scale, max(clocks, fresh) * one.scale, lines * one.scale)
 
 
 def _refetched(one: Work, array: str, fresh: float, rates: Rates) -> float:
@@ -511,7 +531,9 @@ def _atomics(one: Work, rates: Rates) -> Iterator[_Part]:
         for array, asked in sectors.items():
             chunks = one.footprint.sizes.get(array, 0) * SECTOR / CHUNK
             slices = max(1, min(rates.l2_slices, one.footprint.written.get(array, 0) * one.scale, ceil(chunks)))
-            detail = f"{number(asked)} sectors of {array} for atomics in {slices:.0f} of {rates.l2_slices} slices of the L2"
+            detail = (
+                f"{number(asked)} sectors of {array} for atomics in {slices:.0f} of {rates.l2_slices} slices of the L2"
+            )
             found.append(("atomic", asked / slices / rates.l2_clock, detail))
     if found:
         yield max(found, key=lambda part: part[1])

@@ -73,11 +73,11 @@ def paths(function: Function, ran: Sequence[float], loads: Mapping[int, float]) 
             if ran[block.number]:
                 before[following].append(block.number)
     # By the head of a loop, how often its warps go round; at least, since a predecessor may also go elsewhere.
-    trips = {
-        head: int(ran[head] / entered)
-        for head, known in before.items()
-        if any(number >= head for number in known) and (entered := sum(ran[number] for number in known if number < head))
-    }
+    trips: dict[int, int] = {}
+    for head, known in before.items():
+        entered = sum(ran[number] for number in known if number < head)
+        if entered and max(known) >= head:
+            trips[head] = int(ran[head] / entered)
     turns = max(1, min(FOLLOWED, max(trips.values(), default=1)))
     sums = [(0.0, 0.0)] * len(function.blocks)
     last: list[Path] = []
