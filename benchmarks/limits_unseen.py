@@ -42,7 +42,7 @@ from record_ladders import COUNTERS, SECONDS, prepared, upload  # noqa: E402
 from cudabench.records.planned import Case, Operation  # noqa: E402
 from cudabench.records.results import Limit  # noqa: E402
 
-PROFILES = ("unseen", "unseen2", "attacks")
+PROFILES = ("unseen", "unseen2", "attacks", "bounds")
 UNSEEN = PROFILES[:2]
 RUN_S, TOGETHER = 40, 6  # seconds for a kernel, and the kernels of a process under ncu
 QUICK = ("--no-cpu", "--min-time", "0.1", "--max-time", "0.5")

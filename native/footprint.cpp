@@ -237,6 +237,7 @@ void Footprints::follow(const Request &request, i64 size) {
         words = words_of_a_bank(places, lanes, size);
     }
     sum.requests++;
+    sum.lines += lines;
     sum.quarter_turns += std::max(4 * words, lines);
 }
 
@@ -305,6 +306,7 @@ PUBLIC i64 cudabench_footprint(Launch *launch, i64 *sectors, Sums *sums, i64 *in
             const Sums &more = of.sums[row];
             sums[row].requests += more.requests;
             sums[row].sectors += more.sectors;
+            sums[row].lines += more.lines;
             sums[row].quarter_turns += more.quarter_turns;
             sums[row].partial += more.partial;
             sums[row].fresh += more.fresh;

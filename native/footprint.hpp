@@ -44,7 +44,7 @@ class Marks {
 
 // What the followed blocks do by one memory instruction on one array.
 struct Sums {
-    i64 requests, sectors, quarter_turns, partial, fresh, missing;
+    i64 requests, sectors, lines, quarter_turns, partial, fresh, missing;
 };
 
 // A request for constants of lanes that read at different addresses; lines: of 64 bytes, of active lanes.

@@ -185,7 +185,8 @@ def test_the_arithmetic_of_a_transpose() -> None:
     result = simulated("naive-row", 256, 512)
     assert result.time is None
     card = cards.load("h200")
-    rate = {name: card.value(name) or 0 for name in ("memory-read", "issue", "shared-read")}
+    rate = {name: card.value(name) or 0 for name in ("memory-read",)}
+    rate |= {name: card.ceilings[name].theoretical or 0 for name in ("issue", "shared-read")}
     assert result.limits_on == card.title == "H200 (measured)"
     warps, clock = 256 * 512 // 32, 1.98e9
     moved = 256 * 512 * 4  # what is written fits the L2
@@ -195,18 +196,88 @@ def test_the_arithmetic_of_a_transpose() -> None:
     assert code is not None
     assert code.instructions_executed is not None
     assert seconds(result, "issue") == pytest.approx(code.instructions_executed / rate["issue"], rel=1e-4)
-    # Whole sectors that are read, and come from memory first, half of them by both halves; and parts of sectors.
-    turns = warps * 4 / 2 + warps * 4 * 3 / 4 + 32 * warps * 2
-    assert seconds(result, "l2") == pytest.approx(turns / (96 * clock), rel=1e-4)
+    # Parts of sectors are taken in with a clock more for each of 32 lines; few of them come together.
+    taken = 64 * warps * (1 - (7 / 32) ** 4)
+    assert seconds(result, "l2") == pytest.approx(taken / (96 * clock * 0.864), rel=1e-4)
+
+
+STORED = """
+template <int FIELDS> __device__ void fields(float *out) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+#pragma unroll
+    for (int k = 0; k < FIELDS; k++)
+        out[FIELDS * i + k] = k;
+}
+extern "C" __global__ void three(float *out) { fields<3>(out); }
+extern "C" __global__ void many(float *out) { fields<32>(out); }
+extern "C" __global__ void one_of_eight(float *out) { out[8 * (blockIdx.x * blockDim.x + threadIdx.x)] = 1; }
+extern "C" __global__ void bins(unsigned *out) { atomicAdd(out + threadIdx.x, blockIdx.x + 1); }
+extern "C" __global__ void meet(float *out) { atomicAdd(out, threadIdx.x + 1.0f); }
+extern "C" __global__ void meet_inside(float *out) {
+    __shared__ float sum;
+    sum = 0;
+    __syncthreads();
+    atomicAdd(&sum, threadIdx.x + 1.0f);
+    __syncthreads();
+    out[threadIdx.x] = sum;
+}
+"""
+L2_HZ = 1.98e9 * 0.864  # of an H100
+SLICES = 80
+
+
+def bounds_of(kernel: str, blocks: int, words: int) -> dict[str, Limit]:
+    """Return the bounds of a kernel of STORED with 256 threads a block on an H100 with a hot L2: no launch in them."""
+    report = simulator.run(
+        compile_ptx(STORED, "stored.cu").ptx, kernel, blocks, 256, [np.zeros(words, np.float32)], names=["out"],
+        footprint=True,
+    )  # fmt: skip
+    work = lower_bounds.Work(kernel, (blocks, 1, 1), (256, 1, 1), 1, report, (), (), 8)
+    found = lower_bounds.lower_bounds([work], cards.load("h100"), cache="hot")
+    return {limit.resource: limit for limit in found}
+
+
+def test_parts_of_a_sector_may_be_completed_on_their_way() -> None:
+    """Three words a thread lie in few lines and may reach the L2 as whole sectors; 32 of them hardly meet."""
+    warps = 40 * 8
+    few, many = (bounds_of(name, 40, fields * 32 * warps)["l2"].time_s for name, fields in (("three", 3), ("many", 32)))
+    assert few == pytest.approx(max(12 * warps / (SLICES * L2_HZ), 12 * warps * 32 / 7639e9), rel=0.01)
+    assert many == pytest.approx(64 * 32 * warps * (1 - (7 / 32) ** 4) / (SLICES * L2_HZ), rel=0.01)
+
+
+def test_sectors_that_stay_incomplete_are_read() -> None:
+    """What stores leave of a sector is read before the sector is written, where the L2 cannot keep it."""
+    blocks = 4096
+    limit = bounds_of("one_of_eight", blocks, 8 * 256 * blocks)["memory"]
+    sectors = blocks * 256
+    kept = 0.5 * 52428800 / (32 * sectors)
+    assert float(limit.detail.split(" MB")[0]) == pytest.approx(sectors * 32 * (1 - kept) / 1e6, rel=0.01)
+
+
+def test_atomics_wait_for_the_slices_that_have_their_words() -> None:
+    """256 counters lie in two slices; floats that meet at one word follow one another, 2.4 times as slowly."""
+    spread = bounds_of("bins", 40, 256)["atomic"]
+    assert spread.time_s == pytest.approx(40 * 8 * 4 / 2 / L2_HZ, rel=0.01)
+    assert "in 2 of 80 slices of the L2" in spread.detail
+    one = cards.load("h100").value("global-atomic-same") or 0
+    assert bounds_of("meet", 40, 8)["atomic"].time_s == pytest.approx(40 * 256 * 2.4 / one, rel=0.01)
+
+
+def test_loops_of_atomics_say_what_more_they_may_take() -> None:
+    """Floats that eight warps of a block add to one word of shared memory: 4.5 times the turns of a warp alone."""
+    assert (
+        "up to 108 k more where the warps of a block add to one word" in bounds_of("meet_inside", 40, 256)["lsu"].detail
+    )
 
 
 def test_a_hot_l2_is_not_filled() -> None:
     """What a launch reads passes the L2 once where it is there, and a second time where it comes from memory."""
-    cold, hot = (simulated("naive-row", 256, 512, cache=cache) for cache in ("cold", "hot"))
+    cold, hot = (simulated("tile-rows", 256, 512, cache=cache) for cache in ("cold", "hot"))
     assert hot.limits
-    again = next(limit.time_s for limit in hot.limits if limit.resource == "l2")
     sectors = 256 * 512 * 4 / 32
-    assert seconds(cold, "l2") - again == pytest.approx(sectors * 3 / 4 / (96 * 1.98e9), rel=1e-3)
+    again = next(limit.time_s for limit in hot.limits if limit.resource == "l2")
+    assert again == pytest.approx(2 * sectors * 32 / ((cards.load("h200").value("l2-read") or 0) * 1e9), rel=1e-3)
+    assert seconds(cold, "l2") == pytest.approx(sectors * (1 / 2 + 1 / 2 + 3 / 4) / (96 * 1.98e9), rel=1e-3)
 
 
 def test_limits_are_sorted_and_the_longest_first() -> None:
@@ -307,6 +378,17 @@ def test_a_load_is_waited_for_where_its_value_is_needed(edges: tuple[tuple[int, 
     )
     ways = warp_latency.paths(Function("k", "k", blocks), [1, 1, 1], {7: 500.0})
     assert ways[2].waits == waits
+
+
+def test_a_chain_of_loads_waits_each_time_round() -> None:
+    """What a loop loads for its next time round is waited for as often as its warps go round again."""
+    load = Instruction(0, "", "LDG", ("E",), ("R2", "[R2.64]"), 7)
+    store = Instruction(16, "", "STG", ("E",), ("[R8.64]", "R2"), 8)
+    blocks = (Block(0, (), (1,), (), ""), Block(1, (load,), (1, 2), (0, 1), ""), Block(2, (store,), (), (1,), ""))
+    once, often = (warp_latency.paths(Function("k", "k", blocks), [4, 4 * n, 4], {7: 500.0}) for n in (1, 10))
+    assert once[1].waits == 0
+    assert 10 * often[1].waits == pytest.approx(9 * 499)
+    assert once[2].waits == often[2].waits == 499
 
 
 @pytest.mark.parametrize(

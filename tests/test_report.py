@@ -218,7 +218,7 @@ def test_two_files_lead_with_what_got_worse() -> None:
     after = replace(ladder(), results=[changed.get(id(one), one) for one in results_])
     page = content.page([ladder(), after], ["a.json", "b.json"])
     assert page.headlines[0].text.startswith(f"{fewer.kernel}: failed, it hung")
-    assert page.headlines[1].text.startswith(f"{grown.kernel}: more, instructions ")
+    assert page.headlines[1].text.startswith(f"{grown.kernel}: more, PTX instructions ")
     assert [line.text for line in page.headlines[2:]] == ["13 kernels are the same."]
     assert [rung.name for rung in page.ladders[0].rungs][:2] == [fewer.kernel, grown.kernel]
     assert page.headlines[0].link == page.kernels[0].anchor

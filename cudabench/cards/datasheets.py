@@ -17,6 +17,9 @@ from cudabench.records.results import DeviceInfo
 # Bytes in a slice of the L2, by compute capability: an A100's 40 MiB read 5120 bytes a clock, 64 a
 # slice (its whitepaper), and an H200's 60 MiB are 96 slices (the driver's l2s_count, as Nsight Compute prints it).
 L2_SLICE = {"8.0": 512 << 10, "9.0": 640 << 10}
+# Clock of the L2 over that of the multiprocessors: 1.71 of 1.98 GHz by Nsight Compute on an H100. Elsewhere it is not
+# known and taken to be theirs, which no bound can be too long for.
+L2_CLOCK = {"9.0": 0.864}
 SLICE_BYTES = 64  # bytes that a slice moves in a clock
 # Clocks of a load from memory, from the L2 and from shared memory: published microbenchmarks (arXiv 2402.13499).
 _CLOCKS = {"a100": (466.3, 261.5, 29.0), "rtx4090": (541.5, 273.0, 30.1)}

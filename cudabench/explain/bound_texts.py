@@ -75,6 +75,7 @@ def clause(resource: str, figures: Mapping[str, float], rates: Rates) -> str:
         )
     if resource == "l2":
         part = f", {number(figures['partial'])} of them parts of a sector" if figures["partial"] else ""
+        part += f", and {number(figures['local'])} of local memory" if figures["local"] else ""
         again = f"; {number(figures['again'])} asked for again{IN_L1}"
         return (
             f"{number(figures['loads'])} sectors that blocks ask for and {number(figures['stores'])} that they write"
@@ -87,6 +88,9 @@ def clause(resource: str, figures: Mapping[str, float], rates: Rates) -> str:
     if resource in _COUNTS and (resource != "xu" or len(figures) > 1):
         told = [f"{number(figures[name])} {text}" for name, text in _COUNTS[resource].items() if figures[name]]
         rate = getattr(rates, resource) if resource in ("lsu", "issue", "atomic", "blocks") else None
-        return (", " if resource == "constant" else " and ").join(told) + (f", {number(rate)} a second" if rate else "")
+        text = (", " if resource == "constant" else " and ").join(told) + (f", {number(rate)} a second" if rate else "")
+        if more := figures.get("again", 0.0):
+            text += f"; up to {number(more)} more where the warps of a block add to one word"
+        return text
     name, count = max(figures.items(), key=lambda item: item[1])
     return f"{number(count)} {_KINDS.get(name, 'warp instructions')}, {number(rates.pipes[name])} a second"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
-from cudabench.cards.datasheets import L2_SLICE
+from cudabench.cards.datasheets import L2_CLOCK, L2_SLICE
 from cudabench.cards.load import Card
 from cudabench.cards.rates import SCHEDULERS, SHARED_BYTES, at_most
 from cudabench.compile.sass import Instruction
@@ -17,6 +17,7 @@ CONSTANT = 4  # bytes of a constant's address, as the ceilings count them
 # Share of an empty launch's time on one card that counts: another H200 transposed 256 x 256 floats in 4.35 us with
 # 0.4 us of work, while the first took 4.32 us for an empty launch.
 LAUNCHED = 0.85
+STARTED = 1.01  # of the measured rate of blocks, which has the start of its launch in it: 3 of 330 us on an H100
 WGMMA = "wgmma-"
 SHORT_SUMS = "fp16 summed in fp16"
 
@@ -38,9 +39,9 @@ class Rates:
 
     clock: of the SMs, Hz. issue, and the values of pipes: warp instructions; lsu, constant: wavefronts. addresses: of
     constants, after the first of a request. fetch: seconds to fetch a missing line of constants. tensor: operations by
-    number format. memory, l2: bytes, for memory the most of any kind; read, written: of each alone. latencies in
-    seconds. gap, alone: seconds of empty launches, in a row and single. turns: seconds that an empty block of one warp
-    and of 32 occupies its place. blocks: that start.
+    number format. memory, l2: bytes, for memory the most of any kind; read, written: of each alone. l2_clock: Hz.
+    latencies in seconds. gap, alone: seconds of empty launches, in a row and single. turns: seconds that an empty block
+    of one warp and of 32 occupies its place. blocks: that start.
     """
 
     sms: int
@@ -57,6 +58,8 @@ class Rates:
     written: float | None
     l2: float | None
     l2_turns: float | None
+    l2_slices: int | None
+    l2_clock: float
     l2_bytes: int
     atomic: float | None
     memory_latency: float | None
@@ -74,8 +77,9 @@ class Rates:
         lanes = at_most(device.compute_capability)
 
         def rate(name: str, each: float, derived: float) -> float:
+            # Measured for milliseconds, in which the clock may fall; a short launch ends before that.
             found = value(name)
-            return derived if found is None else found / each
+            return derived if found is None else max(found, card.ceilings[name].theoretical or 0.0) / each
 
         def per_second(lanes_per_clock: float) -> float:
             return lanes_per_clock / 32 * sms * clock
@@ -109,6 +113,8 @@ class Rates:
             written=bandwidths.get("memory-write", memory),
             l2=l2 and l2 * 1e9,
             l2_turns=slices * clock or None,
+            l2_slices=slices or None,
+            l2_clock=clock * L2_CLOCK.get(device.compute_capability, 1.0),
             l2_bytes=device.l2_bytes or 0,
             atomic=value("global-atomic-same"),
             memory_latency=value("memory-latency"),
@@ -117,7 +123,7 @@ class Rates:
             gap=value("launch-gap"),
             alone=LAUNCHED * (value("launch-alone") or 0.0),
             turns=(value("block-turn") or 0.0, value("block-turn-full") or 0.0),
-            blocks=value("block-rate"),
+            blocks=(value("block-rate") or 0.0) * STARTED or None,
         )
 
 

@@ -6,15 +6,16 @@ at least the longest limit, and more if resources do not overlap.
 
 * memory: the distinct sectors that a launch reads, each once, and those that it writes, but for what the L2 may still
   hold at the end; of later launches only what the L2 cannot have kept. With a hot L2, only what does not
-  fit it.
+  fit it. Sectors that stores leave incomplete are read too, where the L2 cannot keep them.
 * l2: sectors that a block had not had before (what it asks for again may lie in the L1), as if the blocks that share
   an SM shared all of them, and once where several blocks of a sample ask for it: requests of several SMs may reach the
   L2 as one (Nsight Compute calls that unit lrc, L2 Request Coalescer; with a product of matrices an H200's L2 was busy
   for half of what the blocks ask for). And every store's sectors. A slice of the L2 moves 64 bytes a clock, takes
   half a turn to exchange a sector with memory and a quarter more on average, since half of them lie in the other half
-  of the L2 and pass a slice of either, and two turns to write a part of a sector, which it has to read first. (Nsight
-  Compute's shares of the L2 on an H200 and an H100 are at least 0.97 of what these turns come to, but for products of
-  matrices, whose blocks share more than those of a sample.)
+  of the L2 and pass a slice of either. (Nsight Compute's shares of the L2 on an H200 and an H100 are at least 0.97 of
+  what these turns come to, but for products of matrices, whose blocks share more than those of a sample.) And it takes
+  in a sector a clock of what is stored, and a clock more for each line with parts of sectors; those that the stores of
+  an SM complete soon may come as one (`_stored`). Stores to local memory go through to the L2.
 * lsu: wavefronts of shared memory, turns of the L1 for requests to global memory (`simulator.count.footprint`), and
   shuffles.
 * issue and pipes: warp instructions by what executes them (CUDA C++ Programming Guide, "Arithmetic Instructions").
@@ -22,7 +23,8 @@ at least the longest limit, and more if resources do not overlap.
   pipe: so Nsight Compute counts on an H200 and an H100, to 0.04% of the instructions in the median of 134 kernels.
 * constant: requests for indexed constants, one a clock and SM, what each further address takes, and the lines of a
   table that the cache of constants cannot have had (`simulator.count.footprint`). local: wavefronts of local memory.
-* atomic: the hits of the most used address, one request of a warp after the other.
+* atomic: the hits of the most used address, one lane after the other; or the sectors of an array, a clock each, in the
+  slices that have it: 512 neighbouring bytes lie in one.
 * latency: the fewest clocks that a warp spends on its way through the code, waiting for what it loads where it needs it
   (in order, every load at its own latency), times the warps that must take turns: Little's law. From one block to the
   next in its place, also what that takes where blocks are empty.
@@ -54,7 +56,7 @@ from cudabench.records.launch import Dim
 from cudabench.records.results import Limit
 
 if TYPE_CHECKING:
-    from cudabench.simulator.api import Footprint, Report
+    from cudabench.simulator.api import Access, Footprint, Report
 
 SECTOR, LINE = 32, 128
 L1_BYTES = 256 * 1024  # of the largest L1 of any SM
@@ -62,7 +64,17 @@ L2_KEPT = 0.5  # of the L2 may hold what a kernel wrote when its clock stops: it
 TURN = 64  # bytes that a slice of the L2 moves in a turn
 # Half a turn for the exchange itself, and for the half of all sectors that lies in the other half of the L2, half a
 # turn there: by Nsight Compute's share of the L2 1.29 turns a sector that is read cold on an H200, 1.47 on an H100.
-MEMORY_TURN, PARTIAL_TURNS = 0.75, 2.0
+MEMORY_TURN = 0.75
+# Of an H100 (benchmarks/results/bounds_h100.md), in clocks of the L2. A slice takes in a sector a clock, and one clock
+# more for each line of a store with a part of a sector. Half of the lines are looked up in both halves of the L2, and
+# those of atomics that return something once more for that.
+LOOKED_UP, RETURNED = 1.5, 0.5
+LINES_OF_PARTS = 0.25  # of the sectors of local memory, at least: four are in a line
+# Stores whose requests have few lines may complete a sector before it leaves the SM: all that have up to so many, of
+# more the fourth power of the share.
+TOGETHER_LINES = 7
+CHUNK = 512  # neighbouring bytes that lie in one slice
+FLOAT_ADDS = 2.4  # turns of an addition of floats to the word of the one before, where integers take one
 TAIL = 1.05  # of the mean: an SM that has more blocks than so is worth a limit of its own
 LEAST_S = 1e-9  # a limit under this is not worth a row
 
@@ -192,7 +204,13 @@ def _told(parts: Sequence[_Part], rates: Rates) -> str:
 
 
 def distinct(one: Work) -> tuple[float, float]:
-    """Return the distinct sectors that a launch reads and writes, on average over its launches.
+    """Return the distinct sectors that a launch reads and writes, on average over its launches."""
+    reads, writes = _distinct(one)
+    return sum(reads.values()), sum(writes.values())
+
+
+def _distinct(one: Work) -> tuple[dict[str, float], dict[str, float]]:
+    """Return the same by array.
 
     Of a sample of blocks they are estimated: as many as all blocks together ask for where the sample's blocks share as
     little as they do, and no more than the arrays have.
@@ -200,15 +218,15 @@ def distinct(one: Work) -> tuple[float, float]:
     footprint = one.footprint
     found = []
     for own, ops in ((footprint.read, ("load", "atomic")), (footprint.written, ("store", "atomic"))):
-        total = 0.0
+        each = {}
         for array, seen in own.items():
             sectors = float(seen)
             if one.scale > 1:
                 fresh = sum(t.fresh for t in footprint.touches if t.array == array and t.op in ops)
                 shared = min(1.0, sectors / fresh) if fresh else 1.0
                 sectors = min(footprint.sizes[array] * one.times, max(sectors, fresh * shared * one.scale))
-            total += sectors
-        found.append(total / one.times)
+            each[array] = sectors / one.times
+        found.append(each)
     return found[0], found[1]
 
 
@@ -219,15 +237,38 @@ def _memory(work: Sequence[Work], rates: Rates, cache: str, moved: int | None) -
     sampled = any(one.scale > 1 for one in work)
     for place, one in enumerate(work):
         reads, writes = (SECTOR * sectors for sectors in distinct(one))
+        filled = SECTOR * _incomplete(one) * max(0.0, 1 - L2_KEPT * rates.l2_bytes / writes) if writes else 0.0
         if sampled and moved and place == 0 and reads + writes:
             share = moved / (reads + writes)
             reads, writes = reads * share, writes * share
         first = place == 0 and cache == "cold"
         read += reads if first else max(0.0, reads - rates.l2_bytes)
-        read += (one.times - 1) * max(0.0, reads - rates.l2_bytes)
+        read += (one.times - 1) * max(0.0, reads - rates.l2_bytes) + one.times * filled
         written += one.times * max(0.0, writes - L2_KEPT * rates.l2_bytes)
         stored += one.times * writes
     yield "memory", read / rates.read + written / rates.written, {"read": read, "written": written, "stored": stored}
+
+
+def _incomplete(one: Work) -> float:
+    """Return the sectors that the stores of a launch leave incomplete at least, of those that nobody read. They are
+    read before they are written to memory.
+
+    All lanes together fill no more than they write; and what no store fills takes two that fill parts of it.
+    """
+    reads, writes = _distinct(one)
+    lanes: dict[str, float] = defaultdict(float)
+    full: dict[str, float] = defaultdict(float)
+    parts: dict[str, float] = defaultdict(float)
+    for touch in (touch for touch in one.footprint.touches if touch.op == "store"):
+        lanes[touch.array] += touch.requests * touch.bytes * one.scale / one.times
+        full[touch.array] += (touch.sectors - touch.partial) * one.scale / one.times
+        parts[touch.array] += touch.partial * one.scale / one.times
+    left = 0.0
+    for array in lanes:
+        stored = writes.get(array, 0.0)
+        least = max(stored - lanes[array], 2 * (stored - full[array]) - parts[array])
+        left += max(0.0, min(stored, least) - reads.get(array, 0.0))
+    return left
 
 
 def _l2(one: Work, rates: Rates, *, cold: bool) -> Iterator[_Part]:
@@ -246,13 +287,45 @@ def _l2(one: Work, rates: Rates, *, cold: bool) -> Iterator[_Part]:
     exchanged = reads if cold else 0.0  # what a launch writes may stay, what a cold L2 is asked for first may not
     if not rates.l2_bytes or _streams(one, rates):
         exchanged = (reads + writes) * one.times
-    seconds = (loads + stores) * SECTOR / rates.l2 if rates.l2 else 0.0
-    if rates.l2_turns:
-        turns = (loads + stores - partial) * SECTOR / TURN + partial * PARTIAL_TURNS + exchanged * MEMORY_TURN
-        seconds = max(seconds, turns / rates.l2_turns)
+    local = more = 0.0  # a store to local memory goes through to the L2
+    for row in (row for row in one.report.accesses if row.space == "local" and row.op == "store"):
+        local += (row.sectors or 0) * one.scale
+        more += (row.sectors or 0) * one.scale * LINES_OF_PARTS * ((row.sectors or 0) > (row.ideal_sectors or 0))
+    stored = _stored(one)
+    seconds = (loads + stored.sectors) * SECTOR / rates.l2 if rates.l2 else 0.0
+    if rates.l2_turns and rates.l2_slices:
+        turns = (loads + stored.sectors + local) * SECTOR / TURN + exchanged * MEMORY_TURN
+        clocks = max(stored.clocks + local + more, stored.lines) / rates.l2_slices
+        seconds = max(seconds, turns / rates.l2_turns, clocks / rates.l2_clock)
     if seconds:
         again = max(0.0, asked - sum(fresh.values()))
-        yield "l2", seconds, {"loads": loads, "stores": stores, "partial": partial, "again": again}
+        yield "l2", seconds, {"loads": loads, "stores": stores, "partial": partial, "again": again, "local": local}
+
+
+class _Stored(NamedTuple):
+    """What reaches the L2 of stores and atomics: sectors, the clocks in which the slices take them in, and those in
+    which they look up the lines."""
+
+    sectors: float
+    clocks: float
+    lines: float
+
+
+def _stored(one: Work) -> _Stored:
+    sectors = clocks = lines = fresh = 0.0
+    returned = {atomic.instruction for atomic in one.report.contended if atomic.returns}
+    for touch in one.footprint.touches:
+        if touch.op == "load" or not touch.requests:
+            continue
+        parts = touch.partial / touch.sectors if touch.sectors else 0.0
+        each = touch.lines / touch.requests
+        left = 1 - min(1.0, (TOGETHER_LINES / each) ** 4) if touch.op == "store" else 1.0
+        sectors += touch.sectors - touch.partial * (1 - left)
+        clocks += touch.sectors - touch.partial + (touch.partial + touch.lines * parts) * left
+        looked_up = LOOKED_UP + RETURNED * (touch.instruction in returned)
+        lines += touch.lines * (1 - parts + parts * left) * looked_up
+        fresh += touch.fresh if touch.op == "store" else touch.sectors
+    return _Stored(max(sectors, fresh) * one.scale, max(clocks, fresh) * one.scale, lines * one.scale)
 
 
 def _refetched(one: Work, array: str, fresh: float, rates: Rates) -> float:
@@ -330,10 +403,14 @@ def _units(one: Work, code: _Code | None, rates: Rates) -> Iterator[_Part]:
     totals: dict[str, Counter[str]] = defaultdict(Counter)
     for row in one.report.accesses:
         totals[row.space] += Counter(requests=row.requests, wavefronts=row.wavefronts or 0, sectors=row.sectors or 0)
+        totals[row.space]["loops"] += (row.wavefronts or 0) * (row.reloads > 0)
     shared = totals["shared"]["wavefronts"] * one.scale
     turns = sum(touch.turns for touch in one.footprint.touches) * one.scale
     shuffles = code.shuffles if code else 0.0
-    yield "lsu", (shared + turns + shuffles) / rates.lsu, {"shared": shared, "turns": turns, "shuffles": shuffles}
+    figures = {"shared": shared, "turns": turns, "shuffles": shuffles}
+    # A warp that comes between another's load and its store sends it round again: with w warps (w + 1) / 2 times.
+    again = (one.warps - 1) / 2 * totals["shared"]["loops"] * one.scale
+    yield "lsu", (shared + turns + shuffles) / rates.lsu, {**figures, "again": again}
     instructions = code.instructions if code else one.report.instructions * one.scale
     yield "issue", instructions / rates.issue, {"instructions": instructions}
     if code:
@@ -432,10 +509,31 @@ def _tail(one: Work, units: Sequence[_Part], rates: Rates) -> Iterator[_Part]:
 
 
 def _atomics(one: Work, rates: Rates) -> Iterator[_Part]:
-    most = 0.0
+    """Yield what waits longest: atomics on one word, or on the part of the L2 that has the words of an array."""
+    rows: dict[int, list[Access]] = defaultdict(list)
+    for row in one.report.accesses:
+        if row.space == "global" and row.op in ("atomic", "reduction"):
+            rows[row.instruction].append(row)
+    found: list[_Part] = []
     for atomic in one.report.contended:
-        rows = [r for r in one.report.accesses if r.instruction == atomic.instruction and r.space == "global"]
-        lanes = max((count.pattern.lanes for row in rows for count in row.patterns), default=32)
-        most = max(most, (atomic.hottest or 0) / max(lanes, 1))
-    if most and rates.atomic is not None:
-        yield "atomic", one.scale * most / rates.atomic, {"hits": one.scale * most}
+        its = rows[atomic.instruction]
+        # Lanes at one word follow one another, but where the machine code adds up those of a warp.
+        lanes = max((count.pattern.lanes for row in its if row.aggregated for count in row.patterns), default=1)
+        hits = one.scale * (atomic.hottest or 0) / max(lanes, 1)
+        floats = any(row.what.rpartition(".")[2] in ("f32", "f64") for row in its)
+        if hits and rates.atomic is not None:
+            seconds = hits * (FLOAT_ADDS if floats else 1.0) / rates.atomic
+            found.append(("atomic", seconds, {"hits": hits}))
+    if rates.l2_slices:
+        sectors: dict[str, float] = defaultdict(float)
+        for touch in one.footprint.touches:
+            sectors[touch.array] += touch.sectors * one.scale * (touch.op == "atomic")
+        for array, asked in sectors.items():
+            chunks = one.footprint.sizes.get(array, 0) * SECTOR / CHUNK
+            slices = max(1, min(rates.l2_slices, one.footprint.written.get(array, 0) * one.scale, ceil(chunks)))
+            detail = (
+                f"{number(asked)} sectors of {array} for atomics in {slices:.0f} of {rates.l2_slices} slices of the L2"
+            )
+            found.append(("atomic", asked / slices / rates.l2_clock, detail))
+    if found:
+        yield max(found, key=lambda part: part[1])

@@ -101,7 +101,7 @@ def _and_unit(result: Result) -> str:
 def _left(result: Result) -> str:
     """Return the possible causes of time that the limits do not explain."""
     waits = any(row.op in ("atomic", "reduction") for row in result.access or ())
-    atomics = ", or atomics that wait for one another: of those only the hottest address has a limit" if waits else ""
+    atomics = ", or atomics that wait for one another in other orders than the best" if waits else ""
     enough = any(ENOUGH in limit.detail for limit in result.limits or () if limit.resource == "latency")
     rather = " (of loads that queue behind others or wait at barriers, as enough are under way)" if enough else ""
     return f"latency{rather} or imbalance{atomics}"

@@ -14,6 +14,7 @@ from cudabench.explain.machine_code import pipe
 # (arXiv 1804.06826, 2402.13499). The latencies of loads are the card's.
 _CLOCKS = {"fp64": 8, "xu": 16, "tensor": 16}
 _ARITHMETIC = 4.0
+FOLLOWED = 16  # times round a loop
 LOADS = ("LD", "LDG", "ATOM", "ATOMG")
 _SHARED = ("LDS", "LDSM", "LDL", "ATOMS")
 _NO_RESULT = ("ST", "STG", "STS", "STL", "RED", "REDG", "STSM", "BRA", "EXIT", "BAR", "LDGSTS")
@@ -60,23 +61,41 @@ def path(instructions: Sequence[Instruction], loads: Mapping[int, float], before
 
 
 def paths(function: Function, ran: Sequence[float], loads: Mapping[int, float]) -> list[Path]:
-    """Return the path of each block of a function, in order, with the pending results at its start.
+    """Return the path of each block of a function, in order, on average over its executions.
 
-    These are the results that are pending after all executed predecessors, with the shortest wait; empty if a
-    predecessor comes later, as at the head of a loop.
+    Pending at its start are the results that are pending after all executed predecessors, with the shortest wait. The
+    first time round a loop nothing is pending at its head, later what the time before left. A loop is followed for as
+    many times as its warps go round on average, `FOLLOWED` at most: what they go round further waits as often.
     """
     before: dict[int, list[int]] = defaultdict(list)
     for block in function.blocks:
         for following in block.successors:
             if ran[block.number]:
                 before[following].append(block.number)
-    found: list[Path] = []
-    for block in function.blocks:
-        ways = [found[number].left for number in before[block.number] if number < block.number]
-        all_known = ways and len(ways) == len(before[block.number])
-        names = set(ways[0]).intersection(*ways[1:]) if all_known else ()
-        found.append(path(block.instructions, loads, {name: min(way[name] for way in ways) for name in names}))
-    return found
+    # By the head of a loop, how often its warps go round; at least, since a predecessor may also go elsewhere.
+    trips: dict[int, int] = {}
+    for head, known in before.items():
+        entered = sum(ran[number] for number in known if number < head)
+        if entered and max(known) >= head:
+            trips[head] = int(ran[head] / entered)
+    turns = max(1, min(FOLLOWED, max(trips.values(), default=1)))
+    sums = [(0.0, 0.0)] * len(function.blocks)
+    last: list[Path] = []
+    for turn in range(turns):
+        found: list[Path] = []
+        for block in function.blocks:
+            known = before[block.number]
+            again = [number for number in known if number >= block.number]
+            if again:
+                round_ = turn % min(turns, max(1, trips.get(block.number, 1)))
+                ways = [last[number].left for number in again] if round_ else []
+            else:
+                ways = [found[number].left for number in known]
+            names = set(ways[0]).intersection(*ways[1:]) if ways else ()
+            found.append(path(block.instructions, loads, {name: min(way[name] for way in ways) for name in names}))
+        sums = [(clocks + one.clocks, waits + one.waits) for (clocks, waits), one in zip(sums, found, strict=True)]
+        last = found
+    return [Path(clocks / turns, waits / turns, one.left) for (clocks, waits), one in zip(sums, last, strict=True)]
 
 
 def _result_clocks(instruction: Instruction, loads: Mapping[int, float]) -> tuple[float, bool]:

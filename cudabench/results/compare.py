@@ -408,7 +408,7 @@ def counts(result: Result) -> dict[str, int]:
     """Return the simulator's counts, summed over a kernel; counts that it did not take are left out."""
     spaces = () if result.access is None else COUNTED_SPACES
     found = {f"{space} {unit(space)}": total(result.access or (), space).actual for space in spaces}
-    found |= {} if result.instructions is None else {"instructions": result.instructions}
+    found |= {} if result.instructions is None else {"PTX instructions": result.instructions}
     found |= {} if result.hazards is None else {"hazards": sum(hazard.count for hazard in result.hazards)}
     return found
 

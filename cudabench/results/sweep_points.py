@@ -71,7 +71,7 @@ def cost(result: Result) -> tuple[float, ...]:
         return (verdict.bound(result), wasted(result.access or ()))
     counted = compare.counts(result)
     sectors = counted.get("global sectors", 0) + counted.get("local sectors", 0)
-    wavefronts, instructions = counted.get("shared wavefronts", 0), counted.get("instructions", 0)
+    wavefronts, instructions = counted.get("shared wavefronts", 0), counted.get("PTX instructions", 0)
     busiest = max(sectors * SECTOR_CYCLES, wavefronts * WAVEFRONT_CYCLES, instructions * INSTRUCTION_CYCLES)
     return (busiest, sectors, wavefronts, instructions)
 

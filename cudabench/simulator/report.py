@@ -233,7 +233,7 @@ class Touch(NamedTuple):
     instruction: the line of the PTX. array: the slot of the address space that it goes to, the first of several.
     requests, sectors: of all blocks. turns: in the L1. fresh: sectors that the block had not touched before, of a store
     that it had not written; missing: requests that are the first with such a sector. partial: sectors of a store's
-    requests that it does not fill.
+    requests that it does not fill. lines: of 128 bytes, each request's own.
     """
 
     instruction: int
@@ -246,6 +246,7 @@ class Touch(NamedTuple):
     fresh: float
     missing: float
     partial: float
+    lines: float
 
     def plus(self, other: Touch) -> Touch:
         """Return the sum of two launches' records of one instruction and array."""

@@ -97,7 +97,7 @@ class View:
             columns.append(Column("apart", lambda row: apart_text([m[row.key] for m in per_file if row.key in m])))
         self._tables(out, columns, [*rows.values()])
         if scopes == {"counts"}:
-            self._line(out, "global sectors / shared wavefronts / instructions")
+            self._line(out, "global sectors / shared wavefronts / PTX instructions")
             return
         kind, direction = ("speeds", "over") if power < 0 else ("times", "under")
         self._line(out, f"Ratios are of {kind}, over {labels[0]}: {direction} 1 is faster.")
@@ -327,7 +327,7 @@ def figure_text(scopes: Collection[str]) -> Callable[[Result | None], str]:
 
     def counted(result: Result | None) -> str:
         found = compare.counts(result) if result else {}
-        wanted = ("global sectors", "shared wavefronts", "instructions")
+        wanted = ("global sectors", "shared wavefronts", "PTX instructions")
         return " / ".join(units.count(found[name]) for name in wanted if name in found) or NOTHING
 
     return counted

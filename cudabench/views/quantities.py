@@ -82,9 +82,9 @@ def of_blocks(results: Sequence[Result]) -> list[Quantity]:
     if len(set(bounds)) > 1:
         scale, name = _scale_of(bounds)
         found = [Quantity(f"at least, {name}", least_time, lambda v: units.digits(v / scale, 3))]
-    names = ("global sectors", "local sectors", "shared wavefronts", "instructions")
+    names = ("global sectors", "local sectors", "shared wavefronts", "PTX instructions")
     varying = [name for name in names if len({compare.counts(r).get(name) for r in right}) > 1]
-    counted = varying or ([] if found else ["instructions"])
+    counted = varying or ([] if found else ["PTX instructions"])
     return found + [Quantity(name, partial(_counted, name), short) for name in counted]
 
 

@@ -194,7 +194,7 @@ def _columns(swept: Swept, results: Sequence[Result]) -> list[Column[Result]]:
             (priced, Column("held by", held_by, right=False)),
             (priced, Column("waste", waste, right=False)),
             *(
-                (True, Column(name.replace(" ", "\n"), count(name), expendable=1 if name == "instructions" else 3))
+                (True, Column(name.replace(" ", "\n"), count(name), expendable=1 if name == "PTX instructions" else 3))
                 for name in names
             ),
             (

@@ -8,7 +8,8 @@ global memory, only where somebody asks for them:
   reads it is not among those that it reads, since the caches have it;
 * of some blocks, spread over the launch and each followed by itself: the sectors that are new to the block, and the
   requests with such a sector;
-* of the same blocks: the turns that a request takes in the L1, and the sectors of which a store writes only a part.
+* of the same blocks: the lines and the turns that a request takes in the L1, and the sectors of which a store writes
+  only a part.
 
 A request takes as many turns as words that it wants of one bank, as in shared memory, which lies in the same place: a
 column of a matrix of 4096 floats 32, scattered words of a table in the L1 about 4. Nine scattered reads for each of
@@ -205,6 +206,7 @@ class Footprints:
         sums["requests"] += int(active.sum())
         sums["sectors"] += len(sector) * wide
         lines = np.add.reduceat(changes(line, request), np.flatnonzero(changes(request)))
+        sums["lines"] += int(lines.sum())
         sums["turns"] += float(np.maximum(turns, lines / LINES_AT_A_TIME).sum())
         if store:
             sums["partial"] += int((lengths * size < SECTOR).sum())
@@ -288,6 +290,7 @@ class Touched(NamedTuple):
                     sums["fresh"] * per_sector if sums else 0,
                     sums["missing"] * per_request if sums else 0,
                     sums["partial"] * per_sector if sums else 0,
+                    sums["lines"] * per_request if sums else requests,
                 )
             )  # fmt: skip
         names = {slot: space.slots[slot].name for slot in sorted({*self.read, *self.written})}

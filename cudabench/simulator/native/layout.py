@@ -44,7 +44,7 @@ EXECUTED = np.dtype([(name, "i8") for name in ("warps", "lanes", "taken", "parte
 DETOUR = np.dtype(
     [(name, "i8") for name in ("taken", "taking", "parted", "zero_lanes", "zero_warps", "turns", "waiting")]
 )
-SUMS = np.dtype([(name, "i8") for name in ("requests", "sectors", "turns", "partial", "fresh", "missing")])
+SUMS = np.dtype([(name, "i8") for name in ("requests", "sectors", "lines", "turns", "partial", "fresh", "missing")])
 CONSTANT_REQUEST = np.dtype(
     [("place", "i8"), ("step", "i4"), ("warp", "i4"), ("mask", "u4"), ("lines", "u2", 32), ("reserved", "i4")]
 )

@@ -36,7 +36,7 @@ def _measures(result: Result) -> dict[str, dict[str, float]]:
             if rate is not None and min(low, high) > 0:  # a rate's bounds are the inverse of the time's bounds
                 found[measure] = _metric(rate, rate * median / high, rate * median / low)
     for what, value in compare.counts(result).items():
-        found[what.replace(" ", "-")] = {"value": value}
+        found[what.removeprefix("PTX ").replace(" ", "-")] = {"value": value}
     return found
 
 

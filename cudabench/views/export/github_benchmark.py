@@ -15,7 +15,7 @@ from cudabench.views.export.run import Run, nothing_right, right_results
 
 Metric = Literal["time", "bandwidth"]
 
-COUNTS = ("global sectors", "shared wavefronts", "instructions")
+COUNTS = ("global sectors", "shared wavefronts", "PTX instructions")
 
 
 def text(runs: Sequence[Run], metric: Metric = "time") -> str:
@@ -66,4 +66,8 @@ def _timed(result: Result, file: ResultsFile, label: str, metric: Metric) -> lis
 def _counts(result: Result, label: str) -> list[dict[str, Any]]:
     found = compare.counts(result)
     # The action divides by the previous value, which must not be zero.
-    return [_entry(f"{label}, {what}", what.split()[-1], found[what], None, []) for what in COUNTS if found.get(what)]
+    return [
+        _entry(f"{label}, {what.removeprefix('PTX ')}", what.split()[-1], found[what], None, [])
+        for what in COUNTS
+        if found.get(what)
+    ]

@@ -81,7 +81,7 @@ def _simulated_columns() -> list[Column[Result]]:
         Column("ideal", lambda r: ideal(r, "global")),
         Column("shared wavefronts", lambda r: actual(r, "shared")),
         Column("ideal", lambda r: ideal(r, "shared")),
-        Column("instructions", lambda r: count(r.instructions)),
+        Column("PTX instructions", lambda r: count(r.instructions)),
         Column("hazards", lambda r: count(hazards(r))),
         Column("verified", verified, right=False),
     ]
