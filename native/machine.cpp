@@ -548,6 +548,15 @@ PUBLIC const char *cudabench_why(Launch *launch, i32 *line) {
     *line = launch->suspect_line;
     return launch->why;
 }
+// The basic block at which some lanes are, of a launch that goes on.
+PUBLIC i32 cudabench_at(Launch *launch) {
+    for (const auto &worker : launch->workers) {
+        const i32 ready = lowest(worker->ready_ranks), waiting = lowest(worker->waiting_ranks);
+        if (worker->running && (ready >= 0 || waiting >= 0))
+            return launch->by_rank[size_t(ready >= 0 ? ready : waiting)];
+    }
+    return 0;
+}
 PUBLIC void cudabench_undo(Launch *launch) { launch->undo.restore(*launch); }
 
 // What ran: warp instructions; by basic block; by basic block and block of the grid where that is kept.

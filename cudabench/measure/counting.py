@@ -112,7 +112,7 @@ def as_loaded(device: SimDevice, case: Case, run: Run) -> Run:
         executions = run.report.executed.get(one.entry)
         if executions and one.code:
             accesses = merged.moved(accesses, one.entry, one.code, executions, one.compiled.lines)
-    return replace(run, report=run.report._replace(accesses=accesses))
+    return replace(run, report=replace(run.report, accesses=accesses))
 
 
 def described(

@@ -432,7 +432,7 @@ def settled(run: sim.Run, kernels: Sequence[Kernel], disassemble: bool) -> sim.R
         said = f"races within a block in {lines} {places} may follow from line {cause.line} and are left out: mend that"
         suspicions.append(cause._replace(kind="unsearched", message=said))
     ordered = sorted(left, key=lambda one: (one.file, one.line, one.kind))
-    return replace(run, report=run.report._replace(hazards=tuple(ordered), suspicions=tuple(suspicions)))
+    return replace(run, report=replace(run.report, hazards=tuple(ordered), suspicions=tuple(suspicions)))
 
 
 def left_open(report: simulator.Report, checked: bool, expected: bool) -> list[Warning]:

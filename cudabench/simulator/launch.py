@@ -196,7 +196,11 @@ def run(
             shares=shares is not None, issued=issued, progress=progress, threads=native.threads(),
         )  # fmt: skip
         if not isinstance(ran, str):
-            return outcome(ran, plan, placed, issued, shares).report()
+            finished = ran
+            return Report.later(
+                lambda: outcome(finished, plan, placed, issued, shares).report(),
+                instructions=ran.instructions, engine="native", hazards=(), output="", trace=None,
+            )  # fmt: skip
     machine = Machine(
         plan, placed, budget or DEFAULT_BUDGET, recorder, progress, issued, ends, declared, between, barrier
     )

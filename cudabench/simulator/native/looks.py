@@ -26,7 +26,7 @@ from cudabench.simulator.count.patterns import (
 )
 from cudabench.simulator.count.requests import LANES, Steps
 from cudabench.simulator.native import layout
-from cudabench.simulator.values import Array, Index3
+from cudabench.simulator.values import Array, Index3, Key
 
 if TYPE_CHECKING:
     from cudabench.simulator.plan import Plan
@@ -44,14 +44,72 @@ class Seen(NamedTuple):
 
 @dataclass
 class Known:
-    """The launches of a kernel with one block so far, and its rows as they were looked at last, by memory instruction,
-    array and bytes of a lane."""
+    """The launches of a kernel with one block so far, which of its instructions went to which arrays in them, and its
+    rows as they were looked at last, by memory instruction, array and bytes of a lane; these are never changed."""
 
     launches: int = 0
-    rows: dict[tuple[int, Place, int], Row] = field(default_factory=dict)
+    went: set[Key] = field(default_factory=set)
+    rows: Mapping[tuple[int, Place, int], Row] = field(default_factory=dict)
 
 
-def seen(library: Any, handle: Any) -> Seen:
+class Told(NamedTuple):
+    """The counts of a launch by memory instruction and array, and by what lanes did, in this launch or in earlier ones:
+    that is looked at in the first launches of a kernel and in ever fewer later ones, as the NumPy engine looks at
+    executions."""
+
+    counts: Array
+    plan: Plan
+    issued: Mapping[int, tuple[int, int]]  # see `Counters`
+    seen: Seen | None  # in this launch
+    last: Mapping[tuple[int, Place, int], Row]  # where nothing was
+
+    def rows(self) -> dict[tuple[int, Place], Row]:
+        """Return them; of an instruction whose lanes went to several arrays, one row for all."""
+        return {(number, place): row for (number, place, _), row in self.looked_at().items()}
+
+    def looked_at(self) -> dict[tuple[int, Place, int], Row]:
+        """Return the rows also by the bytes of a lane."""
+        seen, numbers = self.seen, None if self.seen is None else self.seen.looks["number"][self.seen.turns["look"]]
+        sums = self.counts.view(np.int64).reshape(*self.counts.shape, -1).sum(axis=1).tolist()
+        arrays: dict[int, list[int]] = {}
+        for number, at in np.argwhere(_went(self.counts)).tolist():
+            arrays.setdefault(number, []).append(at)
+        found = {}
+        for number, places in arrays.items():
+            access = self.plan.code.accesses[number]
+            place: Place = NOWHERE if access.space == "local" else places[0] if len(places) == 1 else tuple(places)
+            size = self.issued.get(number, (0, access.size))[1]
+            row = found[number, place, size] = Row(number, place)
+            *totals, _, row.reloads, _ = sums[number]
+            if seen is not None:
+                mine = Seen(seen.looks, seen.turns[numbers == number], seen.visits[seen.visits["number"] == number])
+                _Looked(row, self.plan, size, mine).fill(totals)
+            else:
+                last = self.last[number, place, size]
+                row.looks = dict(zip(last.looks, _parts(totals, [*last.looks.values()]), strict=True))
+                row.first, row.step = last.first, last.step
+        return found
+
+
+def told(library: Any, handle: Any, counts: Array, plan: Plan, issued: Mapping[int, tuple[int, int]]) -> Told:
+    """Return what the lanes of a launch that has ended did; counts: by memory instruction and array."""
+    known = plan.code.looked.setdefault(plan.block, Known())
+    known.launches += 1
+    went = _went(counts).tobytes(), *issued.items()
+    if known.launches > ALWAYS_SEEN and known.launches & (known.launches - 1) and went in known.went:
+        return Told(counts, plan, issued, None, known.rows)
+    found = Told(counts, plan, issued, _seen(library, handle), {})
+    known.went.add(went)
+    known.rows = {**known.rows, **found.looked_at()}
+    return found._replace(seen=None, last=known.rows)
+
+
+def _went(counts: Array) -> Array:
+    """Return by memory instruction and array whether lanes went there."""
+    return (counts["requests"] | counts["beside"]) != 0
+
+
+def _seen(library: Any, handle: Any) -> Seen:
     """Return what warps of a launch that has ended did."""
     many = ctypes.c_int64(), ctypes.c_int64()
     library.cudabench_looks(handle, None, ctypes.byref(many[0]), None, ctypes.byref(many[1]))
@@ -64,39 +122,7 @@ def seen(library: Any, handle: Any) -> Seen:
     return Seen(looks, turns, visits)
 
 
-def rows(counts: Array, seen: Seen, plan: Plan, issued: Mapping[int, tuple[int, int]]) -> dict[tuple[int, Place], Row]:
-    """Return the counts by memory instruction and array; of one whose lanes went to several arrays, one row for all.
-
-    counts: by memory instruction and array; issued: see `Counters`. What lanes do is looked at in the first launches of
-    a kernel and in ever fewer later ones, as the NumPy engine looks at executions.
-    """
-    known = plan.code.looked.setdefault(plan.block, Known())
-    known.launches += 1
-    due = known.launches <= ALWAYS_SEEN or not known.launches & (known.launches - 1)
-    numbers = seen.looks["number"][seen.turns["look"]]
-    sums = [counts[name].sum(axis=1).tolist() for name in ("requests", "pieces", "ideal", "reloads")]
-    arrays: dict[int, list[int]] = {}
-    for number, at in zip(*(part.tolist() for part in (counts["requests"] + counts["beside"]).nonzero()), strict=True):
-        arrays.setdefault(number, []).append(at)
-    found: dict[tuple[int, Place], Row] = {}
-    for number, places in arrays.items():
-        access = plan.code.accesses[number]
-        place: Place = NOWHERE if access.space == "local" else places[0] if len(places) == 1 else tuple(places)
-        row = found[number, place] = Row(number, place)
-        *totals, row.reloads = (each[number] for each in sums)
-        size = issued.get(number, (0, access.size))[1]
-        last = known.rows.get((number, place, size))
-        if last is None or due:
-            mine = Seen(seen.looks, seen.turns[numbers == number], seen.visits[seen.visits["number"] == number])
-            _Told(row, plan, size, mine).fill(totals)
-            known.rows[number, place, size] = row
-        else:
-            row.looks = dict(zip(last.looks, _parts(totals, [*last.looks.values()]), strict=True))
-            row.first, row.step = last.first, last.step
-    return found
-
-
-class _Told:
+class _Looked:
     """What is known of one row: the looks of its warps, and where the first block's went."""
 
     def __init__(self, row: Row, plan: Plan, size: int, seen: Seen) -> None:
