@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import groupby
 from operator import add, itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -41,6 +43,20 @@ class Seen(NamedTuple):
     turns: Array
     visits: Array
 
+    def by_number(self) -> Mapping[int, Seen]:
+        """Return what belongs to each memory instruction, turns and visits in the order of their turn."""
+        looks, turns, visits = self
+        turns = turns[np.lexsort((turns["look"], turns["turn"], looks["number"][turns["look"]]))]
+        visits = visits[np.lexsort((visits["turn"], visits["number"]))]
+        apart = looks["number"][turns["look"]], visits["number"]
+        numbers = np.unique(np.concatenate(apart))
+        starts, ends = ([one.searchsorted(numbers, side).tolist() for one in apart] for side in ("left", "right"))
+        found = {
+            number: Seen(looks, turns[starts[0][at] : ends[0][at]], visits[starts[1][at] : ends[1][at]])
+            for at, number in enumerate(numbers.tolist())
+        }
+        return defaultdict(lambda: Seen(looks, turns[:0], visits[:0]), found)
+
 
 @dataclass
 class Known:
@@ -69,7 +85,7 @@ class Told(NamedTuple):
 
     def looked_at(self) -> dict[tuple[int, Place, int], Row]:
         """Return the rows also by the bytes of a lane."""
-        seen, numbers = self.seen, None if self.seen is None else self.seen.looks["number"][self.seen.turns["look"]]
+        each = {} if self.seen is None else self.seen.by_number()
         sums = self.counts.view(np.int64).reshape(*self.counts.shape, -1).sum(axis=1).tolist()
         arrays: dict[int, list[int]] = {}
         for number, at in np.argwhere(_went(self.counts)).tolist():
@@ -81,9 +97,8 @@ class Told(NamedTuple):
             size = self.issued.get(number, (0, access.size))[1]
             row = found[number, place, size] = Row(number, place)
             *totals, _, row.reloads, _ = sums[number]
-            if seen is not None:
-                mine = Seen(seen.looks, seen.turns[numbers == number], seen.visits[seen.visits["number"] == number])
-                _Looked(row, self.plan, size, mine).fill(totals)
+            if self.seen is not None:
+                _Looked(row, self.plan, size, each[number]).fill(totals)
             else:
                 last = self.last[number, place, size]
                 row.looks = dict(zip(last.looks, _parts(totals, [*last.looks.values()]), strict=True))
@@ -130,9 +145,7 @@ class _Looked:
         self.row, self.space, self.size = row, access.space, size
         self.by_data = access.location.ptx_line in plan.ways.led_by_data
         self.atomic = access.kind == "atomic"
-        self.looks = seen.looks
-        self.turns = seen.turns[np.lexsort((seen.turns["look"], seen.turns["turn"]))]
-        self.visits = seen.visits[np.argsort(seen.visits["turn"], kind="stable")]
+        self.looks, self.turns, self.visits = seen
         self.threads = _threads(plan.block)
         self.axes = None if self.by_data else _axes(self.visits[self.visits["turn"] == 0], self.threads)
 
@@ -216,6 +229,7 @@ def _lanes(mask: Any) -> Array:
     return np.flatnonzero(np.uint32(mask) >> _BITS & 1)
 
 
+@lru_cache(64)
 def _threads(block: Index3) -> Array:
     """Return threadIdx of all threads of a block: (threads, 3)."""
     number = np.arange(block[0] * block[1] * block[2])
@@ -229,9 +243,8 @@ def _axes(visits: Array, threads: Array) -> Steps | None:
     """
     if not len(visits):
         return None
-    number = [int(visit["warp"]) * LANES + _lanes(visit["mask"]) for visit in visits]
-    places = np.concatenate([visit["addresses"][_lanes(visit["mask"])] for visit in visits])
-    index = threads[np.concatenate(number)]
+    warp, lane = np.nonzero(visits["mask"][:, None] >> _BITS & 1)
+    index, places = threads[visits["warp"][warp] * LANES + lane], visits["addresses"][warp, lane]
     index, places = index - index[0], places - places[0]
     steps = [0, 0, 0]
     for axis in range(3):
