@@ -137,7 +137,7 @@ def test_how_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(parallel.VARIABLE, "2")
     assert parallel.jobs(None, 20, small) == 2
     monkeypatch.setenv(parallel.VARIABLE, "many")
-    with pytest.raises(UsageError, match="CUDABENCH_JOBS=many is no number"):
+    with pytest.raises(UsageError, match="CUDABENCH_JOBS=many is not a number"):
         parallel.jobs(None, 20, small)
 
 

@@ -149,6 +149,16 @@ def test_a_worker_that_was_started_ahead(
     assert not [*tmp_path.iterdir()]
 
 
+def test_a_worker_ends_while_results_are_shown(noted: type[Noted]) -> None:
+    """A session that ends dismisses its worker; once it has ended, a later one starts."""
+    with session.ahead(0):
+        run("a")
+        assert [worker._to.closed for worker in noted.started] == [True]
+        run("b")
+        assert noted.started[0]._process.poll() is not None
+    assert [worker._process.poll() for worker in noted.started] == [0, 0]
+
+
 @pytest.mark.parametrize("error", [None, UsageError("no such kernel"), KeyboardInterrupt()])
 def test_a_worker_that_no_session_takes(noted: type[Noted], tmp_path: Path, error: BaseException | None) -> None:
     """It ends at once, where a run comes to nothing."""

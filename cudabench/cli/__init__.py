@@ -112,6 +112,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     heed_termination()
     code = invoke(arguments)
     fault = output_fault()
+    gc.freeze()  # the system takes memory back faster than a last collection of all modules
     sys.exit(_say(f"standard output cannot be written: {fault.strerror}.", EXIT_FAILED) if fault else code)
 
 

@@ -119,7 +119,7 @@ class RunContext:
 
     @property
     def fixed(self) -> bool:
-        """Whether the seed decides nothing: the user fixed all inputs, or there are none."""
+        """Whether the seed decides nothing: there are no inputs, or the user fixed them all."""
         return not self.drawn
 
     @property
@@ -316,7 +316,7 @@ def concluded(
             for own in [run.operation.tolerated(case.expects, run.problem).of(name)]
             if (largest := verify.zeros_pass(array, own)) is not None  # zeros are accepted for something else
         ],
-        # Where it is known what is left on the heap, what is freed is no matter.
+        # Where the simulator counted what is left on the heap, frees need no note.
         "code": [
             note
             for note in code_warnings(evidence.ptx, evidence.entries)
@@ -370,7 +370,7 @@ def arithmetic_warnings(
 ) -> list[Warning]:
     """Return what is to be said of code that computes in a narrower format than that of its data, or approximately.
 
-    Products of bytes are none where arrays are `stored` as bytes.
+    Products of bytes get no note where arrays are `stored` as bytes.
     """
     used = code.arithmetic if code and code.arithmetic else ()
     narrower = {*NARROWER.get(dtype, ()), "approximate"} - ({"int8"} if {"int8", "uint8"} & set(stored) else set())

@@ -163,7 +163,7 @@ class Fuzz:
         if key not in self._allowed:
             request = self._with(sizes, "random")
             self._allowed[key] = False
-            with suppress(CudabenchError):  # a shape that is none, a grid that leaves a rest
+            with suppress(CudabenchError):  # an invalid shape, a grid that does not cover it
                 problem = plan.problem(request)
                 self._allowed[key] = (
                     self._meets_where(problem)
@@ -412,7 +412,7 @@ def _told(failed: Mapping[str, Any]) -> str:
 
 
 def unmeasured(result: Result) -> Result:
-    """Return a result without figures: a wrong kernel has none."""
+    """Return a result without its figures, as a wrong kernel's."""
     return replace(
         result, time=None, bandwidth_gbps=None, gflops=None, copy_gbps=None, copy_fraction=None, peak_fraction=None,
         speedup_vs_cpu=None,

@@ -246,7 +246,7 @@ class GpuRun(RunContext):
 
     def _check_resident(self, module: Module, launches: Sequence[Launch]) -> None:
         """Raise NoRoom for a launch of which the GPU holds no block, by what the driver says of the function.
-        UnsupportedFeature for clusters of blocks on one that has none."""
+        UnsupportedFeature for clusters of blocks on a GPU without clusters."""
         has = self.device.info.compute_capability
         if any(launch.cluster for launch in launches) and capability(has) < (9, 0):
             raise UnsupportedFeature(f"clusters of blocks need compute capability 9.0, and this GPU has {has}.")
@@ -484,7 +484,7 @@ def impossible(
     median_s: float, nbytes: int | None, flops: int | None, arithmetic: Iterable[str], info: DeviceInfo
 ) -> str | None:
     """Return one sentence where a time is shorter than the card allows, or None."""
-    names = tuple(name for name in arithmetic if name != "approximate")  # which is no format
+    names = tuple(name for name in arithmetic if name != "approximate")  # the others are formats
     peak = f"at the {info.peak_gbps or 0:.0f} GB/s of {info.name}, what its L2 cache holds left out"
     operations = f"{flops} operations in {' and '.join(names)}"
     fewer = ("fewer bytes move than --bytes says", "it needs fewer operations than --flops says")

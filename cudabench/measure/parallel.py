@@ -38,13 +38,13 @@ def jobs(wanted: int | None, cases: int, buffers: Sequence[Buffer]) -> int:
     """Return how many kernels to simulate at the same time.
 
     wanted: by --jobs or, where that is left out, by CUDABENCH_JOBS; else one for each core that this process may use,
-    as long as the memory that is free holds them. Raises UsageError for a CUDABENCH_JOBS that is no number over 0.
+    as long as the memory that is free holds them. Raises UsageError if CUDABENCH_JOBS is not a number over 0.
     """
     if not confined.FORKS or current_process().daemon:  # a daemon of multiprocessing may have no children
         return 1
     said = os.environ.get(VARIABLE, "") if wanted is None else str(wanted)
     if said and not (said.isdecimal() and int(said) > 0):
-        raise UsageError(f"{VARIABLE}={said} is no number of processes: set it to 1 or more, or not at all.")
+        raise UsageError(f"{VARIABLE}={said} is not a number of processes: set it to 1 or more, or unset it.")
     if said:
         return min(int(said), cases)
     each = EACH_BYTES + COPIES * sum(one.nbytes for one in buffers)

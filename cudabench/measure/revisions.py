@@ -37,7 +37,7 @@ def side(checkout: Checkout, request: UserRequest) -> Side:
     """Return what is compiled of a revision. Raises UsageError for a folder of headers that is not there."""
     for folder in request.include:
         if not Path(folder).is_dir():
-            raise UsageError(f"--include {folder} is no folder: name the one that holds the headers.")
+            raise UsageError(f"--include {folder} is not a folder: name the one that holds the headers.")
     text = text_of(checkout.path).replace("\r\n", "\n")
     folder = str(Path(checkout.path).resolve().parent)
     include = tuple(str(Path(each).resolve()) for each in request.include)

@@ -155,7 +155,12 @@ class Session(AbstractContextManager["Session"]):
         self._of: tuple[Make, Problem] | None = None  # what the last case was of,
         self._sent: tuple[Make, Problem] | None = None  # and the last of the worker in hand
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        worker = self._worker
+        if worker is not None and error is None and _leaving is not None:
+            worker.dismiss()  # it gives its memory back while the results are shown
+            _leaving.append(worker)
+            self._worker = None
         self.end()
 
     def working(self, kernel: str, phase: str, fraction: float) -> None:
@@ -360,7 +365,7 @@ class Worker:
     def end(self, seconds: float = 5) -> None:
         """End the process, with its files; it has so long to end by itself, and no time where an exception ends it."""
         if self._process.poll() is None:
-            self._to.close()  # one that waits for an order ends
+            self.dismiss()
             try:
                 self._process.wait(0 if sys.exc_info()[0] else seconds)  # profilers want a clean end
             except subprocess.TimeoutExpired:
@@ -368,6 +373,10 @@ class Worker:
         for closing in (self._to, self._from, self._output, self._noise):
             closing.close()
         self._folder.cleanup()
+
+    def dismiss(self) -> None:
+        """Let the process end once it waits for an order."""
+        self._to.close()
 
     def device(self) -> DeviceInfo:
         """Return the device once it is ready. Raises CudabenchError where it does not start."""
@@ -439,11 +448,15 @@ class Worker:
 
 
 _ahead: list[Worker] = []  # started before it is known what it will run
+_leaving: list[Worker] | None = None  # dismissed by sessions of a command that ends them at last
 
 
 @contextmanager
 def ahead(index: int, *, primary: bool = False) -> Iterator[None]:
-    """Start the worker of a GPU, where there is a driver, for a session to take; one that none has taken ends here."""
+    """Start the worker of a GPU, where there is a driver, for a session to take; one that none has taken ends here, and
+    those that sessions have dismissed."""
+    global _leaving
+    _leaving = []
     try:
         if probe.libcuda() is not None:
             with interrupts.kept():
@@ -451,15 +464,26 @@ def ahead(index: int, *, primary: bool = False) -> Iterator[None]:
         yield
     finally:
         _taken()
+        _await_dismissed()
+        _leaving = None
 
 
 def _taken(*kind: object) -> Worker | None:
-    """Return the worker that was started ahead, if it is of this kind; another is ended."""
+    """Return the worker that was started ahead, if it is of this kind; another is ended.
+
+    No worker of an earlier session has memory of the GPU by then.
+    """
+    _await_dismissed()
     found = _ahead.pop() if _ahead else None
     if found is None or found.kind == kind:
         return found
     found.end(0)
     return None
+
+
+def _await_dismissed() -> None:
+    while _leaving:
+        _leaving.pop().end()
 
 
 def _content(file: int) -> bytes:

@@ -72,7 +72,7 @@ def plan(
     series = Series(partial(operations.get, operation.name), ())
     made: list[Point] = []
     refused: list[Refusal] = []
-    # Other mistakes than the point's show with the kernel's own block, and are no refusals.
+    # Mistakes that are not the point's also show with the kernel's own block; they end the sweep.
     first = next(combinations(groups))
     cases.build(operation, replace(request, block=None, defines={**request.defines, **first}))
     for values in combinations(groups):
@@ -118,7 +118,7 @@ def known(file: ResultsFile, name: str, run: Run, fixed: Mapping[str, Any]) -> d
     if isinstance(before, list):  # the blocks, in a file of an older version that `api.sweep` made
         before = {"fixed": file.settings}
     if not isinstance(before, dict) or not isinstance(before.get("fixed"), dict):
-        raise UsageError(f"--resume {name}: it is no sweep's results file; name one, or leave --resume out.")
+        raise UsageError(f"--resume {name}: it is not a sweep's results file; name one, or leave --resume out.")
     differing = [key for key, value in fixed.items() if before["fixed"].get(key) != value]
     protocol = ("cache", "min_time", "max_time", "min_samples", "device")
     differing += [key for key in protocol if file.settings.get(key) != run.file.settings.get(key)]
@@ -186,7 +186,7 @@ def again(measure: Callable[[Make, Case], Result], chosen: Sequence[tuple[Make, 
     for make, case in rounds(chosen):
         found[identity(case)].append(measure(make, case))
     merged = (merge(results) for results in found.values() if results)
-    # One that is right, and not timed, is none: a wrong one comes last.
+    # A right kernel that was not timed sorts by its cost as well; wrong ones come last.
     return sorted(merged, key=lambda final: (final.result.status != "ok", cost(final.result)))
 
 

@@ -145,7 +145,7 @@ class Sampler:
             for one in self._in_turn(run.random.sample((0, 1), 2) if self.pair else (0,)):
                 site = one.sites[turn]
                 one.samples.append(self.device.sample(site.works(self.runs), cache, one.befores[turn]))
-                # A look at the output is none at warm caches.
+                # With hot caches only the last output is checked: a look would cool the cache.
                 if (cache == "cold" or left == 0) and (found := one.check.timed(site)):
                     inputs = "" if run.fixed else f" (inputs of --seed {site.inputs.problem.seed})"
                     number = len(one.samples)
@@ -228,7 +228,7 @@ class SmClock:
     """The SM clock beside a kernel's samples, in MHz: read between them, never within a timed region.
 
     `read` is the device's. It is asked every CLOCK_EVERY_S, or as seldom as keeps what it takes under CLOCK_SHARE of
-    the time, so that the readings are no load.
+    the time, so that reading does not load the card.
     """
 
     def __init__(self, read: Callable[[], int | None]) -> None:

@@ -61,7 +61,7 @@ class NotBuilt(Exception):
 
 
 class NotYet(NotBuilt):
-    """Nothing hinders a build; there was none."""
+    """Nothing hinders a build, but the library was not built yet."""
 
 
 class Failed(NotBuilt):
@@ -92,7 +92,7 @@ def key(folder: Path | None = None, *, sanitize: bool = False) -> str:
 
 
 def compiler() -> list[str]:
-    """Return the command of the machine's C++ compiler; NotBuilt where there is none."""
+    """Return the command of the machine's C++ compiler; NotBuilt if there is no compiler."""
     if os.name == "nt":
         raise NotBuilt("Windows has no native engine", "use WSL")
     wanted, install = os.environ.get("CXX", "").strip(), "install one, as with apt install g++ or dnf install gcc-c++"
@@ -178,7 +178,7 @@ def _compile(command: Sequence[str], source: Path, options: list[str], wanted: s
     try:
         _run([[*link, *own_library * (sys.platform != "darwin" and "-g" not in options)]], source)
     except Failed:
-        _run([link], source)  # there is no static one
+        _run([link], source)  # the static library is missing
 
 
 def _run(commands: Sequence[Sequence[str]], folder: Path) -> None:
@@ -235,9 +235,9 @@ def wanted() -> Literal["automatic", "native", "numpy"]:
 
 
 def library() -> ctypes.CDLL | None:
-    """Return the native engine, built now if need be; None where there is none, which is told, or none is wanted.
+    """Return the native engine, built now if need be; None if it cannot be built, which is told, or is not wanted.
 
-    Raises DeviceUnusable where there is none and CUDABENCH_ENGINE demands it.
+    Raises DeviceUnusable if it cannot be built and CUDABENCH_ENGINE demands it.
     """
     asked = wanted()
     if asked == "numpy":
