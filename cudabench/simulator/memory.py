@@ -78,9 +78,7 @@ class AddressSpace:
     def __init__(self) -> None:
         self.slots: list[Region] = [NOTHING]
 
-    def place(
-        self, name: str, data: Array, writable: bool, constant: bool = False, host: int | None = None
-    ) -> Region:
+    def place(self, name: str, data: Array, writable: bool, constant: bool = False, host: int | None = None) -> Region:
         """Give a flat uint8 array a slot of its own; constant: in the state space .const. host: as of a region."""
         region = Region(name, len(self.slots) << SLOT_BITS, data, writable, constant, host)
         self.slots.append(region)

@@ -284,8 +284,9 @@ class Footprint(NamedTuple):
                 found[name] = found.get(name, 0) + count
             return found
 
+        touches = collected(chain.from_iterable(one.touches for one in every), lambda touch: touch[:4])
         return added(every, ("blocks", "ran", "followed", "constants"))._replace(
-            touches=tuple(collected(chain.from_iterable(one.touches for one in every), lambda touch: touch[:4]).values()),
+            touches=tuple(touches.values()),
             read=sums(one.read for one in every),
             written=sums(one.written for one in every),
             sizes=dict(chain.from_iterable(one.sizes.items() for one in every)),

@@ -31,6 +31,7 @@ from cudabench.simulator.native.program import Encoded, encode, linear, refusal
 from cudabench.simulator.plan import Plan
 from cudabench.simulator.program.arguments import Placed
 from cudabench.simulator.program.code import Code
+from cudabench.simulator.program.program import MOST_PLACED
 from cudabench.simulator.report import Executed
 from cudabench.simulator.textures import Texture
 from cudabench.simulator.values import Array
@@ -73,6 +74,7 @@ def _names() -> tuple[Any, dict[str, int]] | None:
     library.cudabench_size_of.restype = ctypes.c_int64
     library.cudabench_launch.restype = ctypes.c_void_p
     library.cudabench_executed.restype = library.cudabench_done.restype = ctypes.c_int64
+    library.cudabench_detours.restype = ctypes.c_int64
     library.cudabench_why.restype = ctypes.c_char_p
     pointer = ctypes.c_void_p
     library.cudabench_launch.argtypes = library.cudabench_end.argtypes = [pointer]
@@ -80,6 +82,10 @@ def _names() -> tuple[Any, dict[str, int]] | None:
     library.cudabench_executed.argtypes = [pointer, pointer, pointer]
     library.cudabench_done.argtypes = library.cudabench_undo.argtypes = library.cudabench_at.argtypes = [pointer]
     library.cudabench_counts.argtypes = [pointer, pointer]
+    library.cudabench_detours.argtypes, library.cudabench_detours.restype = (
+        [pointer] * 3 + [ctypes.c_int64],
+        ctypes.c_int64,
+    )
     sizes = [library.cudabench_size_of(place) for place in range(len(layout.SIZES))]
     assert sizes == [layout.size_of(one) for one in layout.SIZES], "layout.py and engine.hpp differ"
     names = {library.cudabench_operation(number).decode(): number for number in range(library.cudabench_operations())}
@@ -166,6 +172,7 @@ class Ready:
         about.granule_global = min(code.granule["global"], 8)
         about.granule_shared = min(code.granule["shared"], 8)
         self.regions = bytearray()
+        self.placed: Placed | None = None  # the last arguments, where they are small
 
     def fill(self, placed: Placed, watched: set[int] | None) -> None:
         """Fill in the arguments of a launch."""
@@ -180,16 +187,9 @@ class Ready:
                 self.regions, place * REGION.itemsize, region.base, size, region.host if size else 0, own and size > 0,
                 own and (watched is None or region.base in watched), isinstance(region, HeapRegion), region.constant,
             )  # fmt: skip
+        self.placed = placed if sum(region.size for region in slots) <= MOST_PLACED else None
         self.parameters = ctypes.create_string_buffer(placed.parameters)
         about.parameters, about.parameters_size = ctypes.addressof(self.parameters), len(placed.parameters)
-
-
-def _ready(plan: Plan, code: Encoded, issued: Mapping[int, tuple[int, int]]) -> Ready:
-    known: Ready | None = plan.ready
-    if known is None or known.encoded is not code or known.issued != issued:
-        known = Ready(plan, code, issued)
-        plan.ready = known if plan.blocks <= MOST_READY else None
-    return known
 
 
 def attempt(
@@ -205,14 +205,21 @@ def attempt(
         return native.reason()
     library, names = found
     code = plan.code
-    watched = written_regions(code.written, *_given(placed))
-    if reason := refused(plan) or _refused(plan, placed, watched):
-        return reason
     key = id(library)
-    if code.encoded.get(key) is None:
-        code.encoded[key] = encode(code, names)
-    ready = _ready(plan, code.encoded[key], issued)
-    ready.fill(placed, watched)
+    if plan.ready is None or code.encoded.get(key) is not plan.ready.encoded or plan.ready.issued != issued:
+        if reason := refused(plan):
+            return reason
+        if code.encoded.get(key) is None:
+            code.encoded[key] = encode(code, names)
+        plan.ready = Ready(plan, code.encoded[key], issued)
+    ready: Ready = plan.ready
+    if plan.blocks > MOST_READY:
+        plan.ready = None
+    if ready.placed is not placed:
+        watched = written_regions(code.written, *_given(placed))
+        if reason := _refused(plan, placed, watched):
+            return reason
+        ready.fill(placed, watched)
     ready.about.budget, ready.about.threads, ready.about.footprint, ready.about.shares = (
         budget, threads, footprint, shares
     )  # fmt: skip

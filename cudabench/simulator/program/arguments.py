@@ -101,6 +101,18 @@ def place_arguments(
     return placed
 
 
+def with_numbers(placed: Placed, code: Code, arguments: Sequence[Any], names: Sequence[str] | None) -> Placed:
+    """Return the places of a launch's arguments, all of them arrays and numbers, where the arrays have theirs."""
+    raw = bytearray(placed.parameters)
+    for number, (value, parameter) in enumerate(zip(arguments, code.parameters, strict=True)):
+        if not isinstance(value, np.ndarray):
+            offset, title = code.parameter_offsets[parameter.name], names[number] if names else f"argument {number}"
+            raw[offset : offset + parameter.size] = scalar_bytes(value, parameter, title)
+    if raw == placed.parameters:
+        return placed
+    return Placed(placed.space, bytes(raw), addresses=placed.addresses)
+
+
 _POINTERS = {np.ndarray: "an array", Rows: "an array of pointers", Texture: "a texture or surface"}
 
 
