@@ -86,7 +86,9 @@ class Told(NamedTuple):
     def looked_at(self) -> dict[tuple[int, Place, int], Row]:
         """Return the rows also by the bytes of a lane."""
         each = {} if self.seen is None else self.seen.by_number()
-        sums = self.counts.view(np.int64).reshape(*self.counts.shape, len(layout.COUNTS)).sum(axis=1).tolist()
+        sums = (
+            self.counts.view(np.int64).reshape(*self.counts.shape, len(layout.COUNTS.names or ())).sum(axis=1).tolist()
+        )
         arrays: dict[int, list[int]] = {}
         for number, at in np.argwhere(_went(self.counts)).tolist():
             arrays.setdefault(number, []).append(at)
