@@ -226,7 +226,10 @@ void Worker::fill_special(const Register &about, i32 index, bool first) {
     if (!first)
         return;
     switch (about.special) {
-    case 0: all(about.value); break;
+    case 0:
+        if (about.value) // the frame is all zeros
+            all(about.value);
+        break;
     case 1: each([&](int thread) { return own(thread) % of_block[0]; }); break; // tid
     case 2: each([&](int thread) { return own(thread) / of_block[0] % of_block[1]; }); break;
     case 3: each([&](int thread) { return own(thread) / (of_block[0] * of_block[1]); }); break;

@@ -174,8 +174,8 @@ Races::Page *Races::page(i32 region, i64 number) {
         of.resize(size_t(launch.regions[size_t(region)].size / launch.about.granule_global / PAGE + 1), nullptr);
     Page *&found = of[size_t(number)];
     if (!found) {
-        // Zeros: a new page holds no time, and a used one none of the block in hand. Each chunk has twice as many as the
-        // one before: a small launch needs few.
+        // Zeros: a new page holds no time, and a used one none of the block in hand. Each chunk has twice as many as
+        // the one before: a small launch needs few.
         constexpr size_t FIRST = 4;
         const size_t chunk = size_t(63 - __builtin_clzll(pages_used / FIRST + 1)), many = FIRST << chunk;
         if (chunk == chunks.size())
