@@ -230,7 +230,10 @@ void Worker::fill_special(const Register &about, i32 index, bool first) {
     if (!first)
         return;
     switch (about.special) {
-    case 0: all(about.value); break;
+    case 0:
+        if (about.value) // the frame is all zeros
+            all(about.value);
+        break;
     case 1: each([&](int thread) { return own(thread) % of_block[0]; }); break; // tid
     case 2: each([&](int thread) { return own(thread) / of_block[0] % of_block[1]; }); break;
     case 3: each([&](int thread) { return own(thread) / (of_block[0] * of_block[1]); }); break;
@@ -551,6 +554,15 @@ PUBLIC i64 cudabench_done(Launch *launch) { return launch->done; }
 PUBLIC const char *cudabench_why(Launch *launch, i32 *line) {
     *line = launch->suspect_line;
     return launch->why;
+}
+// The basic block at which some lanes are, of a launch that goes on.
+PUBLIC i32 cudabench_at(Launch *launch) {
+    for (const auto &worker : launch->workers) {
+        const i32 ready = lowest(worker->ready_ranks), waiting = lowest(worker->waiting_ranks);
+        if (worker->running && (ready >= 0 || waiting >= 0))
+            return launch->by_rank[size_t(ready >= 0 ? ready : waiting)];
+    }
+    return 0;
 }
 PUBLIC void cudabench_undo(Launch *launch) { launch->undo.restore(*launch); }
 

@@ -174,14 +174,17 @@ Races::Page *Races::page(i32 region, i64 number) {
         of.resize(size_t(launch.regions[size_t(region)].size / launch.about.granule_global / PAGE + 1), nullptr);
     Page *&found = of[size_t(number)];
     if (!found) {
-        constexpr size_t CHUNK = 32; // zeros: a new page holds no time, and a used one none of the block in hand
-        if (pages_used / CHUNK == chunks.size()) {
-            auto *made = static_cast<Page *>(std::calloc(CHUNK, sizeof(Page)));
+        // Zeros: a new page holds no time, and a used one none of the block in hand. Each chunk has twice as many as
+        // the one before: a small launch needs few.
+        constexpr size_t FIRST = 4;
+        const size_t chunk = size_t(63 - __builtin_clzll(pages_used / FIRST + 1)), many = FIRST << chunk;
+        if (chunk == chunks.size()) {
+            auto *made = static_cast<Page *>(std::calloc(many, sizeof(Page)));
             if (!made)
                 throw std::bad_alloc();
             chunks.emplace_back(made, std::free);
         }
-        found = chunks[pages_used / CHUNK].get() + pages_used % CHUNK;
+        found = chunks[chunk].get() + (pages_used - (many - FIRST));
         pages_used++;
         if (!looks)
             touched.emplace_back(region, number);

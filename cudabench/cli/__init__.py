@@ -71,6 +71,7 @@ FIRST_STEPS = """cudabench runs, verifies, times and explains CUDA kernels, on a
 
 'cudabench --help' shows all operations and commands."""
 
+COLLECT = 50_000, 20, 100  # as `gc.set_threshold`: a command makes many records that stay, and no cycles of note
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}  # errors of a full stream
 SHOWN = 80  # characters of a long argument that an error shows
 FOREIGN = 400  # characters without a space that an error shows, from an argument or a file
@@ -106,6 +107,7 @@ def group(ctx: click.Context) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit with its code. An error never shows as a traceback."""
+    gc.set_threshold(*COLLECT)
     prepare_streams()
     heed_termination()
     code = invoke(arguments)

@@ -241,7 +241,10 @@ class SimDevice:
             Launched(case.launches[numbers[0]], len(numbers), simulator.merge(reports[number] for number in numbers))
             for numbers in kinds.values()
         )
-        return Run(simulator.merge(reports), resources, fits, launched)
+        # What launches of one kind came to is added up already; what is told in the order of all of them is not.
+        apart = any(one.hazards or one.suspicions or one.output or one.contended or one.trace for one in reports)
+        whole = simulator.merge(reports if apart or not launched else (one.report for one in launched))
+        return Run(whole, resources, fits, launched)
 
 
 def refuse_unsupported(case: Case, loaded: Loaded, functions: Sequence[str]) -> None:
@@ -268,9 +271,11 @@ def demangled(lowered: Mapping[str, str], before: Sequence[simulator.Report] = (
         raise renamed from error
 
 
-def poisoned(shape: tuple[int, ...], dtype: str, byte: int = POISON) -> np.ndarray:
-    """Return an array filled with one byte, by default 0xFF."""
-    array = np.empty(shape, dtype)
+def poisoned(shape: tuple[int, ...], dtype: str, byte: int = POISON, into: np.ndarray | None = None) -> np.ndarray:
+    """Return an array filled with one byte, by default 0xFF: `into` where that has the shape and type."""
+    array = (
+        into if into is not None and (into.shape, into.dtype) == (shape, np.dtype(dtype)) else np.empty(shape, dtype)
+    )
     array.reshape(-1).view(np.uint8).fill(byte)
     return array
 

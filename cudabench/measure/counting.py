@@ -81,9 +81,11 @@ def kernels(device: SimDevice, case: Case) -> list[Kernel]:
     ]
 
 
-def arrays_of(buffers: Iterable[Buffer], inputs: Arrays, poison: int = POISON, *, kept: bool) -> Arrays:
+def arrays_of(
+    buffers: Iterable[Buffer], inputs: Arrays, poison: int = POISON, *, kept: bool, done: Mapping[str, Any] = {}
+) -> Arrays:
     """Return the arrays of a problem: inputs, and poison where a kernel has to write. kept: what is only read is needed
-    as it is, and not copied."""
+    as it is, and not copied. done: arrays that nobody needs any more, whose memory is taken again."""
     arrays: Arrays = {}
     for buffer in buffers:
         if buffer.role == "in" and kept:
@@ -94,7 +96,7 @@ def arrays_of(buffers: Iterable[Buffer], inputs: Arrays, poison: int = POISON, *
         elif buffer.role == "scratch":
             arrays[buffer.name] = scratch(buffer.shape, buffer.dtype)
         else:
-            arrays[buffer.name] = poisoned(buffer.shape, buffer.dtype, poison)
+            arrays[buffer.name] = poisoned(buffer.shape, buffer.dtype, poison, done.get(buffer.name))
     return arrays
 
 
@@ -114,7 +116,7 @@ def as_loaded(device: SimDevice, case: Case, run: Run) -> Run:
         executions = run.report.executed.get(one.entry)
         if executions and one.code:
             accesses = merged.moved(accesses, one.entry, one.code, executions, one.compiled.lines)
-    return replace(run, report=run.report._replace(accesses=accesses))
+    return replace(run, report=replace(run.report, accesses=accesses))
 
 
 def described(

@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -85,6 +85,7 @@ class SimulatedRun(RunContext):
     trace: Watch = False
     disassemble: bool = True  # whether to read the machine code
     record: bool = False
+    _done: Arrays = field(default_factory=dict, init=False)  # what the last kernel wrote
 
     def ready(self, blank: Result) -> Result:
         """Time the CPU."""
@@ -141,7 +142,8 @@ class SimulatedRun(RunContext):
             for cubin in {one.compiled.cubin for one in own} if self.disassemble else ():
                 if cubin is not None:
                     machine_code.begin(cubin)  # beside the simulation
-        arrays = self._arrays(case, self.input_sets[0])
+        arrays = self._arrays(case, self.input_sets[0], self._done)
+        self._done = {one.name: arrays[one.name] for one in self.operation.buffers(self.problem) if one.role == "out"}
         self.device.reset(case)
         case = replace(case, constants={**case.constants, **constants_of(self.operation, self.inputs)})
         self.progress("reading the machine code", 0)
@@ -322,11 +324,11 @@ class SimulatedRun(RunContext):
         """Return the context of compiling and reading a kernel: however short its time is, a compile has its own."""
         return limits.within(self._seconds() + limits.longest_seconds())
 
-    def _arrays(self, case: Case, inputs: InputSet) -> Arrays:
-        """Return the buffers of a problem: inputs, and poison where the kernel has to write."""
+    def _arrays(self, case: Case, inputs: InputSet, done: Mapping[str, Any] = {}) -> Arrays:
+        """Return the buffers of a problem: inputs, and poison where the kernel has to write; done: see `arrays_of`."""
         poison, _ = inputs.poisons(case.expects)
         buffers = self.operation.buffers(self.problem)
-        return arrays_of(buffers, inputs.arrays, poison, kept=case.source.builtin)
+        return arrays_of(buffers, inputs.arrays, poison, kept=case.source.builtin, done=done)
 
     def _faults(self, case: Case, run: sim.Run, result: Result, arrays: Arrays) -> list[str]:
         """Return what is wrong with a launch and its output, the cause before what came of it."""
@@ -432,7 +434,7 @@ def settled(run: sim.Run, kernels: Sequence[Kernel], disassemble: bool) -> sim.R
         said = f"races within a block in {lines} {places} may follow from line {cause.line} and are left out: mend that"
         suspicions.append(cause._replace(kind="unsearched", message=said))
     ordered = sorted(left, key=lambda one: (one.file, one.line, one.kind))
-    return replace(run, report=run.report._replace(hazards=tuple(ordered), suspicions=tuple(suspicions)))
+    return replace(run, report=replace(run.report, hazards=tuple(ordered), suspicions=tuple(suspicions)))
 
 
 def left_open(report: simulator.Report, checked: bool, expected: bool) -> list[Warning]:

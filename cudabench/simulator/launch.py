@@ -30,7 +30,7 @@ from cudabench.simulator.native import launch as native
 from cudabench.simulator.native.outcome import outcome
 from cudabench.simulator.outcome import Outcome, executed_of
 from cudabench.simulator.program import ptx
-from cudabench.simulator.program.arguments import Placed, place_arguments
+from cudabench.simulator.program.arguments import Placed
 from cudabench.simulator.program.code import Code
 from cudabench.simulator.program.program import Program, load
 from cudabench.simulator.report import Report
@@ -43,6 +43,8 @@ MAX_RESIDENT = 2048 * 192  # threads that run at once: of an SM, times more SMs 
 
 
 def _three(value: int | Sequence[int], what: str) -> tuple[int, int, int]:
+    if type(value) is int and value > 0:
+        return value, 1, 1
     parts = (value,) if isinstance(value, (int, np.integer)) else tuple(value)
     if not 1 <= len(parts) <= 3 or any(int(part) < 1 for part in parts):
         raise LaunchError(f"{what} {value} must be one to three numbers of at least 1.")
@@ -85,6 +87,8 @@ def _cluster(
     Raises LaunchError for a grid that they do not divide, UnsupportedKernel for an architecture that has none.
     """
     function = module.functions[kernel]
+    if asked is None and function.cluster is None:
+        return None
     version = re.match(r"sm_(\d+)", module.target)
     if asked is not None and version is not None and int(version[1]) < 90:
         raise UnsupportedKernel(
@@ -174,11 +178,9 @@ def run(
     if isinstance(arguments, Placed):
         placed = arguments
     else:
-        space = program.space()
-        space.skip_to(first_slot)
-        placed = place_arguments(code, space, arguments, names, beside or {})
+        placed = program.place(code, arguments, names, beside or {}, first_slot)
         if trace:
-            recorder = Recorder(space, placed.addresses, arguments, trace if isinstance(trace, tuple) else None)
+            recorder = Recorder(placed.space, placed.addresses, arguments, trace if isinstance(trace, tuple) else None)
     barrier = _grid_barrier(code, placed.space, grid3, block3)
     order_of_blocks = None if schedule is None else Schedule.of(schedule)
     whole = recorder is not None and recorder.watch is None
@@ -186,8 +188,8 @@ def run(
     if recorder is not None and recorder.watch is not None and sample is not None:
         x, y, z = plan.chunks[0][0]  # the block that is asked for may not be in the sample
         recorder.watch = (x + grid3[0] * (y + grid3[1] * z), recorder.watch[1])
-    lines = {number: access.location.ptx_line for number, access in enumerate(code.accesses)}
-    issued = {number: merged[line] for number, line in lines.items() if line in merged} if merged else {}
+    lines = ((number, access.location.ptx_line) for number, access in enumerate(code.accesses if merged else ()))
+    issued = {number: merged[line] for number, line in lines if line in merged} if merged else {}
     shares = Shares(code, plan.blocks) if plan.blocks == math.prod(grid3) and Shares.fit(code, plan.blocks) else None
     ends = math.inf if seconds is None else time.monotonic() + seconds
     if recorder is None and native.wanted(plan):
@@ -196,7 +198,11 @@ def run(
             shares=shares is not None, issued=issued, progress=progress, threads=native.threads(),
         )  # fmt: skip
         if not isinstance(ran, str):
-            return outcome(ran, plan, placed, issued, shares).report()
+            finished = ran
+            return Report.later(
+                lambda: outcome(finished, plan, placed, issued, shares).report(),
+                instructions=ran.instructions, engine="native", hazards=(), output="", trace=None,
+            )  # fmt: skip
     machine = Machine(
         plan, placed, budget or DEFAULT_BUDGET, recorder, progress, issued, ends, declared, between, barrier
     )

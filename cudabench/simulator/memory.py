@@ -30,13 +30,17 @@ MOST_FOLDS = 8  # masks of which a chunk remembers the lanes that share places
 class Region:
     """Bytes at consecutive virtual addresses: an array argument, a module variable or the kernel's parameters.
 
-    element, shape: bytes of an element and elements by dimension, as messages say them; 0 and () where not known.
+    element, shape: bytes of an element and elements by dimension, as messages say them; 0 and () where not known. host:
+    where the bytes lie in the host's memory.
     """
 
-    __slots__ = ("base", "bytes", "constant", "element", "end", "name", "shape", "size", "views", "writable")
+    __slots__ = ("base", "bytes", "constant", "element", "end", "host", "name", "shape", "size", "views", "writable")
 
-    def __init__(self, name: str, base: int, data: Array, writable: bool, constant: bool = False) -> None:
+    def __init__(
+        self, name: str, base: int, data: Array, writable: bool, constant: bool = False, host: int | None = None
+    ) -> None:
         self.name, self.base, self.bytes, self.writable, self.constant = name, base, data, writable, constant
+        self.host = data.__array_interface__["data"][0] if host is None else host
         self.size = data.size
         self.end = base + self.size
         self.views: dict[np.dtype[Any], Array] = {}
@@ -65,15 +69,18 @@ class Region:
         return np.ndarray(box, dtype, self.bytes, start, coefficients[::-1])
 
 
+NOTHING = Region("nothing", 0, np.empty(0, np.uint8), False)
+
+
 class AddressSpace:
     """The regions of a launch by slot; slot 0, where null pointers point, is empty."""
 
     def __init__(self) -> None:
-        self.slots: list[Region] = [Region("nothing", 0, np.empty(0, dtype=np.uint8), False)]
+        self.slots: list[Region] = [NOTHING]
 
-    def place(self, name: str, data: Array, writable: bool, constant: bool = False) -> Region:
-        """Give a flat uint8 array a slot of its own; constant: in the state space .const."""
-        region = Region(name, len(self.slots) << SLOT_BITS, data, writable, constant)
+    def place(self, name: str, data: Array, writable: bool, constant: bool = False, host: int | None = None) -> Region:
+        """Give a flat uint8 array a slot of its own; constant: in the state space .const. host: as of a region."""
+        region = Region(name, len(self.slots) << SLOT_BITS, data, writable, constant, host)
         self.slots.append(region)
         return region
 

@@ -52,6 +52,7 @@ class Plan:
         self.code, self.grid, self.block, self.dynamic_shared = code, grid, block, dynamic_shared
         self.cluster = cluster
         self.members: dict[int, Any] = {}  # by chunk
+        self.ready: Any = None  # for the native engine, see `native.launch.Ready`
         self.ways = Ways(code)
         static = code.static_shared
         padded = -(-static // 16) * 16 + dynamic_shared

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from itertools import chain
 from operator import add, attrgetter
@@ -27,9 +28,9 @@ class PatternCount(NamedTuple):
     ideal: int
     example: tuple[int | None, ...]
 
-    def plus(self, other: PatternCount) -> PatternCount:
+    def plus(self, *others: PatternCount) -> PatternCount:
         """Return the sum, with the example of the first."""
-        return added(self, other, _PIECES)
+        return added((self, *others), _PIECES)
 
 
 class Access(NamedTuple):
@@ -94,10 +95,11 @@ class Access(NamedTuple):
 
         return grown(self, _COUNTS)._replace(patterns=tuple(grown(each, _PIECES) for each in self.patterns))
 
-    def plus(self, other: Access) -> Access:
-        """Return the sum of two launches' accesses with one key."""
-        patterns = by_pattern((*self.patterns, *other.patterns))
-        return added(self, other, _COUNTS)._replace(patterns=patterns, step=self.step or other.step)
+    def plus(self, *others: Access) -> Access:
+        """Return the sum of several launches' accesses with one key."""
+        patterns = by_pattern([pattern for one in (self, *others) for pattern in one.patterns])
+        step = next((one.step for one in (self, *others) if one.step), 0)
+        return added((self, *others), _COUNTS)._replace(patterns=patterns, step=step)
 
 
 _PIECES = ("requests", "pieces", "ideal")
@@ -131,9 +133,9 @@ class Hazard(NamedTuple):
         """What tells it from other hazards, in the order of the source."""
         return self.file, self.line, self.kind
 
-    def plus(self, other: Hazard) -> Hazard:
-        """Return the first of two with the count of both."""
-        return added(self, other, ("count",))
+    def plus(self, *others: Hazard) -> Hazard:
+        """Return the first of several with the count of all."""
+        return added((self, *others), ("count",))
 
 
 class Executed(NamedTuple):
@@ -186,10 +188,11 @@ class Branch(NamedTuple):
         """What tells it from other branches, in the order of the source."""
         return self[:2]
 
-    def plus(self, other: Branch) -> Branch:
-        """Return the sum of two launches' records of one line."""
-        sums = added(self, other, Branch._fields[2:8])
-        return sums._replace(loop=self.loop or other.loop, by_data=self.by_data or other.by_data)
+    def plus(self, *others: Branch) -> Branch:
+        """Return the sum of several launches' records of one line."""
+        every = (self, *others)
+        loop, by_data = any(one.loop for one in every), any(one.by_data for one in every)
+        return added(every, Branch._fields[2:8])._replace(loop=loop, by_data=by_data)
 
 
 class Imbalance(NamedTuple):
@@ -248,9 +251,9 @@ class Touch(NamedTuple):
     partial: float
     lines: float
 
-    def plus(self, other: Touch) -> Touch:
-        """Return the sum of two launches' records of one instruction and array."""
-        return added(self, other, Touch._fields[4:])
+    def plus(self, *others: Touch) -> Touch:
+        """Return the sum of several launches' records of one instruction and array."""
+        return added((self, *others), Touch._fields[4:])
 
 
 class Footprint(NamedTuple):
@@ -271,22 +274,29 @@ class Footprint(NamedTuple):
     parts: tuple[tuple[int, int], ...] = ()
     constants: float = 0.0
 
-    def plus(self, other: Footprint) -> Footprint:
-        """Return the sums of two launches; what both touch counts twice, and arrays have their size once."""
+    def plus(self, *others: Footprint) -> Footprint:
+        """Return the sums of several launches; what more than one touches counts for each, and arrays have their size
+        once."""
+        every = (self, *others)
 
-        def sums(mine: dict[str, int], others: dict[str, int]) -> dict[str, int]:
-            return {name: mine.get(name, 0) + others.get(name, 0) for name in {**mine, **others}}
+        def sums(several: Iterable[dict[str, int]]) -> dict[str, int]:
+            found: dict[str, int] = {}
+            for name, count in chain.from_iterable(one.items() for one in several):
+                found[name] = found.get(name, 0) + count
+            return found
 
-        return added(self, other, ("blocks", "ran", "followed", "constants"))._replace(
-            touches=tuple(collected((*self.touches, *other.touches), lambda touch: touch[:4]).values()),
-            read=sums(self.read, other.read),
-            written=sums(self.written, other.written),
-            sizes={**self.sizes, **other.sizes},
-            parts=other.parts or self.parts,
+        touches = collected(chain.from_iterable(one.touches for one in every), lambda touch: touch[:4])
+        return added(every, ("blocks", "ran", "followed", "constants"))._replace(
+            touches=tuple(touches.values()),
+            read=sums(one.read for one in every),
+            written=sums(one.written for one in every),
+            sizes=dict(chain.from_iterable(one.sizes.items() for one in every)),
+            parts=next((one.parts for one in reversed(every) if one.parts), ()),
         )
 
 
-class Report(NamedTuple):
+@dataclass
+class Report:
     """The outcome of a launch.
 
     instructions: warp-level PTX instructions executed. output: what printf wrote. trace: a `trace.Trace`, or None.
@@ -301,14 +311,28 @@ class Report(NamedTuple):
     accesses: tuple[Access, ...]
     hazards: tuple[Hazard, ...]
     output: str
-    trace: Any = None
-    suspicions: tuple[Hazard, ...] = ()
-    executed: Mapping[str, Mapping[int, Executed]] = {}
-    branches: tuple[Branch, ...] = ()
-    contended: tuple[Contended, ...] = ()
-    footprint: Footprint | None = None
-    imbalance: Imbalance | None = None
-    engine: Engine = "numpy"
+    trace: Any
+    suspicions: tuple[Hazard, ...]
+    executed: Mapping[str, Mapping[int, Executed]]
+    branches: tuple[Branch, ...]
+    contended: tuple[Contended, ...]
+    footprint: Footprint | None
+    imbalance: Imbalance | None
+    engine: Engine
+
+    @classmethod
+    def later(cls, make: Callable[[], Report], **known: Any) -> Report:
+        """Return a report of which only some fields are known so far: who asks for another one has it made."""
+        report = cls.__new__(cls)
+        vars(report).update(known, _make=make)
+        return report
+
+    def __getattr__(self, name: str) -> Any:
+        make = vars(self).pop("_make", None)
+        if make is None:
+            raise AttributeError(name)
+        vars(self).update(vars(make()))
+        return getattr(self, name)
 
 
 def _summed(several: Sequence[Mapping[int, Executed]]) -> dict[int, Executed]:
@@ -342,7 +366,7 @@ def merge(reports: Iterable[Report]) -> Report:
         {name: _summed([report.executed[name] for report in reports if name in report.executed]) for name in kernels},
         together(report.branches for report in reports),
         tuple(chain.from_iterable(report.contended for report in reports)),
-        reduce(Footprint.plus, footprints) if footprints else None,
+        footprints[0].plus(*footprints[1:]) if footprints else None,
         max(imbalances, key=lambda each: each.instructions - each.mean, default=None),
         "native" if reports and all(report.engine == "native" for report in reports) else "numpy",
     )
@@ -356,15 +380,14 @@ def together(several: Iterable[Iterable[Record]]) -> tuple[Record, ...]:
 
 def collected(records: Iterable[Record], key: Callable[[Record], Any]) -> dict[Any, Record]:
     """Return the sum of the records with one key, by the keys, as they first come."""
-    found: dict[Any, Record] = {}
+    found: dict[Any, list[Any]] = {}
     for record in records:
-        have = found.get(own := key(record))
-        found[own] = record if have is None else have.plus(record)
-    return found
+        found.setdefault(key(record), []).append(record)
+    return {own: first.plus(*others) if others else first for own, (first, *others) in found.items()}
 
 
-def added(record: Record, other: Record, names: Iterable[str]) -> Record:
-    """Return a record with the sums of some of its fields and another's; of None nothing is known."""
-    pairs = {name: (getattr(record, name), getattr(other, name)) for name in names}
-    sums: dict[str, Any] = {name: None if None in pair else sum(pair) for name, pair in pairs.items()}
-    return record._replace(**sums)
+def added(records: Sequence[Record], names: Iterable[str]) -> Record:
+    """Return the first record with the sums of some fields; of None nothing is known."""
+    several = {name: [getattr(one, name) for one in records] for name in names}
+    sums: dict[str, Any] = {name: None if None in each else reduce(add, each) for name, each in several.items()}
+    return records[0]._replace(**sums)

@@ -1,6 +1,7 @@
 """The simulator's native engine: builds it of `native/` by the machine's C++ compiler, and loads what was built.
 
-Outside of functions nothing of the package is imported: the install's hook, hatch_build.py, loads this file by path.
+Outside of functions nothing of the package is imported, as the install's hook, hatch_build.py, loads this file by path,
+and nothing that only a build needs.
 A library is of its sources and options, whose hash, the key, stands among its bytes. One that an install built lies in
 the package, one that a run built in the cache; CUDABENCH_NATIVE_LIBRARY names another one. CUDABENCH_ENGINE=numpy goes
 without, =native demands it.
@@ -14,18 +15,16 @@ import contextlib
 import ctypes
 import functools
 import hashlib
-import json
 import os
-import shlex
-import shutil
 import signal
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    import subprocess
 
 OPTIONS = (
     "-std=c++17", "-O2", "-fPIC", "-pthread", "-ffp-contract=off", "-fno-strict-aliasing", "-fvisibility=hidden",
@@ -93,6 +92,9 @@ def key(folder: Path | None = None, *, sanitize: bool = False) -> str:
 
 def compiler() -> list[str]:
     """Return the command of the machine's C++ compiler; NotBuilt if there is no compiler."""
+    import shlex
+    import shutil
+
     if os.name == "nt":
         raise NotBuilt("Windows has no native engine", "use WSL")
     wanted, install = os.environ.get("CXX", "").strip(), "install one, as with apt install g++ or dnf install gcc-c++"
@@ -108,6 +110,8 @@ def compiler() -> list[str]:
 
 def build(folder: Path, source: Path | None = None, *, sanitize: bool = False) -> Path:
     """Return the library in a folder, built unless that of these sources and options is there. Raises NotBuilt."""
+    import tempfile
+
     source, folder = (source or source_folder()).absolute(), folder.absolute()
     made = folder / NAME
     if not sources(source):
@@ -183,6 +187,9 @@ def _compile(command: Sequence[str], source: Path, options: list[str], wanted: s
 
 def _run(commands: Sequence[Sequence[str]], folder: Path) -> None:
     """Run commands beside each other, on all processors; NotBuilt with the first error of one that fails."""
+    import subprocess
+    import tempfile
+
     most = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     running: dict[subprocess.Popen[bytes], tuple[Sequence[str], IO[bytes]]] = {}
     waiting, end, logs = [*commands], time.monotonic() + MOST_SECONDS, contextlib.ExitStack()
@@ -312,6 +319,8 @@ def _found(named: str | None) -> Path:
     if cached is None:
         raise NotBuilt("CUDABENCH_CACHE is off, so that a run does not build it", f"build it with {BY_HAND}")
     with contextlib.suppress(OSError, ValueError, KeyError):
+        import json
+
         note = json.loads((cached / "failed.json").read_text())
         if note["compiler"] == _identity(command):
             raise NotBuilt(note["problem"], note["repair"])
@@ -328,6 +337,9 @@ def _cached() -> Path | None:
 
 def _built_at_need() -> Path:
     """Build into the cache, and keep there that it failed, so that not each command tries."""
+    import json
+    import shutil
+
     folder = _cached()
     assert folder is not None, "without a cache nothing is built at need"
     if sys.stderr is None:  # nobody would know what is waited for

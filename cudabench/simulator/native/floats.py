@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from typing import Any
 
 import numpy as np
@@ -89,12 +88,11 @@ def _testp(emit: Emit, ins: Instruction) -> None:
 
 def read_detours(library: Any, handle: Any) -> dict[int, Executed]:
     """Return by line of the PTX what called the subroutine of a division or root, as `Machine.detours` has it."""
-    library.cudabench_detours.restype = ctypes.c_int64
-    count = library.cudabench_detours(handle, None, None, ctypes.c_int64(0))
+    count = library.cudabench_detours(handle, None, None, 0)
+    if not count:
+        return {}
     lines, found = np.zeros(count, np.int32), np.zeros(count, DETOUR)
-    library.cudabench_detours(
-        handle, ctypes.c_void_p(lines.ctypes.data), ctypes.c_void_p(found.ctypes.data), ctypes.c_int64(count)
-    )
+    library.cudabench_detours(handle, lines.ctypes.data, found.ctypes.data, count)
     names = ("taken", "taking", "parted", "zero_lanes", "zero_warps")
     return {
         int(line): Executed().plus(**{name: int(row[name]) for name in names})

@@ -31,16 +31,17 @@ def touched(
     log = np.zeros(logged, CONSTANT_REQUEST)
     library.cudabench_constant_requests(handle, ctypes.c_void_p(log.ctypes.data))
     found = {}
+    went = counts["requests"] + counts["beside"]
+    every = sums.view(np.int64).reshape(*sums.shape, len(SUMS.names or ())).sum(axis=1)
     for number in np.flatnonzero(sums["requests"].any(axis=1)).tolist():
-        places = tuple(np.flatnonzero((counts["requests"] + counts["beside"])[number]).tolist())
-        of = found[number, places if len(places) > 1 else places[0]] = {
-            name: float(sums[name][number].sum()) for name in SUMS.names or ()
-        }
+        places = tuple(np.flatnonzero(went[number]).tolist())
+        of = dict(zip(SUMS.names or (), map(float, every[number].tolist()), strict=True))
+        found[number, places if len(places) > 1 else places[0]] = of
         of["turns"] /= 4
     read, written = ({slot: many for slot, many in enumerate(of) if many >= 0} for of in sectors.T.tolist())
     many, instructions = np.diff(chunks, append=blocks).tolist(), np.add.reduceat(instructions, chunks).tolist()
     parts = tuple(zip(many, instructions, strict=True))
-    lines = _fetched(log, requests.value, chunks, warps, blocks)
+    lines = _fetched(log, requests.value, chunks, warps, blocks) if logged else 0.0
     return Touched(found, read, written, blocks, int(np.count_nonzero(followed)), parts, lines)
 
 

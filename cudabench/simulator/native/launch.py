@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import struct
 import time
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
@@ -19,30 +20,35 @@ from cudabench.simulator.check.stale import regions_of
 from cudabench.simulator.count.atomics import ONE_LANE
 from cudabench.simulator.count.footprint import FOLLOWED, Touched
 from cudabench.simulator.errors import BudgetExceeded
+from cudabench.simulator.heap import HeapRegion
 from cudabench.simulator.memory import AddressSpace
 from cudabench.simulator.native import atomics, floats, layout
 from cudabench.simulator.native.atomics import Contention
 from cudabench.simulator.native.footprint import touched
-from cudabench.simulator.native.layout import ARRAYS, REGION, Description
-from cudabench.simulator.native.looks import Seen, seen
+from cudabench.simulator.native.layout import COUNTED, REGION, Description
+from cudabench.simulator.native.looks import Told, told
 from cudabench.simulator.native.program import Encoded, encode, linear, refusal
 from cudabench.simulator.plan import Plan
 from cudabench.simulator.program.arguments import Placed
+from cudabench.simulator.program.code import Code
+from cudabench.simulator.program.program import MOST_PLACED
 from cudabench.simulator.report import Executed
 from cudabench.simulator.textures import Texture
 from cudabench.simulator.values import Array
 from cudabench.system import children, native
 
+_REGION = struct.Struct("<qqQiiii")  # REGION
 SLICE_S = 0.05  # between two moments in which signals and the time are heard
 WIDE = 1 << 17  # threads of a launch
+MOST_READY = 1 << 16  # blocks of a launch of which what it has in common with others is kept
 THREADS: ContextVar[int | None] = ContextVar("threads", default=None)
 
 
 class Ran(NamedTuple):
-    """What the native engine counted of a launch that it found clean, for `report`.
+    """What the native engine counted of a launch that it found clean, for `outcome`.
 
     shares: warp instructions by basic block of code and block of the grid, order: the numbers of the latter.
-    contention, turns: see `atomics`. detours: see `floats`.
+    contention, turns: see `atomics`. told: what lanes do. detours: see `floats`.
     """
 
     instructions: int
@@ -52,7 +58,7 @@ class Ran(NamedTuple):
     order: Array
     contention: dict[int, Contention]
     turns: dict[int, tuple[int, int]]
-    seen: Seen
+    told: Told
     detours: dict[int, Executed]
     touched: Touched | None = None
 
@@ -67,9 +73,19 @@ def _names() -> tuple[Any, dict[str, int]] | None:
     library.cudabench_operation.restype = ctypes.c_char_p
     library.cudabench_size_of.restype = ctypes.c_int64
     library.cudabench_launch.restype = ctypes.c_void_p
-    library.cudabench_executed.restype = ctypes.c_int64
-    library.cudabench_done.restype = ctypes.c_int64
+    library.cudabench_executed.restype = library.cudabench_done.restype = ctypes.c_int64
+    library.cudabench_detours.restype = ctypes.c_int64
     library.cudabench_why.restype = ctypes.c_char_p
+    pointer = ctypes.c_void_p
+    library.cudabench_launch.argtypes = library.cudabench_end.argtypes = [pointer]
+    library.cudabench_advance.argtypes = [pointer, ctypes.c_double]
+    library.cudabench_executed.argtypes = [pointer, pointer, pointer]
+    library.cudabench_done.argtypes = library.cudabench_undo.argtypes = library.cudabench_at.argtypes = [pointer]
+    library.cudabench_counts.argtypes = [pointer, pointer]
+    library.cudabench_detours.argtypes, library.cudabench_detours.restype = (
+        [pointer] * 3 + [ctypes.c_int64],
+        ctypes.c_int64,
+    )
     sizes = [library.cudabench_size_of(place) for place in range(len(layout.SIZES))]
     assert sizes == [layout.size_of(one) for one in layout.SIZES], "layout.py and engine.hpp differ"
     names = {library.cudabench_operation(number).decode(): number for number in range(library.cudabench_operations())}
@@ -89,18 +105,26 @@ def threads() -> int:
     return THREADS.get() or children.processors()
 
 
-def refused(plan: Plan, placed: Placed, watched: set[int] | None) -> str:
-    """Return why a launch is not one for the native engine, "" where it is; watched: of `written_regions`."""
+def refused(plan: Plan) -> str:
+    """Return why no launch of a plan is one for the native engine, "" where some may be."""
     code = plan.code
     reasons = {
         "its blocks form clusters": plan.cluster is not None,
         "its blocks run in an order that was asked for": plan.schedule is not None,
-        "it has textures or tensor maps": bool(placed.textures or placed.maps),
         "several of its shared arrays are one memory": bool(same_memory(code, code.static_shared)),
-        "it may read through the read-only cache what it writes": regions_of(code, *_given(placed)) != set(),
-        "races between its blocks are not looked for in all of its arrays": _too_large(plan, placed, watched),
     }
     return next((reason for reason, holds in reasons.items() if holds), "") or refusal(code)
+
+
+def _refused(plan: Plan, placed: Placed, watched: set[int] | None) -> str:
+    """Return why a launch with these arguments is none for it; watched: of `written_regions`."""
+    if placed.textures or placed.maps:
+        return "it has textures or tensor maps"
+    if plan.code.cached and regions_of(plan.code, *_given(placed)) != set():
+        return "it may read through the read-only cache what it writes"
+    if _too_large(plan, placed, watched):
+        return "races between its blocks are not looked for in all of its arrays"
+    return ""
 
 
 def _given(placed: Placed) -> tuple[AddressSpace, Array, Mapping[int, Texture]]:
@@ -116,6 +140,58 @@ def _too_large(plan: Plan, placed: Placed, watched: set[int] | None) -> bool:
     )
 
 
+class Ready:
+    """What launches of a plan have in common that ask for the same.
+
+    arrays: what `about` points at, by name. atomics: whether there are any. fresh: the places of counts.
+    """
+
+    def __init__(self, plan: Plan, encoded: Encoded, issued: Mapping[int, tuple[int, int]]) -> None:
+        code, order = plan.code, _order(plan)
+        stride = max(1, -(-len(order) // FOLLOWED))
+        place = np.arange(len(order))
+        self.encoded, self.order, self.issued = encoded, order, dict(issued)
+        self.followed = (place % stride == stride // 2).astype(np.uint8)
+        self.chunks: Array = np.cumsum([0, *(chunk.blocks for _, chunk in plan.chunks[:-1])])
+        self.atomics = any(access.kind == "atomic" for access in encoded.made)
+        self.arrays = {
+            "ops": encoded.ops, "blocks": encoded.blocks, "tables": encoded.tables,
+            "accesses": _issued(encoded, issued), "registers": encoded.registers, "order": order,
+            "shared_starts": np.array([start for _, start, _ in code.shared_names] or [0], np.int32),
+            "chunks": self.chunks, "followed": self.followed, "sampled": (place % stride == 0).astype(np.uint8),
+        }  # fmt: skip
+        about = self.about = Description()
+        for name, array in self.arrays.items():
+            setattr(about, name, array.ctypes.data)
+            if f"{name}_count" in COUNTED:
+                setattr(about, f"{name}_count", len(array))
+        about.numbers_count = len(code.accesses)
+        about.grid[:], about.block[:] = plan.grid, plan.block
+        about.shared_size, about.dynamic_shared = plan.shared_size, plan.dynamic_shared
+        about.local_bytes, about.ordered = code.local_bytes, encoded.ordered
+        about.granule_global = min(code.granule["global"], 8)
+        about.granule_shared = min(code.granule["shared"], 8)
+        self.regions = bytearray()
+        self.placed: Placed | None = None  # the last arguments, where they are small
+
+    def fill(self, placed: Placed, watched: set[int] | None) -> None:
+        """Fill in the arguments of a launch."""
+        slots, about = placed.space.slots, self.about
+        if len(self.regions) != len(slots) * REGION.itemsize:
+            self.regions = bytearray(len(slots) * REGION.itemsize)
+            about.regions = ctypes.addressof(ctypes.c_char.from_buffer(self.regions))
+            about.regions_count = len(slots)
+        for place, region in enumerate(slots):
+            own, size = region.writable, region.size
+            _REGION.pack_into(
+                self.regions, place * REGION.itemsize, region.base, size, region.host if size else 0, own and size > 0,
+                own and (watched is None or region.base in watched), isinstance(region, HeapRegion), region.constant,
+            )  # fmt: skip
+        self.placed = placed if sum(region.size for region in slots) <= MOST_PLACED else None
+        self.parameters = ctypes.create_string_buffer(placed.parameters)
+        about.parameters, about.parameters_size = ctypes.addressof(self.parameters), len(placed.parameters)
+
+
 def attempt(
     plan: Plan, placed: Placed, *, budget: int, seconds: float | None, footprint: bool, shares: bool,
     issued: Mapping[int, tuple[int, int]], progress: Callable[[int, int], None] | None, threads: int,
@@ -128,93 +204,86 @@ def attempt(
     if found is None:
         return native.reason()
     library, names = found
-    code, grid = plan.code, plan.grid
-    watched = written_regions(code.written, *_given(placed))
-    reason = refused(plan, placed, watched)
-    if reason:
-        return reason
+    code = plan.code
     key = id(library)
-    if code.encoded.get(key) is None:
-        code.encoded[key] = encode(code, names)
-    encoded: Encoded = code.encoded[key]
-    order = _order(plan)
-    stride = max(1, -(-len(order) // FOLLOWED))
-    place = np.arange(len(order))
-    arrays = {
-        "ops": encoded.ops, "blocks": encoded.blocks, "tables": encoded.tables,
-        "accesses": _issued(encoded, issued), "registers": encoded.registers,
-        "regions": _regions(placed, watched), "parameters": np.frombuffer(placed.parameters or b"\0", np.uint8),
-        "order": order, "shared_starts": np.array([start for _, start, _ in code.shared_names] or [0], np.int32),
-        "followed": (place % stride == stride // 2).astype(np.uint8),
-        "sampled": (place % stride == 0).astype(np.uint8),
-        "chunks": np.cumsum([0, *(chunk.blocks for _, chunk in plan.chunks[:-1])]),
-    }  # fmt: skip
-    about = Description()
-    for name in ARRAYS:
-        setattr(about, name, arrays[name].ctypes.data)
-    for name in ("ops", "blocks", "tables", "accesses", "registers", "regions", "order", "shared_starts", "chunks"):
-        setattr(about, f"{name}_count", len(arrays[name]))
-    about.parameters_size, about.numbers_count = len(placed.parameters), len(code.accesses)
-    about.grid[:], about.block[:] = grid, plan.block
-    about.shared_size, about.dynamic_shared, about.local_bytes = plan.shared_size, plan.dynamic_shared, code.local_bytes
-    about.budget, about.threads, about.footprint, about.shares = budget, threads, footprint, shares
-    about.ordered = encoded.ordered
-    about.granule_global, about.granule_shared = min(code.granule["global"], 8), min(code.granule["shared"], 8)
-    handle = ctypes.c_void_p(library.cudabench_launch(ctypes.byref(about)))
+    if plan.ready is None or code.encoded.get(key) is not plan.ready.encoded or plan.ready.issued != issued:
+        if reason := refused(plan):
+            return reason
+        if code.encoded.get(key) is None:
+            code.encoded[key] = encode(code, names)
+        plan.ready = Ready(plan, code.encoded[key], issued)
+    ready: Ready = plan.ready
+    if plan.blocks > MOST_READY:
+        plan.ready = None
+    if ready.placed is not placed:
+        watched = written_regions(code.written, *_given(placed))
+        if reason := _refused(plan, placed, watched):
+            return reason
+        ready.fill(placed, watched)
+    ready.about.budget, ready.about.threads, ready.about.footprint, ready.about.shares = (
+        budget, threads, footprint, shares
+    )  # fmt: skip
+    handle = library.cudabench_launch(ctypes.addressof(ready.about))
     if not handle:
         return "there is not enough memory"
     try:
-        status = _run(library, handle, code.name, seconds, len(order), progress)
+        status = _run(library, handle, code, seconds, len(ready.order), progress)
         if status == layout.SUSPECT:
             line = ctypes.c_int32()
-            why = library.cudabench_why(handle, ctypes.byref(line)).decode()
+            why = library.cudabench_why(ctypes.c_void_p(handle), ctypes.byref(line)).decode()
             return f"{why} (PTX line {line.value})"
-        executed = np.zeros(len(code.blocks), layout.EXECUTED)
-        by_block = np.zeros((len(code.blocks), len(order)), np.int64) if shares else None
-        instructions = library.cudabench_executed(
-            handle, _pointer(executed), None if by_block is None else _pointer(by_block)
-        )
-        counts = np.zeros((len(code.accesses), max(1, len(arrays["regions"]), len(code.shared_names))), layout.COUNTS)
-        library.cudabench_counts(handle, _pointer(counts))
-        memory = None
-        if footprint:
-            memory = touched(
-                library, handle, counts, regions=len(placed.space.slots), followed=arrays["followed"],
-                chunks=arrays["chunks"], warps=-(-math.prod(plan.block) // 32),
-            )  # fmt: skip
-        return Ran(
-            instructions, executed, by_block, counts, order, atomics.contention(library, handle, encoded, code),
-            atomics.turns(library, handle, encoded), seen(library, handle), floats.read_detours(library, handle),
-            memory,
-        )  # fmt: skip
+        return _counted(library, handle, plan, ready, footprint, shares, len(placed.space.slots))
     finally:
         library.cudabench_end(handle)
 
 
+def _counted(
+    library: Any, handle: int, plan: Plan, ready: Ready, footprint: bool, shares: bool, regions: int
+) -> Ran:  # fmt: skip
+    """Return what was counted of a launch that has ended."""
+    code, held = plan.code, ctypes.c_void_p(handle)
+    executed = np.zeros(len(code.blocks), layout.EXECUTED)
+    by_block = np.zeros((len(code.blocks), len(ready.order)), np.int64) if shares else None
+    instructions = library.cudabench_executed(
+        handle, executed.ctypes.data, None if by_block is None else by_block.ctypes.data
+    )
+    counts = np.zeros((len(code.accesses), max(1, regions, len(code.shared_names))), layout.COUNTS)
+    library.cudabench_counts(handle, counts.ctypes.data)
+    memory = None
+    if footprint:
+        memory = touched(
+            library, held, counts, regions=regions, followed=ready.followed, chunks=ready.chunks,
+            warps=-(-math.prod(plan.block) // 32),
+        )  # fmt: skip
+    contention = atomics.contention(library, held, ready.encoded, code) if ready.atomics else {}
+    turns = atomics.turns(library, held, ready.encoded) if ready.atomics else {}
+    return Ran(
+        instructions, executed, by_block, counts, ready.order, contention, turns,
+        told(library, held, counts, plan, ready.issued), floats.read_detours(library, held), memory,
+    )  # fmt: skip
+
+
 def _run(
-    library: Any, handle: Any, kernel: str, seconds: float | None, blocks: int,
+    library: Any, handle: int, code: Code, seconds: float | None, blocks: int,
     progress: Callable[[int, int], None] | None,
 ) -> int:  # fmt: skip
     """Let the engine run slice by slice; return how it ended. What a signal raises, or the end of the time, leaves
     memory as it was before."""
     deadline = math.inf if seconds is None else time.monotonic() + seconds
     try:
-        while (status := library.cudabench_advance(handle, ctypes.c_double(SLICE_S))) == layout.GOES_ON:
+        while (status := library.cudabench_advance(handle, SLICE_S)) == layout.GOES_ON:
             if progress is not None:
                 progress(library.cudabench_done(handle), blocks)
             if time.monotonic() > deadline:
+                line = code.blocks[library.cudabench_at(handle)].every[0].line
                 raise BudgetExceeded(
-                    f"kernel {kernel} was stopped when its time was up; raise --timeout (or --budget) or use a "
-                    "smaller size if it is only long."
+                    f"kernel {code.name} was stopped at {code.files.get(line.file, '')}:{line.line} when its time was "
+                    "up; raise --timeout (or --budget) or use a smaller size if it is only long."
                 )
     except BaseException:
         library.cudabench_undo(handle)
         raise
     return int(status)
-
-
-def _pointer(array: Array) -> ctypes.c_void_p:
-    return ctypes.c_void_p(array.ctypes.data)
 
 
 def _order(plan: Plan) -> Array:
@@ -227,19 +296,6 @@ def _order(plan: Plan) -> Array:
         own = (place % across, place // across % down, place // (across * down))
         parts.append(sum((first + one) * step for first, one, step in zip(origin, own, (1, x, x * y), strict=True)))
     return np.concatenate(parts)
-
-
-def _regions(placed: Placed, watched: set[int] | None) -> Array:
-    slots = placed.space.slots
-    found = np.zeros(len(slots), REGION)
-    for number, region in enumerate(slots):
-        found[number] = (
-            region.base, region.size, region.bytes.ctypes.data if region.size else 0,
-            region.writable and region.size > 0,
-            region.writable and (watched is None or region.base in watched), type(region).__name__ == "HeapRegion",
-            region.constant,
-        )  # fmt: skip
-    return found
 
 
 def _issued(encoded: Encoded, issued: Mapping[int, tuple[int, int]]) -> Array:

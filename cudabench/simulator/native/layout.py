@@ -63,6 +63,10 @@ ARRAYS = (
     "ops", "blocks", "tables", "accesses", "registers", "regions", "parameters", "order", "shared_starts", "followed",
     "sampled", "chunks",
 )  # fmt: skip
+COUNTED = (
+    "ops_count", "blocks_count", "tables_count", "accesses_count", "registers_count", "regions_count",
+    "parameters_size", "order_count", "shared_starts_count", "numbers_count", "chunks_count",
+)  # fmt: skip
 
 
 class Description(ctypes.Structure):
@@ -70,10 +74,7 @@ class Description(ctypes.Structure):
 
     _fields_ = (
         *((name, ctypes.c_void_p) for name in ARRAYS),
-        *((name, ctypes.c_int64) for name in (
-            "ops_count", "blocks_count", "tables_count", "accesses_count", "registers_count", "regions_count",
-            "parameters_size", "order_count", "shared_starts_count", "numbers_count", "chunks_count",
-        )),
+        *((name, ctypes.c_int64) for name in COUNTED),
         ("grid", ctypes.c_int64 * 3), ("block", ctypes.c_int64 * 3),
         *((name, ctypes.c_int64) for name in ("shared_size", "dynamic_shared", "local_bytes", "budget")),
         *((name, ctypes.c_int32) for name in (

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import groupby
 from operator import add, itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -26,7 +28,7 @@ from cudabench.simulator.count.patterns import (
 )
 from cudabench.simulator.count.requests import LANES, Steps
 from cudabench.simulator.native import layout
-from cudabench.simulator.values import Array, Index3
+from cudabench.simulator.values import Array, Index3, Key
 
 if TYPE_CHECKING:
     from cudabench.simulator.plan import Plan
@@ -41,17 +43,90 @@ class Seen(NamedTuple):
     turns: Array
     visits: Array
 
+    def by_number(self) -> Mapping[int, Seen]:
+        """Return what belongs to each memory instruction, turns and visits in the order of their turn."""
+        looks, turns, visits = self
+        turns = turns[np.lexsort((turns["look"], turns["turn"], looks["number"][turns["look"]]))]
+        visits = visits[np.lexsort((visits["turn"], visits["number"]))]
+        apart = looks["number"][turns["look"]], visits["number"]
+        numbers = np.unique(np.concatenate(apart))
+        starts, ends = ([one.searchsorted(numbers, side).tolist() for one in apart] for side in ("left", "right"))
+        found = {
+            number: Seen(looks, turns[starts[0][at] : ends[0][at]], visits[starts[1][at] : ends[1][at]])
+            for at, number in enumerate(numbers.tolist())
+        }
+        return defaultdict(lambda: Seen(looks, turns[:0], visits[:0]), found)
+
 
 @dataclass
 class Known:
-    """The launches of a kernel with one block so far, and its rows as they were looked at last, by memory instruction,
-    array and bytes of a lane."""
+    """The launches of a kernel with one block so far, which of its instructions went to which arrays in them, and its
+    rows as they were looked at last, by memory instruction, array and bytes of a lane; these are never changed."""
 
     launches: int = 0
-    rows: dict[tuple[int, Place, int], Row] = field(default_factory=dict)
+    went: set[Key] = field(default_factory=set)
+    rows: Mapping[tuple[int, Place, int], Row] = field(default_factory=dict)
 
 
-def seen(library: Any, handle: Any) -> Seen:
+class Told(NamedTuple):
+    """The counts of a launch by memory instruction and array, and by what lanes did, in this launch or in earlier ones:
+    that is looked at in the first launches of a kernel and in ever fewer later ones, as the NumPy engine looks at
+    executions."""
+
+    counts: Array
+    plan: Plan
+    issued: Mapping[int, tuple[int, int]]  # see `Counters`
+    seen: Seen | None  # in this launch
+    last: Mapping[tuple[int, Place, int], Row]  # where nothing was
+
+    def rows(self) -> dict[tuple[int, Place], Row]:
+        """Return them; of an instruction whose lanes went to several arrays, one row for all."""
+        return {(number, place): row for (number, place, _), row in self.looked_at().items()}
+
+    def looked_at(self) -> dict[tuple[int, Place, int], Row]:
+        """Return the rows also by the bytes of a lane."""
+        each = {} if self.seen is None else self.seen.by_number()
+        sums = (
+            self.counts.view(np.int64).reshape(*self.counts.shape, len(layout.COUNTS.names or ())).sum(axis=1).tolist()
+        )
+        arrays: dict[int, list[int]] = {}
+        for number, at in np.argwhere(_went(self.counts)).tolist():
+            arrays.setdefault(number, []).append(at)
+        found = {}
+        for number, places in arrays.items():
+            access = self.plan.code.accesses[number]
+            place: Place = NOWHERE if access.space == "local" else places[0] if len(places) == 1 else tuple(places)
+            size = self.issued.get(number, (0, access.size))[1]
+            row = found[number, place, size] = Row(number, place)
+            *totals, _, row.reloads, _ = sums[number]
+            if self.seen is not None:
+                _Looked(row, self.plan, size, each[number]).fill(totals)
+            else:
+                last = self.last[number, place, size]
+                row.looks = dict(zip(last.looks, _parts(totals, [*last.looks.values()]), strict=True))
+                row.first, row.step = last.first, last.step
+        return found
+
+
+def told(library: Any, handle: Any, counts: Array, plan: Plan, issued: Mapping[int, tuple[int, int]]) -> Told:
+    """Return what the lanes of a launch that has ended did; counts: by memory instruction and array."""
+    known = plan.code.looked.setdefault(plan.block, Known())
+    known.launches += 1
+    went = _went(counts).tobytes(), *issued.items()
+    if known.launches > ALWAYS_SEEN and known.launches & (known.launches - 1) and went in known.went:
+        return Told(counts, plan, issued, None, known.rows)
+    found = Told(counts, plan, issued, _seen(library, handle), {})
+    known.went.add(went)
+    known.rows = {**known.rows, **found.looked_at()}
+    return found._replace(seen=None, last=known.rows)
+
+
+def _went(counts: Array) -> Array:
+    """Return by memory instruction and array whether lanes went there."""
+    return (counts["requests"] | counts["beside"]) != 0
+
+
+def _seen(library: Any, handle: Any) -> Seen:
     """Return what warps of a launch that has ended did."""
     many = ctypes.c_int64(), ctypes.c_int64()
     library.cudabench_looks(handle, None, ctypes.byref(many[0]), None, ctypes.byref(many[1]))
@@ -64,39 +139,7 @@ def seen(library: Any, handle: Any) -> Seen:
     return Seen(looks, turns, visits)
 
 
-def rows(counts: Array, seen: Seen, plan: Plan, issued: Mapping[int, tuple[int, int]]) -> dict[tuple[int, Place], Row]:
-    """Return the counts by memory instruction and array; of one whose lanes went to several arrays, one row for all.
-
-    counts: by memory instruction and array; issued: see `Counters`. What lanes do is looked at in the first launches of
-    a kernel and in ever fewer later ones, as the NumPy engine looks at executions.
-    """
-    known = plan.code.looked.setdefault(plan.block, Known())
-    known.launches += 1
-    due = known.launches <= ALWAYS_SEEN or not known.launches & (known.launches - 1)
-    numbers = seen.looks["number"][seen.turns["look"]]
-    sums = [counts[name].sum(axis=1).tolist() for name in ("requests", "pieces", "ideal", "reloads")]
-    arrays: dict[int, list[int]] = {}
-    for number, at in zip(*(part.tolist() for part in (counts["requests"] + counts["beside"]).nonzero()), strict=True):
-        arrays.setdefault(number, []).append(at)
-    found: dict[tuple[int, Place], Row] = {}
-    for number, places in arrays.items():
-        access = plan.code.accesses[number]
-        place: Place = NOWHERE if access.space == "local" else places[0] if len(places) == 1 else tuple(places)
-        row = found[number, place] = Row(number, place)
-        *totals, row.reloads = (each[number] for each in sums)
-        size = issued.get(number, (0, access.size))[1]
-        last = known.rows.get((number, place, size))
-        if last is None or due:
-            mine = Seen(seen.looks, seen.turns[numbers == number], seen.visits[seen.visits["number"] == number])
-            _Told(row, plan, size, mine).fill(totals)
-            known.rows[number, place, size] = row
-        else:
-            row.looks = dict(zip(last.looks, _parts(totals, [*last.looks.values()]), strict=True))
-            row.first, row.step = last.first, last.step
-    return found
-
-
-class _Told:
+class _Looked:
     """What is known of one row: the looks of its warps, and where the first block's went."""
 
     def __init__(self, row: Row, plan: Plan, size: int, seen: Seen) -> None:
@@ -104,9 +147,7 @@ class _Told:
         self.row, self.space, self.size = row, access.space, size
         self.by_data = access.location.ptx_line in plan.ways.led_by_data
         self.atomic = access.kind == "atomic"
-        self.looks = seen.looks
-        self.turns = seen.turns[np.lexsort((seen.turns["look"], seen.turns["turn"]))]
-        self.visits = seen.visits[np.argsort(seen.visits["turn"], kind="stable")]
+        self.looks, self.turns, self.visits = seen
         self.threads = _threads(plan.block)
         self.axes = None if self.by_data else _axes(self.visits[self.visits["turn"] == 0], self.threads)
 
@@ -190,6 +231,7 @@ def _lanes(mask: Any) -> Array:
     return np.flatnonzero(np.uint32(mask) >> _BITS & 1)
 
 
+@lru_cache(64)
 def _threads(block: Index3) -> Array:
     """Return threadIdx of all threads of a block: (threads, 3)."""
     number = np.arange(block[0] * block[1] * block[2])
@@ -203,9 +245,8 @@ def _axes(visits: Array, threads: Array) -> Steps | None:
     """
     if not len(visits):
         return None
-    number = [int(visit["warp"]) * LANES + _lanes(visit["mask"]) for visit in visits]
-    places = np.concatenate([visit["addresses"][_lanes(visit["mask"])] for visit in visits])
-    index = threads[np.concatenate(number)]
+    warp, lane = np.nonzero(visits["mask"][:, None] >> _BITS & 1)
+    index, places = threads[visits["warp"][warp] * LANES + lane], visits["addresses"][warp, lane]
     index, places = index - index[0], places - places[0]
     steps = [0, 0, 0]
     for axis in range(3):

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from cudabench.simulator.check.grid_races import too_many
 from cudabench.simulator.check.hazards import Hazards
-from cudabench.simulator.native import looks
 from cudabench.simulator.outcome import Outcome, executed_of
 from cudabench.simulator.report import Executed
 
@@ -24,7 +23,7 @@ def outcome(
     ran: Ran, plan: Plan, placed: Placed, issued: Mapping[int, tuple[int, int]], shares: Shares | None
 ) -> Outcome:
     """Return what a launch came to."""
-    rows = looks.rows(ran.counts, ran.seen, plan, issued)
+    rows = ran.told.rows()
     footprint = None
     if ran.touched is not None:
         counted = {key: row.totals for key, row in rows.items()}

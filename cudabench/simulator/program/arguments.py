@@ -49,13 +49,13 @@ class Rows(NamedTuple):
         return (np.arange(self.number, dtype=np.uint64) * np.uint64(self.pitch) + np.uint64(base)).view(np.uint8)
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Placed:
     """The arguments of a launch as its kernel finds them: the address space with all arrays, the bytes of the
     parameters, and what their handles of textures and tensor maps stand for; addresses: of arrays, by their ids."""
 
     space: AddressSpace
-    parameters: bytes
+    parameters: bytes = b""
     textures: dict[int, Texture] = field(default_factory=dict)
     maps: dict[int, Mapped] = field(default_factory=dict)
     addresses: dict[int, int] = field(default_factory=dict)
@@ -76,7 +76,7 @@ def place_arguments(
         arrays += [(title + suffix, value.array) for title, value in named if isinstance(value, kind)]
     arrays += [(title, array) for one in arguments if isinstance(one, Struct) for _, title, array in one.pointers]
     addresses = place_arrays(space, arrays, tuple(beside.items()))
-    placed = Placed(space, b"", addresses=addresses)
+    placed = Placed(space, addresses=addresses)
     raw = bytearray(code.parameter_bytes)
     for (title, value), parameter in zip(named, code.parameters, strict=True):
         what = next((words for kind, words in _POINTERS.items() if isinstance(value, kind)), None)
@@ -97,10 +97,23 @@ def place_arguments(
             piece = address.to_bytes(8, "little")
         offset = code.parameter_offsets[parameter.name]
         raw[offset : offset + parameter.size] = piece
-    return replace(placed, parameters=bytes(raw))
+    placed.parameters = bytes(raw)
+    return placed
 
 
-_POINTERS = {Texture: "a texture or surface", Rows: "an array of pointers", np.ndarray: "an array"}
+def with_numbers(placed: Placed, code: Code, arguments: Sequence[Any], names: Sequence[str] | None) -> Placed:
+    """Return the places of a launch's arguments, all of them arrays and numbers, where the arrays have theirs."""
+    raw = bytearray(placed.parameters)
+    for number, (value, parameter) in enumerate(zip(arguments, code.parameters, strict=True)):
+        if not isinstance(value, np.ndarray):
+            offset, title = code.parameter_offsets[parameter.name], names[number] if names else f"argument {number}"
+            raw[offset : offset + parameter.size] = scalar_bytes(value, parameter, title)
+    if raw == placed.parameters:
+        return placed
+    return Placed(placed.space, bytes(raw), addresses=placed.addresses)
+
+
+_POINTERS = {np.ndarray: "an array", Rows: "an array of pointers", Texture: "a texture or surface"}
 
 
 def scalar_bytes(value: Any, parameter: Variable, name: str) -> bytes:
@@ -171,7 +184,7 @@ def place_arrays(
     for whole in wholes:
         first, _, _, _, name, array = whole[0]
         data = array.reshape(-1).view(np.uint8) if array.size else np.empty(0, np.uint8)
-        region = space.place(name, data, any(part.flags.writeable for *_, part in whole))
+        region = space.place(name, data, any(part.flags.writeable for *_, part in whole), host=first)
         region.element, region.shape = array.dtype.itemsize, array.shape
         addresses.update((id(part), region.base + start - first) for start, *_, part in whole)
     return addresses

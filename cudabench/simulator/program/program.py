@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -14,11 +15,14 @@ from cudabench.simulator.heap import Heap
 from cudabench.simulator.memory import SLOT_BITS, AddressSpace
 from cudabench.simulator.plan import MOST_BYTES, MOST_PLANS, Plan
 from cudabench.simulator.program import ptx
+from cudabench.simulator.program.arguments import Placed, place_arguments, with_numbers
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.calls import function_addresses
 from cudabench.simulator.program.code import Code, Unsupported
 from cudabench.simulator.values import Array
 from cudabench.symbols import plain_name
+
+MOST_PLACED = 1 << 20  # bytes of the arrays whose places are kept for the next launch
 
 
 class Kernel:
@@ -61,6 +65,7 @@ class Program:
         }
         self._codes: dict[str, Code] = {}
         self._plan = lru_cache(MOST_PLANS)(lambda kernel, *how: Plan(self.code(kernel), *how))
+        self._placed: tuple[Any, Any, Placed] | None = None  # the last arguments: their key, the arrays, their places
         self._symbols: dict[str, int] = {}
         self._storage: list[tuple[str, ptx.Variable, Array]] = []
         inner = ((f"{one.name}::{each.name}", each) for one in module.functions.values() for each in one.variables)
@@ -132,6 +137,31 @@ class Program:
         if plan.remembered > MOST_BYTES:
             plan.forget()
         return plan
+
+    def place(
+        self, code: Code, arguments: Sequence[Any], names: Sequence[str] | None, beside: Mapping[str, Array], first: int
+    ) -> Placed:
+        """Give the arguments of a launch their places in an address space, see `launch.run`; those of the launch before
+        where it had the same arrays, and small ones: these are kept meanwhile. first: the slot of the first array."""
+        arrays = [one for one in (*beside.values(), *arguments) if isinstance(one, np.ndarray)]
+        plain = all(isinstance(one, (np.ndarray, np.generic, int, float)) for one in arguments) and not code.cooperative
+        if not plain or sum(one.nbytes for one in arrays) > MOST_PLACED:
+            return place_arguments(code, self._space(first), arguments, names, beside)
+        key = (
+            code.name, first, names and (*names,), (*beside,), [isinstance(one, np.ndarray) for one in arguments],
+            [(id(one), one.shape, one.dtype, one.flags.writeable) for one in arrays],
+        )  # fmt: skip
+        if self._placed is not None and self._placed[0] == key:
+            return with_numbers(self._placed[2], code, arguments, names)
+        self._placed = None
+        placed = place_arguments(code, self._space(first), arguments, names, beside)
+        self._placed = key, arrays, placed
+        return placed
+
+    def _space(self, first: int) -> AddressSpace:
+        space = self.space()
+        space.skip_to(first)
+        return space
 
     def lines(self, kernel: str) -> tuple[int, ...]:
         """Return the lines of the PTX that hold the instructions of a kernel and of the functions it calls."""
