@@ -10,7 +10,7 @@
 //
 // The tensor cores add a product to sums, so they also slide down: sums += new row x band - old row x band. That is one
 // instruction, mma.m16n8k32: its 32 are 16 bytes of the new row and 16 of the old. No byte is unpacked; sums are exact.
-//
+
 // Lane 4 g + t of a warp holds four bytes of rows g and g + 8 of the left matrix, and gets two columns of the same rows
 // of the product. These need not be rows of the picture. Here, row g is the part of one row of the picture that lanes 4
 // g to 4 g + 3 hold, 16 bytes each, and row g + 8 their part 512 bytes further on. So a lane loads 16 bytes at a time,

@@ -4,7 +4,7 @@
 //     warp 0   | rows 0 to 3  |     reads rows -3 to 6
 //     warp 1   | rows 4 to 7  |     reads rows  1 to 10; warps 0 and 2 request most of them at the same time: they come
 //     warp 2   | rows 8 to 11 |     from the L2 cache once, and then from the SM's cache
-//
+
 // So short strips cost little more traffic, no row waits for the row before, and warps begin and end in the order in
 // which the picture lies in memory. Strips are numbered through the whole picture, with SIDE groups of zeros after each
 // row of blocks, so a warp may have the end of one such row and the beginning of the next. If little is wasted by it

@@ -5,7 +5,7 @@
 //     row y       | lane 0 | lane 1 | lane 2 | ... | lane 31 |     it adds the neighbours of each column along the row,
 //     row y + 1   | lane 0 | lane 1 | lane 2 | ... | lane 31 |     and gets those of other lanes by shuffles: the first
 //                   lends    writes   writes         lends         and last SIDE lanes only lend
-//
+
 // The sums of the last K rows stay in a ring of registers, as in slide. For bytes the ring holds running totals, whose
 // difference is the sum: 5, 5 + 7, 5 + 7 + 2, ... For float and a radius of 1, 30 lanes of 4 columns write, and the
 // ring of 3 rows turns 3 times: strips of 120 columns by 7 rows. If rows are not a multiple of BYTES long, they start

@@ -7,7 +7,7 @@
 //
 // A panel has as many columns as fit the registers of one block. For n = 1024 and float it has 16 columns, with 2 rows
 // in each of 512 threads; for 4096 rows it has 8 columns, with 8 rows a thread.
-//
+
 // Eliminating a panel of columns J with the pivot rows P replaces it with factors
 //     G = -A[i, J] inverse(A[P, J]) for the other rows i, and G = inverse(A[P, J]) in the rows P.
 // With them all further columns K change at once: A[i, K] += G A[P, K], and A[P, K] = G A[P, K] in the rows P.
