@@ -147,12 +147,16 @@ def roofs(card: Card) -> dict[str, float | str | bool | None]:
     """Return the roofs of a card: its name, and whether it is the default; GB/s of its memory, GFLOP/s by number
     format, and 10^9 warp instructions per second; None: unknown."""
     rates = Rates.of(card)
-    formats = {"float32": rates.pipes["fma"] * 64, "float64": rates.pipes["fp64"] * 64, **rates.tensor}
+    formats = {
+        "float32": card.value("fp32") or rates.pipes["fma"] * 64,
+        "float64": card.value("fp64") or rates.pipes["fp64"] * 64,
+        **rates.tensor,
+    }
     return {
         "card": card.title,
         "default": not card.named,
         "memory_gbps": rates.memory / 1e9 if rates.memory else None,
-        "issue_ginstructions": rates.issue / 1e9,
+        "issue_ginstructions": (card.value("issue") or rates.issue) / 1e9,
         **{f"{name}_gflops": value / 1e9 for name, value in formats.items() if name in _FLOATS},
     }
 
