@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from cudabench.simulator.count.counters import Counted, Place
+from cudabench.simulator.count.counters import Place
 from cudabench.simulator.count.order import Ways
 from cudabench.simulator.program.code import Code
 from cudabench.simulator.report import Access
@@ -33,10 +33,8 @@ MOST_BYTES = 1 << 26  # that a plan remembers from one launch to the next
 class Plan:
     """One kernel with one grid, block and amount of dynamic shared memory.
 
-    chunks: (origin, chunk) of all boxes of the grid, in their order; boxes of one extent share a chunk. patterns:
-    counts by access pattern. sectors: by addresses and lanes; tries: of each instruction how often they were
-    looked up there, and found. seen: how often an instruction with other addresses ran on an array, and its last
-    pattern.
+    chunks: (origin, chunk) of all boxes of the grid, in their order; boxes of one extent share a chunk. seen: how often
+    an instruction with other addresses ran on an array, and its last pattern.
     kept: registers that lanes waiting at blocks may still read, by those blocks.
     clean_shared: what is initialised after an interval without races, by its log; states: such states by content.
     clean_global: the logs of intervals without races. told: of each instruction and array what was counted last,
@@ -65,19 +63,13 @@ class Plan:
 
     def forget(self) -> None:
         """Drop what was found in earlier launches."""
-        self.patterns: dict[Key, Counted] = {}
         self.seen: dict[tuple[int, Place], list[Any]] = {}
-        self.sectors: dict[tuple[int, bytes, bytes | None], tuple[int, int]] = {}
-        self.tries: dict[int, list[int]] = {}
         self.kept: dict[frozenset[int], frozenset[int]] = {}
         self.clean_shared: dict[Key, Array] = {}
         self.states: dict[bytes, Array] = {}
         self.told: dict[tuple[int, Place], tuple[Key | None, Access]] = {}
         self.clean_global: set[Key] = set()
         self.remembered = 0
-        for _, chunk in self.chunks:
-            if chunk.masks is not None:
-                chunk.masks.forget()
 
     def _chunks(self, traced: bool, sample: int | None) -> list[tuple[Index3, Chunk]]:
         lanes = -(-math.prod(self.block) // 32) * 32

@@ -61,11 +61,8 @@ class SharedRaces(Races):
         """Return which granules of each block are initialised, to be changed."""
         return np.broadcast_to(self.state, (self.chunk.blocks, self.span)).copy()
 
-    def log(
-        self, access: MemoryOp, address: Value, offset: int, mask: Array | None, data: Sequence[Value],
-        name: bytes | None = None,
-    ) -> None:  # fmt: skip
-        """Log an access whose address is in bounds for all active lanes; name: an array of addresses as bytes."""
+    def log(self, access: MemoryOp, address: Value, offset: int, mask: Array | None, data: Sequence[Value]) -> None:
+        """Log an access whose address is in bounds for all active lanes."""
         if access.guess:
             return
         entry = LogEntry(access, address, offset, mask, data, None)
@@ -85,7 +82,7 @@ class SharedRaces(Races):
         else:
             nbytes = address.nbytes
             if address.shape[0] == 1:
-                place = address.tobytes() if name is None else name
+                place = address.tobytes()
         written: Any = None
         if access.kind == "store":
             written = uniform(data)
@@ -104,18 +101,6 @@ class SharedRaces(Races):
         """Count the bytes of what a store writes."""
         self.held += sum(value.nbytes for value in data if type(value) is np.ndarray)
 
-    def append(self, entry: LogEntry, nbytes: int) -> None:
-        """Log an access as one before it; nbytes: what its address and mask take."""
-        self.entries.append(entry)
-        self.bytes += nbytes
-        self.bound()
-
-    def stored(self, like: LogEntry, data: Sequence[Value]) -> LogEntry:
-        """Return the entry of a store to the same places as another one."""
-        assert like.key is not None
-        self.hold(data)
-        return LogEntry(like.access, like.address, like.offset, like.mask, data, (*like.key[:3], uniform(data)))
-
     def bound(self) -> None:
         """Examine a log that is too long: one of which each entry can be looked up, and which is examined for one
         block, may be longer."""
@@ -131,9 +116,7 @@ class SharedRaces(Races):
             return None
         if mask.shape[0] > 1:
             return mask.any(axis=0).tobytes(), mask.all(axis=0).tobytes()
-        kept = self.chunk.masks
-        found = None if kept is None else kept.names.get(id(mask))
-        return bytes(mask.tobytes()) if found is None else found
+        return bytes(mask.tobytes())
 
     def logs(self) -> Iterable[Log]:
         """Return the log, unless nothing has been accessed."""

@@ -26,15 +26,9 @@ def active(mask: Array | None, chunk: Chunk) -> tuple[int, int]:
     """Return (warps of the chunk with an active lane, active lanes); a mask broadcasts over (blocks, threads)."""
     if mask is None:
         return chunk.blocks * chunk.warps, chunk.blocks * chunk.threads
-    kept = chunk.masks
-    found = None if kept is None else kept.counts.get(id(mask))
-    if found is None:
-        times = chunk.blocks if mask.shape[0] == 1 else 1
-        lanes = int(np.count_nonzero(mask)) * int(chunk.blocks * chunk.threads // mask.size)
-        found = lanes // 32 if mask.shape[1] == 1 else int(np.count_nonzero(warp_bits(mask)[0])) * times, lanes
-        if kept is not None and id(mask) in kept.names:
-            kept.counts[id(mask)] = found
-    return found
+    times = chunk.blocks if mask.shape[0] == 1 else 1
+    lanes = int(np.count_nonzero(mask)) * int(chunk.blocks * chunk.threads // mask.size)
+    return lanes // 32 if mask.shape[1] == 1 else int(np.count_nonzero(warp_bits(mask)[0])) * times, lanes
 
 
 def changes(first: Array, *others: Array) -> Array:
