@@ -429,7 +429,7 @@ extern "C" __global__ void k(cudaTextureObject_t t, int *y, int d) {
 def test_fetches_that_no_texture_has(launch: Launch) -> None:
     """Linear memory is not read by fractions of texels; an offset in texels is refused, not passed over."""
     out = np.zeros(32, np.float32)
-    with pytest.raises(simulator.KernelTrap, match=r"'t' by coordinates that are no whole numbers.* use tex1Dfetch"):
+    with pytest.raises(simulator.KernelTrap, match=r"'t' by coordinates that are not whole numbers.* use tex1Dfetch"):
         launch(FETCH_1D, 1, 32, [Texture(out, linear=True), out, out, 32], names=["t", "x", "o", "n"])
     source = """
 extern "C" __global__ void k(cudaTextureObject_t t, float *o) {

@@ -121,7 +121,7 @@ class Program:
             if kernel not in self.kernels:
                 have = ", ".join(self.kernels) or "none"
                 raise LaunchError(
-                    f"there is no kernel '{kernel}' in this PTX; it has: {have}.{did_you_mean(kernel, self.kernels)}"
+                    f"this PTX has no kernel '{kernel}'; it has: {have}.{did_you_mean(kernel, self.kernels)}"
                 )
             self._codes[kernel] = Builder(self.module, kernel, self._symbols, OPCODES).build()
         return self._codes[kernel]
@@ -162,6 +162,6 @@ def load(ptx_text: str, first_slot: int = 1) -> Program:
     """Parse PTX text once, for many launches; its module variables lie in the slots of the address space from the first
     one on, which programs whose variables are to lie beside each other do not share.
 
-    Raises PtxError where the text is no PTX for 64-bit addresses.
+    Raises PtxError where the text is not PTX for 64-bit addresses.
     """
     return Program(ptx.parse(ptx_text), first_slot)

@@ -304,7 +304,7 @@ class _Parser:
         if text[position:].strip():
             raise PtxError(f"cannot read this PTX near '{text[position:].strip()[:60]}'.")
         if not version:
-            raise PtxError("this is no PTX: it has no .version directive.")
+            raise PtxError("this is not PTX: it has no .version directive.")
         kept = debug_info.local_variables(text) if "debug" in target else {}
         return Module(version, target, self.files, functions, variables, kept)
 
