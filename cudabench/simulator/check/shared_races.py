@@ -64,11 +64,12 @@ class SharedRaces(Races):
         if polled is None:
             return
         if type(address) is Affine and any((address.coefficients or ())[3:]):
-            entry.address, entry.offset = address.array(self.chunk, INT64) + offset, 0
+            entry.address = address = address.array(self.chunk, INT64) + offset
+            entry.offset = 0
         if self.asynchronous:
             entry.role = "copy"
             self.flying.append(entry)
-        self.enter(self.entries, entry, 64 if type(entry.address) is Affine else entry.address.nbytes, polled)
+        self.enter(self.entries, entry, 64 if type(address) is Affine else address.nbytes, polled)
         if self.bytes > LOG_BYTES or len(self.entries) > LOG_LENGTH:
             self.flush(False)
 
@@ -177,7 +178,7 @@ class SharedRaces(Races):
         """Examine the log as if all blocks did what any does; return the state after it, None where it is not clean or
         blocks go to different places."""
         addresses = (entry.address for entry in entries if isinstance(entry, LogEntry))
-        if len(self.state) > 1 or any(type(one) is not Affine and len(one) > 1 for one in addresses):
+        if len(self.state) > 1 or any(not isinstance(one, Affine) and len(one) > 1 for one in addresses):
             return None
         shadow = Shadow(self.span, WarpOrder(1, self.chunk.threads))
         state = self.state[0].copy()

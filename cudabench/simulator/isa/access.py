@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
 
 
-FEW = 32  # addresses, which a list tells more of sooner than an array
 SPACES = ("global", "shared", "local", "const", "param")
 COUNTED_AS = {"const": "constant", "param": "global"}
 
@@ -100,9 +99,6 @@ class Lanes:
         address = self.spread()
         if self.mask is not None:
             address = address[broadcast(self.mask, address.shape)]
-        if 0 < address.size <= FEW:
-            places = address.reshape(-1).tolist()
-            return min(places), max(places), reduce(or_, places)
         return int(address.min()), int(address.max()), int(np.bitwise_or.reduce(address, axis=None))
 
     def spread(self) -> Array:

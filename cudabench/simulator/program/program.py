@@ -13,7 +13,7 @@ from cudabench.simulator.errors import LaunchError
 from cudabench.simulator.heap import Heap
 from cudabench.simulator.memory import SLOT_BITS, AddressSpace
 from cudabench.simulator.plan import MOST_BYTES, MOST_PLANS, Plan
-from cudabench.simulator.program import ptx
+from cudabench.simulator.program import ptx, ptx_parser
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.calls import function_addresses
 from cudabench.simulator.program.code import Code, Unsupported
@@ -164,4 +164,4 @@ def load(ptx_text: str, first_slot: int = 1) -> Program:
 
     Raises PtxError where the text is not PTX for 64-bit addresses.
     """
-    return Program(ptx.parse(ptx_text), first_slot)
+    return Program(ptx_parser.parse(ptx_text), first_slot)
