@@ -347,7 +347,7 @@ extern "C" __global__ void k(cudaSurfaceObject_t l, cudaSurfaceObject_t v) {
 def test_what_is_no_texture(launch: Launch) -> None:
     """A pointer in place of a texture object, and one of other dimensions, end the launch with the line."""
     x, out = np.zeros(32, np.float32), np.zeros(32, np.float32)
-    with pytest.raises(simulator.KernelTrap, match=r"test\.cu:4.* no texture object"):
+    with pytest.raises(simulator.KernelTrap, match=r"test\.cu:4.* not a texture object"):
         launch(FETCH_1D, 1, 32, [x, x, out, 32])
     with pytest.raises(simulator.KernelTrap, match=r"uses 1 coordinate at .* for a texture of 2 dimensions"):
         launch(FETCH_1D, 1, 32, [Texture(np.zeros((4, 4), np.float32)), x, out, 32])
