@@ -197,7 +197,7 @@ def test_maps_on_the_command_line(run: Runner) -> None:
     assert shifted.code == 0, shifted.err
     between = run(source, target, "--expect", "to=np.pad(from,((0,0),(2,0)))[:,:52]", x=-2)
     assert between.code == 3
-    assert "-2 elements of 4 bytes are no multiple of 16 bytes" in " ".join(between.out.split())
+    assert "-2 elements of 4 bytes are not a multiple of 16 bytes" in " ".join(between.out.split())
 
 
 @pytest.mark.usefixtures("unread_machine_code")

@@ -418,7 +418,7 @@ def _units(one: Work, code: _Code | None, rates: Rates) -> Iterator[_Part]:
         for resource, names in (("fma", ("fma", "imad", "half")), ("alu", ("alu",)), ("fp64", ("fp64",))):
             seconds, name = max((each[name], name) for name in names)
             yield resource, seconds, {name: code.pipes.get(name, 0.0)}
-        # One unit does both, one after the other, where conversions are no faster than special functions.
+        # One unit does both, one after the other, where conversions are not faster than special functions.
         both = each["xu"], each["convert"]
         together = rates.pipes["convert"] <= 1.1 * rates.pipes["xu"]
         figures = {name: code.pipes[name] for name in ("xu", "convert") if code.pipes.get(name)}

@@ -1,7 +1,7 @@
 """The device's heap, from which malloc and new in kernels take memory, and where what they give is checked.
 
 It has the 8 MiB that cudaLimitMallocHeapSize is by default and lasts as long as the program, from one launch to the
-next. Between what two calls give lie bytes of nobody's, and what was freed is not given again while there is other
+next. Unowned bytes separate allocations, and what was freed is not given again while there is other
 memory, so that an access past the end, and one after free, is found.
 """
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 HEAP_BYTES = 8 << 20
 GRAIN = 16  # malloc's alignment (CUDA C++ Programming Guide, "Dynamic Global Memory Allocation and Operations")
-GAP = 16  # bytes of nobody's behind each allocation
+GAP = 16  # unowned bytes behind each allocation
 UNWRITTEN = 0xFF  # what memory holds that malloc gives: NaN as a float
 PLACED = "where on the heap malloc puts what it gives, the driver decides"
 NOBODYS, LIVE, FREED = range(3)
@@ -75,7 +75,7 @@ class Heap:
         return tuple(Leak(line, len(sizes), sum(sizes)) for line, sizes in sorted(found.items()))
 
     def allocate(self, sizes: list[int], line: int) -> list[int]:
-        """Return where memory of each size begins, -1 where there is none left or none was asked for."""
+        """Return where memory of each size begins, -1 if no room is left or nothing was asked for."""
         runs: list[list[int]] | None = None
         starts = []
         for size in sizes:

@@ -197,7 +197,6 @@ class Machine:
                 done += chunk.blocks
                 if self.progress is not None:
                     self.progress(done, total)
-        self.plan.remembered += self.counters.remembered
 
     def start(self, chunk: Chunk) -> None:
         """Set registers and memories for a chunk."""
@@ -219,9 +218,6 @@ class Machine:
         self.stack: Stack = Stack(chunk)
         self.locks = Locks(chunk) if self.code.locks or self.code.waits else None
         self.releases = Releases(chunk) if self.code.waits else None
-        # Whether accesses to shared memory that come again count and are checked as before.
-        unlike = self.code.locks or self.code.proxies or self.code.waits
-        self.settles = self.trace is None and self.plan.cluster is None and not unlike
         self.ready: dict[int, Array | None] = {0: chunk.root}
         self.waiting: dict[int, Array | None] = {}
         self.parked: list[tuple[int, Array | None, Op, Barrier]] = []
@@ -252,7 +248,6 @@ class Machine:
         self.start(chunk)
         blocks, executed = self.code.blocks, self.executed
         turns = self.turns
-        kept = chunk.masks
         clock, deadline = time.monotonic, self.deadline
         timed = deadline < math.inf
         everybody = chunk.blocks * chunk.warps, chunk.blocks * chunk.threads
@@ -275,8 +270,6 @@ class Machine:
                 continue
             else:
                 break
-            if kept is not None and kept.bytes > values.MOST_BYTES:
-                kept.forget()
             block = blocks[number]
             self.mask = mask
             self._warps = -1
@@ -296,7 +289,7 @@ class Machine:
             if mask is None:
                 count, active_ = everybody
             else:
-                count, active_ = (kept and kept.counts.get(id(mask))) or active(mask, chunk)
+                count, active_ = active(mask, chunk)
             self._warps = count
             self.instructions += weight * count
             if shares is not None:
@@ -409,8 +402,7 @@ class Machine:
         """Return the lanes in either mask; all lanes are always the chunk's root mask itself."""
         if x is None or y is None:
             return None
-        kept = self.chunk.masks
-        return values.joined(x, y, self.chunk.root) if kept is None else kept.union(x, y)
+        return values.joined(x, y, self.chunk.root)
 
     def arrive(self, number: int, mask: Array | None) -> None:
         """Let lanes wait to run a block."""
@@ -423,9 +415,6 @@ class Machine:
         guard = self.registers[op.guard]
         if type(guard) is bool:
             return (mask, False) if guard != op.inverted else (False, mask)
-        kept = self.chunk.masks
-        if kept is not None:
-            return kept.parts(guard, op.inverted, mask)
         return values.parted(~guard if op.inverted else guard, mask)
 
     def branch(self, op: Op, number: int, yes: Array | None, no: Any) -> None:

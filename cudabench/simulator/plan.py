@@ -1,8 +1,7 @@
 """What all launches of one kernel with one geometry have in common, so that small launches in a row stay cheap.
 
-That is how the grid is cut into chunks, and what was found by content alone: the counts of an access pattern, the
-registers that waiting lanes may read, intervals between barriers that were examined for races and are clean. Nothing of
-it depends on what lies in memory.
+That is how the grid is cut into chunks, and what was found by content alone: the registers that waiting lanes may read,
+intervals between barriers whose accesses to global memory are clean. Nothing of it depends on what lies in memory.
 """
 
 from __future__ import annotations
@@ -11,12 +10,12 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from cudabench.simulator.count.counters import Counted, Place
+from cudabench.simulator.count.counters import Place
 from cudabench.simulator.count.order import Ways
 from cudabench.simulator.program.code import Code
 from cudabench.simulator.report import Access
 from cudabench.simulator.schedule import Schedule
-from cudabench.simulator.values import Array, Chunk, Index3, Key
+from cudabench.simulator.values import Chunk, Index3, Key
 
 CHUNK_LANES = 131072
 CHUNK_BYTES = 1 << 25
@@ -33,12 +32,9 @@ MOST_BYTES = 1 << 26  # that a plan remembers from one launch to the next
 class Plan:
     """One kernel with one grid, block and amount of dynamic shared memory.
 
-    chunks: (origin, chunk) of all boxes of the grid, in their order; boxes of one extent share a chunk. patterns:
-    counts by access pattern. sectors: by addresses and lanes; tries: of each instruction how often they were
-    looked up there, and found. seen: how often an instruction with other addresses ran on an array, and its last
-    pattern.
+    chunks: (origin, chunk) of all boxes of the grid, in their order; boxes of one extent share a chunk. seen: how often
+    an instruction with other addresses ran on an array, and its last pattern.
     kept: registers that lanes waiting at blocks may still read, by those blocks.
-    clean_shared: what is initialised after an interval without races, by its log; states: such states by content.
     clean_global: the logs of intervals without races. told: of each instruction and array what was counted last,
     and its record. remembered: about the bytes of all that.
     """
@@ -66,19 +62,11 @@ class Plan:
 
     def forget(self) -> None:
         """Drop what was found in earlier launches."""
-        self.patterns: dict[Key, Counted] = {}
         self.seen: dict[tuple[int, Place], list[Any]] = {}
-        self.sectors: dict[tuple[int, bytes, bytes | None], tuple[int, int]] = {}
-        self.tries: dict[int, list[int]] = {}
         self.kept: dict[frozenset[int], frozenset[int]] = {}
-        self.clean_shared: dict[Key, Array] = {}
-        self.states: dict[bytes, Array] = {}
         self.told: dict[tuple[int, Place], tuple[Key | None, Access]] = {}
         self.clean_global: set[Key] = set()
         self.remembered = 0
-        for _, chunk in self.chunks:
-            if chunk.masks is not None:
-                chunk.masks.forget()
 
     def _chunks(self, traced: bool, sample: int | None) -> list[tuple[Index3, Chunk]]:
         lanes = -(-math.prod(self.block) // 32) * 32

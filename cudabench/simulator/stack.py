@@ -104,7 +104,7 @@ class Stack:
 
     @staticmethod
     def lost(machine: Machine, location: Location, lanes: Array, addresses: Array) -> None:
-        """End a launch in which lanes call what is no function of the prototype. Raises KernelTrap."""
+        """End a launch in which lanes call what is not a function of the prototype. Raises KernelTrap."""
         place = int(np.argmax(lanes))
         chunk = machine.chunk
         address = int(addresses.reshape(-1)[place])

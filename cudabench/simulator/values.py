@@ -43,81 +43,8 @@ DTYPES: dict[str, np.dtype[Any]] = {
     **{f"s{bits}": dtype for bits, dtype in SIGNED.items()},
 }  # fmt: skip
 
-MOST_LANES = 8192  # of a chunk, below which looking a mask's bytes up costs less than counting its lanes
-MOST_BYTES = 1 << 21  # that are kept from one block of code to the next
-
 _EVERY: Array = np.ones((1, 1), dtype=bool)
 _EVERY.flags.writeable = False
-
-
-class Masks:
-    """The masks of one small chunk that came up, each kept once: launches in a row send the same lanes the same ways.
-
-    What is asked of a mask, how two join and how a guard parts one is computed once and looked up by identity.
-
-    bytes: about how many are kept. root: the mask of all lanes, as an array or None. names: the bytes of the masks that
-    are kept, by identity. counts: likewise what `counters.active` found. linear: arrays of affine values. reached,
-    counted, settled: what accesses with such masks found.
-    """
-
-    def __init__(self, root: Array | None) -> None:
-        self.root = root
-        self.forget()
-
-    def forget(self) -> None:
-        """Drop all masks."""
-        self.names: dict[int, bytes] = {}
-        self.counts: dict[int, tuple[int, int]] = {}
-        self.linear: dict[tuple[Any, ...], Array] = {}
-        self.reached: dict[tuple[Any, ...], Any] = {}
-        self.counted: dict[tuple[Any, ...], Any] = {}
-        self.settled: dict[tuple[Any, ...], Any] = {}
-        self._same: dict[tuple[tuple[int, ...], bytes], Array] = {}
-        self._parts: dict[tuple[Any, ...], tuple[Any, Any]] = {}
-        self._unions: dict[tuple[int, int], Array | None] = {}
-        self.bytes = 0
-        if self.root is not None:
-            self.names[id(self.root)] = self.root.tobytes()
-
-    def one(self, mask: Array | None) -> Array | None:
-        """Return the mask of the same content that is kept, of which nobody may write; the root is only itself."""
-        if mask is None or id(mask) in self.names:
-            return mask
-        name = mask.tobytes()
-        kept = self._same.get((mask.shape, name))
-        if kept is None:
-            kept = self._same[mask.shape, name] = np.frombuffer(name, np.bool_).reshape(mask.shape)
-            self.names[id(kept)] = name
-            self.bytes += len(name) + 512
-        return kept
-
-    def keeps(self, mask: Array | None) -> bool:
-        """Return whether a mask can be told by its identity."""
-        return mask is None or id(mask) in self.names
-
-    def note(self, nbytes: int) -> None:
-        """Count what is kept in `linear`, `reached` or `counted`."""
-        self.bytes += nbytes + 256
-
-    def parts(self, guard: Array, inverted: bool, mask: Array | None) -> tuple[Any, Any]:
-        """Return `parted` of the lanes for which a guard holds, or does not where it is inverted, and a mask."""
-        mask = self.one(mask)
-        key = guard.shape, guard.tobytes(), inverted, id(mask)
-        found = self._parts.get(key)
-        if found is None:
-            yes, no = parted(~guard if inverted else guard, mask)
-            found = self._parts[key] = yes if yes is False else self.one(yes), no if no is False else self.one(no)
-            self.bytes += len(key[1]) + 256
-        return found
-
-    def union(self, x: Array, y: Array) -> Array | None:
-        """Return `joined` of two masks."""
-        x, y = self.one(x), self.one(y)
-        key = id(x), id(y)
-        if key not in self._unions:
-            self._unions[key] = self.one(joined(x, y, self.root))
-            self.bytes += 128
-        return self._unions[key]
 
 
 def parted(yes: Array, mask: Array | None) -> tuple[Any, Any]:
@@ -170,7 +97,6 @@ class Chunk:
         self.root: Array = (np.arange(self.threads) < self.real_threads).reshape(1, -1) if self.ragged else None
         self.folds: dict[tuple[Any, ...], tuple[Array, Array, Array]] = {}  # see `memory.folded`
         self.turned = (False, False, False)  # along which axes the blocks stand the other way round
-        self.masks = Masks(self.root) if self.blocks * self.threads <= MOST_LANES else None
 
     def lanes(self, mask: Array | None) -> Array:
         """Return a mask (None: of all) over all lanes of the chunk; read it only."""
@@ -246,14 +172,7 @@ class Affine:
             cache = self.cache = {}
         found = cache.get(dtype)
         if found is None:
-            key = (self.base, self.coefficients, dtype)
-            found = None if chunk.masks is None else chunk.masks.linear.get(key)
-            if found is None:
-                found = self._array(chunk, dtype)
-                if chunk.masks is not None:
-                    chunk.masks.linear[key] = found
-                    chunk.masks.note(found.nbytes)
-            cache[dtype] = found
+            found = cache[dtype] = self._array(chunk, dtype)
         return found
 
     def _array(self, chunk: Chunk, dtype: np.dtype[Any]) -> Array:

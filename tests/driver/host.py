@@ -27,7 +27,7 @@ from cudabench.devices import driver_objects
 from cudabench.occupancy import most_threads, multiprocessor
 from cudabench.simulator import api as simulator
 from cudabench.simulator.memory import SLOT_BITS, Region
-from cudabench.simulator.program import ptx
+from cudabench.simulator.program import ptx_parser
 from cudabench.simulator.program.program import Program
 from cudabench.simulator.tensor_maps import MAGIC, Mapped
 
@@ -90,7 +90,7 @@ class Loaded:
 
 driver: Any = None  # the library
 bytes_per_ns = 1.0  # of the first card's memory
-_parsed = functools.lru_cache(maxsize=8)(ptx.parse)  # PyCUDA loads one image again and again
+_parsed = functools.lru_cache(maxsize=8)(ptx_parser.parse)  # PyCUDA loads one image again and again
 modules: dict[int, Loaded] = {}
 objects: dict[int, simulator.Texture] = {}
 maps: dict[int, tuple[simulator.TensorMap, int]] = {}

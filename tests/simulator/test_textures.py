@@ -347,7 +347,7 @@ extern "C" __global__ void k(cudaSurfaceObject_t l, cudaSurfaceObject_t v) {
 def test_what_is_no_texture(launch: Launch) -> None:
     """A pointer in place of a texture object, and one of other dimensions, end the launch with the line."""
     x, out = np.zeros(32, np.float32), np.zeros(32, np.float32)
-    with pytest.raises(simulator.KernelTrap, match=r"test\.cu:4.* no texture object"):
+    with pytest.raises(simulator.KernelTrap, match=r"test\.cu:4.* not a texture object"):
         launch(FETCH_1D, 1, 32, [x, x, out, 32])
     with pytest.raises(simulator.KernelTrap, match=r"uses 1 coordinate at .* for a texture of 2 dimensions"):
         launch(FETCH_1D, 1, 32, [Texture(np.zeros((4, 4), np.float32)), x, out, 32])
@@ -429,7 +429,7 @@ extern "C" __global__ void k(cudaTextureObject_t t, int *y, int d) {
 def test_fetches_that_no_texture_has(launch: Launch) -> None:
     """Linear memory is not read by fractions of texels; an offset in texels is refused, not passed over."""
     out = np.zeros(32, np.float32)
-    with pytest.raises(simulator.KernelTrap, match=r"'t' by coordinates that are no whole numbers.* use tex1Dfetch"):
+    with pytest.raises(simulator.KernelTrap, match=r"'t' by coordinates that are not whole numbers.* use tex1Dfetch"):
         launch(FETCH_1D, 1, 32, [Texture(out, linear=True), out, out, 32], names=["t", "x", "o", "n"])
     source = """
 extern "C" __global__ void k(cudaTextureObject_t t, float *o) {

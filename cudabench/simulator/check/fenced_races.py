@@ -36,7 +36,7 @@ class FencedRaces(GridRaces):
             )
 
     def load(self, touch: Touch) -> bool:
-        """Note a load of lanes, and report its races; where lanes are not chosen, return whether there are none."""
+        """Note a load of lanes, and report its races; where lanes are not chosen, return whether it has none."""
         access = touch.access
         if access.ordered:
             self.look(touch)

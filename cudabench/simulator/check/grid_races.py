@@ -11,7 +11,7 @@ writing and counting (CUDA C++ Programming Guide, "Memory Fence Functions"): whe
 kernel.
 
 A barrier of a cluster orders its blocks (PTX ISA, "barrier.cluster": arrive releases and wait acquires, unless told
-otherwise): what one did before is no race with what another does behind.
+otherwise): what one did before does not race with what another does behind.
 
 Each granule of a region that the kernel writes remembers the last block that wrote, read and updated it. Two blocks
 that write the same value do no harm.

@@ -86,8 +86,8 @@ class Releases:
         """Note a strong access; an atomic passes on what its word announced before.
 
         base: where its memory begins, of so many words; own: of how many of these a block has its own, 0 for none.
-        Return whether it is an atomic that polls, and what the words announce to it, (blocks, threads), None where that
-        is no news.
+        Return whether it is an atomic that polls, and what the words announce to it, (blocks, threads), None where
+        that is not new.
         """
         access = entry.access
         if not access.strong or access.kind == "load":

@@ -84,7 +84,7 @@ def named(machine: Machine, who: Array | None) -> Array:
 
 
 def missing(machine: Machine, op: Op) -> Array | None:
-    """Return the lanes that a warp-wide instruction names and that are elsewhere, or None if there are none."""
+    """Return the lanes that a warp-wide instruction names and that are elsewhere, or None without any."""
     if not machine.ready and not machine.waiting and not machine.parked:
         return None
     assert op.members is not None

@@ -4,8 +4,8 @@ Two accesses of different threads to the same bytes race if at least one writes,
 them: a barrier of the block, or within a warp a warp-wide synchronisation (CUDA C++ Programming Guide, "Independent
 Thread Scheduling"). The log is examined when the interval ends.
 
-Most intervals look the same in every block and in every turn of a loop: an interval is then examined once for one
-block, and its outcome remembered by what was logged.
+Most intervals look the same in every block: such an interval is examined for one block, and one over global memory is
+remembered by what was logged where it is clean.
 """
 
 from __future__ import annotations

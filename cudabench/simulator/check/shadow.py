@@ -140,7 +140,7 @@ class Shadow:
         """Return what one access races with, or None; it is to be noted next.
 
         A copy sets out when its thread issues it, so it races with what that thread would race with by then; but while
-        it flies it is nobody's, also not its own thread's. What polls and a strong store or an atomic are no race (PTX
+        it flies no thread owns it, not even its own. What polls does not race with a strong store or an atomic (PTX
         ISA, "Morally strong operations"). cuts: the times until which all is ordered before, within warps and within
         blocks, 0 for no such.
         """

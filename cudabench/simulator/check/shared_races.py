@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -10,16 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cudabench.simulator.check.locks import WORD
-from cudabench.simulator.check.races import LOG_BYTES, LOG_LENGTH, Log, LogEntry, Races, Sync, narrow_all, uniform
+from cudabench.simulator.check.races import LOG_BYTES, LOG_LENGTH, Log, LogEntry, Races, Sync, narrow_all
 from cudabench.simulator.check.shadow import Event, Shadow, WarpOrder
 from cudabench.simulator.memory import flat
-from cudabench.simulator.values import INT64, Affine, Array, Chunk, Key, Value
+from cudabench.simulator.values import INT64, Affine, Array, Chunk, Value
 
 if TYPE_CHECKING:
     from cudabench.simulator.isa.access import MemoryOp
     from cudabench.simulator.machine import Machine
-
-LONG_LOG = 1 << 16
 
 
 class SharedRaces(Races):
@@ -41,31 +39,23 @@ class SharedRaces(Races):
         self.forget()
         self.asynchronous = False
         self.flying: list[LogEntry] = []  # asynchronous copies that nobody has waited for yet
-        self.state = self.intern(np.zeros((1, self.span), dtype=bool))
+        self.state: Array = np.zeros((1, self.span), dtype=bool)
 
     def forget(self) -> None:
         """Begin a log."""
         self.entries = []
-        self.bytes = self.held = 0  # held: of what the logged stores write
-        self.told = True  # whether each entry can be looked up
+        self.bytes = 0
 
-    def intern(self, state: Array) -> Array:
-        """Return the one array for states of equal content; one row stands for all blocks."""
-        if state.shape[0] > 1:
-            if not (state == state[0]).all():
-                return state
-            state = state[:1].copy()
-        return self.machine.plan.states.setdefault(state.tobytes(), state)
+    def take(self, state: Array) -> None:
+        """Note which granules are initialised; one row stands for all blocks."""
+        self.state = state[:1].copy() if (state == state[0]).all() else state
 
     def each(self) -> Array:
         """Return which granules of each block are initialised, to be changed."""
         return np.broadcast_to(self.state, (self.chunk.blocks, self.span)).copy()
 
-    def log(
-        self, access: MemoryOp, address: Value, offset: int, mask: Array | None, data: Sequence[Value],
-        name: bytes | None = None,
-    ) -> None:  # fmt: skip
-        """Log an access whose address is in bounds for all active lanes; name: an array of addresses as bytes."""
+    def log(self, access: MemoryOp, address: Value, offset: int, mask: Array | None, data: Sequence[Value]) -> None:
+        """Log an access whose address is in bounds for all active lanes."""
         if access.guess:
             return
         entry = LogEntry(access, address, offset, mask, data, None)
@@ -73,67 +63,15 @@ class SharedRaces(Races):
         polled, mask = self.admit(entry, 0, each * self.chunk.blocks, each), entry.mask
         if polled is None:
             return
-        nbytes = 64
-        place: Hashable = None
-        if type(address) is Affine:
-            c = address.coefficients
-            if c is not None and (c[3] or c[4] or c[5]):
-                entry.address, entry.offset = address.array(self.chunk, INT64) + offset, 0
-                nbytes = entry.address.nbytes
-            else:
-                place = (address.base + offset, c)
-        else:
-            nbytes = address.nbytes
-            if address.shape[0] == 1:
-                place = address.tobytes() if name is None else name
-        written: Any = None
-        if access.kind == "store":
-            written = uniform(data)
-            self.hold(data)
-        if place is not None:
-            entry.key = (access.number, place, None if mask is None else self.mask_key(mask), written)
+        if type(address) is Affine and any((address.coefficients or ())[3:]):
+            entry.address = address = address.array(self.chunk, INT64) + offset
+            entry.offset = 0
         if self.asynchronous:
             entry.role = "copy"
             self.flying.append(entry)
-            entry.key = None if entry.key is None else (*entry.key, "copy")
-        self.enter(self.entries, entry, nbytes, polled)
-        self.told &= entry.key is not None
-        self.bound()
-
-    def hold(self, data: Sequence[Value]) -> None:
-        """Count the bytes of what a store writes."""
-        self.held += sum(value.nbytes for value in data if type(value) is np.ndarray)
-
-    def append(self, entry: LogEntry, nbytes: int) -> None:
-        """Log an access as one before it; nbytes: what its address and mask take."""
-        self.entries.append(entry)
-        self.bytes += nbytes
-        self.bound()
-
-    def stored(self, like: LogEntry, data: Sequence[Value]) -> LogEntry:
-        """Return the entry of a store to the same places as another one."""
-        assert like.key is not None
-        self.hold(data)
-        return LogEntry(like.access, like.address, like.offset, like.mask, data, (*like.key[:3], uniform(data)))
-
-    def bound(self) -> None:
-        """Examine a log that is too long: one of which each entry can be looked up, and which is examined for one
-        block, may be longer."""
-        if self.bytes > LOG_BYTES or (
-            len(self.entries) > LOG_LENGTH
-            and not (self.told and self.held <= LOG_BYTES and len(self.entries) <= LONG_LOG)
-        ):
+        self.enter(self.entries, entry, 64 if type(address) is Affine else address.nbytes, polled)
+        if self.bytes > LOG_BYTES or len(self.entries) > LOG_LENGTH:
             self.flush(False)
-
-    def mask_key(self, mask: Array | None) -> Hashable:
-        """Return what a remembered examination has to know about an access's active threads."""
-        if mask is None or mask is self.chunk.root:
-            return None
-        if mask.shape[0] > 1:
-            return mask.any(axis=0).tobytes(), mask.all(axis=0).tobytes()
-        kept = self.chunk.masks
-        found = None if kept is None else kept.names.get(id(mask))
-        return bytes(mask.tobytes()) if found is None else found
 
     def logs(self) -> Iterable[Log]:
         """Return the log, unless nothing has been accessed."""
@@ -165,18 +103,17 @@ class SharedRaces(Races):
 
     def part(self, entry: LogEntry, role: str, lanes: Array | None) -> LogEntry:
         """Return a copy's entry in a role, for some of its threads or (None) for all."""
-        mask, key = entry.mask, entry.key
+        mask = entry.mask
         if lanes is not None:
             mask = lanes if mask is None else mask & lanes
-        key = None if key is None else (*key, role, None if lanes is None else self.mask_key(mask))
-        return replace(entry, mask=mask, key=key, role=role, locked=None)
+        return replace(entry, mask=mask, role=role, locked=None)
 
     def written(self, rows: Array, offsets: Array, size: int) -> None:
         """Note that places in the memory of some of the chunk's blocks were written from outside of them."""
         if rows.size:
             state = self.each()
             state[rows[:, None], offsets[:, None] // self.width + np.arange(max(1, size // self.width))] = True
-            self.state = self.intern(state)
+            self.take(state)
 
     def barrier(self) -> None:
         """End the interval."""
@@ -192,17 +129,10 @@ class SharedRaces(Races):
 
     def flush(self, ends: bool) -> None:
         """Examine the log; `ends` forgets it, else its accesses stay to be raced with."""
-        entries, logged, plan = self.entries, self.bytes, self.machine.plan
+        entries = self.entries
         self.forget()
         if self.shadow is None and ends and entries:
-            keys = tuple(entry.key for entry in entries)
-            found = None
-            if None not in keys and self.state.shape[0] == 1:
-                key = (id(self.state), keys)
-                found = plan.clean_shared.get(key)
-                if found is None and (after := self.one_block(entries)) is not None:
-                    found = plan.clean_shared[key] = self.intern(after)
-                    plan.remembered += logged
+            found = self.one_block(entries)
             if found is not None or self.quiet(entries):
                 self.initialise(entries, found)
                 return
@@ -238,32 +168,25 @@ class SharedRaces(Races):
             state = self.each()
             for entry in writes:
                 state.reshape(-1)[self.expand(entry, True)[0]] = True
-            self.state = self.intern(state)
+            self.take(state)
 
     def name(self, entry: LogEntry, offset: int) -> str:
         """Return what messages call a place that an access touches."""
         return self.machine.hazards.places.shared(offset, entry.access.width, entry.access.location.line)
 
     def one_block(self, entries: Log) -> Array | None:
-        """Examine the log as if all blocks did what any does; return the state after it, None where it is not clean."""
+        """Examine the log as if all blocks did what any does; return the state after it, None where it is not clean or
+        blocks go to different places."""
+        addresses = (entry.address for entry in entries if isinstance(entry, LogEntry))
+        if len(self.state) > 1 or any(not isinstance(one, Affine) and len(one) > 1 for one in addresses):
+            return None
         shadow = Shadow(self.span, WarpOrder(1, self.chunk.threads))
         state = self.state[0].copy()
-        again: set[Key] = set()
         for time, entry in enumerate(entries, 1):
             if isinstance(entry, Sync):
                 shadow.order.note(time, entry)
-                again.clear()
                 continue
             kind = entry.access.kind
-            if entry.role or (kind == "store" and uniform(entry.data) is not None):
-                again.clear()
-            elif kind == "load" and entry.key is not None:
-                # The same lanes read the same places again: who wrote there meanwhile has raced with the first time.
-                # That is forgotten where the lanes write there themselves, but then that is what others race with,
-                # unless they may write the same value; and a copy is nobody's, also not its own thread's.
-                if entry.key in again:
-                    continue
-                again.add(entry.key)
             # A copy has ended for sure where it has in every block.
             event = self.event(entry, time, False, narrow_all(entry.mask) if entry.role == "done" else None)
             if (kind != "store" and not state[event.granules].all()) or self.collides(entry):
@@ -292,7 +215,7 @@ class SharedRaces(Races):
             if not (fresh and self.cuts.news):
                 break
             self.shadow = None  # what the barrier orders that was advised is not told
-        self.state = self.intern(state)
+        self.take(state)
         for record in (*unset, *(races or ())):
             record()
 

@@ -138,7 +138,7 @@ class Waits:
         return True
 
     def memory(self, space: str) -> list[Array]:
-        """Return what lies in a memory; nothing, which is no state to come back to, where that is too much."""
+        """Return what lies in a memory; nothing, which never counts as a state again, where that is too much."""
         machine = self.machine
         one = machine.shared if space == "shared" else machine.local
         found = [] if one is None else [one]

@@ -46,15 +46,10 @@ if TYPE_CHECKING:
     from cudabench.simulator.plan import Plan
 
 Place = int | tuple[int, ...]  # an array, see `Counters`
-Settles = tuple[int, int, int, Look]  # array, pieces, ideal pieces, what the lanes did, of an access that comes again
 Counted = tuple[int, int, Look]  # pieces, ideal pieces, what the lanes did
 NOWHERE = -1
-AWAY: Settles = (NOWHERE, 0, 0, UNKNOWN)  # merged with another access, which does its work
 ENOUGH = 64  # executions of which a step is told
 ALWAYS_SEEN = 8  # executions of an instruction whose pattern is looked at each time
-MOST_CONTENT = 1 << 17  # bytes of addresses that cost less to look up than to count
-MOST_REMEMBERED = 1 << 26  # bytes that one launch adds
-FAIR_TRIAL = 512  # executions after which an instruction that seldom comes back is looked up no more
 MOST_PATTERN = 1 << 14  # bytes of addresses and lanes that are worth looking up
 ELSEWHERE = "counted a request for each block of the cluster that lanes go to; how hardware takes them apart is open"
 
@@ -113,13 +108,12 @@ class Counters:
         self.plan = plan
         self.issued = merged
         self.merged = [0] * len(plan.code.accesses)
-        self.patterns, self.seen = plan.patterns, plan.seen
+        self.patterns: dict[Key, Any] = {}  # what accesses count that come again, by what tells them from others
+        self.seen = plan.seen
         self.rows: dict[tuple[int, Place], Row] = {}
         self.turns: dict[int, Executed] = {}  # by PTX line, of atomics that are loops: turns, lanes that wait
         self.elsewhere: set[int] = set()  # accesses to the shared memory of other blocks, see `cluster`
-        self.atomics: dict[Key, tuple[atomics.Cost, Look]] = {}
         self.shared_starts = [offset for _, offset, _ in plan.code.shared_names]
-        self.remembered = 0  # bytes of the patterns that are new
         self.footprints: Footprints | None = None  # where somebody asks for what the launch touches
 
     def add(
@@ -204,10 +198,7 @@ class Counters:
             if mask.shape[0] == 1:
                 some, straight = broadcast(mask, (1, chunk.threads)), address
                 seen = self.latest(number, array, lambda: self.linear_look(straight, base, size, chunk, some))
-                pieces, ideal = recalled(
-                    told("blocks", address, base, size, mask, chunk),
-                    chunk, lambda: self.linear(straight, base, size, chunk, some),
-                )  # fmt: skip
+                pieces, ideal = self.linear(straight, base, size, chunk, some)
                 self.add(number, warps, pieces, ideal, array, seen).went(base)
                 return
             linear = address
@@ -217,8 +208,7 @@ class Counters:
             self.one_place(number, array, mask, warps, chunk)
             return
         rows, on, times = spread(address, mask, chunk)
-        key = told("rows", linear, int(address[0, 0]), size, mask, chunk)
-        pieces, ideal = recalled(key, chunk, lambda: self.sectors(number, rows, size, on))
+        pieces, ideal = sectors(rows, size, on)
         steps = thread_steps(linear, chunk) if type(linear) is Affine else None
         seen = self.look(number, array, rows, on, size, steps)
         row = self.add(number, warps, pieces * times, ideal * times, array, seen)
@@ -226,22 +216,6 @@ class Counters:
             row.went(int(rows[0, 0]))
         else:
             row.sent(rows[0], None if on is None else on[0])
-
-    def sectors(self, number: int, rows: Array, size: int, mask: Array | None) -> tuple[int, int]:
-        """Return `sectors`, looked up where the instruction comes back to the same addresses often enough."""
-        tries = self.plan.tries.setdefault(number, [0, 0])
-        seldom = tries[0] >= FAIR_TRIAL and 2 * tries[1] < tries[0]
-        if seldom or rows.nbytes > MOST_CONTENT or self.remembered > MOST_REMEMBERED:
-            return sectors(rows, size, mask)
-        key = size, rows.tobytes(), None if mask is None else mask.tobytes()
-        tries[0] += 1
-        found = self.plan.sectors.get(key)
-        if found is None:
-            found = self.plan.sectors[key] = sectors(rows, size, mask)
-            self.remembered += rows.nbytes
-        else:
-            tries[1] += 1
-        return found
 
     def one_place_look(self, number: int, array: Place, mask: Array | None, warps: int, chunk: Chunk) -> Look:
         """Return the pattern of lanes that all go to one place: how many of a warp they are."""
@@ -255,11 +229,10 @@ class Counters:
 
     def one_place(
         self, number: int, array: Place, mask: Array | None, warps: int, chunk: Chunk, pieces: int | None = None
-    ) -> Look:
-        """Count lanes that all go to one place, with a piece for each warp or so many, and return their pattern."""
+    ) -> None:
+        """Count lanes that all go to one place, with a piece for each warp or so many."""
         seen = self.one_place_look(number, array, mask, warps, chunk)
         self.add(number, warps, warps if pieces is None else pieces, warps, array, seen)
-        return seen
 
     def look(
         self, number: int, array: Place, rows: Array, mask: Array | None, size: int, axes: Steps | None = None,
@@ -290,25 +263,13 @@ class Counters:
 
     def shared(
         self, number: int, address: Affine | Array, offset: int, size: int, mask: Array | None, warps: int,
-        chunk: Chunk, load: bool, known: dict[Key, Any] | None = None,
-    ) -> Settles | None:  # fmt: skip
-        """Count shared accesses; arguments as for `global_`, and whether they are loads.
-
-        known: where to find and keep what addresses and lanes count that come again. Return that where it is settled.
-        """
-        shift = offset
+        chunk: Chunk, load: bool,
+    ) -> None:  # fmt: skip
+        """Count shared accesses; arguments as for `global_`, and whether they are loads."""
         if number in self.issued:
             address, offset, size = self.as_issued(number, address, offset, size, warps)
             if not size:
-                return AWAY
-        again: Key = (number, size, load, offset - shift)
-        if type(address) is Affine and mask is not None and chunk.masks is not None and chunk.masks.keeps(mask):
-            known, again = chunk.masks.counted, (*again, address.base + offset, address.coefficients, id(mask))
-        if known is not None and again in known:
-            settled: Settles = known[again]
-            array, pieces, ideal, seen = settled
-            self.add(number, warps, pieces, ideal, array, seen)
-            return settled
+                return
         key = None
         array = self.variable(address, offset, mask, chunk)
         # A word for all lanes takes one wavefront; wider, it takes one for each group of lanes that has an active one.
@@ -317,39 +278,32 @@ class Counters:
         if type(address) is Affine:
             everyone = mask is None or mask is chunk.root
             if address.coefficients is None and narrow:
-                seen = self.one_place(number, array, mask, warps, chunk)
-                return (array, warps, warps, seen) if everyone else None
+                self.one_place(number, array, mask, warps, chunk)
+                return
             if everyone and not (address.coefficients and any(address.coefficients[3:])):
                 # All banks turn alike with the base, so that only the coefficients matter.
                 key = ("shared", address.coefficients, size, load, array)
                 found = self.patterns.get(key)
                 if found is not None:
-                    settled = array, found[0] * chunk.blocks, found[1] * chunk.blocks, found[2]
-                    self.add(number, warps, *settled[1:3], array, found[2])
-                    return settled
+                    self.add(number, warps, found[0] * chunk.blocks, found[1] * chunk.blocks, array, found[2])
+                    return
             axes = thread_steps(address, chunk)
             address = address.array(chunk, INT64) + offset
         assert not isinstance(address, Affine)
         if address.shape[1] == 1 and narrow:
             self.one_place(number, array, mask, warps, chunk)
-            return None
+            return
         times = repeats(address, mask, chunk)
-        without_conflict = False
         if address.shape[0] == 1 and mask is not None and mask.shape[0] > 1 and narrow:
             # Where all lanes together have no conflict, fewer have none.
             pieces, _, seen = self._shared(number, array, address, size, None, chunk, True, axes)
-            without_conflict = pieces == chunk.warps
-        if without_conflict:
-            settled, weight = (array, warps, warps, seen), address.nbytes
-        else:
-            pieces, ideal, seen = self._shared(number, array, address, size, mask, chunk, load, axes)
-            if key is not None:
-                self.patterns[key] = (pieces, ideal, seen)
-            settled, weight = (array, pieces * times, ideal * times, seen), weight_of(address, mask)
-        self.add(number, warps, *settled[1:3], array, seen)
-        if known is not None and weight <= MOST_PATTERN:
-            known[again] = settled
-        return None
+            if pieces == chunk.warps:
+                self.add(number, warps, warps, warps, array, seen)
+                return
+        pieces, ideal, seen = self._shared(number, array, address, size, mask, chunk, load, axes)
+        if key is not None:
+            self.patterns[key] = (pieces, ideal, seen)
+        self.add(number, warps, pieces * times, ideal * times, array, seen)
 
     def _shared(
         self, number: int, array: Place, address: Array, size: int, mask: Array | None, chunk: Chunk, load: bool,
@@ -364,17 +318,16 @@ class Counters:
             seen = self.look(number, array, rows, on, size, axes, always=rows.shape[0] == 1)
             return int(wavefronts.sum()), int(ideal.sum()), seen
 
-        found: Counted = self.remembered_in(self.patterns, lanes_key("lanes", address, mask, size, load), count)
+        found: Counted = self.once(lanes_key("lanes", address, mask, size, load), count)
         return found
 
-    def remembered_in(self, known: dict[Key, Any], key: tuple[Any, ...] | None, count: Callable[[], Any]) -> Any:
+    def once(self, key: Key | None, count: Callable[[], Any]) -> Any:
         """Return what a key of `lanes_key` counts: looked up, or counted and kept; without a key counted."""
         if key is None:
             return count()
-        found = known.get(key)
+        found = self.patterns.get(key)
         if found is None:
-            found = known[key] = count()
-            self.remembered += len(key[2]) + (0 if key[3] is None else len(key[3][1]))
+            found = self.patterns[key] = count()
         return found
 
     def shared_atomic(
@@ -393,7 +346,7 @@ class Counters:
                 return cost, self.one_place_look(number, array, mask, warps, chunk)
             return cost, self.look(number, array, rows, on, size)
 
-        cost, seen = self.remembered_in(self.atomics, lanes_key("atomic", address, mask, size, how), count)
+        cost, seen = self.once(lanes_key("atomic", address, mask, size, how), count)
         times = repeats(address, mask, chunk)
         row = self.add(number, warps, (cost.wavefronts + cost.reloads) * times, cost.ideal * times, array, seen)
         if cost.turns:
@@ -497,32 +450,9 @@ def linear_parts(address: Affine, base: int, chunk: Chunk) -> tuple[Array, Array
     return lanes, Affine(base, (0, 0, 0, *coefficients[3:])).array(chunk, INT64) & (LINE - 1)
 
 
-def told(what: str, linear: Affine | Array, first: int, size: int, mask: Array | None, chunk: Chunk) -> Key | None:
-    """Return what tells the sectors of a linear address and kept lanes from others; None where they are not those."""
-    if type(linear) is not Affine or chunk.masks is None or not chunk.masks.keeps(mask):
-        return None
-    return what, linear.coefficients, first & (LINE - 1), size, id(mask)
-
-
-def recalled(key: Key | None, chunk: Chunk, count: Callable[[], tuple[int, int]]) -> tuple[int, int]:
-    """Return the sectors under a key of `told`: remembered, or counted and remembered; without a key counted."""
-    if key is None or chunk.masks is None:
-        return count()
-    found: tuple[int, int] | None = chunk.masks.counted.get(key)
-    if found is None:
-        found = chunk.masks.counted[key] = count()
-        chunk.masks.note(0)
-    return found
-
-
-def weight_of(address: Array, mask: Array | None) -> int:
-    """Return the bytes of addresses and lanes."""
-    return int(address.nbytes + (0 if mask is None else mask.nbytes))
-
-
-def lanes_key(what: str, address: Array, mask: Array | None, *more: Hashable) -> tuple[Any, ...] | None:
+def lanes_key(what: str, address: Array, mask: Array | None, *more: Hashable) -> Key | None:
     """Return what tells addresses and lanes from others; None where they are too many to be worth looking up."""
-    if weight_of(address, mask) > MOST_PATTERN:
+    if address.nbytes + (0 if mask is None else mask.nbytes) > MOST_PATTERN:
         return None
     lanes = None if mask is None else (mask.shape, mask.tobytes())
     return what, address.shape, address.tobytes(), lanes, *more

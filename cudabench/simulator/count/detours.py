@@ -1,9 +1,9 @@
 """Which lanes of a division, a reciprocal or a root call the subroutine that ptxas puts behind a kernel.
 
-ptxas computes them in line, for operands and results that are no denormals, zeros or infinities, and calls a subroutine
-for the others. Which those are is what its machine code asks for (looked at for sm_80 and sm_90), on the bits of the
-operands. Of float32 divisions it is one instruction, FCHK, which NVIDIA does not describe: the rule here held for all
-355 pairs of operands that were tried on an H200 (benchmarks/results/counts_h200.md).
+ptxas computes them in line, for operands and results that are not denormals, zeros or infinities, and calls a
+subroutine for the others. Which those are is what its machine code asks for (looked at for sm_80 and sm_90), on the
+bits of the operands. Of float32 divisions it is one instruction, FCHK, which NVIDIA does not describe: the rule here
+held for all 355 pairs of operands that were tried on an H200 (benchmarks/results/counts_h200.md).
 """
 
 from __future__ import annotations

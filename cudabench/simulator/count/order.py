@@ -87,7 +87,7 @@ class Ways:
     def _read(self) -> set[int]:
         """The registers that hold what was read from memory, or something computed from it.
 
-        Constant and local memory are none: there lie the tables of sinf and cosf, and what a thread put there itself.
+        Constant and local memory do not count: there lie the tables of sinf and cosf, and what a thread put there.
         """
         lines = {one.location.ptx_line for one in self.code.accesses if one.space in ("global", "shared")}
         return self.computed(op for op in self.ops if op.line.ptx_line in lines)

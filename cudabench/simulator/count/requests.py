@@ -26,15 +26,9 @@ def active(mask: Array | None, chunk: Chunk) -> tuple[int, int]:
     """Return (warps of the chunk with an active lane, active lanes); a mask broadcasts over (blocks, threads)."""
     if mask is None:
         return chunk.blocks * chunk.warps, chunk.blocks * chunk.threads
-    kept = chunk.masks
-    found = None if kept is None else kept.counts.get(id(mask))
-    if found is None:
-        times = chunk.blocks if mask.shape[0] == 1 else 1
-        lanes = int(np.count_nonzero(mask)) * int(chunk.blocks * chunk.threads // mask.size)
-        found = lanes // 32 if mask.shape[1] == 1 else int(np.count_nonzero(warp_bits(mask)[0])) * times, lanes
-        if kept is not None and id(mask) in kept.names:
-            kept.counts[id(mask)] = found
-    return found
+    times = chunk.blocks if mask.shape[0] == 1 else 1
+    lanes = int(np.count_nonzero(mask)) * int(chunk.blocks * chunk.threads // mask.size)
+    return lanes // 32 if mask.shape[1] == 1 else int(np.count_nonzero(warp_bits(mask)[0])) * times, lanes
 
 
 def changes(first: Array, *others: Array) -> Array:
@@ -90,8 +84,6 @@ def sectors(addresses: Array, size: int, mask: Array | None) -> tuple[int, int]:
     addresses: bytes, (..., 32 * warps) int64, aligned to size; size: bytes per lane; mask: same shape, or None for
     all lanes.
     """
-    if addresses.size == LANES and (mask is None or mask.shape == addresses.shape):
-        return _sectors_of_a_warp((addresses.reshape(-1) if mask is None else addresses[mask]).tolist(), size)
     pieces = ideal = 0
     for rows in _parts(addresses, mask):
         # Aligned accesses of one size are equal or disjoint, so distinct addresses give the distinct bytes.
@@ -111,17 +103,6 @@ def sectors(addresses: Array, size: int, mask: Array | None) -> tuple[int, int]:
         places = rows >> SECTOR_SHIFT
         pieces += int(np.count_nonzero(places[:, 1:] != places[:, :-1])) + len(rows)
     return pieces, ideal
-
-
-def _sectors_of_a_warp(places: list[int], size: int) -> tuple[int, int]:
-    """Return `sectors` of the active lanes of one warp: so few numbers are counted sooner than any array is made."""
-    if not places:
-        return 0, 0
-    different = len(set(places))
-    ideal = -(-different * size // SECTOR)
-    if size >= SECTOR:
-        return different * (size // SECTOR), ideal
-    return len({place >> SECTOR_SHIFT for place in places}), ideal
 
 
 def thread_steps(address: Affine, chunk: Chunk) -> Steps:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
 
 
-FEW = 32  # addresses, which a list tells more of sooner than an array
 SPACES = ("global", "shared", "local", "const", "param")
 COUNTED_AS = {"const": "constant", "param": "global"}
 
@@ -80,78 +79,27 @@ def aligned(address: Affine, offset: int, size: int) -> bool:
     return reduce(or_, address.coefficients or (), address.base + offset) & (size - 1) == 0
 
 
-class Reach:
-    """What is known of the lanes of a mask at an address that is linear: the same each time that they come there.
-
-    lanes: those with an address of their own, None for all; exact: `Lanes.exact`. extremes: `Lanes.extremes`. name: the
-    addresses' bytes. index, chosen: by width in bytes the places of all lanes in their memory, and (places, lanes) of
-    the active ones.
-    """
-
-    __slots__ = ("address", "chosen", "counted", "exact", "extremes", "index", "lanes", "name")
-
-    def __init__(self, address: Array, lanes: Array | None, exact: Array | None) -> None:
-        self.address, self.lanes, self.exact = address, lanes, exact
-        self.extremes: tuple[int, int, int] | None = None
-        self.name = address.tobytes()
-        self.index: dict[int, Array] = {}
-        self.chosen: dict[int, tuple[Array, Array]] = {}
-        self.counted: dict[Any, Any] = {}
-
-
 class Lanes:
     """The lanes of a general access: byte addresses int64 in the smallest shape, and which of them are active."""
 
-    __slots__ = ("_reach", "address", "mask")
+    __slots__ = ("address", "mask")
 
     def __init__(self, machine: Machine, address: Value, offset: int) -> None:
-        kept = machine.chunk.masks
-        mask = machine.mask
-        self._reach: Reach | None = None
-        if type(address) is not Affine or kept is None or not kept.keeps(mask):
-            self.address = flat(address, offset, machine.chunk)
-            self.mask: Array | None = active_places(mask, self.address)
-            return
-        name = (address.base + offset, address.coefficients, id(mask))
-        reach = kept.reached.get(name)
-        if reach is None:
-            places = flat(address, offset, machine.chunk)
-            lanes = active_places(mask, places)
-            exact = mask if lanes is None else lanes if mask is None else kept.one(lanes & mask)
-            reach = kept.reached[name] = Reach(places, lanes, exact)
-            kept.note(4 * places.nbytes)
-        self._reach, self.address, self.mask = reach, reach.address, reach.lanes
-
-    @property
-    def reach(self) -> Reach | None:
-        """What is known of these lanes, None where nothing is kept or a check left some of them out."""
-        reach = self._reach
-        return reach if reach is not None and reach.lanes is self.mask else None
+        self.address = flat(address, offset, machine.chunk)
+        self.mask: Array | None = active_places(machine.mask, self.address)
 
     def exact(self, machine: Machine) -> Array | None:
         """Return the mask of the lanes themselves, where `mask` may tell only of the places that they share."""
-        if self.reach is not None:
-            return self.reach.exact
         if self.mask is None or machine.mask is None:
             return machine.mask if self.mask is None else self.mask
         return self.mask & machine.mask
 
     def extremes(self) -> tuple[int, int, int]:
         """Return (lowest, highest, bitwise or) of the active addresses."""
-        reach = self.reach
-        if reach is not None and reach.extremes is not None:
-            return reach.extremes
         address = self.spread()
         if self.mask is not None:
             address = address[broadcast(self.mask, address.shape)]
-        if 0 < address.size <= FEW:
-            places = address.reshape(-1).tolist()
-            found = min(places), max(places), reduce(or_, places)
-        else:
-            found = int(address.min()), int(address.max()), int(np.bitwise_or.reduce(address, axis=None))
-        if reach is not None:
-            reach.extremes = found
-        return found
+        return int(address.min()), int(address.max()), int(np.bitwise_or.reduce(address, axis=None))
 
     def spread(self) -> Array:
         """Return the addresses in the shape of the mask."""

@@ -74,7 +74,7 @@ def cut(x: Array, mantissa: int, least: int = -126) -> Array:
 
 
 def of_warp(a: Array, b: Array, c: Array, type_a: str, type_b: str, outer: str) -> Array:
-    """Return A B + C as mma.sync gives it: of a warp there are no tensor cores for 8-bit floats.
+    """Return A B + C as mma.sync gives it: tensor cores have no instruction of a warp for 8-bit floats.
 
     Those are converted to float16 and multiplied from zero, first the lower two of each register's four, and C is added
     at last.

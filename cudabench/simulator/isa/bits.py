@@ -183,7 +183,7 @@ def _mask(words: Sequence[str], start: Array, length: Array) -> Array:
 
 @computes("bfind", "t u32", words=True)
 def _highest(words: Sequence[str], x: Array) -> Array:
-    """Return the highest set bit (for negative values the highest clear one), all ones if there is none."""
+    """Return the highest set bit (for negative values the highest clear one), all ones if no bit is set."""
     bits = x.dtype.itemsize * 8
     unsigned = x.view(UNSIGNED[bits])
     if x.dtype.kind == "i":

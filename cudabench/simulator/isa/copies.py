@@ -120,7 +120,7 @@ class Shared:
             machine.proxies.read(access.location, [row], pieces, [lane], "a bulk copy")
         address = np.full((1, 1), offset, INT64)
         if row == block:
-            # Stands for bytes that are no other thread's: whoever else writes there races.
+            # Stands for bytes that no other thread owns: whoever else writes there races.
             own = (np.arange(chunk.threads, dtype=np.uint64).reshape(1, -1),) if access.kind == "store" else ()
             machine.shared_races.log(access, address, 0, machine.mask, own)
         elif access.kind == "store":
@@ -245,10 +245,10 @@ class Tiles:
         self.corner = [lanewise(builder, item, "s32") for item in operand.items[1].items]
         self.dimensions = next((int(word[0]) for word in ins.modifiers if word in ("1d", "2d", "3d", "4d", "5d")), 0)
         if not self.dimensions or any(word.startswith(("im2col", "tile:")) for word in ins.modifiers):
-            raise Refuse(f"tensor copies that are no plain tiles ({ins.text})")
+            raise Refuse(f"tensor copies of anything but plain tiles ({ins.text})")
 
     def found(self, machine: Machine, address: int) -> Mapped:
-        """Return the map at an address. Raises KernelTrap where there is none of so many dimensions."""
+        """Return the map at an address. Raises KernelTrap if no map of so many dimensions is there."""
         parameter = address >> 32 == PARAMETER_WINDOW >> 32
         region = machine.parameters if parameter else machine.space.nearest(address)
         start = -1 if region is None else address - region.base
@@ -257,7 +257,7 @@ class Tiles:
         place = source_place(machine, self.ins.location)
         if mapped is None:
             raise KernelTrap(
-                f"kernel {machine.code.name} copies by a tensor map at {place}, and there is none: take it as "
+                f"kernel {machine.code.name} copies by a tensor map at {place}, and no map lies there: take it as "
                 "`const __grid_constant__ CUtensorMap`, or as a pointer to one."
             )
         if len(mapped.map.sizes) != self.dimensions:
@@ -285,12 +285,12 @@ class Tiles:
 def begins_well(machine: Machine, access: MemoryOp, tensor: TensorMap, corner: tuple[int, ...]) -> bool:
     """Return whether the active lane's tile begins where a GPU copies one, and record where not.
 
-    No manual says so: an H200 stops with an illegal instruction where the innermost coordinate is no multiple of 16
-    bytes, and where what is stored begins before the tensor (`tests.hopper_tiles`).
+    No manual says so: an H200 stops with an illegal instruction where the innermost coordinate is not a multiple of
+    16 bytes, and where what is stored begins before the tensor (`tests.hopper_tiles`).
     """
     loads = access.kind == "load"
     if corner[0] * tensor.width % CHUNK:
-        kind, why = "misaligned", f"; {corner[0]} elements of {tensor.width} bytes are no multiple of {CHUNK} bytes"
+        kind, why = "misaligned", f"; {corner[0]} elements of {tensor.width} bytes are not a multiple of {CHUNK} bytes"
     elif not loads and min(corner) < 0:
         kind, why = "out-of-bounds", ", before its tensor"
     else:

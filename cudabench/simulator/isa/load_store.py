@@ -150,7 +150,7 @@ def element(ins: Instruction) -> tuple[str, np.dtype[Any], int]:
 
 
 def known(builder: Builder, ins: Instruction) -> bool:
-    """Refuse a load or store with a modifier that is no plain hint; return and note whether it may order blocks."""
+    """Refuse a load or store with a modifier that is not a plain hint; return and note whether it may order blocks."""
     ordered = not _ORDERS.isdisjoint(ins.modifiers) and space_of(ins) in ("global", "generic")
     ordered = ordered and "cta" not in ins.modifiers
     builder.orders |= ordered

@@ -38,7 +38,7 @@ class Registered:
     syscalls: Mapping[str, BuildCall] = SYSCALLS
 
     def find(self, ins: Instruction) -> Build:
-        """Return the builder of an instruction. Raises Refuse where there is none."""
+        """Return the builder of an instruction. Raises Refuse if it has no builder."""
         type_ = ins.modifiers[-1] if ins.modifiers else ANY_TYPE
         build = _BUILDERS.get((ins.opcode, type_)) or _BUILDERS.get((ins.opcode, ANY_TYPE))
         if build is None:

@@ -183,7 +183,7 @@ def fma(x: Array, y: Array, z: Array, mode: str) -> Array:
     high, low = two_sum(product, z.astype(F64))
     low = odd_sum(np.where(np.isfinite(low), low, 0), np.where(np.isfinite(error), error, 0))
     total, low = two_sum(high, low)
-    high, low = np.where(total == 0, high, total), np.where(np.isfinite(total), low, 0)  # -0 + 0 is no -0
+    high, low = np.where(total == 0, high, total), np.where(np.isfinite(total), low, 0)  # -0 + 0 is 0
     result = directed(high, low, x.dtype, mode)
     if mode == "rm":
         result = np.where(_cancelled(high, low, product, z), x.dtype.type(-0.0), result)

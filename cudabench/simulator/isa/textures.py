@@ -61,7 +61,7 @@ def _fetch(builder: Builder, ins: Instruction, operand: Operand, type_: str) -> 
 def bound(machine: Machine, fetch: Fetch, ins: Instruction) -> Iterator[tuple[Texture, Array]]:
     """Yield the textures that the active lanes name, each with its lanes as (blocks, threads).
 
-    Raises KernelTrap for a handle that is none, or of another kind.
+    Raises KernelTrap for a number that is not a handle, or is one of another kind.
     """
     chunk = machine.chunk
     lanes = chunk.real(machine.lanes())
@@ -77,8 +77,8 @@ def bound(machine: Machine, fetch: Fetch, ins: Instruction) -> Iterator[tuple[Te
         texture = machine.textures.get(number)
         if texture is None:
             raise KernelTrap(
-                f"kernel {machine.code.name} uses {number:#x} at {place}, which is no {kind} object: give the argument "
-                f"as {kind}(...)."
+                f"kernel {machine.code.name} uses {number:#x} at {place}, which is not a {kind} object: give the "
+                f"argument as {kind}(...)."
             )
         dimensions, layered = len(fetch.coordinates), fetch.layer is not None
         if dimensions and (texture.dimensions, texture.layered) != (dimensions, layered):
@@ -136,7 +136,7 @@ def sample(texture: Texture, layer: Array | None, coordinates: Sequence[Array], 
         share = reduce(mul, (weight if up else 1.0 - weight for up, weight in zip(upper, weights, strict=True)))
         corner = [(at >> 8) + up for at, up in zip(fixed, upper, strict=True)]
         part = texels(texture, layer, corner, note, share != 0).astype(np.float64)
-        # A texel without weight counts for nothing, also where it is no number.
+        # A texel without weight counts for nothing, also where it is NaN.
         total = total + np.where(share[..., None] == 0, 0.0, part * share[..., None])
     return total.astype(np.float32)
 
@@ -247,7 +247,7 @@ def _tex(builder: Builder, ins: Instruction) -> Run:
         for texture, lanes in bound(machine, fetch, ins):
             if kind == "f32" and texture.linear and not gathers:
                 raise KernelTrap(
-                    f"kernel {machine.code.name} reads the linear memory '{texture.name}' by coordinates that are no "
+                    f"kernel {machine.code.name} reads the linear memory '{texture.name}' by coordinates that are not "
                     "whole numbers, which no GPU does: use tex1Dfetch, or give it as memory=array."
                 )
             layer: Array = None

@@ -160,7 +160,7 @@ def place_arrays(
     """Give each array addresses and return them by id; arrays that share memory share a region.
 
     They lie in the order of `beside`, which are there whether a launch has them as arguments or not, and behind that in
-    their own: where the host has them is no matter, so that a launch is the same in every process.
+    their own: where the host has them does not matter, so that a launch is the same in every process.
     """
     extents = []
     for rank, (name, array) in enumerate((*beside, *arrays) if beside else arrays):

@@ -151,7 +151,7 @@ class Builder:
         return registers[key]
 
     def register(self, name: str) -> int | None:
-        """Return the index of a register of the current function, or None if the name is none."""
+        """Return the index of a register of the current function, or None if the name is not a register."""
         found = self.frame.registers.get(name)
         if found is None:
             type_ = self.frame.function.type_of(name)
@@ -306,7 +306,7 @@ class Builder:
             if index is None:
                 if operand.name == "_":
                     return self.new(64, Affine(0))
-                raise PtxError(f"the PTX writes to '{operand.name}', which is no register.")
+                raise PtxError(f"the PTX writes to '{operand.name}', which is not a register.")
             self.defs.append(index)
             return index
         raise Refuse(f"instruction {self.ins.text} with this destination")
@@ -393,7 +393,7 @@ class Builder:
     # Params of calls.
 
     def param_name(self, name: str) -> str | None:
-        """Return the call-wide name of a .param variable, or None where the name is no such variable."""
+        """Return the call-wide name of a .param variable, or None where the name is not such a variable."""
         local = self.frame.variables.get(name)
         own = f"{name}{self.frame.suffix}" if local is not None and local.space == "param" else None
         return self.frame.params.get(name, own)

@@ -154,7 +154,7 @@ def points_to(
 
 class Slot(NamedTuple):
     """A load or store at a fixed place in a function's local memory: where that is, in bytes, how many it moves, and
-    the register that a store takes them from, or -1 where there is none or are several."""
+    the register that a store takes them from, or -1 unless there is exactly one."""
 
     op: Op
     place: int

@@ -14,7 +14,7 @@ from cudabench.simulator.errors import LaunchError
 from cudabench.simulator.heap import Heap
 from cudabench.simulator.memory import SLOT_BITS, AddressSpace
 from cudabench.simulator.plan import MOST_BYTES, MOST_PLANS, Plan
-from cudabench.simulator.program import ptx
+from cudabench.simulator.program import ptx, ptx_parser
 from cudabench.simulator.program.arguments import Placed, place_arguments, with_numbers
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.calls import function_addresses
@@ -126,7 +126,7 @@ class Program:
             if kernel not in self.kernels:
                 have = ", ".join(self.kernels) or "none"
                 raise LaunchError(
-                    f"there is no kernel '{kernel}' in this PTX; it has: {have}.{did_you_mean(kernel, self.kernels)}"
+                    f"this PTX has no kernel '{kernel}'; it has: {have}.{did_you_mean(kernel, self.kernels)}"
                 )
             self._codes[kernel] = Builder(self.module, kernel, self._symbols, OPCODES).build()
         return self._codes[kernel]
@@ -192,6 +192,6 @@ def load(ptx_text: str, first_slot: int = 1) -> Program:
     """Parse PTX text once, for many launches; its module variables lie in the slots of the address space from the first
     one on, which programs whose variables are to lie beside each other do not share.
 
-    Raises PtxError where the text is no PTX for 64-bit addresses.
+    Raises PtxError where the text is not PTX for 64-bit addresses.
     """
-    return Program(ptx.parse(ptx_text), first_slot)
+    return Program(ptx_parser.parse(ptx_text), first_slot)

@@ -1,0 +1,394 @@
+"""From PTX text to the records of `ptx`.
+
+Only the syntax is handled here (PTX ISA, chapters 4, 5, 10 and 11); what an instruction means is told by
+`instructions`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+from dataclasses import dataclass, field
+
+from cudabench.simulator.errors import PtxError
+from cudabench.simulator.program import debug_info
+from cudabench.simulator.program.ptx import (
+    BITS,
+    Address,
+    Function,
+    Immediate,
+    Instruction,
+    Label,
+    Location,
+    Module,
+    Negated,
+    Operand,
+    Pair,
+    Prototype,
+    Symbol,
+    Variable,
+    Vector,
+)
+
+_COMMENT = re.compile(r'("[^"\n]*")|//[^\n]*|/\*.*?\*/', re.S)
+# The compiler's own traps stand outside of inline assembly, where __trap() puts those that a source asks for.
+_ASKED = re.compile(r"// begin inline asm.*?// end inline asm", re.S)
+_TOP = re.compile(
+    r"\s*(?:"
+    r"\.version\s+(?P<version>[\d.]+)"
+    r"|\.target\s+(?P<target>[^\n]*)"
+    r"|\.address_size\s+(?P<bits>\d+)"
+    r"|(?P<skip>\.section[^{]*\{[^}]*\}|\.loc\s[^\n]*|\.file\s[^\n]*|\.pragma[^;]*;|\.alias[^;]*;)"
+    r"|(?P<linkage>(?:\.(?:visible|extern|weak|common)\s+)*)\.(?P<kind>entry|func)\b(?P<header>[^{;]*)(?P<end>[{;])"
+    r"|(?P<variable>[^;]+);"
+    r"|(?P<blank>;)"
+    r")"
+)
+_FILE = re.compile(r'\.file\s+(\d+)\s+"([^"]*)"')
+_LOC = re.compile(r"\.loc\s+(\d+)\s+(\d+)\s+(\d+)(?:.*inlined_at\s+(\d+)\s+(\d+)\s+(\d+))?")
+_BODY = re.compile(
+    r"\s*(?:(?P<loc>\.loc\s[^\n]*)|(?P<skip>\.pragma[^;]*;|\.file\s[^\n]*|\.section[^{]*\{[^}]*\})"
+    r"|(?P<label>[A-Za-z_$%][\w$]*)\s*:(?!:)|(?P<brace>[{}])|(?P<statement>[^;]*);)"
+)
+_REG = re.compile(r"\.reg\s*((?:\.\w+\s*)+)(.*)$", re.S)
+_PROTOTYPE = re.compile(r"\.callprototype\s*(?:\((?P<results>[^()]*)\))?\s*[\w$%]+\s*(?:\((?P<takes>[^()]*)\))?", re.S)
+_HEADER = re.compile(r"\s*(?:\((?P<results>[^)]*)\)\s*)?(?P<name>[\w$%]+)\s*(?:\((?P<takes>.*)\))?(?P<rest>.*)", re.S)
+_SPACES = ("global", "shared", "const", "local", "param", "tex")
+_HANDLES = ("texref", "samplerref", "surfref")
+# Anything but a comma, and brackets whole with what is in them, one pair within another at most.
+_PART = re.compile(r"(?:[^,\[{(]+|[\[{(](?:[^\[\]{}()]|[\[{(][^\[\]{}()]*[\]})])*[\]})]|[\[{(])+")
+_NUMBER = re.compile(r"[-+]?\d")
+_SYMBOL = re.compile(r"([A-Za-z_$%][\w$.]*)\s*([+-]\s*-?\s*[\w]+)?$")
+# Headers of the toolkit: where a line of theirs was inlined, the user's line is the one to show.
+_TOOLKIT = re.compile(
+    r"(^|/)(include|targets|cuda-?[\d.]*|nvidia|cccl)/.*\.(h|hpp|cuh|inl)$|\.hpp$|__nv_nvrtc|cooperative_groups"
+    r"|(^|/)cccl/|(^|/)cuda/(std/|__|barrier$|pipeline$|ptx$|atomic$|semaphore$|latch$)"
+    r"|(^|/)(cuda_|device_|sm_|math_|texture_|surface_|crt/)[\w/]*\.h$"
+)
+
+
+def integer(text: str) -> int:
+    """Return the value of a PTX integer literal (PTX ISA 4.5.1): as C writes it, and 0b for binary digits."""
+    digits = text.replace(" ", "").rstrip("U").lstrip("+-")
+    value = int(digits, 8 if digits[:1] == "0" and digits.isdigit() else 0)
+    return -value if text.count("-") % 2 else value
+
+
+def literal(text: str) -> Immediate:
+    """Return an integer or floating-point literal (PTX ISA 4.5)."""
+    if text[:2] in ("0f", "0F") and len(text) == 10:
+        return Immediate(int(text[2:], 16), 32)
+    if text[:2] in ("0d", "0D") and len(text) == 18:
+        return Immediate(int(text[2:], 16), 64)
+    if "." in text or (("e" in text or "E" in text) and text[:2] not in ("0x", "0X")):
+        return Immediate(struct.unpack("<Q", struct.pack("<d", float(text)))[0], 64)
+    return Immediate(integer(text))
+
+
+def split(text: str) -> list[str]:
+    """Split at the commas outside of all brackets."""
+    return [part for match in _PART.findall(text) if (part := match.strip())]
+
+
+def array_size(dims: str) -> tuple[int, bool]:
+    """Return the number of elements in `[a][b]` and whether a dimension is open."""
+    sides = [side.strip() for side in re.findall(r"\[([^\]]*)\]", dims)]
+    return (math.prod(map(integer, sides)), False) if all(sides) else (0, True)
+
+
+def named(text: str, what: str, shown: str) -> Symbol:
+    """Return a name with its offset; what, shown: what a message says where the text is not a name."""
+    match = _SYMBOL.match(text)
+    if match is None:
+        raise PtxError(f"cannot read the {what} '{shown}'.")
+    return Symbol(match[1], integer(match[2]) if match[2] else 0)
+
+
+def extents(directive: str, header: str) -> tuple[int, int, int] | None:
+    """Return the block that a function's performance directive names, missing extents 1; None without it."""
+    match = re.search(rf"\.{directive}\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?", header)
+    return (int(match[1]), int(match[2] or 1), int(match[3] or 1)) if match else None
+
+
+@dataclass
+class _Scope:
+    """Names declared in one `{ }`; nested blocks rename what they declare, so that a function has one flat name
+    space."""
+
+    number: int
+    names: set[str] = field(default_factory=set)
+    ranges: dict[str, int] = field(default_factory=dict)
+    labels: set[str] = field(default_factory=set)
+
+    def holds(self, name: str) -> bool:
+        prefix = name.rstrip("0123456789")
+        return name in self.names or (prefix != name and int(name[len(prefix) :]) < self.ranges.get(prefix, 0))
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self.files: dict[int, str] = {int(number): path for number, path in _FILE.findall(text)}
+        text = _ASKED.sub(lambda match: re.sub(r"\btrap;", "trap.asked;", match[0]), text) if "trap;" in text else text
+        self.text = _COMMENT.sub(lambda match: match.group(1) or " " + "\n" * match[0].count("\n"), text)
+        self.inlined: dict[tuple[int, int, int], tuple[int, int, int]] = {}
+        self.toolkit = {number for number, path in self.files.items() if _TOOLKIT.search(path)}
+        self.location = Location(0, 0)
+        self.scopes: list[_Scope] = []
+        self.scope_count = 0
+
+    def module(self) -> Module:
+        version = target = ""
+        functions: dict[str, Function] = {}
+        variables: dict[str, Variable] = {}
+        text, position = self.text, 0
+        while match := _TOP.match(text, position):
+            position = match.end()
+            if match["version"]:
+                version = match["version"]
+            elif match["target"]:
+                target = match["target"].strip()
+            elif match["bits"]:
+                if match["bits"] != "64":
+                    raise PtxError(f"PTX with .address_size {match['bits']} is not supported: compile for 64 bits.")
+            elif match["kind"]:
+                body, first = None, 0
+                if match["end"] == "{":
+                    end = self.closing(position)
+                    body = text[position:end]
+                    first = text.count("\n", 0, position) + 1
+                    position = end + 1
+                function = self.function(match["kind"] == "entry", match["header"], body, first)
+                if function.body is not None or function.name not in functions:
+                    functions[function.name] = function
+            elif match["variable"] and match["variable"].strip():
+                for variable in self.variables(match["variable"]):
+                    if variable.name not in variables or variable.initial or variable.size:
+                        variables[variable.name] = variable
+        if text[position:].strip():
+            raise PtxError(f"cannot read this PTX near '{text[position:].strip()[:60]}'.")
+        if not version:
+            raise PtxError("this is not PTX: it has no .version directive.")
+        kept = debug_info.local_variables(text) if "debug" in target else {}
+        return Module(version, target, self.files, functions, variables, kept)
+
+    def closing(self, position: int) -> int:
+        depth = 1
+        for match in re.compile(r'[{}]|"[^"]*"').finditer(self.text, position):
+            depth += {"{": 1, "}": -1}.get(match[0], 0)
+            if depth == 0:
+                return match.start()
+        raise PtxError("a function body in this PTX has no closing brace.")
+
+    def variables(self, text: str) -> list[Variable]:
+        if ".branchtargets" in text or ".callprototype" in text:
+            return []
+        head = re.match(r"\s*((?:\.[\w:]+\s*(?:\([^)]*\)\s*)?|\d+\s+)*)", text)
+        assert head is not None
+        plain = re.sub(r"\([^)]*\)", " ", head[1])
+        words = re.findall(r"\.([\w:]+)", plain)
+        # In a parameter's `.ptr .global` the second word qualifies the pointer.
+        space = next((word for word in words if word in _SPACES), "")
+        type_ = next((word for word in reversed(words) if word in BITS or word in _HANDLES), "")
+        align = int([0, *re.findall(r"\.(?:align|ptr)\s+(\d+)", plain)][-1])
+        width = BITS.get(type_, 64) // 8 * (2 if "v2" in words else 4 if "v4" in words else 1)
+        found = []
+        rest = text[head.end() :]
+        declared, _, initial = rest.partition("=")
+        for name in split(declared):
+            match = re.match(r"([%\w$]+)\s*((?:\[[^\]]*\]\s*)*)$", name)
+            if match is None:
+                continue
+            count, dynamic = array_size(match[2])
+            values = tuple(self.initial(initial.strip(), BITS.get(type_, 64) // 8)) if initial else ()
+            size = count * width
+            if dynamic and values:
+                size, dynamic = values[-1][0] + values[-1][1], False
+            found.append(Variable(match[1], space, type_, align or width, size, dynamic, values, self.location))
+        return found
+
+    def initial(self, text: str, width: int) -> list[tuple[int, int, Immediate | Symbol, int]]:
+        values: list[tuple[int, int, Immediate | Symbol, int]] = []
+        for offset, item in enumerate(split(re.sub(r"[{}]", " ", text))):
+            mask = -1
+            masked = re.match(r"(0[xX][0-9a-fA-F]+)\s*\((.*)\)$", item)
+            if masked:
+                mask, item = integer(masked[1]), masked[2].strip()
+            generic = re.match(r"generic\s*\(\s*([^)]*)\)\s*([+-]\s*\d+)?$", item)
+            if generic:
+                item = generic[1].strip() + (generic[2] or "")
+            value = literal(item) if _NUMBER.match(item) else named(item, "initial value", item)
+            values.append((offset * width, width, value, mask))
+        return values
+
+    def function(self, entry: bool, header: str, body: str | None, first: int) -> Function:
+        match = _HEADER.match(header)
+        if match is None:
+            raise PtxError(f"cannot read the function header '{header.strip()[:60]}'.")
+        results, parameters = self.parameters(match["results"]), self.parameters(match["takes"])
+        most, needs, cluster = (extents(word, match["rest"]) for word in ("maxntid", "reqntid", "reqnctapercluster"))
+        code = None
+        self.registers: dict[str, str] = {}
+        self.locals: list[Variable] = []
+        self.tables: dict[str, tuple[str, ...]] = {}
+        self.prototypes: dict[str, Prototype] = {}
+        self.location = Location(0, 0)
+        start = self.location
+        if body is not None:
+            code, start = self.body(body, first)
+        return Function(
+            match["name"], entry, parameters, results, code, self.registers, tuple(self.locals), self.tables, start,
+            self.prototypes, None if most is None else math.prod(most), needs, cluster,
+        )  # fmt: skip
+
+    def parameters(self, text: str | None) -> tuple[Variable, ...]:
+        return tuple(variable for part in split(text or "") for variable in self.variables(part))
+
+    def line(self, text: str) -> Location:
+        """Return the user's line: the innermost, unless that lies in a header of the toolkit."""
+        match = _LOC.match(text)
+        if match is None:
+            return self.location
+        place = (int(match[1]), int(match[2]), int(match[3]))
+        group = "cooperative_groups" in self.files.get(place[0], "")
+        if match[4]:
+            self.inlined[place] = (int(match[4]), int(match[5]), int(match[6]))
+        for _ in range(32):
+            if place[0] not in self.toolkit or place not in self.inlined:
+                break
+            place = self.inlined[place]
+        # Line 0 marks what the compiler moved; the line before is nearer to the truth.
+        return Location(place[0], place[1], 0, place[2], group) if place[1] else self.location
+
+    def body(self, text: str, number: int) -> tuple[tuple[Instruction | Label, ...], Location]:
+        """Return the items of a function's body, which begins on line `number` of the PTX, and the function's place."""
+        counted = 0
+        code: list[Instruction | Label] = []
+        self.scopes = [_Scope(0)]
+        branches: list[tuple[int, tuple[_Scope, ...]]] = []
+        pending, position = "", 0
+        start = Location(0, 0)
+        while match := _BODY.match(text, position):
+            begin = match.start(match.lastgroup or 0)
+            number += text.count("\n", counted, begin)
+            position, counted = match.end(), begin
+            if match["loc"]:
+                self.location = self.line(match["loc"])
+                if start.line == 0:
+                    start = self.location
+            elif match["label"]:
+                pending = match["label"]
+                self.scopes[-1].labels.add(pending)
+                code.append(Label(self.scoped(pending, self.scopes[-1])))
+            elif match["brace"] == "{":
+                self.scope_count += 1
+                self.scopes.append(_Scope(self.scope_count))
+            elif match["brace"] == "}":
+                self.scopes.pop()
+            elif match["statement"] is not None:
+                statement = match["statement"].strip()
+                if not statement:
+                    continue
+                if statement.startswith("."):
+                    self.declaration(statement, pending)
+                    continue
+                instruction = self.instruction(statement, number)
+                if instruction.opcode in ("bra", "brx"):
+                    branches.append((len(code), tuple(self.scopes)))
+                code.append(instruction)
+        if text[position:].strip():
+            raise PtxError(f"cannot read this PTX near '{text[position:].strip()[:60]}'.")
+        for place, scopes in branches:
+            instruction = code[place]  # type: ignore[assignment]
+            code[place] = instruction._replace(
+                operands=tuple(self.target(operand, scopes) for operand in instruction.operands)
+            )
+        return tuple(code), start
+
+    @staticmethod
+    def scoped(name: str, scope: _Scope) -> str:
+        return f"{name}@{scope.number}" if scope.number else name
+
+    def target(self, operand: Operand, scopes: tuple[_Scope, ...]) -> Operand:
+        if isinstance(operand, Symbol):
+            for scope in reversed(scopes):
+                if operand.name in scope.labels:
+                    return Symbol(self.scoped(operand.name, scope))
+        return operand
+
+    def declaration(self, statement: str, label: str) -> None:
+        scope = self.scopes[-1]
+        if statement.startswith(".reg"):
+            match = _REG.match(statement)
+            if match is None:
+                raise PtxError(f"cannot read '{statement[:60]}'.")
+            type_ = match[1].split()[-1].lstrip(".")
+            for name in split(match[2]):
+                ranged = re.match(r"([%\w$]+)\s*<\s*(\d+)\s*>$", name)
+                if ranged:
+                    scope.ranges[ranged[1]] = int(ranged[2])
+                    self.registers[self.scoped(ranged[1], scope) + "<>"] = type_
+                else:
+                    scope.names.add(name)
+                    self.registers[self.scoped(name, scope)] = type_
+        elif statement.startswith(".branchtargets"):
+            self.tables[label] = tuple(split(statement[len(".branchtargets") :].strip()))
+        elif statement.startswith(".callprototype"):
+            match = _PROTOTYPE.match(statement)
+            if match is not None:
+                sizes = (tuple(one.size for one in self.parameters(match[way])) for way in ("results", "takes"))
+                self.prototypes[label] = Prototype(*sizes)
+        elif not statement.startswith((".calltargets", ".pragma")):
+            for variable in self.variables(statement):
+                scope.names.add(variable.name)
+                self.locals.append(variable._replace(name=self.scoped(variable.name, scope)))
+
+    def resolve(self, name: str) -> str:
+        for scope in reversed(self.scopes[1:]):
+            if scope.holds(name):
+                return self.scoped(name, scope)
+        return name
+
+    def instruction(self, statement: str, number: int) -> Instruction:
+        guard, inverted = None, False
+        text = statement
+        if text.startswith("@"):
+            inverted = text[1] == "!"
+            guard, text = re.split(r"\s+", text[1 + inverted :], maxsplit=1)
+            guard = self.resolve(guard)
+        word, _, rest = text.replace("\n", " ").replace("\t", " ").partition(" ")
+        word = word.replace("::", ":")
+        opcode, *modifiers = word.split(".")
+        operands = tuple(map(self.operand, split(rest)))
+        location = self.location._replace(ptx_line=number)
+        return Instruction(opcode, tuple(modifiers), operands, guard, inverted, location, word)
+
+    def operand(self, text: str) -> Operand:
+        first = text[0]
+        if first == "[":
+            inner = text[1:-1].strip()
+            if "," in inner:
+                # A texture or tensor map and its coordinates.
+                return Vector(tuple(map(self.operand, split(inner))))
+            if _NUMBER.match(inner):
+                return Address(None, integer(inner))
+            name, offset = named(inner, "address", text)
+            return Address(self.resolve(name), offset)
+        if first in "{(" and text[-1] in "})":
+            return Vector(tuple(map(self.operand, split(text[1:-1]))))
+        if first == "!" or text[:2] == "-%":
+            return Negated(self.resolve(text[1:].strip()))
+        if "|" in text:
+            return Pair(*(self.operand(part.strip()) for part in text.split("|", 1)))
+        if first.isdigit() or (first in "+-" and len(text) > 1):
+            return literal(text.replace(" ", ""))
+        name, offset = named(text, "operand", text)
+        return Symbol(self.resolve(name), offset)
+
+
+def parse(text: str) -> Module:
+    """Parse PTX text.
+
+    Raises PtxError where the text is not PTX for 64-bit addresses.
+    """
+    return _Parser(text).module()
