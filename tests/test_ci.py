@@ -83,7 +83,7 @@ def test_counts(folder: Path) -> None:
     (folder / "counts-base.json").write_text(replace(base, results=fewer).text())
     second = run(folder, "ci/counts.sh", GITHUB_ACTIONS="true", GITHUB_STEP_SUMMARY=str(folder / "summary.md"))
     assert second.returncode == 4
-    assert second.stderr.count("takes more: instructions") == 3
+    assert second.stderr.count("takes more: PTX instructions") == 3
     assert second.stdout.count("::error file=kernels_cu/transpose.cu,line=") == 3
     assert "| smem-pad | 32 x 8 | more |" in (folder / "summary.md").read_text()
 

@@ -125,7 +125,7 @@ def escaped(dumped: str) -> str:
 
 
 def _filled(value: Any) -> Any:
-    """Return a record without null keys; a reader treats a missing key as null."""
+    """Return a record without its null keys and empty texts; a reader treats a missing key as empty."""
     if isinstance(value, dict):
-        return {key: _filled(item) for key, item in value.items() if item is not None}
+        return {key: _filled(item) for key, item in value.items() if item is not None and item != ""}
     return [_filled(item) for item in value] if isinstance(value, (list, tuple)) else value
