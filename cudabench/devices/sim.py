@@ -273,9 +273,8 @@ def demangled(lowered: Mapping[str, str], before: Sequence[simulator.Report] = (
 
 def poisoned(shape: tuple[int, ...], dtype: str, byte: int = POISON, into: np.ndarray | None = None) -> np.ndarray:
     """Return an array filled with one byte, by default 0xFF: `into` where that has the shape and type."""
-    array = (
-        into if into is not None and (into.shape, into.dtype) == (shape, np.dtype(dtype)) else np.empty(shape, dtype)
-    )
+    fits = into is not None and (into.shape, into.dtype) == (shape, np.dtype(dtype))
+    array = into if into is not None and fits else np.empty(shape, dtype)
     array.reshape(-1).view(np.uint8).fill(byte)
     return array
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import prod
 from typing import Any, NamedTuple
 
@@ -359,7 +360,7 @@ def counted(
     result: Result, case: Case, run: Run, operation: Operation, problem: Problem, blocks: Mapping[str, Dim]
 ) -> Result:
     """Return a result with what the simulator counted."""
-    report = run.report
+    report, lines = run.report, Lines(case)
     return replace(
         result,
         registers=run.resources.registers,
@@ -374,7 +375,7 @@ def counted(
         branches=tuple(
             Branch(
                 line=branch.line,
-                source=line_text(case, branch.file, branch.line),
+                source=lines.text(branch.file, branch.line),
                 executions=branch.executions,
                 divergent=branch.parted,
                 lanes_taken=branch.taken / branch.lanes if branch.lanes else 0.0,
@@ -398,11 +399,11 @@ def access_rows(
     contended: dict[object, list[simulator.Contended]] = {}
     for atomic in report.contended:
         contended.setdefault((atomic.file, atomic.line, atomic.instruction or None), []).append(atomic)
-    found = []
+    found, lines = [], Lines(case)
     for row, said in zip(rows, advice.advise(rows, blocks), strict=True):
         access = Access(
             **_same(row, _SAME_OF_ACCESS),
-            source=line_text(case, row.file, row.line),
+            source=lines.text(row.file, row.line),
             advice=said,
             column=row.column or None,
             instruction=row.instruction or None,
@@ -442,34 +443,44 @@ def _imbalance(found: simulator.Imbalance, case: Case, fits: Occupancy | None) -
     advised = advice.unbalanced(found, SMS, fits.blocks_per_sm if fits else 1)
     if advised is None:
         return None
-    source = line_text(case, found.file, found.line)
+    source = Lines(case).text(found.file, found.line)
     return Imbalance(**_same(found, _SAME_OF_IMBALANCE), source=source, advice=advised, file=case.header(found.file))
 
 
 def hazards_of(found: Iterable[simulator.Hazard], case: Case) -> tuple[Hazard, ...]:
     """Return the simulator's hazards as a result has them."""
+    lines = Lines(case)
     return tuple(
-        Hazard(**_same(one, _SAME_OF_HAZARD), source=line_text(case, one.file, one.line), file=case.header(one.file))
+        Hazard(**_same(one, _SAME_OF_HAZARD), source=lines.text(one.file, one.line), file=case.header(one.file))
         for one in found
     )
 
 
-def line_text(case: Case, file: str, number: int) -> str:
-    """Return the text of a line of the source or of a header; the file's name in brackets if its text is unknown."""
-    name = case.header(file)
-    text = _texts(case).get(name) if name else case.source.text
-    if text is None:
-        return f"({name})"
-    lines = text.splitlines()
-    return lines[number - 1].strip() if 0 < number <= len(lines) else ""
+class Lines:
+    """The lines of a case's sources and of their headers, which are read once, when one is asked for."""
 
+    def __init__(self, case: Case) -> None:
+        self._case = case
 
-def _texts(case: Case) -> dict[str, str]:
-    """Return the texts of a case's sources and their headers by name, without folders."""
-    sources = [part.source for part in case.parts]
-    texts = {path: text for source in sources for path, text in chapters.headers(source).items()}
-    texts |= {source.name: source.text for source in sources}
-    return {path.rpartition("/")[2]: text for path, text in texts.items()}
+    def text(self, file: str, number: int) -> str:
+        """Return the text of a line; the file's name in brackets if its text is unknown."""
+        name = self._case.header(file)
+        lines = self._others.get(name) if name else self._own
+        if lines is None:
+            return f"({name})"
+        return lines[number - 1].strip() if 0 < number <= len(lines) else ""
+
+    @cached_property
+    def _own(self) -> list[str]:
+        return self._case.source.text.splitlines()
+
+    @cached_property
+    def _others(self) -> dict[str, list[str]]:
+        """The lines of all sources and headers by the file's name, without folders."""
+        sources = [part.source for part in self._case.parts]
+        texts = {path: text for source in sources for path, text in chapters.headers(source).items()}
+        texts |= {source.name: source.text for source in sources}
+        return {path.rpartition("/")[2]: text.splitlines() for path, text in texts.items()}
 
 
 def hazard_reason(hazards: Sequence[Hazard]) -> str:

@@ -38,6 +38,7 @@ from cudabench.measure.context import (
 )
 from cudabench.measure.counting import (
     Kernel,
+    Lines,
     arrays_of,
     as_loaded,
     by_card,
@@ -46,7 +47,6 @@ from cudabench.measure.counting import (
     hazard_reason,
     hazards_of,
     kernels,
-    line_text,
     merged_in,
 )
 from cudabench.occupancy import capability
@@ -353,7 +353,7 @@ class SimulatedRun(RunContext):
             if self.disassemble and kernel.code:
                 found += filter(None, [costly.spills(kernel.code, executions, lines, part.source.name)])
             for each in found:
-                texts = [line_text(part, part.source.name, number) for number in each.lines]
+                texts = [Lines(part).text(part.source.name, number) for number in each.lines]
                 literals = costly.literals(texts) or costly.literals_of_macros(texts, part.source.text)
                 doubles = literals[:LITERALS] or ["2.0"]
                 notes.append(

@@ -259,7 +259,7 @@ def _own(
     rung = rung or next(alike, operation.plain)
     replaced = {rung.function: function}
     if rung.launches is not None:
-        chapter = chapters.functions(rung.chapter or operation.source)
+        chapter = chapters.functions(chapters.name(operation, rung))
         if function.name in chapter and function.name != rung.function:
             replaced = {function.name: function}
         replaced |= {
@@ -301,7 +301,7 @@ def _order(operation: Operation, one: Picked, own: records.Kernel, launch: Launc
     `const` distinguishes two pointers: an input that comes second is still the input.
     """
     file = parse_text(one.text.text, one.text.name)
-    chapter = chapters.functions(one.rung.chapter or operation.source)[launch.function]
+    chapter = chapters.functions(chapters.name(operation, one.rung))[launch.function]
     buffers = {buffer.name: buffer for buffer in operation.buffers(problem)}
     ctype, wanted = operation.dtypes[problem.dtype], chapter.parameters
     fits = len(own.parameters) == len(wanted) and all(

@@ -29,12 +29,17 @@ def folder() -> Path:
 
 def names(operation: Operation) -> list[str]:
     """Return the file names of an operation's chapters, in the ladder's order."""
-    return list(dict.fromkeys(kernel.chapter or operation.source for kernel in operation.kernels))
+    return list(dict.fromkeys(name(operation, kernel) for kernel in operation.kernels))
+
+
+def name(operation: Operation, kernel: Kernel) -> str:
+    """Return the file name of a kernel's chapter."""
+    return kernel.chapter or operation.source
 
 
 def of(operation: Operation, kernel: Kernel) -> Source:
     """Return the chapter of a kernel."""
-    return read(kernel.chapter or operation.source)
+    return read(name(operation, kernel))
 
 
 def read(name: str) -> Source:

@@ -46,3 +46,11 @@ class BudgetExceeded(DeviceError):
     """
 
     hazards: tuple[Hazard, ...] = ()
+
+
+def time_up(kernel: str, place: str) -> BudgetExceeded:
+    """Return the error of a launch that was stopped at a place when its time was up."""
+    return BudgetExceeded(
+        f"kernel {kernel} was stopped at {place} when its time was up; raise --timeout (or --budget) or use a smaller "
+        "size if it is only long."
+    )

@@ -34,7 +34,7 @@ from cudabench.simulator.count.counters import Counters
 from cudabench.simulator.count.requests import active
 from cudabench.simulator.count.shares import Shares
 from cudabench.simulator.count.trace import Recorder
-from cudabench.simulator.errors import BudgetExceeded
+from cudabench.simulator.errors import BudgetExceeded, time_up
 from cudabench.simulator.memory import PARAMETER_WINDOW, Region
 from cudabench.simulator.plan import Plan
 from cudabench.simulator.program.arguments import Placed
@@ -530,10 +530,7 @@ class Machine:
                 "forever; if it is only long, use a smaller size."
             )
         if time.monotonic() > self.deadline:
-            raise BudgetExceeded(
-                f"kernel {self.code.name} was stopped at {place} when its time was up; raise --timeout (or --budget) "
-                "or use a smaller size if it is only long."
-            )
+            raise time_up(self.code.name, place)
         if self.watch is None:
             self.watch, self.next_look = Waits(self), -1
         self.watch.ran(number, mask)

@@ -19,7 +19,7 @@ from cudabench.simulator.check.places import same_memory
 from cudabench.simulator.check.stale import regions_of
 from cudabench.simulator.count.atomics import ONE_LANE
 from cudabench.simulator.count.footprint import FOLLOWED, Touched
-from cudabench.simulator.errors import BudgetExceeded
+from cudabench.simulator.errors import time_up
 from cudabench.simulator.heap import HeapRegion
 from cudabench.simulator.memory import AddressSpace
 from cudabench.simulator.native import atomics, floats, layout
@@ -82,10 +82,7 @@ def _names() -> tuple[Any, dict[str, int]] | None:
     library.cudabench_executed.argtypes = [pointer, pointer, pointer]
     library.cudabench_done.argtypes = library.cudabench_undo.argtypes = library.cudabench_at.argtypes = [pointer]
     library.cudabench_counts.argtypes = [pointer, pointer]
-    library.cudabench_detours.argtypes, library.cudabench_detours.restype = (
-        [pointer] * 3 + [ctypes.c_int64],
-        ctypes.c_int64,
-    )
+    library.cudabench_detours.argtypes = [pointer, pointer, pointer, ctypes.c_int64]
     sizes = [library.cudabench_size_of(place) for place in range(len(layout.SIZES))]
     assert sizes == [layout.size_of(one) for one in layout.SIZES], "layout.py and engine.hpp differ"
     names = {library.cudabench_operation(number).decode(): number for number in range(library.cudabench_operations())}
@@ -276,10 +273,7 @@ def _run(
                 progress(library.cudabench_done(handle), blocks)
             if time.monotonic() > deadline:
                 line = code.blocks[library.cudabench_at(handle)].every[0].line
-                raise BudgetExceeded(
-                    f"kernel {code.name} was stopped at {code.files.get(line.file, '')}:{line.line} when its time was "
-                    "up; raise --timeout (or --budget) or use a smaller size if it is only long."
-                )
+                raise time_up(code.name, f"{code.files.get(line.file, '')}:{line.line}")
     except BaseException:
         library.cudabench_undo(handle)
         raise

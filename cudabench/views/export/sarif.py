@@ -164,16 +164,8 @@ def findings(run: Run, base: Run | None = None) -> Iterator[Finding]:
                 hazard.kind, f"A hazard: {hazard.kind}.", "error", "The message names it."
             )
             first = {"block": list(hazard.block), "thread": list(hazard.thread)}
-            yield Finding(
-                rule,
-                hazard.message,
-                label,
-                file_of(result, hazard),
-                hazard.line,
-                hazard.source,
-                max(hazard.count, 1),
-                first,
-            )
+            file, count = file_of(result, hazard), max(hazard.count, 1)
+            yield Finding(rule, hazard.message, label, file, hazard.line, hazard.source, count, first)
         mismatched = result.verification is not None and result.verification.mismatches > 0
         if result.status == "wrong" and (mismatched or not result.hazards):
             yield _of_result("wrong-result", result.reason or "the output is wrong", result, label)
