@@ -57,7 +57,7 @@ if "PYTEST_XDIST_WORKER" not in os.environ:  # a cache of this run's own, which 
 
 # Files of few tests that take long: begun last, as files with few tests are, they would be waited for.
 FIRST = (
-    "test_docs_site.py", "test_hostile_argv.py", "test_hostile_signals.py", "test_sass.py", "test_operations_solve.py",
+    "test_docs_site.py", "test_hostile_argv.py", "test_hostile_signals.py", "test_machine_code.py", "test_solve.py",
     "test_mutants.py", "test_packaging.py", "test_readme.py",
 )  # fmt: skip
 
@@ -115,8 +115,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 others = {item for item in others if not item.get_closest_marker("gpu")}
             config.hook.pytest_deselected(items=others)
             items[:] = [item for item in items if item not in others]
-    size = Counter(item.path.name for item in items)
-    items.sort(key=lambda item: (item.path.name not in FIRST, -size[item.path.name]))
+    size = Counter(item.path for item in items)
+    items.sort(key=lambda item: (item.path.name not in FIRST, -size[item.path]))
     parts = [probe.driver(), probe.pycuda(), probe.gpu_compiler()]
     lack = next((part.problem for part in parts if not part.usable), None)
     if lack is None and probe.gpu(0).kind == "simulated":
