@@ -95,13 +95,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Mark an operation's tests, leave slow ones out unless asked for, skip what needs a GPU where there is none.
 
     A test is an operation's where its parameter `name` is. Slow ones, and those marked `build` or `long`, are asked for
-    by -m or by the test's own name; slow.txt names more of the slow, by their parameters: those that take a second and
-    more.
+    by -m or by the test's own name.
     """
-    slow = set(Path(__file__).with_name("slow.txt").read_text().splitlines())
     for item in items:
-        if item.nodeid in slow:
-            item.add_marker("slow")
         name = (
             item.callspec.params.get("name") if isinstance(item, pytest.Function) and hasattr(item, "callspec") else ""
         )

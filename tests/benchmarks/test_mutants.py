@@ -63,13 +63,16 @@ def test_every_rule_has_mutants(mutants: Any) -> None:
 
 
 # Functions whose mutants use every rule and run in a second or so, each to be found.
-QUICK = (
-    ("vecadd", "vecadd_naive"), ("transpose", "transpose_smem"), ("matmul", "matmul_naive"), ("solve", "solve_divide"),
-    ("distance", "sum_at_once"),
-)  # fmt: skip
+FEW = [
+    pytest.param(name, function, id=function, marks=pytest.mark.slow if slow else ())
+    for name, function, slow in (
+        ("vecadd", "vecadd_naive", False), ("transpose", "transpose_smem", False), ("matmul", "matmul_naive", True),
+        ("solve", "solve_divide", True), ("distance", "sum_at_once", True),
+    )
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "function"), QUICK, ids=[function for _, function in QUICK])
+@pytest.mark.parametrize(("name", "function"), FEW)
 def test_a_few_are_found(mutants: Any, name: str, function: str) -> None:
     """A wrong result or a hazard, exit code 3, tells each of a function's mutants from the function."""
     counts, whole = mutants.ends_of([*mutants.tasks_of(name, function)])
@@ -78,6 +81,7 @@ def test_a_few_are_found(mutants: Any, name: str, function: str) -> None:
     assert {*counts} <= {"found", "equivalent"}
 
 
+@pytest.mark.slow
 def test_one_that_hangs_or_crashes_costs_itself(
     mutants: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -108,7 +112,10 @@ def test_one_that_hangs_or_crashes_costs_itself(
     assert capsys.readouterr().out == said
 
 
-@pytest.mark.parametrize(("name", "rung", "size"), [("matmul", "wgmma", (66, 36, 132)), ("pi", "block", (1000,))])
+@pytest.mark.parametrize(
+    ("name", "rung", "size"),
+    [pytest.param("matmul", "wgmma", (66, 36, 132), marks=pytest.mark.slow), ("pi", "block", (1000,))],
+)
 def test_a_rung_is_right_without_optimisation(mutants: Any, name: str, rung: str, size: tuple[int, ...]) -> None:
     """What unoptimised code alone does, such as copies of what the tensor cores still write, is no hazard."""
     settings = {"bounds": True, "size": size}

@@ -53,14 +53,9 @@ def compiled(arch: str, text: str | None = None, backend: Any = None) -> Compile
 # Machine code --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("backend", ["nvrtc", pytest.param("nvcc", marks=pytest.mark.slow)])
-@pytest.mark.parametrize(
-    "arch",
-    [
-        "sm_90",
-        *(pytest.param(a, marks=pytest.mark.slow) for a in ("sm_75", "sm_80", "sm_87", "sm_89", "sm_100", "sm_120")),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["nvrtc", "nvcc"])
+@pytest.mark.parametrize("arch", ["sm_90", "sm_75", "sm_80", "sm_87", "sm_89", "sm_100", "sm_120"])
 def test_every_loop_is_what_it_claims(arch: str, backend: Any) -> None:
     """On each architecture and with each compiler, the loops hold what is counted and little else."""
     try:
@@ -84,6 +79,7 @@ OTHER = {  # by ceiling: a change to the chapter, and what is said of the machin
 }
 
 
+@pytest.mark.slow
 def test_other_code_is_refused() -> None:
     """Where the compiler made another loop of a kernel there is no value, and the reason counts."""
     text = benchmark.source().text
@@ -101,6 +97,7 @@ def test_other_code_is_refused() -> None:
 # The simulator -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_simulator(cudabench: Runner) -> None:
     """Every kernel runs and is right, nothing has a value, and the command ends well."""
     ran = cudabench("ceilings", "-d", "sim", "--json", "file.json")
@@ -166,6 +163,7 @@ def measured(device: SimulatedGpu, *names: str, **how: Any) -> list[Ceiling]:
     return [owner.measure(name) for name in names]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_warm_up")
 def test_whole_path(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a GPU, by way of its worker: every ceiling has a value, and the file says of what."""
@@ -191,6 +189,7 @@ def test_whole_path(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "fp32" in ran.out
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_warm_up")
 def test_one_that_kills_the_context(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     """A kernel that spoils the context has failed; another worker goes on with the rest, and the exit code is 1."""
@@ -204,6 +203,7 @@ def test_one_that_kills_the_context(cudabench: Runner, monkeypatch: pytest.Monke
     assert "shared-read failed: CUDA failed" in ran.err
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_warm_up")
 def test_the_clock_is_that_of_a_sample() -> None:
     """The clock of the tensor cores is counted in the last launch that was timed, and not in one more."""

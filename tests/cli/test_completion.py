@@ -142,6 +142,7 @@ def test_another_shell_is_refused(cudabench: Runner) -> None:
         assert "fish" in ran.err
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("bash"), reason="no bash")
 def test_in_a_real_bash(tmp_path: Path) -> None:
     """In bash, TAB completes a kernel's name, and a file's where a file stands."""

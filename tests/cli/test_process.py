@@ -52,10 +52,15 @@ def finished(path: Path) -> int:
 @pytest.mark.parametrize(
     ("number", "code", "message"),
     [
-        (signal.SIGTERM, 143, "Error: terminated by SIGTERM: only finished results are shown and written."),
-        (signal.SIGINT, 130, "Error: interrupted."),
+        pytest.param(
+            signal.SIGTERM,
+            143,
+            "Error: terminated by SIGTERM: only finished results are shown and written.",
+            id="terminated",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(signal.SIGINT, 130, "Error: interrupted.", id="interrupted"),
     ],
-    ids=["terminated", "interrupted"],
 )
 def test_a_signal_keeps_what_is_finished(tmp_path: Path, number: int, code: int, message: str) -> None:
     """A run that is stopped shows and keeps the kernels that are done, says so, and has the signal's exit code."""
@@ -83,6 +88,7 @@ def test_a_signal_keeps_what_is_finished(tmp_path: Path, number: int, code: int,
     assert [line for line in err.splitlines() if line and not progress.match(line)] == [message]
 
 
+@pytest.mark.slow
 def test_a_signal_ends_the_worker(tmp_path: Path) -> None:
     """Where a GPU's worker runs, SIGTERM ends it too, with what it had finished kept."""
     file = tmp_path / "r.json"
@@ -166,7 +172,13 @@ def test_an_ignored_signal_stays_ignored() -> None:
     assert ran.stdout == "True\n"
 
 
-@pytest.mark.parametrize("words", [SMALL, ("list", "transpose"), ("--help",), ("explain", *SMALL[:3], "--size", "9")])
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(SMALL, marks=pytest.mark.slow), ("list", "transpose"), ("--help",),
+        pytest.param(("explain", *SMALL[:3], "--size", "9"), marks=pytest.mark.slow),
+    ],
+)  # fmt: skip
 def test_an_encoding_without_typography(words: tuple[str, ...]) -> None:
     """What a stream's encoding lacks is written in ASCII: no traceback, and the same exit code."""
     ran = subprocess.run(
@@ -178,7 +190,13 @@ def test_an_encoding_without_typography(words: tuple[str, ...]) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="no /dev/full")
-@pytest.mark.parametrize("words", [SMALL, (*SMALL, "--json", "-"), ("list",), ("--help",), (), ("completion", "bash")])
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(pytest.param(words, marks=pytest.mark.slow) for words in (SMALL, (*SMALL, "--json", "-"))),
+        ("list",), ("--help",), (), ("completion", "bash"),
+    ],
+)  # fmt: skip
 def test_a_full_standard_output(words: tuple[str, ...]) -> None:
     """Standard output that takes no more is one sentence and exit code 1."""
     with open("/dev/full", "w") as full:
@@ -189,6 +207,7 @@ def test_a_full_standard_output(words: tuple[str, ...]) -> None:
     assert "Exception ignored" not in ran.stderr
 
 
+@pytest.mark.slow
 def test_a_closed_standard_output() -> None:
     """With standard output closed the exit code still tells."""
     command = f"{shlex.join(program('list'))} >&-"

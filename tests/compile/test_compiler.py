@@ -254,6 +254,7 @@ def test_headers_of_the_host(tmp_path: Path) -> None:
     assert compiled.lowered == {"g": "_Z1gPf"}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_nvcc")
 def test_what_needs_nvcc() -> None:
     """Code that NVRTC cannot take is refused with what to install, with exit code 5; a user's own fault is not."""
@@ -457,7 +458,7 @@ def as_pycuda_does(text: str, folders: Sequence[str], options: Sequence[str], ar
 
 
 ON_GPU = [
-    pytest.param(as_pycuda_does, marks=BACKENDS[1].marks, id="pycuda"),
+    pytest.param(as_pycuda_does, marks=[*BACKENDS[1].marks, pytest.mark.slow], id="pycuda"),
     pytest.param(None, marks=BACKENDS[0].marks, id="nvrtc"),
 ]
 

@@ -157,6 +157,7 @@ RUNS_OFF = """extern "C" __global__ void k(int *y)
 """
 
 
+@pytest.mark.slow
 def test_one_that_never_ends_has_its_hazards(cudabench: Callable[..., Any]) -> None:
     """A loop that leaves its array and does not end is wrong, with where it left; all that shows results shows it."""
     Path("k.cu").write_text(RUNS_OFF)

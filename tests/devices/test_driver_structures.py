@@ -56,6 +56,7 @@ def test_structures_lie_as_in_cuda_h(tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
 def test_which_kernels_synchronise_their_grid() -> None:
     """Only the kernel that calls grid.sync(), by itself or in a function that is not inlined."""

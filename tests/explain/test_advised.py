@@ -15,8 +15,6 @@ from tests.conftest import Ran
 
 FOLDER = Path(__file__).parents[1] / "corpus" / "advised"
 SENTENCE = re.compile(r"(?:~ )?lines? \d")
-QUICK = ("byte_columns", "lane_zero", "list_sums", "many_registers")  # what only this corpus has
-
 needs_simulator = pytest.mark.skipif(
     nvrtc_version() is None or nvdisasm.path() is None, reason="needs NVRTC and nvdisasm"
 )
@@ -62,11 +60,9 @@ def test_all_are_judged() -> None:
     assert all(one.says or one.never for one in CORPUS)
 
 
+@pytest.mark.slow
 @needs_simulator
-@pytest.mark.parametrize(
-    "judged",
-    [pytest.param(one, id=one.kernel, marks=[] if one.kernel in QUICK else [pytest.mark.slow]) for one in CORPUS],
-)
+@pytest.mark.parametrize("judged", CORPUS, ids=lambda judged: judged.kernel)
 def test_what_is_said(judged: Judged, cudabench: Callable[..., Ran]) -> None:
     """The report says what a specialist would, and nothing that is not so."""
     ran = cudabench("explain", "--profile", str(FOLDER / "kernels.toml"), "--kernel", judged.kernel)

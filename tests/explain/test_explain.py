@@ -84,6 +84,7 @@ def test_worked_example(cudabench: Runner) -> None:
     assert "(3, 2, 0)  in[2, 3]  out[3, 2]" in ran.err
 
 
+@pytest.mark.slow
 def test_banks(cudabench: Runner) -> None:
     """smem at 32 x 32 reads a column: 32 wavefronts; padded it takes one."""
     for kernel, count in (("smem", 32), ("smem-pad", 1)):
@@ -313,6 +314,7 @@ def test_banks_of_every_request(cudabench: Runner) -> None:
         assert f"request {number}: {degree}-way bank conflict" in ran.out
 
 
+@pytest.mark.slow
 def test_two_kernels_side_by_side(cudabench: Runner) -> None:
     """Two kernels are shown beside each other: what changed is marked, and the banks say why one more element helps."""
     ran = cudabench("explain", "transpose", "-k", "smem", "-k", "smem-pad", "--size", 64, 64, "--block", 32, 32)
@@ -329,6 +331,7 @@ def test_two_kernels_side_by_side(cudabench: Runner) -> None:
     assert "no bank conflict: 1 wavefront" in ran.out
 
 
+@pytest.mark.slow
 def test_atomics_are_named_by_what_they_do(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     """Everybody's atomics on one word are told with the array and their number; a histogram's want a shared copy."""
     from pathlib import Path

@@ -180,6 +180,7 @@ def seconds(result: Result, resource: str) -> float:
     return next((limit.time_s - alone for limit in result.limits if limit.resource == resource), 0.0)
 
 
+@pytest.mark.slow
 def test_the_arithmetic_of_a_transpose() -> None:
     """Memory, load/store unit, issue and L2 of a rung are its counts over the card's rates."""
     result = simulated("naive-row", 256, 512)
@@ -270,6 +271,7 @@ def test_loops_of_atomics_say_what_more_they_may_take() -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_hot_l2_is_not_filled() -> None:
     """What a launch reads passes the L2 once where it is there, and a second time where it comes from memory."""
     cold, hot = (simulated("tile-rows", 256, 512, cache=cache) for cache in ("cold", "hot"))
@@ -280,6 +282,7 @@ def test_a_hot_l2_is_not_filled() -> None:
     assert seconds(cold, "l2") == pytest.approx(sectors * (1 / 2 + 1 / 2 + 3 / 4) / (96 * 1.98e9), rel=1e-3)
 
 
+@pytest.mark.slow
 def test_limits_are_sorted_and_the_longest_first() -> None:
     """The file has resources with times, longest first, and a clause for each."""
     found = simulated("smem", 128, 128).limits
@@ -294,12 +297,14 @@ def test_a_hot_cache_leaves_the_memory_alone() -> None:
     assert seconds(simulated("smem", 64, 64, cache="hot"), "memory") == 0.0
 
 
+@pytest.mark.slow
 def test_conflicts_cost_the_load_store_unit() -> None:
     """Bank conflicts are in the limit of the load/store unit, and padding takes them out."""
     plain, padded = simulated("smem", 256, 256), simulated("smem-pad", 256, 256)
     assert seconds(plain, "lsu") > 1.9 * seconds(padded, "lsu")
 
 
+@pytest.mark.slow
 def test_few_blocks_leave_multiprocessors_empty() -> None:
     """Where an SM has more blocks than the mean, the tail says so: 4 blocks on 132 SMs take as long as 132."""
     result = simulated("naive", 1024, 64, operation="matvec")
@@ -415,7 +420,7 @@ def test_operations_of_tensor_instructions(words: str, operations_a_warp: tuple[
     assert card_rates.tensor_operations(Instruction(0, "", opcode, tuple(modifiers), (), 0)) == operations_a_warp
 
 
-@pytest.mark.parametrize("kernel", ["naive-row", "tile-rows"])
+@pytest.mark.parametrize("kernel", ["naive-row", pytest.param("tile-rows", marks=pytest.mark.slow)])
 def test_a_sample_of_blocks_gives_the_limits_of_all(kernel: str) -> None:
     """Counted on a sample, a large regular kernel has the limits that it has counted whole, and says so."""
     operation, device, card = operations.get("transpose"), shared_simulator(), cards.load("h200")
@@ -550,6 +555,7 @@ def test_what_an_instruction_occupies(words: str, name: str, uses: list[tuple[st
     assert card_rates.uses(instruction) == uses
 
 
+@pytest.mark.slow
 def test_conversions_and_special_functions_share_a_unit() -> None:
     """On 9.0, where both were counted, their times add up; of other cards a conversion is no slower than is known."""
     hopper, ada = (card_rates.Rates.of(cards.load(name)).pipes for name in ("h200", "l4"))
@@ -769,6 +775,7 @@ def test_commands_show_and_write_limits(cudabench: Runner, tmp_path: Path) -> No
     assert cudabench("sweep", "transpose", "-k", "smem", *small, "--block", "32", "8", "--on", "h100").code == 0
 
 
+@pytest.mark.slow
 def test_roofline(cudabench: Runner, tmp_path: Path) -> None:
     """Bounds are hollow points with their names under the roofs of the card; without operations there is none."""
     path, picture = tmp_path / "r.json", tmp_path / "r.png"
@@ -793,6 +800,7 @@ def test_roofline(cudabench: Runner, tmp_path: Path) -> None:
         plot.draw([none], ["r.json"], "roofline")
 
 
+@pytest.mark.slow
 def test_limits_fit_a_terminal(cudabench: Runner, tmp_path: Path) -> None:
     """Eighty columns hold names, bounds, what holds, waste and the sectors uncut; a wrong result has its column."""
     names = ["smem-unroll-pad", "naive-col-unroll"]

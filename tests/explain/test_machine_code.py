@@ -262,6 +262,7 @@ def test_what_no_warp_reached_did_not_run() -> None:
     assert all(count == executed.Count(0, 0, True) for count in executed.count(functions, {}, ptx.splitlines())[0])
 
 
+@pytest.mark.slow
 @needs_tools
 @pytest.mark.parametrize(
     ("step", "trips"),
@@ -293,6 +294,7 @@ def test_a_loop_of_arithmetic_alone_is_not_counted_by_its_one_branch(step: str, 
     assert (1 if step.startswith("x") else 0.5) * steps <= ran <= 1.05 * steps + 100
 
 
+@pytest.mark.slow
 @needs_tools
 def test_a_loop_with_loads_is_not_counted_by_its_one_branch() -> None:
     """Of 64 trips ptxas makes 16 of four, whose branch back is there once: the nearest of 64 centres by 16 numbers."""
@@ -426,6 +428,7 @@ def compiled(source: str, arch: str = "sm_90") -> Compiled:
 COPY = 'extern "C" __global__ void k(float *a, const float *b) { a[threadIdx.x] = b[threadIdx.x]; }'
 
 
+@pytest.mark.slow
 @needs_tools
 def test_a_cubin_is_disassembled_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The second process would find the text in the cache; a spoiled entry is made anew."""
@@ -538,6 +541,7 @@ def test_products_whose_rate_nobody_knows_have_names_of_their_own(words: str, na
     assert (gpu_run.flops_floor(10**12, found, h200) is None) == (names != ("int8",))
 
 
+@pytest.mark.slow
 @needs_tools
 @pytest.mark.parametrize(
     ("kind", "a", "b", "name"),
@@ -571,6 +575,7 @@ extern "C" __global__ void k(float *x, const int *p) {
 """
 
 
+@pytest.mark.slow
 @needs_tools
 def test_spills_are_counted() -> None:
     """The spilled bytes are those of ptxas' report; with counts, each access runs in all warps."""
@@ -589,6 +594,7 @@ def test_spills_are_counted() -> None:
     assert stored_bytes == 2048 * needs.spill_stores
 
 
+@pytest.mark.slow
 @needs_tools
 def test_an_array_in_local_memory_is_no_spill() -> None:
     """What the source indexes at run time lies in local memory, and is not held for a lack of registers."""
@@ -603,6 +609,7 @@ def test_an_array_in_local_memory_is_no_spill() -> None:
 # Merged accesses -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @needs_tools
 def test_four_loads_are_one() -> None:
     """Four neighbours that ptxas loads at once are one group of 16 bytes, and the store is one of 4."""
@@ -677,6 +684,7 @@ def test_a_wide_load_brings_what_later_blocks_load_beside_it(offset: int, togeth
     assert found.groups == (merged.Group(4, (4, 6), 16, 0, 16) if together else merged.Group(4, (4,), 16, 0, 4),)
 
 
+@pytest.mark.slow
 @needs_tools
 def test_merged_loads_count_once() -> None:
     """matmul tiled: four reads of a row of A are one of 16 bytes, which takes 2 wavefronts of its half warps."""
@@ -698,15 +706,11 @@ def test_merged_loads_count_once() -> None:
     assert sum(row.requests for row in plain) == sum(row.requests + row.merged for row in narrow + wide)
 
 
-# Other chapters than these take ptxas and nvdisasm up to ten seconds: theirs are slow, for one of two architectures.
-QUICK = ("vecadd", "distance")
-CHAPTERS = [pytest.param(name, "sm_90") for name in QUICK]
-CHAPTERS += [
-    pytest.param(name, ("sm_80", "sm_90")[at % 2], marks=pytest.mark.slow)
-    for at, name in enumerate(sorted({*operations.SUMMARIES} - {*QUICK}))
-]
+# A chapter takes ptxas and nvdisasm up to ten seconds: one of two architectures for each.
+CHAPTERS = [(name, ("sm_80", "sm_90")[at % 2]) for at, name in enumerate(sorted(operations.SUMMARIES))]
 
 
+@pytest.mark.slow
 @needs_tools
 @pytest.mark.parametrize(("name", "arch"), CHAPTERS)
 def test_no_access_of_the_chapters_is_unexplained(name: str, arch: str) -> None:
@@ -749,6 +753,7 @@ def simulated() -> tuple[SimulatedRun, Case]:
     return SimulatedRun(operation, case.problem, Settings(cpu=False), SimDevice("sm_90")), case
 
 
+@pytest.mark.slow
 @needs_tools
 def test_a_simulated_result_has_machine_code(simulated: tuple[SimulatedRun, Case]) -> None:
     """Executed instructions are those of all pipes; every warp is full; the hash is of the launched cubin."""

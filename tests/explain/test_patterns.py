@@ -593,6 +593,7 @@ extern "C" __global__ void __cluster_dims__(2) halves(int *out) {
 """
 
 
+@pytest.mark.slow
 def test_other_blocks_of_the_cluster_are_counted() -> None:
     """What goes to the shared memory of other blocks has rows, a request for each block that a warp goes to, and the
     rows say that this is a guess: an atomic of which a half goes to each block, a store to the other one."""

@@ -460,6 +460,7 @@ def draw_damaged(data: st.DataObject) -> bytes:
     return json.dumps(mutated(whole, path, data.draw(st.one_of(st.just(...), VALUES)))).encode()
 
 
+@pytest.mark.slow
 @settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_a_mutated_shard(data: st.DataObject) -> None:
@@ -487,6 +488,7 @@ def test_a_report_of_a_mutated_shard(cudabench: Runner, tmp_path: Path, data: st
 # Writing shards ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_simulated_shard(cudabench: Runner) -> None:
     """One shard, named by the host, is a results file with the card's record; the report of it ends well."""
     ran = cudabench("fleet", "shard", "shards", "--rack", "r7", "--", *VECADD, "-d", "sim")
@@ -710,6 +712,7 @@ def test_without_nvml(monkeypatch: pytest.MonkeyPatch) -> None:
 # Submitting on this machine ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_submit_here(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two tasks run as processes of this machine; a folder that holds a submission takes no second one."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
@@ -774,6 +777,7 @@ def test_what_cannot_be_submitted(cudabench: Runner, monkeypatch: pytest.MonkeyP
     assert "not NAME=VALUE" in cudabench("fleet", "submit", "--gpus", 1, "--slurm", "x", "s3", "--", *VECADD).err
 
 
+@pytest.mark.slow
 def test_holding_a_card(tmp_path: Path) -> None:
     """A task keeps its card until all have started, and no longer than so many seconds after the last start."""
     plan = Plan(tmp_path, ("vecadd",))

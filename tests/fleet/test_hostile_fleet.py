@@ -69,6 +69,7 @@ def test_names_are_no_templates(cudabench: Runner, tmp_path: Path) -> None:
     assert not text.HARMFUL.search(ran.out + page)
 
 
+@pytest.mark.slow
 def test_a_shard_is_written_over_a_link(cudabench: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a folder that others may write, a link or a pipe that is called like a shard is replaced: what it leads to
     stays as it is."""
@@ -239,6 +240,7 @@ def test_an_exit_code_that_is_none(
     assert (made.entries[0].state, made.entries[0].exit_code, made.exit_code()) == ("failed", None, 1)
 
 
+@pytest.mark.slow
 def test_names_of_a_node(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     """What Slurm calls node, job and partition reaches neither a terminal nor the name of a file raw."""
     for name in ("SLURMD_NODENAME", "SLURM_JOB_ID", "SLURM_JOB_PARTITION", "SLURM_CLUSTER_NAME"):

@@ -313,6 +313,7 @@ def codes() -> dict[str, bytes]:
     return dict.fromkeys(("double_", "double_slow", "double_late"), compiled.cubin)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
 def test_same_code_is_not_measured(codes: dict[str, bytes]) -> None:
     """Kernels of the same instructions and launch are not launched, unless asked for; others are."""

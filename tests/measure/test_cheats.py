@@ -91,15 +91,23 @@ FUZZED = [cheat for cheat in CHEATS if "fuzz" in cheat.heads]
 NOT_YET = {
     "local_leftover": "local memory that was never written raises no hazard",
 }
+SLOW = (  # in the simulator
+    "approximate", "asm_half", "constant_mean", "float_in_double", "half_matmul", "histogram_100", "int8_matmul",
+    "sampled_mean", "seed_answer",
+)  # fmt: skip
 
 
-def marked(cheats: list[Cheat], not_yet: dict[str, str]) -> list[Any]:
+def marked(cheats: list[Cheat], not_yet: dict[str, str], slow: tuple[str, ...] = ()) -> list[Any]:
     """Return the cheats as parameters of a test, those that it must fail for now marked with the reason."""
     return [
         pytest.param(
             cheat,
             id=cheat.name,
-            marks=[pytest.mark.xfail(strict=True, reason=not_yet[cheat.name])] if cheat.name in not_yet else [],
+            marks=[pytest.mark.xfail(strict=True, reason=not_yet[cheat.name])]
+            if cheat.name in not_yet
+            else [pytest.mark.slow]
+            if cheat.name in slow
+            else [],
         )
         for cheat in cheats
     ]
@@ -219,7 +227,7 @@ def read_where_named(cheat: Cheat, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(nvdisasm, "path", lambda: None)
 
 
-@pytest.mark.parametrize("cheat", marked([c for c in CHEATS if c.heads["sim"] != "none"], NOT_YET))
+@pytest.mark.parametrize("cheat", marked([c for c in CHEATS if c.heads["sim"] != "none"], NOT_YET, SLOW))
 @pytest.mark.usefixtures("read_where_named")
 def test_simulated(cheat: Cheat, cudabench: Runner) -> None:
     """The simulator says of each what the file demands, or that it cannot run it."""
@@ -247,6 +255,7 @@ def test_one_seed_shows_nothing(cheat: Cheat, cudabench: Runner) -> None:
     assert (ran.code, results(ran).get("status")) == (0, "ok"), story(ran, results(ran))
 
 
+@pytest.mark.slow
 def test_the_seed_is_recognised(cudabench: Runner) -> None:
     """The kernel that knows seed 0 does next to nothing for it, and all the work for another seed."""
     cheat = next(cheat for cheat in CHEATS if cheat.name == "seed_recognised")

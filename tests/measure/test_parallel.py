@@ -160,6 +160,7 @@ def _lives(group: int) -> bool:
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
 def test_an_interrupt_leaves_nothing(tmp_path: Path) -> None:
     """Ctrl-C ends the run with 130, keeps what was finished, and no process goes on."""

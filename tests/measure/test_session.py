@@ -88,7 +88,7 @@ def test_one_worker_serves_a_ladder() -> None:
     [
         ("dies", "the process that ran it ended (library noise)"),
         ("killed", "the process that ran it ended (by SIGKILL, after: library noise)"),
-        ("hangs", "no sign of life for 1 s while timing"),
+        pytest.param("hangs", "no sign of life for 1 s while timing", marks=pytest.mark.slow),
         ("spoils", None),
     ],
 )
@@ -103,6 +103,7 @@ def test_a_bad_kernel_costs_itself(kernel: str, reason: str | None) -> None:
         assert reason in (found[1].reason or "")
 
 
+@pytest.mark.slow
 def test_temporary_files_go_with_the_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a worker leaves in the folder of temporary files, however it ends, is gone after it."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))

@@ -89,6 +89,7 @@ def test_other_shape_is_refused() -> None:
         verify.compare(matrix(), matrix().T, EXACT)
 
 
+@pytest.mark.slow
 @given(st.integers(0, 12 * 10**6 - 1))
 def test_one_wrong_element_is_found_anywhere(at: int) -> None:
     """A single flipped element is found wherever it is, across the chunks of the comparison."""

@@ -64,7 +64,9 @@ def right_or_refused(name: str, kernel: str, block: Block, sizes: list[tuple[int
 # The registry against the chapters -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name == "solve" else ()) for name in NAMES]
+)
 def test_ladder_matches_chapter(name: str) -> None:
     """Every rung is a function of its chapter with a comment above it, in the same order, and none is left over."""
     operation = operations.get(name)
@@ -105,8 +107,24 @@ def test_names_are_unique(name: str) -> None:
 # In the simulator ----------------------------------------------------------------------------------------------------
 
 
+LONG = (
+    *(f"matmul-{kernel}" for kernel in (
+        "half", "sliced", "tensor", "tensor-split", "tma", "tma-split", "warp-tile", "wgmma", "wgmma-split",
+    )),
+    "blur-vector", "solve-blocked", "solve-cluster", "solve-fused", "solve-lower",
+)  # fmt: skip
+
+
+def slow_of(*rungs: str) -> list[Any]:
+    """Return all rungs as parameters, some of them slow."""
+    return [
+        pytest.param(name, kernel, marks=pytest.mark.slow if f"{name}-{kernel}" in rungs else ())
+        for name, kernel in RUNGS
+    ]
+
+
 @needs_compiler
-@pytest.mark.parametrize(("name", "kernel"), RUNGS)
+@pytest.mark.parametrize(("name", "kernel"), slow_of(*LONG, "blur-pairs"))
 def test_ragged_sizes_and_one_element(name: str, kernel: str) -> None:
     """A kernel is right and free of hazards with its own block, and again on the memory that it left."""
     one, *_, largest = ladders.quick_sizes(name, kernel)
@@ -115,7 +133,13 @@ def test_ragged_sizes_and_one_element(name: str, kernel: str) -> None:
 
 
 @needs_compiler
-@pytest.mark.parametrize(("name", "kernel"), RUNGS)
+@pytest.mark.parametrize(
+    ("name", "kernel"),
+    slow_of(
+        *LONG, "blur-strip", "matmul-double-buffer", "matmul-tma-pair", "matmul-vector", "transpose-ragged",
+        "transpose-vector",
+    ),
+)  # fmt: skip
 def test_an_awkward_block_and_a_type(name: str, kernel: str) -> None:
     """The same with the most awkward block that it takes; the element types take turns along the ladder."""
     operation = operations.get(name)

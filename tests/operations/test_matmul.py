@@ -178,6 +178,7 @@ def test_small_products_are_sliced_finer(size: int, parts: str) -> None:
     assert case.defines["SLICES"] == parts
 
 
+@pytest.mark.slow
 def test_wgmma_is_for_one_generation() -> None:
     """Its rungs run where the instruction is, and are skipped with the reason elsewhere."""
     for kernel in ("wgmma", "half", "tma", "tma-split", "tma-pair"):
@@ -237,6 +238,7 @@ def test_blocks_that_stay_have_as_many_tiles_each(size: tuple[int, int, int], bl
     assert build("matmul", "tma", size=size)[1][0].grid == (blocks, 1, 1)
 
 
+@pytest.mark.slow
 @needs_compiler
 @pytest.mark.parametrize("kernel", ["tma", "tma-pair"])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -253,6 +255,7 @@ def test_pairs_have_as_many_tiles_each(size: tuple[int, int, int], blocks: int) 
     assert build("matmul", "tma-pair", size=size)[1][0].grid == (blocks, 1, 1)
 
 
+@pytest.mark.slow
 @needs_compiler
 @pytest.mark.parametrize(("kernel", "sectors"), [("tensor", 3060), ("sliced", 5304), ("wgmma", 3720)])
 def test_sectors_of_asynchronous_copies_as_measured(kernel: str, sectors: int, cudabench: Callable[..., Ran]) -> None:

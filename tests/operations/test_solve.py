@@ -105,12 +105,13 @@ def test_solve_refuses() -> None:
 # In the simulator, beyond what every kernel is tried on (test_ladders.py) -------------------------------------------
 
 
+@pytest.mark.slow
 @needs_compiler
 @pytest.mark.parametrize(
     ("block", "dtype", "n"),
     [
-        pytest.param((32, 4), "float32", 24, marks=pytest.mark.slow),
-        pytest.param((32, 1), "float64", 20, marks=pytest.mark.slow),
+        ((32, 4), "float32", 24),
+        ((32, 1), "float64", 20),
         ((7, 3), "float64", 20),
     ],
     ids=str,

@@ -280,7 +280,7 @@ def picture(tmp_path: Path) -> Path:
     ("words", "shape"),
     [
         (("grayscale",), (62, 76)),
-        (("blur", "-t", "uint8", "-k", "vector"), (62, 76, 3)),
+        pytest.param(("blur", "-t", "uint8", "-k", "vector"), (62, 76, 3), marks=pytest.mark.slow),
         (("blur", "-k", "naive", "--radius", "2"), (62, 76, 3)),
     ],
 )
@@ -342,15 +342,16 @@ def slow(*values: Any) -> Any:
     return pytest.param(*values, marks=pytest.mark.slow)
 
 
+@pytest.mark.slow
 @pytest.mark.blur
 @needs_compiler
 @pytest.mark.parametrize(
     ("request_", "sizes"),
     [
-        slow({}, [(40, 200)]),
-        slow({"options": {"radius": 3, "channels": 3}}, [(1, 1), (31, 33), (10, 64)]),
-        slow({"options": {"radius": 40}}, [(13, 33)]),
-        slow({"dtype": "uint8"}, [(20, 208)]),
+        ({}, [(40, 200)]),
+        ({"options": {"radius": 3, "channels": 3}}, [(1, 1), (31, 33), (10, 64)]),
+        ({"options": {"radius": 40}}, [(13, 33)]),
+        ({"dtype": "uint8"}, [(20, 208)]),
         ({"dtype": "uint8", "options": {"radius": 2, "channels": 3}}, [(31, 33)]),
     ],
     ids=str,
@@ -360,16 +361,17 @@ def test_blur_options(request_: dict[str, Any], sizes: list[tuple[int, int]]) ->
     assert [fault for size in sizes for fault in simulated("blur", size=size, **request_)] == []
 
 
+@pytest.mark.slow
 @pytest.mark.blur
 @needs_compiler
 @pytest.mark.parametrize(
     ("request_", "sizes"),
     [
         ({}, [(70, 300), (13, 1003)]),
-        slow({"block": (9, 8), "options": {"radius": 7, "channels": 4}}, [(40, 103)]),
-        slow({"dtype": "uint8"}, [(33, 503), (9, 1024)]),
+        ({"block": (9, 8), "options": {"radius": 7, "channels": 4}}, [(40, 103)]),
+        ({"dtype": "uint8"}, [(33, 503), (9, 1024)]),
         ({"dtype": "uint8", "options": {"radius": 3, "channels": 3}}, [(40, 173), (40, 176)]),
-        slow({"dtype": "uint8", "options": {"radius": 0}}, [(20, 700)]),
+        ({"dtype": "uint8", "options": {"radius": 0}}, [(20, 700)]),
     ],
     ids=str,
 )
@@ -426,7 +428,7 @@ def test_blur_stacked(size: tuple[int, int], request_: dict[str, Any]) -> None:
     [
         ("grayscale", (), {}),
         slow("blur", (), {}),
-        ("blur", ("pairs",), {"radius": 3}),
+        slow("blur", ("pairs",), {"radius": 3}),
         ("blur", ("stacked",), {"radius": 2}),
         slow("blur", ("stacked",), {"radius": 3, "channels": 3}),
         slow("blur", ("stacked",), {"radius": 7}),

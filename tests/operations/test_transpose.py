@@ -54,7 +54,7 @@ def read_by(kernel: str, size: tuple[int, int], dtype: str) -> Counter[str]:
         ("naive-col", (32, 8), 32, 4),
         ("smem", (32, 32), 4, 4),
         ("smem-pad", (32, 8), 4, 4),
-        ("vector", (32, 8), 16, 16),
+        pytest.param("vector", (32, 8), 16, 16, marks=pytest.mark.slow),
     ],
 )
 def test_sectors_of_the_textbook(kernel: str, block: tuple[int, int], load: float, store: float) -> None:

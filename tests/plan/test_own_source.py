@@ -45,7 +45,10 @@ def size(operation: Operation) -> tuple[int, ...]:
 @needs_compiler
 @pytest.mark.usefixtures("unread_machine_code")
 @pytest.mark.parametrize(("text", "code"), [(rung, 0), (spoilt, 3)])
-@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+@pytest.mark.parametrize(
+    "operation",
+    [pytest.param(each, id=each.name, marks=pytest.mark.slow if each.name == "solve" else ()) for each in OPERATIONS],
+)
 def test_a_users_kernel_is_verified(
     cudabench: Callable[..., Any], operation: Operation, text: Callable[[Operation], str], code: int
 ) -> None:

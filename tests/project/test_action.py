@@ -55,6 +55,7 @@ def run_action(folder: Path, command: str) -> tuple[int, str]:
     return ran.returncode, (folder / "output").read_text().splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_action_runs_the_command(tmp_path: Path) -> None:
     """The command is split into words, lines that go on included; its exit code is the step's and the output's."""
     (tmp_path / "race.cu").write_text(RACE)
@@ -76,6 +77,7 @@ def test_no_input_reaches_a_script_of_the_action() -> None:
         assert "${{" not in step.get("run", "")
 
 
+@pytest.mark.slow
 def test_hooks_find_the_race(tmp_path: Path) -> None:
     """Each hook has what pre-commit asks for, and its entry with a file and arguments does what it says."""
     (tmp_path / "race.cu").write_text(RACE)

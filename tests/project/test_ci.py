@@ -122,6 +122,7 @@ def test_every_comparison_requires_its_base() -> None:
     assert all("--require-base" in line for line in compares)
 
 
+@pytest.mark.slow
 def test_hazards_alone(folder: Path) -> None:
     """The page's line of `check` runs on files with those kernels, and names the hazard of one."""
     (folder / "scale.cu").write_text(

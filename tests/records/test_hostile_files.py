@@ -80,6 +80,7 @@ READERS = (
 )
 
 
+@pytest.mark.slow
 @FEW
 @given(data=st.data())
 def test_a_mutated_results_file(cudabench: Callable[..., Any], measured: Any, data: st.DataObject) -> None:
@@ -153,6 +154,7 @@ def test_results_that_were_called_a_defect(cudabench: Callable[..., Any], old: s
         assert ran.code in (0, 4) or "b.json" in ran.err or "share no measurement" in ran.err
 
 
+@pytest.mark.slow
 @FEW
 @given(data=st.data())
 def test_a_damaged_array(cudabench: Callable[..., Any], data: st.DataObject) -> None:

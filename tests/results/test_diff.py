@@ -61,6 +61,7 @@ def test_the_same_code_is_called_so(here: Path, capsys: pytest.CaptureFixture[st
     assert "there is nothing to measure" in shown
 
 
+@pytest.mark.slow
 def test_what_changed_is_told_by_line(here: Path) -> None:
     """Registers and instructions of both sides, the line whose code grew, and the first other instruction."""
     (each,) = records("old.cu", "new.cu", "--arch", "sm_90")
@@ -81,6 +82,7 @@ def test_what_changed_is_told_by_line(here: Path) -> None:
     assert each.first.line in (2, 3, 4)
 
 
+@pytest.mark.slow
 def test_a_launch_counts_sectors(here: Path) -> None:
     """With the arguments of `run` both are simulated: eight floats apart, every lane of a load has its own sector."""
     (each,) = records("old.cu", "new.cu", "--arch", "sm_90", *LAUNCH, "--fail-on", "sectors", code=4)
@@ -94,6 +96,7 @@ def test_a_launch_counts_sectors(here: Path) -> None:
     assert (line.new_line, line.old_sectors, line.new_sectors) == (4, each.old.sectors, each.new.sectors)
 
 
+@pytest.mark.slow
 def test_a_kernel_that_turns_wrong_exits_3(here: Path) -> None:
     """A launch whose result was right and is wrong fails without any option."""
     right = ["--expect", "y=a*x+y0"]
@@ -103,6 +106,7 @@ def test_a_kernel_that_turns_wrong_exits_3(here: Path) -> None:
     assert (each.old.status, each.new.status) == ("ok", "wrong")
 
 
+@pytest.mark.slow
 def test_a_constant_that_changed_is_no_same_code(here: Path) -> None:
     """Instructions that read another table are not the same; a kernel beside them that reads none is."""
     text = """__constant__ float table[2] = {1, 2};
@@ -171,6 +175,7 @@ def git(*words: str) -> None:
     subprocess.run(["git", *who, *words], check=True, capture_output=True)
 
 
+@pytest.mark.slow
 def test_a_revision_has_its_own_headers(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """HEAD:k.cu takes headers, beside it and of -I, as they were; messages name the revision, and no folder of ours."""
     monkeypatch.setenv("CUDABENCH_CACHE", str(here / "cache"))
@@ -236,6 +241,7 @@ def test_revisions_that_are_not_there(here: Path, spec: str, said: str) -> None:
         pass
 
 
+@pytest.mark.slow
 def test_formats(here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """Markdown, GitHub's annotations with the page of the job, SARIF and JSON say the same, at the line that grew."""
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(here / "summary.md"))

@@ -671,7 +671,11 @@ def test_each_right_kernel_has_a_case() -> None:
     assert sorted(CASES) == [path.stem for path in RIGHT]
 
 
-RUNS: list[Any] = [(name, size, "sm_90") for name, (_, sizes) in sorted(CASES.items()) for size in sizes]
+RUNS: list[Any] = [
+    pytest.param(name, size, "sm_90", marks=pytest.mark.slow if name == "scan_tile" else ())
+    for name, (_, sizes) in sorted(CASES.items())
+    for size in sizes
+]
 RUNS += [
     pytest.param(name, sizes[len(sizes) // 2], "sm_120", marks=pytest.mark.slow)
     for name, (_, sizes) in sorted(CASES.items())

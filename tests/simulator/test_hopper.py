@@ -44,6 +44,7 @@ def check(chosen: list[Case]) -> None:
     assert sum(case.name in recorded for case in chosen) > len(chosen) // 2
 
 
+@pytest.mark.slow
 def test_some_instructions_have_the_bits_of_an_h200() -> None:
     """Tensor cores of all float types, tiles and clusters: what the simulator leaves in memory is what the GPU left."""
     chosen = cases(QUICK)

@@ -62,6 +62,7 @@ def test_a_worker_for_the_gpu(sprung: Sprung, monkeypatch: pytest.MonkeyPatch) -
     assert not sprung()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
 @pytest.mark.parametrize(
     "words",

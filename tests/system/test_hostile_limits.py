@@ -138,6 +138,7 @@ def test_what_is_cheap_pays_for_no_process(monkeypatch: pytest.MonkeyPatch, text
 # Compilers ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_a_compile_has_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """A macro that makes billions of statements is stopped, is said to be, and the next compile works."""
@@ -378,6 +379,7 @@ def test_a_path_that_macros_make_from_here_is_included(tree: Path) -> None:
 # The simulator --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_the_timeout_holds_in_the_simulator(cudabench: Callable[..., Any]) -> None:
     """A loop that counts without an end is stopped in its time, as a failed kernel that names line and option; the next

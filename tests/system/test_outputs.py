@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 import numpy as np
@@ -282,14 +283,19 @@ def test_every_option_that_writes_is_here() -> None:
     assert found | {"grayscale --save"} == {*OPTIONS}
 
 
-@pytest.mark.parametrize("option", OPTIONS)
+def slow_of(*options: str) -> list[Any]:
+    """Return all options as parameters, some of them slow."""
+    return [pytest.param(option, marks=pytest.mark.slow if option in options else ()) for option in OPTIONS]
+
+
+@pytest.mark.parametrize("option", slow_of("fleet --plot", "plot -o"))
 def test_options_write_to_a_device(cudabench: Runner, recorded: str, option: str) -> None:
     """Every output option writes to /dev/null and leaves it alone."""
     ran = cudabench(*commands("/dev/null")[option])
     assert (ran.code, ran.err) == (0, "")
 
 
-@pytest.mark.parametrize("option", OPTIONS)
+@pytest.mark.parametrize("option", slow_of("fleet --plot"))
 def test_options_on_a_full_disk(cudabench: Runner, recorded: str, option: str) -> None:
     """On a full disk every output option ends with one sentence and exit code 1."""
     ran = cudabench(*commands("/dev/full")[option])
@@ -332,6 +338,7 @@ def test_options_refuse(cudabench: Runner, recorded: str, option: str, output: s
     assert len([line for line in ran.err.splitlines() if line]) == 1
 
 
+@pytest.mark.slow
 def test_standard_output_by_name(tmp_path: Path) -> None:
     """--json /dev/stdout is standard output, also where the shell has put a file or a pipe behind it."""
     words = [sys.executable, "-m", "cudabench", *map(str, RUN), "--json", "/dev/stdout"]

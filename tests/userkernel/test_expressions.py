@@ -50,6 +50,7 @@ def compound(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.recursive(NAMES | NUMBERS, compound, max_leaves=8), st.integers(0, 10**6), st.integers(1, 64))
 def test_arithmetic_is_pythons(text: str, n: int, m: int) -> None:
@@ -272,6 +273,7 @@ def test_bombs_are_refused_at_once(text: str) -> None:
     assert time.perf_counter() - start < 1
 
 
+@pytest.mark.slow
 @settings(max_examples=500, deadline=None)
 @given(st.text(alphabet="nxnp.()[]{}+-*/%,:=<>!@&|^~'\"_ 0123456789eij", max_size=40))
 def test_any_text_gives_a_value_or_a_sentence(text: str) -> None:
@@ -375,6 +377,7 @@ def on_arrays(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(st.recursive(ARRAYS, on_arrays, max_leaves=6))
 def test_compiled_arrays_are_what_is_walked(text: str) -> None:

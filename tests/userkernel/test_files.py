@@ -18,6 +18,7 @@ from tests.conftest import Ran
 FOLDER = Path(__file__).parents[1] / "corpus" / "files"
 HEAD = re.compile(r"^// (run|then|expect|lacks|slow): (.*)((?:\n//  .*)*)", re.M)
 LEAST = 120
+SLOW = ("cluster_histogram.cu", "hopper_gemm.cu")  # to simulate; heads name those that are slow in other ways
 LEAST_WHOLE, MOST_UNCLEAN = 88, 10  # lines of messages; those of files that are wrong or lack something
 
 needs_simulator = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
@@ -50,7 +51,7 @@ FILES = [read(path) for path in sorted(FOLDER.glob("*.cu*")) if "// run:" in pat
 def marked(file: Public) -> object:
     """Return a file as a parameter; what the simulator lacks today fails, and says so once it does not."""
     marks = [pytest.mark.xfail(reason=file.lacks, strict=True)] if file.lacks else []
-    marks += [pytest.mark.slow] if file.slow else []
+    marks += [pytest.mark.slow] if file.slow or file.path.name in SLOW else []
     return pytest.param(file, id=file.path.name, marks=marks)
 
 

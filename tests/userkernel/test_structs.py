@@ -207,6 +207,7 @@ def clusters(cudabench: Runner, tmp_path: Path) -> Runner:
     return ran
 
 
+@pytest.mark.slow
 def test_clusters_of_a_launch(clusters: Runner, tmp_path: Path) -> None:
     """--cluster makes blocks neighbours, which the results file tells; without it each is alone."""
     both = "y=np.repeat(np.sum(np.reshape(x,(2,128)),1),4)"
@@ -223,7 +224,9 @@ def test_clusters_of_a_launch(clusters: Runner, tmp_path: Path) -> None:
     [
         ("sums", "3", "--cluster 3 does not divide the grid 8: x = 8 is not a multiple of 3; use --grid with x = 9"),
         ("sums", "32", "--cluster 32 has 32 blocks; CUDA allows 16 a cluster"),
-        ("own", "4", "is compiled for clusters of 2 x 1 x 1 blocks: leave --cluster out"),
+        pytest.param(
+            "own", "4", "is compiled for clusters of 2 x 1 x 1 blocks: leave --cluster out", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_what_no_cluster_is(clusters: Runner, kernel: str, cluster: str, message: str) -> None:

@@ -204,6 +204,7 @@ def test_a_template_that_is_named_has_a_line_too(cudabench: Callable[..., Ran]) 
     assert "as in: cudabench check k.cu --kernel 'f<double, 8>' " in cudabench("check", "k.cu").err
 
 
+@pytest.mark.slow
 def test_headers_around_the_file_are_named(cudabench: Callable[..., Ran]) -> None:
     """A project's include folder beside the source's is found, also where a header asks for it, and types are its."""
     for folder in ("src", "include"):

@@ -272,7 +272,9 @@ def test_any_name_is_drawn(name: str) -> None:
 # The command ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("suffix", "magic"), [("svg", b"<?xml"), ("png", b"\x89PNG"), ("pdf", b"%PDF")])
+@pytest.mark.parametrize(
+    ("suffix", "magic"), [("svg", b"<?xml"), ("png", b"\x89PNG"), pytest.param("pdf", b"%PDF", marks=pytest.mark.slow)]
+)
 def test_command(cudabench: Runner, tmp_path: Path, suffix: str, magic: bytes) -> None:
     """The suffix is the format; the same results give the same bytes."""
     (tmp_path / "run.json").write_text(RECORDED.text())

@@ -55,8 +55,8 @@ class Elements(HTMLParser):
 @pytest.mark.parametrize(
     "files",
     [
-        pytest.param(lambda: [ladder()], id="simulated"),
-        pytest.param(lambda: [timed()], id="timed"),
+        pytest.param(lambda: [ladder()], id="simulated", marks=pytest.mark.slow),
+        pytest.param(lambda: [timed()], id="timed", marks=pytest.mark.slow),
         pytest.param(lambda: [timed(), timed(0.8)], id="before and after", marks=pytest.mark.slow),
         pytest.param(lambda: [results.load(H200)], id="recorded on an H200"),
     ],
@@ -76,6 +76,7 @@ def test_a_page_is_small_and_fetches_nothing(files: Callable[[], list[ResultsFil
     assert "unsafe" not in policy
 
 
+@pytest.mark.slow
 def test_the_page_holds_the_results() -> None:
     """What is read back is the file, but for thinned samples and what it says that it leaves out."""
     (back,) = [results.parse(text, "page") for text in embedded.documents([ladder()], 10**9).texts]
@@ -519,6 +520,7 @@ def test_pictures_of_banks_are_the_worst() -> None:
 # The command ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_page_reads_like_its_file(cudabench: Runner, tmp_path: Path) -> None:
     """compare, export and report take a page where they take a file, and find the same."""
     (tmp_path / "r.json").write_text(timed().text())
@@ -533,6 +535,7 @@ def test_a_page_reads_like_its_file(cudabench: Runner, tmp_path: Path) -> None:
     assert [r.kernel for r in again.results] == [r.kernel for r in first.results]
 
 
+@pytest.mark.slow
 def test_two_files_in_one_page(cudabench: Runner, tmp_path: Path) -> None:
     """A page of two files is read whole by report, and refused where one is meant."""
     for name, factor in (("a.json", 1.0), ("b.json", 0.9)):
