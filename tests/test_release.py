@@ -66,7 +66,7 @@ def test_workflows_try_every_python() -> None:
 
 @pytest.mark.parametrize("hook", [hook for hook in HOOKS if hook["id"] != "mypy"], ids=lambda hook: hook["id"])
 def test_hooks_find_faults(hook: dict[str, Any], tmp_path: Path) -> None:
-    """Each hook passes a right file and fails at a wrong one; that of mypy checks the whole package, as the gate does."""
+    """Each hook passes a right file and fails at a wrong one; mypy reads the whole package, as in the gate."""
     command = shlex.split(hook["entry"])
     if shutil.which(command[0]) is None:
         pytest.skip(f"{command[0]} is not installed")
