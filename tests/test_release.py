@@ -82,6 +82,20 @@ def test_hooks_find_faults(hook: dict[str, Any], tmp_path: Path) -> None:
         assert (subprocess.run([*command, file], capture_output=True, cwd=ROOT).returncode == 0) is works
 
 
+def test_recipe_has_the_dependencies() -> None:
+    """The recipe names the version, and what the package depends on with the same lowest versions."""
+    recipe = yaml.safe_load((ROOT / "conda" / "recipe.yaml").read_text())
+    assert recipe["context"]["version"] == cudabench.__version__
+    run = recipe["requirements"]["run"]
+    named = {line.replace(" ", "") for line in [*run[:-1], *run[-1]["then"]]}
+    text = (ROOT / "pyproject.toml").read_text().split("\ndependencies = [")[1].split("\n]")[0]
+    wanted = {line.split(";")[0].replace(" ", "") for line in re.findall(r'"(.+?)"', text)}
+    conda = {"libclang": "python-clang", "nvidia-cuda-nvdisasm": "cuda-nvdisasm", "nvidia-cuda-nvrtc": "cuda-nvrtc"}
+    for name, other in conda.items():
+        wanted = {re.sub(f"^{name}(?=>)", other, line) for line in wanted}
+    assert named - {"python>=3.10"} == wanted
+
+
 @pytest.mark.slow
 def test_pure_wheel(tmp_path: Path) -> None:
     """CUDABENCH_PURE makes a wheel for all machines, without the library, under 2 MB, with its types."""
