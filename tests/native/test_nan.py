@@ -1,4 +1,4 @@
-"""NaNs have the bits that an H100 gives them (driver 580, CUDA 13.0, by inline PTX), in both engines; ties of tf32 too."""
+"""NaNs, and ties of tf32, have the bits that an H100 gives them (driver 580, CUDA 13.0, inline PTX), in both engines."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ BETWEEN = [
     ("cvt.f32.f16", "f32", "f16", 0xFC05, 0x7FFFFFFF), ("cvt.f64.f16", "f64", "f16", 0xFC05, 0xFFF8140000000000),
     ("cvt.f32.bf16", "f32", "bf16", 0xFF85, 0xFF850000), ("cvt.rn.bf16.f32", "bf16", "f32", 0xFFC12345, 0x7FFF),
     ("cvt.rn.tf32.f32", "b32", "f32", 0xFF812345, 0x7FFFE000), ("neg.f16", "f16", "f16", 0xFE05, 0x7FFF),
-    ("cvt.rna.tf32.f32", "b32", "f32", 0xFF812345, 0xFF812000), ("cvt.rn.tf32.f32", "b32", "f32", 0x3F801000, 0x3F800000),
+    ("cvt.rna.tf32.f32", "b32", "f32", 0xFF812345, 0xFF812000),
+    ("cvt.rn.tf32.f32", "b32", "f32", 0x3F801000, 0x3F800000),
     ("cvt.rna.tf32.f32", "b32", "f32", 0x3F801000, 0x3F802000), ("abs.bf16", "bf16", "bf16", 0xFFC5, 0x7FFF),
 ]  # fmt: skip
 CASES = [
