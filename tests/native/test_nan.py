@@ -1,4 +1,4 @@
-"""NaNs, and ties of tf32, have the bits that an H100 gives them (driver 580, CUDA 13.0, inline PTX), in both engines."""
+"""NaNs and ties of tf32 have the bits that an H100 gives them (driver 580, CUDA 13.0, by inline PTX)."""
 
 from __future__ import annotations
 
