@@ -80,7 +80,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         return None
     from xdist.scheduler import LoadScopeScheduling
 
-    class ByFile(LoadScopeScheduling):
+    class ByFile(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
             path, _, test = nodeid.partition("::")
             if path.endswith("test_frozen.py"):
@@ -119,7 +119,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         lack = "the driver is simulated"
     for item in items if lack else ():
         if item.get_closest_marker("gpu") and not item.get_closest_marker("driver"):
-            item.add_marker(pytest.mark.skip(reason=lack))
+            item.add_marker(pytest.mark.skip(reason=str(lack)))
 
 
 def pytest_collection_finish() -> None:
@@ -170,7 +170,7 @@ def brief() -> Iterator[None]:
 def one_look_at_the_checkout() -> Iterator[None]:
     """Ask git once of the checkout, and of each file that it does not hold: two processes less for most runs."""
     root = Path(__file__).resolve().parent.parent
-    ask, known = provenance.git, dict[Path | None, Any]()
+    ask, known = provenance.git, dict[Path | None, dict[str, Any] | None]()
     words = ["git", "-C", str(root), "ls-files", "-z"]
     listed = subprocess.run(words, capture_output=True, text=True).stdout if (root / ".git").exists() else ""
     held = {root / name for name in listed.split("\0")}
