@@ -106,12 +106,12 @@ def disassembled(code: Code, compiled: Compiled, name: str, filename: str) -> Co
     ptx, places = compiled.lines, places_of(compiled.lines, filename)
     steps = tuple(
         Step(
-            f"@{one.guard} {one.mnemonic}" if one.guard else one.mnemonic,
-            _LABEL.sub("", ", ".join(one.operands)),
-            places.get(one.ptx_line),
+            f"@{instruction.guard} {instruction.mnemonic}" if instruction.guard else instruction.mnemonic,
+            _LABEL.sub("", ", ".join(instruction.operands)),
+            places.get(instruction.ptx_line),
         )
         for function in functions
-        for one in function.instructions
+        for instruction in function.instructions
     )
     figures = replace(
         code.figures,

@@ -65,7 +65,7 @@ def tiles(report: Report, case: Case) -> tuple[Tile, ...]:
             continue
         itemsize = declared[0] if declared else min((row.bytes for row in rows), default=WORD)
         steps: Counter[int] = Counter()
-        for each in (one for row in rows for one in row.patterns):
+        for each in (pattern for row in rows for pattern in row.patterns):
             for step in {abs(each.pattern.stride), *map(abs, each.pattern.axes or ())}:
                 if step > itemsize and step % itemsize == 0 and nbytes % step == 0 and step < nbytes:
                     steps[step] += each.requests

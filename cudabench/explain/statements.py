@@ -287,7 +287,11 @@ class _Gaps:
     def _left(self, step: Step) -> int:
         """Return the line of an earlier condition in the statement's list that lets some threads leave, or 0."""
         conditions = (one for one in step.list[: step.index] if one.kind == "if" and self._parts(one))
-        leaving = (one for one in conditions if not {*LEAVES}.isdisjoint(self.text.words[one.first : one.last]))
+        leaving = (
+            condition
+            for condition in conditions
+            if not {*LEAVES}.isdisjoint(self.text.words[condition.first : condition.last])
+        )
         return next((self.line(one.first) for one in leaving), 0)
 
 
@@ -321,7 +325,7 @@ def _seen(text: str) -> str:
             group = [*opened.pop(), directive]
             branches = [(one.end(), two.start()) for one, two in pairwise(group)]
             condition = group[0][2].strip("() \t") if group[0][1] == "if" else ""
-            uneven = any(plain.count("{", *one) != plain.count("}", *one) for one in branches)
+            uneven = any(plain.count("{", *branch) != plain.count("}", *branch) for branch in branches)
             if condition in ("0", "false"):
                 hidden.append(branches[0])
             elif condition in ("1", "true") or (len(branches) > 1 and uneven):

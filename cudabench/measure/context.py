@@ -112,8 +112,8 @@ class RunContext:
         """The inputs that the seed decides, by name."""
         self.progress("making inputs", 0)
         first, second = (
-            {name: np.ascontiguousarray(array).reshape(-1).view(np.uint8) for name, array in one.arrays.items()}
-            for one in self.input_sets
+            {name: np.ascontiguousarray(array).reshape(-1).view(np.uint8) for name, array in input_set.arrays.items()}
+            for input_set in self.input_sets
         )
         return frozenset(name for name, own in first.items() if not _equal(own, second[name]))
 
@@ -234,7 +234,7 @@ def describe(case: Case, device: str) -> Result:
 def stopped(results: Sequence[Result], at: int, found: Result) -> list[Result]:
     """Return the results of a pair where the one at `at` ended the measurement."""
     reason = f"not timed, because the other side is {found.status}"
-    other = [replace(one, status="skipped", time=None, reason=reason) for one in results]
+    other = [replace(result, status="skipped", time=None, reason=reason) for result in results]
     return [*other[:at], found, *other[at + 1 :]]
 
 
@@ -306,7 +306,7 @@ def concluded(
     what they are of."""
     verification, expected = evidence.verification, run.expected(case.expects)
     buffers = run.operation.buffers(run.problem)
-    types = {one.dtype for one in buffers if one.role in ("out", "inout")}
+    types = {buffer.dtype for buffer in buffers if buffer.role in ("out", "inout")}
     notes: Notes = {
         "launch": launch_warnings(case),
         "unverified": unverified_warnings(verification, expected, buffers),
@@ -324,7 +324,7 @@ def concluded(
         ],
         "state": [warning("state", variables=_variables(evidence.state))] if evidence.state else [],
         "arithmetic": arithmetic_warnings(
-            evidence.code, types.pop() if len(types) == 1 else "", verification, [one.dtype for one in buffers]
+            evidence.code, types.pop() if len(types) == 1 else "", verification, [buffer.dtype for buffer in buffers]
         ),
         **more,
     }
@@ -397,7 +397,7 @@ def launch_warnings(case: Case) -> list[Warning]:
     """Return what the launch itself gives away."""
     unset = [
         warning("constant", kernel=case.kernel, name=name, value=value or "...")
-        for name, _, value in (one.partition("=") for one in case.unset_constants)
+        for name, _, value in (unset_constant.partition("=") for unset_constant in case.unset_constants)
     ]
     threads = case.threads
     if threads % WARP == 0:
@@ -425,7 +425,7 @@ def extent_warnings(
         return []
     beyond = [hazard.message for hazard in hazards if hazard.kind == "out-of-bounds"]
     past, before = (
-        [one.name for one in buffers if f"{side} of '{one.name}'" in " ".join(beyond)]
+        [buffer.name for buffer in buffers if f"{side} of '{buffer.name}'" in " ".join(beyond)]
         for side in ("past the end", "before the start")
     )
     names = [name for name in past if name not in before]  # no size is enough then

@@ -47,7 +47,7 @@ def jobs(wanted: int | None, cases: int, buffers: Sequence[Buffer]) -> int:
         raise UsageError(f"{VARIABLE}={said} is not a number of processes: set it to 1 or more, or unset it.")
     if said:
         return min(int(said), cases)
-    each = EACH_BYTES + COPIES * sum(one.nbytes for one in buffers)
+    each = EACH_BYTES + COPIES * sum(buffer.nbytes for buffer in buffers)
     return max(1, min(len(os.sched_getaffinity(0)), cases, int(SPARE * confined.host_memory()) // each))
 
 

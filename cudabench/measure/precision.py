@@ -62,13 +62,19 @@ def judge(problem: UserProblem, seed: int) -> Judgement:
         if one.init != "empty"
     }
     try:
-        needed = [_Judge(problem, one).judged(inputs) for one in problem.expectations if one.path is None]
+        needed = [
+            _Judge(problem, expectation).judged(inputs)
+            for expectation in problem.expectations
+            if expectation.path is None
+        ]
     except _Undecided as reason:
         return Judgement(str(reason))
     except CudabenchError as error:  # the expectation has no value here
         return Judgement(str(error).rstrip("."))
     atol = max((one for one in needed if one is not None), default=None)
-    exact = [one for one in problem.expectations if problem.array(one.name).dtype not in TOLERANCES]
+    exact = [
+        expectation for expectation in problem.expectations if problem.array(expectation.name).dtype not in TOLERANCES
+    ]
     if atol is not None and exact:
         return Judgement("rounding needs a wider tolerance, which the whole numbers beside it cannot have")
     return Judgement(atol=atol)

@@ -127,7 +127,9 @@ class Run(Kept):
             self.note({"on_cards": {card.key: card.architecture for card in self.cards}})
         sources = [part.source for one in series for case in one.cases for part in case.parts if not case.peer]
         if self.counted:
-            texts = {name: [one.text for one in sources if one.name == name] for name in (s.name for s in sources)}
+            texts = {
+                name: [source.text for source in sources if source.name == name] for name in (s.name for s in sources)
+            }
             self.file.listings = {name: listing(parts) for name, parts in texts.items()}
         if provenance:
             self.file.provenance = origin.gather(sources, compiler(devices[0], self.file.tool))
