@@ -518,7 +518,7 @@ def _wavefronts(places: Sequence[int | None], width: int, load: bool) -> int:
 # Divergence ---------------------------------------------------------------------------------------------------------
 
 
-def parted(branch: Branch, instructions: int) -> str | None:
+def divergence_advice(branch: Branch, instructions: int) -> str | None:
     """Return the advice for a divergent branch, or None if it costs little; instructions: the launch's."""
     if not branch.parted or not branch.instructions:
         return None

@@ -64,7 +64,9 @@ class Code:
         return Counter(step.place for step in self.steps or () if step.place is not None)
 
 
-def read(compiled: Compiled, name: str, arch: str, threads: int, shared: int = 0, hidden: Sequence[str] = ()) -> Code:
+def code_of(
+    compiled: Compiled, name: str, arch: str, threads: int, shared: int = 0, hidden: Sequence[str] = ()
+) -> Code:
     """Return the code, not disassembled, of the kernel with a C++ name in `compiled`.
 
     threads: of a block, and `shared` its bytes of dynamic shared memory, for the occupancy. hidden: as in

@@ -15,7 +15,7 @@ import numpy as np
 from cudabench.cards.load import Card
 from cudabench.errors import CudabenchError, UnsupportedFeature, UsageError
 from cudabench.measure import verify
-from cudabench.measure.buffers import turned
+from cudabench.measure.buffers import rotated_input
 from cudabench.occupancy import capability
 from cudabench.operations.shared import pieces
 from cudabench.records.launch import POISON, WARP
@@ -42,13 +42,13 @@ BASELINE_S = 0.4
 class InputSet:
     """Inputs of one seed and the right outputs for them, in host memory, made when first needed.
 
-    `turned` names the arrays that begin later than those of `base`; see `buffers`.
+    `rotated` names the arrays that begin later than those of `base`; see `buffers`.
     """
 
     operation: Operation
     problem: Problem
     base: InputSet | None = None
-    turned: frozenset[str] = frozenset()
+    rotated: frozenset[str] = frozenset()
     _references: dict[str, Arrays] = field(default_factory=dict, init=False)
     _poisons: dict[str, tuple[int, int]] = field(default_factory=dict, init=False)
 
@@ -57,7 +57,7 @@ class InputSet:
         """The seeded inputs, as a kernel reads them."""
         if self.base is None:
             return self.operation.inputs(self.problem)
-        return {name: turned(one) if name in self.turned else one for name, one in self.base.arrays.items()}
+        return {name: rotated_input(one) if name in self.rotated else one for name, one in self.base.arrays.items()}
 
     def expected(self, name: str, begin: Callable[[], None] = lambda: None) -> Arrays:
         """Return the right outputs of a kernel, by the `expects` of its case; `begin`: called if they are computed."""
@@ -231,7 +231,7 @@ def describe(case: Case, device: str) -> Result:
     )
 
 
-def stopped(results: Sequence[Result], at: int, found: Result) -> list[Result]:
+def stopped_pair(results: Sequence[Result], at: int, found: Result) -> list[Result]:
     """Return the results of a pair where the one at `at` ended the measurement."""
     reason = f"not timed, because the other side is {found.status}"
     other = [replace(result, status="skipped", time=None, reason=reason) for result in results]

@@ -386,7 +386,9 @@ def fuzz_all(
             new = replace(result, fuzz=asdict(record))
             if record.failed:
                 new = replace(
-                    unmeasured(new), status="wrong", reason=f"with {_told(record.failed)}: {record.failed['reason']}"
+                    without_figures(new),
+                    status="wrong",
+                    reason=f"with {_told(record.failed)}: {record.failed['reason']}",
                 )
             run.replace(result, new)
             run.write()
@@ -413,7 +415,7 @@ def _told(failed: Mapping[str, Any]) -> str:
     return f"{failed['values']} values{sizes}, seed {failed['seed']}"
 
 
-def unmeasured(result: Result) -> Result:
+def without_figures(result: Result) -> Result:
     """Return a result without its figures, as a wrong kernel's."""
     return replace(
         result, time=None, bandwidth_gbps=None, gflops=None, copy_gbps=None, copy_fraction=None, peak_fraction=None,

@@ -53,7 +53,7 @@ class Kept:
 
     def __init__(self, file: ResultsFile, path: Path | None, listener: Listener) -> None:
         self.file, self.path, self.listener = file, path, listener
-        self.spent = origin.Spent()
+        self.spent = origin.TimeSpent()
         self._uuid: str | None = None
 
     def write(self) -> None:

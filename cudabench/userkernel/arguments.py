@@ -16,7 +16,7 @@ from cudabench.source.records import Kernel, Layout, Parameter, SourceFile
 from cudabench.source.types import numpy_type
 from cudabench.userkernel import expressions, object_uses, textures
 from cudabench.userkernel.by_value import Leaf, accessor_of, leaves
-from cudabench.userkernel.pointers import check_fit, like, of_pointers, row_of, rows_of
+from cudabench.userkernel.pointers import check_fit, element_type, of_pointers, row_of, rows_of
 from cudabench.userkernel.textures import read_object, read_tensor_map
 from cudabench.userkernel.values import (
     CONSTANTS,
@@ -43,7 +43,7 @@ class NoLine(UsageError):
     """A kernel without a suggested command line: the sentence says what the user must write."""
 
 
-def offered(lead: str, example: object) -> str:
+def line_or_reason(lead: str, example: object) -> str:
     """Return the end of a message: a valid line, or why a line cannot be suggested."""
     try:
         return led(lead, str(example))
@@ -56,7 +56,7 @@ def led(lead: str, line: str) -> str:
     return f"{lead}{f', with your own value for each {GAP}' if GAP in line else ''}: {line}"
 
 
-def named(text: str, option: str, example: str) -> tuple[str, str]:
+def split_name_value(text: str, option: str, example: str) -> tuple[str, str]:
     """Return the two sides of NAME=VALUE; --const allows a qualified name. Raises UsageError for other texts."""
     name, equals, value = text.partition("=")
     name, value = name.strip(), value.strip()
@@ -66,7 +66,7 @@ def named(text: str, option: str, example: str) -> tuple[str, str]:
     return name, value
 
 
-def read(
+def parse_arguments(
     texts: Sequence[str], kernel: Kernel, known: Mapping[str, Any], example: object, file: SourceFile
 ) -> tuple[Argument, ...]:
     """Return the arguments of a kernel, given in any order, in the order of its parameters.
@@ -75,12 +75,12 @@ def read(
     structs. Scalars are read first, each after the scalars that it names, so that a shape or a number may name a later
     scalar. Raises UsageError for arguments that do not fit the signature.
     """
-    given = [named(text, "--arg", "n=4096 or --arg 'x=float32[n]:random'") for text in texts]
+    given = [split_name_value(text, "--arg", "n=4096 or --arg 'x=float32[n]:random'") for text in texts]
     names = [name for name, _ in given]
     null = {name for name, value in given if value in NULL}
     for parameter in kernel.parameters:
         why = None if parameter.name in null else _not_given(parameter, kernel, file)
-        if why and (parameter.name not in names or textures.out_of_reach(parameter, file)):
+        if why and (parameter.name not in names or textures.why_not_passable(parameter, file)):
             raise UsageError(why)
     check_names(names, kernel, example)
     reader = _Reader(kernel, file, {**CONSTANTS, **known})
@@ -156,7 +156,7 @@ def check_names(names: Sequence[str], kernel: Kernel, example: object) -> None:
     plural, verb = "s" * (len(wanted) != 1), "is" if len(names) == 1 else "are"
     count = f"takes {len(wanted)} argument{plural}, {len(names)} {verb} given"
     lacks = f" ({', '.join(missing)} missing)" if missing and len(names) < len(wanted) else ""
-    raise UsageError(f"{kernel.signature} {what} {count}{lacks}; {offered('write', example)}".replace("  ", " "))
+    raise UsageError(f"{kernel.signature} {what} {count}{lacks}; {line_or_reason('write', example)}".replace("  ", " "))
 
 
 class _Reader:
@@ -310,7 +310,7 @@ class _Reader:
         if made is None:
             raise UsageError(
                 f"{where} is not an array; {kernel.signature} takes a pointer: write --arg "
-                f"'{one.name}={like(parameter)}[n]:random' or --arg {one.name}=@FILE.npy."
+                f"'{one.name}={element_type(parameter)}[n]:random' or --arg {one.name}=@FILE.npy."
             )
         if made.init == "empty" and parameter.const:
             raise UsageError(
@@ -369,7 +369,7 @@ def check_taken(kernel: Kernel, file: SourceFile) -> None:
 
 def _not_given(parameter: Parameter, kernel: Kernel, file: SourceFile) -> str | None:
     """Return why --arg cannot give a parameter of this type, or None."""
-    if said := textures.out_of_reach(parameter, file):
+    if said := textures.why_not_passable(parameter, file):
         return f"{kernel.signature} takes {said}"
     ctype = parameter.type
     if parameter.pointer:
@@ -475,10 +475,10 @@ def extents_of(text: str, where: str, scalars: Mapping[str, Any]) -> tuple[int, 
         raise UsageError(
             f"{where}: the shape [{text}] has {len(extents)} numbers; it takes 1 to 8, as in [n] or [n,m]."
         )
-    return tuple(whole(extent, f"{where}: the shape [{text}]") for extent in extents)
+    return tuple(as_whole_number(extent, f"{where}: the shape [{text}]") for extent in extents)
 
 
-def whole(value: Any, what: str, least: int = 1) -> int:
+def as_whole_number(value: Any, what: str, least: int = 1) -> int:
     """Return a number as an int. Raises UsageError for a fraction or a number under `least`."""
     if isinstance(value, (float, np.floating)) and float(value).is_integer():
         value = int(value)

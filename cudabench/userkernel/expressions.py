@@ -246,7 +246,7 @@ _RESHAPING = {"ravel", "reshape", "squeeze", "transpose", "swapaxes", "expand_di
 _CHEAP = frozenset({*ELEMENTWISE, *_LINEAR, *TYPES}) - {"i0", "round", "around"}
 
 
-def costly(tree: ast.expr, values: Mapping[str, Any]) -> bool:
+def may_be_slow(tree: ast.expr, values: Mapping[str, Any]) -> bool:
     """Tell whether a checked tree may need much time or memory, with the names of `values`."""
     nodes, called = 0, set()
     for node in ast.walk(tree):
@@ -268,7 +268,7 @@ def costly(tree: ast.expr, values: Mapping[str, Any]) -> bool:
     return nodes * int(elements) > CHEAP_STEPS
 
 
-def within(label: str, function: Callable[[], Any], limit: int) -> Any:
+def run_bounded(label: str, function: Callable[[], Any], limit: int) -> Any:
     """Return a function's value, computed in a separate process with `limit` bytes and a minute.
 
     Raises ExpressionError, which begins with `label`, if that is too little, and what the function raises.
@@ -317,9 +317,9 @@ class Expression:
         """Return the value with the names of `values`; `limit` is its most bytes."""
         try:
             compute = bind(self.label, self.text, values, limit)
-            apart = self.arrays and costly(self.tree, values)
+            apart = self.arrays and may_be_slow(self.tree, values)
             with np.errstate(all="ignore"):
-                result = within(self.label, compute, limit) if apart else compute()
+                result = run_bounded(self.label, compute, limit) if apart else compute()
         except ExpressionError:
             raise
         except Exception as error:  # any error of NumPy on values that do not match

@@ -67,7 +67,7 @@ def parse(texts: Sequence[str]) -> Group:
     return Group(tuple(member for text in texts for member in _members(text, text)))
 
 
-def union(
+def combined_signature(
     group: Group, names: Sequence[str], kernel: Callable[[str], Kernel], example: str
 ) -> tuple[Kernel, dict[str, Kernel]]:
     """Return a signature that takes all arguments by name, in the order of `names`, and the kernels by their names.
