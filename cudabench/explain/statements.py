@@ -274,10 +274,13 @@ class _Gaps:
             leaves=next(filter(None, map(self._left, way[: level + 1])), 0),
         )
 
-    def _parts(self, one: Statement) -> bool:
+    def _parts(self, statement: Statement) -> bool:
         """Return whether a statement's condition is divergent."""
-        lines = {*range(self.line(one.first), self.line(one.head) + 1), self.line(one.last) if one.kind == "do" else 0}
-        return one.kind not in ("plain", "block") and not lines.isdisjoint(self.parted)
+        lines = {
+            *range(self.line(statement.first), self.line(statement.head) + 1),
+            self.line(statement.last) if statement.kind == "do" else 0,
+        }
+        return statement.kind not in ("plain", "block") and not lines.isdisjoint(self.parted)
 
     def _parting(self, *ways: Sequence[Step]) -> tuple[int, ...]:
         """Return the line of the first divergent statement on each way, if any."""
@@ -300,9 +303,9 @@ def _loop(way: list[Step], level: int) -> int | None:
     return next((at for at in range(level - 1, -1, -1) if way[at].statement.kind in LOOPS), None)
 
 
-def _flat(one: Statement) -> list[Statement]:
+def _flat(statement: Statement) -> list[Statement]:
     """Return the statements of a block, or the single statement."""
-    return one.bodies[0] if one.kind == "block" else [one]
+    return statement.bodies[0] if statement.kind == "block" else [statement]
 
 
 def _seen(text: str) -> str:

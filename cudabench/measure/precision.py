@@ -83,10 +83,10 @@ def judge(problem: UserProblem, seed: int) -> Judgement:
 class _Judge:
     """An expectation, its expression, and the array that it is compared with."""
 
-    def __init__(self, problem: UserProblem, one: Expectation) -> None:
-        self.problem, self.one = problem, one
-        self.expression, self.array = problem.parsed(one), problem.array(one.name)
-        if one.function and self.array.dtype == "bfloat16":  # the function's values are not bits
+    def __init__(self, problem: UserProblem, expectation: Expectation) -> None:
+        self.problem, self.expectation = problem, expectation
+        self.expression, self.array = problem.parsed(expectation), problem.array(expectation.name)
+        if expectation.function and self.array.dtype == "bfloat16":  # the function's values are not bits
             self.array = replace(self.array, dtype="float32")
 
     def judged(self, inputs: Mapping[str, np.ndarray]) -> float | None:
@@ -140,7 +140,7 @@ class _Judge:
 
         `strict`: whole numbers are read, whose division by zero is 0 in NumPy and anything in C.
         """
-        problem, expression, array, one = self.problem, self.expression, self.array, self.one
+        problem, expression, array, one = self.problem, self.expression, self.array, self.expectation
         seen: set[str] = set()
         values = {**problem.numbers, **read}
         value = expression.evaluate(values, limit=host_memory())
