@@ -251,8 +251,8 @@ def test_a_long_chain_and_a_wrong_call() -> None:
         of(chain)["A99"]
     add = of("#define ADD(a, b) a + b\n")
     assert add.evaluate("ADD(1, 2)") == 3
-    for text, given in (("ADD(1)", 1), ("ADD(1, 2, 3)", 3)):
-        with pytest.raises(NotANumber, match=f"ADD is called with {given} arguments"):
+    for text, passed in (("ADD(1)", 1), ("ADD(1, 2, 3)", 3)):
+        with pytest.raises(NotANumber, match=f"ADD is called with {passed} arguments"):
             add.evaluate(text)
 
 
