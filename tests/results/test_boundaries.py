@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from cudabench.errors import EXIT_THRESHOLD
 from cudabench.records.planned import Settings
 from cudabench.records.results import Result, Timing
 from cudabench.results import ab, behind, compare, ratio, stats
@@ -41,6 +42,16 @@ def verdict_of(base: Result, new: Result) -> tuple[str, str | None]:
 def test_an_interval_that_touches_one(low: float, high: float, word: str) -> None:
     """An interval that ends at 1 holds it; `same` bounds a change in both directions."""
     assert compare.verdict(Ratio((low + high) / 2, low, high), 0.05) == word
+
+
+def test_a_change_of_the_threshold_is_no_failure() -> None:
+    """A gate fails what is over it, not what is on it."""
+    file = simulated()
+    key = next(iter(compare.index(file)))
+    for value, found in ((1.25, []), (1.2500001, [EXIT_THRESHOLD])):
+        row_ = compare.Row(key, file.results[0], file.results[0], "slower", Ratio(value, 1.1, 1.4))
+        failures = compare.failures(compare.Comparison(file, file, "times", (row_,)), 0.25)  # type: ignore[arg-type]
+        assert [failure.code for failure in failures] == found
 
 
 def test_the_reach_of_an_interval() -> None:
