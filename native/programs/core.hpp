@@ -29,10 +29,12 @@ typedef int Status;
 typedef unsigned long long Address;
 
 enum : Status {
-    SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, INVALID_CONFIGURATION = 9, NO_DEVICE = 100, INVALID_DEVICE = 101,
+    SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, INVALID_CONFIGURATION = 9, INVALID_PITCH = 12,
+    INVALID_SYMBOL = 13, INVALID_FUNCTION = 98, NO_DEVICE = 100, INVALID_DEVICE = 101,
     INVALID_IMAGE = 200, INVALID_CONTEXT = 201, NO_BINARY = 209, INVALID_HANDLE = 400, NOT_FOUND = 500, NOT_READY = 600,
     ILLEGAL_ADDRESS = 700, OUT_OF_RESOURCES = 701, ALREADY_REGISTERED = 712, NOT_REGISTERED = 713, LAUNCH_FAILED = 719,
-    TOO_LARGE = 720, NOT_SUPPORTED = 801, CAPTURING = 900, CAPTURE_UNJOINED = 904, CAPTURED_EVENT = 907, UNKNOWN = 999,
+    PEER_IS_ENABLED = 704,
+    PEER_NOT_ENABLED = 705, TOO_LARGE = 720, NOT_SUPPORTED = 801, CAPTURING = 900, CAPTURE_UNJOINED = 904, CAPTURED_EVENT = 907, UNKNOWN = 999,
     INTERRUPTED = -1,  // by the callback of a launch: Ctrl-C came while a kernel ran
 };
 
@@ -194,7 +196,7 @@ bool callable();                              // whether callbacks can be made
 void lock(std::recursive_mutex &mutex);       // once it could not be had at once
 void interrupt();                             // raise what Ctrl-C raises
 Place here();                                 // where the program calls
-char *map_memory(int slot, size_t bytes, Kind kind); // null: none left
+char *map_memory(int slot, size_t bytes, Kind kind, const Place &place); // null: none left
 void unmap_memory(int slot, const Memory &memory);
 int host_slot();                              // a slot for PINNED and MANAGED memory; 0: none left
 
@@ -254,7 +256,7 @@ Status launch_graph(Graph *handle, Stream *on);
 
 // Modules and launches -------------------------------------------------------------------------------------------------
 
-Status load(Module **made, const void *image, size_t bytes);
+Status load(Module **made, const void *image, size_t bytes, bool managed = false);
 void unload(Module *module);
 Status find_kernel(Kernel **found, Module *module, const char *name);
 Status find_variable(Address *address, size_t *bytes, Module *module, const char *name);

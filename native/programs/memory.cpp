@@ -38,10 +38,11 @@ Status allocate(Address *address, size_t bytes, Kind kind) {
     if (bytes > SLOT / 2 || (kind != PINNED && used(device) + bytes > cards[device].memory))
         return OUT_OF_MEMORY;
     int slot = kind == DEVICE ? free_slot() : host_slot();
-    char *host = slot ? map_memory(slot, bytes, kind) : nullptr;
+    Place place = here();
+    char *host = slot ? map_memory(slot, bytes, kind, place) : nullptr;
     if (!host)
         return OUT_OF_MEMORY;
-    memories[slot] = Memory{host, bytes, context(), kind, here()};
+    memories[slot] = Memory{host, bytes, context(), kind, place};
     *address = Address(slot) << SLOT_BITS;
     return SUCCESS;
 }

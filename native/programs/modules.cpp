@@ -7,15 +7,17 @@ namespace programs {
 
 static int next_module;
 
-Status load(Module **made, const void *image, size_t bytes) {
-    int slots = 0;
-    std::unique_ptr<Module> module(new Module{next_module++, next_slot, 0, context(), {}});
-    if (Status status = callbacks.load(module->number, image, bytes, next_slot, &slots))
+// The variables of a module have slots of their own: with managed ones among them, where the host has addresses, too.
+Status load(Module **made, const void *image, size_t bytes, bool managed) {
+    static int next_low = 1;
+    int slots = 0, &next = managed ? next_low : next_slot;
+    std::unique_ptr<Module> module(new Module{next_module++, next, 0, context(), {}});
+    if (Status status = callbacks.load(module->number, image, bytes, next, &slots))
         return status;
     module->slots = slots;
-    for (int slot = next_slot; slot < next_slot + slots; slot++)
+    for (int slot = next; slot < next + slots; slot++)
         reserved.insert(slot);
-    next_slot += slots;
+    next += slots;
     *made = keep(module.release());
     return SUCCESS;
 }

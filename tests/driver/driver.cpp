@@ -53,7 +53,7 @@ void programs::interrupt() {
 
 Place programs::here() { return {}; }
 
-char *programs::map_memory(int, size_t bytes, Kind kind) {
+char *programs::map_memory(int, size_t bytes, Kind kind, const Place &) {
     void *host = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (host == MAP_FAILED) return nullptr;
     // A GPU's memory is as others left it.
