@@ -28,6 +28,7 @@ NO_IMAGE, UNKNOWN_IMAGE, NOT_FOUND, TIMEOUT = 209, 200, 500, 702  # of a CUresul
 FAULTS = {"out-of-bounds": ILLEGAL_ADDRESS, "use-after-free": ILLEGAL_ADDRESS, "misaligned": MISALIGNED}
 NEVER_STOPPED = 1 << 60  # vector steps: a kernel that does not end is ended by --budget or Ctrl-C
 LAUNCH_NS = 2000.0
+MOST_REPORTS = 64  # of a geometry that are held apart
 
 
 class Geometry(NamedTuple):
@@ -66,7 +67,15 @@ class Kind:
 
     geometry: Geometry
     times: int = 0
+    checked: int = 0
     reports: list[simulator.Report] = field(default_factory=list)
+
+    def keep(self, report: simulator.Report) -> None:
+        """Keep the report of a checked launch; many become one, since each holds its counts."""
+        self.checked += 1
+        self.reports.append(report)
+        if len(self.reports) == MOST_REPORTS:
+            self.reports = [simulator.merge(self.reports)]
 
 
 class Launching:
@@ -77,11 +86,16 @@ class Launching:
         self.loaded, self.entry, self.name = loaded, entry, name
         self.device = loaded.device(architecture, {name: entry})
         self.kinds: dict[Geometry, Kind] = {}
-        self.launches = self.checked = 0
+        self.launches = 0
         self.failures: dict[str, bool] = {}  # whether the simulator lacks something
         self.source = source
         self._issued: Mapping[int, tuple[int, int]] | None = None
         self._words: dict[str, Any] | None = None
+
+    @property
+    def checked(self) -> int:
+        """How many of its launches were checked."""
+        return sum(kind.checked for kind in self.kinds.values())
 
     @property
     def case(self) -> Case:
@@ -103,7 +117,7 @@ class Launching:
     def launched(self) -> tuple[Launched, ...]:
         """The checked launches by geometry, in the order of the first of each."""
         return tuple(
-            Launched(launch_of(self.name, kind.geometry), len(kind.reports), simulator.merge(kind.reports))
+            Launched(launch_of(self.name, kind.geometry), kind.checked, simulator.merge(kind.reports))
             for kind in self.kinds.values()
             if kind.reports
         )
@@ -174,8 +188,7 @@ class Launcher:
             )  # fmt: skip
         except simulator.BudgetExceeded as stopped:
             if stopped.hazards:
-                kernel.checked += 1
-                kind.reports.append(_of_hazards(stopped.hazards))
+                kind.keep(_of_hazards(stopped.hazards))
             self._failed(kernel, stopped, lacks=False)
             raise
         except simulator.KernelAssert as error:
@@ -190,8 +203,7 @@ class Launcher:
             del space.slots[slots:]  # the barrier of a grid
         faulty = next((FAULTS[one.kind] for one in report.hazards if one.kind in FAULTS), 0)
         if checked or report.hazards:
-            kernel.checked += 1
-            kind.reports.append(report)
+            kind.keep(report)
         return Outcome(faulty, LAUNCH_NS + report.instructions / self.rate, report.output)
 
     def _failed(self, kernel: Launching, error: Exception, status: int = 0, *, lacks: bool = False) -> Outcome:

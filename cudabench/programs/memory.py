@@ -31,7 +31,7 @@ class Memory:
             ) from None
         self.bytes = np.frombuffer(self._map, np.uint8)
         self.space = AddressSpace()
-        self.version = 0  # counts changes of the space
+        self._seen: AddressSpace | None = None
         self._next = OWN
 
     def close(self) -> None:
@@ -56,10 +56,17 @@ class Memory:
         slot = region.base >> SLOT_BITS
         self.space.skip_to(slot + 1)
         self.space.slots[slot] = region
-        self.version += 1
+        self._seen = None
 
     def free(self, slot: int) -> None:
         """Empty a slot."""
         if slot < len(self.space.slots):
             self.space.slots[slot] = self.space.slots[0]
-            self.version += 1
+            self._seen = None
+
+    def seen(self) -> AddressSpace:
+        """Return the space as it is now, for launches: a report may be read when memory is long freed."""
+        if self._seen is None:
+            self._seen = AddressSpace()
+            self._seen.slots = [*self.space.slots]
+        return self._seen

@@ -22,7 +22,7 @@ _parsed = functools.lru_cache(maxsize=8)(ptx_parser.parse)  # PyCUDA loads one i
 class Loaded:
     """A module: its PTX, its program, and its machine code, None where it has none for the architecture.
 
-    Raises LookupError for an image without PTX, PtxError for PTX that cannot be read.
+    `assemble` makes machine code of PTX. Raises LookupError for an image without PTX, PtxError for PTX that cannot be read.
     """
 
     def __init__(
@@ -31,8 +31,11 @@ class Loaded:
         first_slot: int,
         architecture: str = "",
         memory: Callable[[int], np.ndarray] | None = None,
+        assemble: Callable[[str], bytes | None] = lambda ptx: None,
     ) -> None:
         self.ptx, self.cubin = fatbin.chosen(image, architecture)
+        if self.cubin is None:
+            self.cubin = assemble(self.ptx)
         # A GPU knows one kind of trap, whether the source asks for it or the compiler puts it.
         module = _parsed(re.sub(r"\btrap;", "trap.asked;", self.ptx))
         self.program = Program(module, first_slot, **({"memory": memory} if memory else {}))

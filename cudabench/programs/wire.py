@@ -65,6 +65,11 @@ def text(content: str) -> bytes:
     return _U32.pack(len(raw)) + raw
 
 
+def packed(layout: str, *values: Any) -> bytes:
+    """Return values by a layout of `struct`."""
+    return struct.pack(f"<{layout}", *values)
+
+
 def answer(status: int, payload: bytes = b"") -> bytes:
     """Return an answer."""
     return ANSWER.pack(status, len(payload)) + payload

@@ -119,6 +119,10 @@ class Program:
         """
         return {found: data for found, _, data in self._storage}[name]
 
+    def variables(self) -> list[tuple[str, int, Array]]:
+        """Return the symbol, the address and the bytes of each module variable."""
+        return [(name, self._symbols[name], data) for name, _, data in self._storage]
+
     def code(self, kernel: str) -> Code:
         """Return a kernel decoded to ops."""
         if kernel not in self._codes:
