@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import tempfile
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,7 +72,9 @@ def _exec(ctx: click.Context, /, **given: Any) -> int:
     choice = _choice(given)
     with tempfile.TemporaryDirectory(prefix="cudabench-") as folder:
         program = _built(given, cards, Path(folder))
-        asked = _asked(given, (*files, *(("--", *arguments) if arguments else ())), (program, *arguments), choice, cards)
+        asked = _asked(
+            given, (*files, *(("--", *arguments) if arguments else ())), (program, *arguments), choice, cards
+        )
         tell = say if not given["quiet"] else lambda sentence: None
         run = ProgramRun(asked, tell, path=output.path, record=bool(output.report))
         stopped = interrupting(run.collect)
@@ -120,7 +121,9 @@ def _choice(given: dict[str, Any]) -> Choice:
     for word in filter(None, (given["launches"] or "").split(",")):
         match = re.fullmatch(r"([1-9]\d{0,8})(?:-([1-9]\d{0,8}))?", word, re.ASCII)
         if match is None or int(match[2] or match[1]) < int(match[1]):
-            raise UsageError(f"--launches {given['launches']}: '{word}' is not a launch's number or a range, as in 1,5-9.")
+            raise UsageError(
+                f"--launches {given['launches']}: '{word}' is not a launch's number or a range, as in 1,5-9."
+            )
         numbers.append((int(match[1]), int(match[2] or match[1])))
     checked = given["checked"]
     if checked is not None and checked != "all" and not re.fullmatch(r"\d{1,9}", checked, re.ASCII):

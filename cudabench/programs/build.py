@@ -49,7 +49,9 @@ def options(architectures: Sequence[str], given: Sequence[str] = ()) -> list[str
     if any(re.match(r"(-G|--device-debug)$", word) for word in given):
         added.remove("-lineinfo")
     if not any(re.match(r"(-arch|--gpu-architecture|-gencode|--generate-code|-code)\b", word) for word in given):
-        numbers = sorted({one.removeprefix("sm_") for one in architectures}, key=lambda one: int(re.sub(r"\D", "", one)))
+        numbers = sorted(
+            {one.removeprefix("sm_") for one in architectures}, key=lambda one: int(re.sub(r"\D", "", one))
+        )
         codes = ",".join([f"compute_{numbers[0]}", *(f"sm_{number}" for number in numbers)])
         added += ["-gencode", f"arch=compute_{numbers[0]},code=[{codes}]"]
     return added
@@ -79,9 +81,7 @@ def _links(folder: Path) -> Path | None:
     return link.parent
 
 
-def built(
-    files: Sequence[str], architectures: Sequence[str], words: Sequence[str], folder: Path
-) -> Path:
+def built(files: Sequence[str], architectures: Sequence[str], words: Sequence[str], folder: Path) -> Path:
     """Return the program of some sources, compiled unless the cache has it; words: options of nvcc. Without a cache it
     lies in `folder`.
 
@@ -122,7 +122,9 @@ def _made(folder: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise CudabenchError(f"{folder} cannot be written ({error.strerror}): name another by CUDABENCH_CACHE.") from None
+        raise CudabenchError(
+            f"{folder} cannot be written ({error.strerror}): name another by CUDABENCH_CACHE."
+        ) from None
     return folder
 
 

@@ -10,8 +10,8 @@ from dataclasses import replace
 import numpy as np
 
 from cudabench.compile import cubin as cubins
-from cudabench.devices import sim
 from cudabench.compile.record import Compiled, Resources
+from cudabench.devices import sim
 from cudabench.programs import fatbin
 from cudabench.simulator.program import ptx_parser
 from cudabench.simulator.program.program import Program

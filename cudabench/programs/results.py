@@ -29,7 +29,9 @@ OPERATION = Operation(
 )  # fmt: skip
 
 
-def result_of(kernel: Launching, settings: Settings, cards: Sequence[Card], *, record: bool, disassemble: bool) -> Result:
+def result_of(
+    kernel: Launching, settings: Settings, cards: Sequence[Card], *, record: bool, disassemble: bool
+) -> Result:
     """Return the result of a kernel. One whose launches failed has failed, one that the simulator lacks something for
     is skipped; hazards outweigh both."""
     device, case = kernel.device, kernel.case

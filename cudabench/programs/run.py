@@ -8,18 +8,17 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from cudabench.cards.load import Card
 from cudabench.devices import probe
 from cudabench.devices.sim import SimDevice
-from cudabench.errors import CudabenchError, DeviceUnusable
+from cudabench.errors import CudabenchError
 from cudabench.explain.card_rates import roofs
 from cudabench.measure import provenance as origin
 from cudabench.measure.run import Kept, Listener, listing
@@ -153,9 +152,7 @@ class ProgramRun(Kept):
             if names.count(one.name) > 1:
                 one.name = f"{one.name} ({Path(one.source.name).name})" if names.index(one.name) != at else one.name
         for one in kernels:
-            result = results.result_of(
-                one, self.asked.settings, cards, record=self.record, disassemble=disassemble
-            )
+            result = results.result_of(one, self.asked.settings, cards, record=self.record, disassemble=disassemble)
             self.file.results.append(result)
         self.file.program = Program(
             command=self.asked.shown,

@@ -44,6 +44,6 @@ class Program:
     ]
     kernels: Annotated[tuple[Launches, ...], "The launches of each kernel."] = ()
     findings: Annotated[tuple[Finding, ...], "Errors of the host code."] = ()
-    missing: Annotated[Mapping[str, int], "Calls that the CUDA runtime of exec lacks, and how often they were made."] = (
-        field(default_factory=dict)
-    )
+    missing: Annotated[
+        Mapping[str, int], "Calls that the CUDA runtime of exec lacks, and how often they were made."
+    ] = field(default_factory=dict)

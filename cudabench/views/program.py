@@ -33,7 +33,11 @@ def show(out: Console, file: ResultsFile, cards: Sequence[Card]) -> None:
             left_out = ", ".join(" ".join(column.heading.split()) for column in dropped)
             say(out, f"Too narrow for: {left_out}; a wider terminal or a pipe shows all.", "dim")
         on = f" of the {kernels.priced_on(results)}, of its checked launches together" if priced else ""
-        say(out, f"at least: a lower bound{on}. Counts: per request (ideal)." if priced else "No limits are known.", "dim")
+        say(
+            out,
+            f"at least: a lower bound{on}. Counts: per request (ideal)." if priced else "No limits are known.",
+            "dim",
+        )
     for result in results:
         for hazard in (result.hazards or ())[:MOST_LISTED]:
             place = units.place_of(hazard)
