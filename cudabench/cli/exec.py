@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from cudabench.programs.launches import Choice
     from cudabench.programs.run import ProgramRun
 
-HELP = """Run a whole program, unedited and without a GPU: its host code as it is, its kernels in the simulator, each launch
-checked, counted and explained.
+HELP = """Run a whole program, unedited and without a GPU: its host code as it is, its kernels in the simulator, checked,
+counted and explained.
 
 \b
 cudabench exec main.cu                  compile with nvcc, and run
@@ -130,8 +130,8 @@ def _choice(given: dict[str, Any]) -> Choice:
         raise UsageError(f"--checked {checked} is not a number of launches: write a number, or all.")
     if numbers and checked is not None:
         raise UsageError(f"--launches {given['launches']} and --checked {checked} both choose launches: keep one.")
-    every = checked == "all" or (bool(given["kernel"]) and not numbers and checked is None and False)
-    return Choice(given["kernel"] or "", tuple(numbers), None if checked in (None, "all") else int(checked), every)
+    first = None if checked in (None, "all") else int(checked)
+    return Choice(given["kernel"] or "", tuple(numbers), first, checked == "all")
 
 
 def _built(given: dict[str, Any], cards: tuple[Card, ...], folder: Path) -> str:
@@ -194,7 +194,7 @@ command = _Program(
         option("--launches LIST", "Check and count only these launches of each kernel, from 1: 1,5-9."),
         option("--checked N|all", "Check and count the first N launches of each kernel and geometry, or all."),
         option("-D, --define NAME=VALUE", "Define a macro; repeatable.", "defines", multiple=True),
-        option("-I, --include FOLDER", "Folder of headers; repeatable.", type=click.Path(file_okay=False), multiple=True),
+        option("-I, --include FOLDER", "Folder of headers; repeatable.", multiple=True),
         option("--std", "C++ standard.", type=click.Choice(["c++11", "c++14", "c++17", "c++20"])),
         options.device_option("auto, sim, sim:sm_90."),
         option(

@@ -58,7 +58,7 @@ def options(architectures: Sequence[str], given: Sequence[str] = ()) -> list[str
 
 
 def environment() -> dict[str, str]:
-    """Return the environment of nvcc: its wheel has the runtime's library without the name that the linker looks for."""
+    """Return the environment of nvcc, whose wheel has the runtime's library without the name that linkers look for."""
     found = dict(os.environ)
     root = Path(program_nvcc()).resolve().parent.parent
     if not (root / "lib64").exists() and (root / "lib").is_dir():
@@ -200,7 +200,7 @@ def checked(program: str) -> str:
             elf = ELFFile(stream)
             dynamic = elf.get_section_by_name(".dynamic")
             needed = (
-                [tag.needed for tag in dynamic.iter_tags() if tag.entry.d_tag == "DT_NEEDED"]
+                [str(tag.needed) for tag in dynamic.iter_tags() if tag.entry.d_tag == "DT_NEEDED"]
                 if isinstance(dynamic, DynamicSection)
                 else []
             )

@@ -1,5 +1,5 @@
-"""A card as CUDA's calls describe it: what cudaGetDeviceProperties and cuDeviceGetAttribute answer, and of a kernel what
-cudaFuncGetAttributes does."""
+"""What CUDA's calls say of a card and of a kernel: cudaGetDeviceProperties, cuDeviceGetAttribute,
+cudaFuncGetAttributes."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ a header of its own: kind, bytes of the header, bytes of the content, its bytes 
 
 from __future__ import annotations
 
+import importlib
 import struct
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -59,12 +60,9 @@ def _plain(content: bytes, nbytes: int, flags: int) -> bytes:
     if flags & LZ4:
         return _lz4(content, nbytes)
     try:
-        from compression import zstd  # Python 3.14
+        zstd = importlib.import_module("compression.zstd")  # from Python 3.14 on
     except ImportError:
-        try:
-            import zstandard as zstd
-        except ImportError:
-            raise LookupError(f"its device code is compressed by zstd: {REBUILD}") from None
+        raise LookupError(f"its device code is compressed by zstd: {REBUILD}") from None
     return bytes(zstd.decompress(content))
 
 
@@ -89,11 +87,9 @@ def _lz4(content: bytes, nbytes: int) -> bytes:
         if at >= len(content) or len(made) >= nbytes:
             break
         back, at = content[at] | content[at + 1] << 8, at + 2
-        for _ in range(1):
-            count = length(token & 15) + 4
-            start = len(made) - back
-            piece = made[start : start + count]
-            made += (piece * (count // len(piece) + 1))[:count]
+        count = length(token & 15) + 4
+        piece = made[len(made) - back :][:count]
+        made += (piece * (count // len(piece) + 1))[:count]
     return bytes(made)
 
 

@@ -6,6 +6,7 @@ import functools
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +23,8 @@ _parsed = functools.lru_cache(maxsize=8)(ptx_parser.parse)  # PyCUDA loads one i
 class Loaded:
     """A module: its PTX, its program, and its machine code, None where it has none for the architecture.
 
-    `assemble` makes machine code of PTX. Raises LookupError for an image without PTX, PtxError for PTX that cannot be read.
+    `assemble` makes machine code of PTX. Raises LookupError for an image without PTX, PtxError for PTX that cannot be
+    read.
     """
 
     def __init__(
@@ -62,7 +64,7 @@ class Module(sim.SimDevice):
         """Return the module."""
         return self._only
 
-    def changed(self, case: object) -> list:
+    def changed(self, case: object) -> list[Any]:
         """A program's variables are meant to change."""
         return []
 

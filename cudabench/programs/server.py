@@ -139,7 +139,7 @@ class Server:
         raw = asked.raw(asked.number())
         grid, block, cluster = (tuple(sides[at : at + 3]) for at in (0, 3, 6))
         kernel = self.kernel(module, entry)
-        geometry = Geometry(grid, block, shared, cluster if cluster[0] else None)  # type: ignore[arg-type]
+        geometry = Geometry(grid, block, shared, cluster if cluster[0] else None)
         try:
             done = self.launcher.run(kernel, geometry, self._place(kernel, raw))
         except simulator.BudgetExceeded:

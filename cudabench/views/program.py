@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cudabench.cards.load import Card
+from cudabench.explain.accesses import over
 from cudabench.records.file import ResultsFile
 from cudabench.records.program import Finding, Program
 from cudabench.records.results import Result
@@ -53,7 +54,7 @@ def show(out: Console, file: ResultsFile, cards: Sequence[Card]) -> None:
     worst = headlines.most_wasteful(results)
     if worst is not None and (said := headlines.waste_line(worst, worst.kernel)):
         say(out, shortened(said, out.width))
-        row = max(worst.access or (), key=headlines.over)
+        row = max(worst.access or (), key=over)
         if row.advice:
             say(out, f"    {row.advice}")
 
@@ -90,11 +91,10 @@ def _show_host(out: Console, program: Program) -> None:
         say(out, f"{place}{found.kind}: {found.message}{times}", _style(found))
         if found.source:
             say(out, f"    {' '.join(found.source.split())}", "dim")
-    if left := len(program.findings) - MOST_LISTED:
-        if left > 0:
-            say(out, f"{left} more errors of the host code are in the results file.")
-    for name, times in program.missing.items():
-        say(out, f"{name} is not there: it was called {times} times and returned cudaErrorNotSupported.", "yellow")
+    if (left := len(program.findings) - MOST_LISTED) > 0:
+        say(out, f"{left} more errors of the host code are in the results file.")
+    for name, calls in program.missing.items():
+        say(out, f"{name} is not there: it was called {calls} times and returned cudaErrorNotSupported.", "yellow")
 
 
 def _style(found: Finding) -> str:
