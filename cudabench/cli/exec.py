@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from cudabench.programs.launches import Choice
     from cudabench.programs.run import ProgramRun
 
-HELP = """Run a whole program, unedited and without a GPU: its host code as it is, its kernels in the simulator, checked,
-counted and explained.
+HELP = """Run a whole program, unedited and without a GPU: its host code as it is, its kernels in the simulator,
+checked, counted and explained.
 
 \b
 cudabench exec main.cu                  compile with nvcc, and run

@@ -16,6 +16,7 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from cudabench.compile import nvcc, toolkit
 from cudabench.compile.cache import put
@@ -199,11 +200,8 @@ def checked(program: str) -> str:
         with open(path, "rb") as stream:
             elf = ELFFile(stream)
             dynamic = elf.get_section_by_name(".dynamic")
-            needed = (
-                [str(tag.needed) for tag in dynamic.iter_tags() if tag.entry.d_tag == "DT_NEEDED"]
-                if isinstance(dynamic, DynamicSection)
-                else []
-            )
+            tags: Any = dynamic.iter_tags("DT_NEEDED") if isinstance(dynamic, DynamicSection) else ()
+            needed = [tag.needed for tag in tags]
             device_code = elf.get_section_by_name(".nv_fatbin") is not None
     except ELFError:
         return str(path.absolute())  # a script

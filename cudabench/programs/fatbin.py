@@ -106,12 +106,10 @@ def chosen(image: bytes, architecture: str) -> tuple[str, bytes | None]:
         found = [Entry(PTX_KIND, number, image)]
     own = next((one.content for one in found if one.kind == ELF_KIND and one.architecture == number), None)
     texts = sorted((abs(one.architecture - number), one.content) for one in found if one.kind == PTX_KIND)
-    text = cubins.ptx(own) if own else ""
-    if not text.strip() and texts:
-        text = texts[0][1].rstrip(b"\0").decode("utf-8", "replace")
+    # The text in machine code has the same lines, but does not say of which lines of the source they are.
+    text = texts[0][1].rstrip(b"\0").decode("utf-8", "replace") if texts else ""
     if not text.strip():
-        other = next((one.content for one in found if one.kind == ELF_KIND), b"")
-        text = cubins.ptx(other) if other else ""
+        text = next((cubins.ptx(one.content) for one in found if one.kind == ELF_KIND), "")
     if not text.strip():
         raise LookupError("the machine code carries no PTX, which the simulator needs: compile with -lineinfo")
     return text, own

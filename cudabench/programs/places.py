@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 # The first argument of a call that allocates: &d, (void **)&d, a.b, p->q, x[i].
-_ALLOCATED = re.compile(r"cuda\w*Malloc\w*\s*(?:<[^<>]*>)?\s*\(\s*(?:\([^()]*\)\s*)*&?\s*((?:\w|\.|->|\[\w+\]|::)+)")
+_ALLOCATED = re.compile(r"cuda\w*Malloc\w*\s*(?:<[^<>]*>)?\s*\(\s*(?:\([^()]*\)\s*)*&?\s*\(?((?:\w|\.|->|\[\w+\]|::)+)")
+
+_OF_CUDA = re.compile(r"/include/(?:[\w.]+/)*(?:cuda_runtime(?:_api)?\.h|cuda_device_runtime_api\.h)$")
 
 
 class Place(NamedTuple):
@@ -44,10 +46,12 @@ class Places:
         self._tools.clear()
 
     def of(self, place: str) -> Place | None:
-        """Return the innermost line of a place, 'FILE+0xOFFSET FILE+0xOFFSET', whose source is there."""
+        """Return the innermost line of a place, 'FILE+0xOFFSET FILE+0xOFFSET', whose source is there; one of CUDA's own
+        headers only where there is no other."""
         if place not in self._known:
-            found = filter(None, map(self._line, place.split()))
-            self._known[place] = next(found, None)
+            found = [one for one in map(self._line, place.split()) if one is not None]
+            users = (one for one in found if not _OF_CUDA.search(one.file))
+            self._known[place] = next(users, found[0] if found else None)
         return self._known[place]
 
     def named(self, place: str) -> str:
