@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -53,9 +53,11 @@ class Kernel:
 
 class Program:
     """Parsed PTX; each kernel is decoded on its first use, once. Module variables keep their values between
-    launches."""
+    launches; `memory` gives the zeros that they lie in."""
 
-    def __init__(self, module: ptx.Module, first_slot: int = 1) -> None:
+    def __init__(
+        self, module: ptx.Module, first_slot: int = 1, memory: Callable[[int], Array] = lambda n: np.zeros(n, np.uint8)
+    ) -> None:
         self.module = module
         self._first_slot = first_slot
         self.kernels = {
@@ -72,7 +74,7 @@ class Program:
         for name, variable in (*module.variables.items(), *inner):
             if variable.space in ("global", "const") and not variable.dynamic and variable.type in ptx.BITS:
                 self._symbols[name] = (first_slot + len(self._storage)) << SLOT_BITS
-                self._storage.append((name, variable, np.zeros(variable.size, dtype=np.uint8)))
+                self._storage.append((name, variable, memory(variable.size)))
         self._set_first_values()
         self.heap = Heap() if {"malloc", "free"} & module.functions.keys() else None
         self._first = [data.copy() for _, _, data in self._storage]
@@ -116,6 +118,10 @@ class Program:
         Raises KeyError for an unknown name.
         """
         return {found: data for found, _, data in self._storage}[name]
+
+    def variables(self) -> list[tuple[str, int, Array]]:
+        """Return the symbol, the address and the bytes of each module variable."""
+        return [(name, self._symbols[name], data) for name, _, data in self._storage]
 
     def code(self, kernel: str) -> Code:
         """Return a kernel decoded to ops."""
