@@ -358,12 +358,28 @@ def _found(named: str | None) -> Path:
     raise NotYet("it is not built yet", f"the next run in the simulator builds it, or {BY_HAND}")
 
 
-def _cached() -> Path | None:
+def _cached(source: Path | None = None) -> Path | None:
     """Return the cache's folder for the library of these sources."""
     from cudabench.system.folders import cache_folder
 
     folder = cache_folder()
-    return folder and folder / "native" / key()[:16]
+    return folder and folder / "native" / key(source)[:16]
+
+
+def runtimes(*, at_need: bool = True) -> Path:
+    """Return the folder with the CUDA runtimes of programs, built now if need be. Raises NotBuilt."""
+    source = source_folder() / "programs"
+    own, cached = key(source), _cached(source)
+    for folder in [INSTALLED, cached]:
+        if folder and all(_is_of(folder / name, own) for name in RUNTIMES):
+            return folder
+    compiler()
+    if cached is None:
+        raise NotBuilt("CUDABENCH_CACHE is off, so that a run does not build it", f"build it with {BY_HAND}")
+    if not at_need:
+        raise NotYet("it is not built yet", f"the next cudabench exec builds it, or {BY_HAND}")
+    _tell("Building the CUDA runtime of programs once, about 30 s ...")
+    return build_runtimes(cached)[0].parent
 
 
 def _built_at_need() -> Path:
@@ -417,9 +433,10 @@ def main() -> int:
     words = parser.parse_args()
     try:
         with contextlib.suppress(OSError):
-            (words.folder / NAME).unlink()  # one that does not load may have the right key
+            for name in (NAME, *RUNTIMES):
+                (words.folder / name).unlink(missing_ok=True)  # one that does not load may have the right key
         print(build(words.folder, sanitize=words.sanitize))
-        if sys.platform == "linux":
+        if sys.platform == "linux" and sources(source_folder() / "programs"):
             print(*build_runtimes(words.folder, sanitize=words.sanitize), sep="\n")
     except NotBuilt as lack:
         print(f"{lack.log}\n{lack}", file=sys.stderr)
