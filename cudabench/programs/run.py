@@ -112,11 +112,11 @@ class ProgramRun(Kept):
 
     def _serve(self, server: Server) -> int | None:
         """Start the program, answer it, and return its exit code; None where the time is over."""
-        library = Path(os.environ['RT'])
+        library = native.runtimes()
         ours, theirs = socket.socketpair()
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
         fds = (theirs.fileno(), server.memory.fd)
-        folders = [str(library.parent), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
+        folders = [str(library), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
         environment = {
             **os.environ, "LD_LIBRARY_PATH": os.pathsep.join(folders), VARIABLE: ",".join(map(str, fds)),
         }  # fmt: skip
