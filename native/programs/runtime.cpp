@@ -12,6 +12,7 @@ struct Unasked {
     std::string call;
     Status error;
     Place place;
+    bool discarded; // of a launch by <<<>>>, which returns nothing
 };
 
 const char *calling = "";
@@ -39,14 +40,14 @@ Status leave(const char *name, Status status) {
     if (!status || status == NOT_READY)
         return status;
     last_error = status;
-    if (unasked.size() < 100)
-        unasked.push_back({name, status, here()});
+    if (unasked.size() < 100 && !told_finding)
+        unasked.push_back({name, status, here(), !strncmp(name, "__cudaLaunchKernel", 18)});
     return status;
 }
 
 Status missing(const char *name) {
     Held until_the_end;
-    lacking[name]++;
+    lacking[name]++, told_finding = true;
     return leave(name, NOT_SUPPORTED);
 }
 
@@ -68,6 +69,12 @@ API const char *cudaGetErrorString(Status error) {
     return error_of(error) ? error_of(error)->text : "unrecognized error code";
 }
 
+static int exit_code = -1;
+
+void note_exit() {
+    on_exit([](int code, void *) { exit_code = code; }, nullptr);
+}
+
 // What is queued still runs; then everything that is known at the end is told.
 __attribute__((destructor)) static void end() {
     if (!connected())
@@ -80,9 +87,13 @@ __attribute__((destructor)) static void end() {
     finish_everything();
     for (Context *one : contexts)
         if (one->failed && !failed.count(one))
-            unasked.push_back({"the end of the program", one->failed, {}});
+            unasked.push_back({"the end of the program", one->failed, {}, true});
+    // A program that ended with an error has seen what its calls returned.
+    if (exit_code != 0)
+        unasked.erase(std::remove_if(unasked.begin(), unasked.end(), [](const Unasked &one) { return !one.discarded; }),
+                      unasked.end());
     Message message;
-    message.put(-1).put(unsigned(lacking.size()));
+    message.put(exit_code).put(unsigned(lacking.size()));
     for (auto &[name, times] : lacking)
         message.text(name).put(times);
     message.put(unsigned(unasked.size()));

@@ -14,7 +14,7 @@ extern const char *calling; // the name of the call
 // Run a call: one thread at a time, with a current device, its error noted.
 template <class Body> Status call(const char *name, Body body) {
     Held until_the_end;
-    calling = name;
+    calling = name, told_finding = false;
     Status status = enter();
     return leave(name, status ? status : body());
 }

@@ -232,6 +232,18 @@ static int find_symbol(int module, const char *name, Address *address, void **ho
     return SUCCESS;
 }
 
+// A kernel read or wrote what is not there: say so of parameters that point to memory of the host.
+static void name_host_pointers(const Launch &launch) {
+    for (size_t at = 0; at + 8 <= launch.parameter_bytes; at += 8) {
+        Address value;
+        memcpy(&value, (const char *)launch.parameters + at, 8);
+        bool of_host = value >= PAGE && value >> (SLOT_BITS + 7) == 0 && !memory_at(value);
+        if (of_host && !msync((void *)(value / PAGE * PAGE), 1, MS_ASYNC)) // it is mapped
+            finding("host-pointer", std::string("Kernel ") + launch.name +
+                    " is given a pointer to the host's memory, and needs one to the device's.", *launch.place);
+    }
+}
+
 static int run_launch(const Launch *launch, double *nanoseconds) {
     tell_changes();
     move_registered(true);
@@ -246,6 +258,8 @@ static int run_launch(const Launch *launch, double *nanoseconds) {
         fwrite(output.data(), 1, output.size(), stdout);
     }
     move_registered(false);
+    if (reply.status == ILLEGAL_ADDRESS)
+        name_host_pointers(*launch);
     return reply.status;
 }
 
@@ -285,11 +299,14 @@ bool start() {
         cards.push_back(reply.take<Card>());
     if (reply.status)
         cards.clear();
-    catch_faults();
+    catch_faults(), note_exit();
     return !cards.empty();
 }
 
+bool told_finding;
+
 void finding(const char *kind, const std::string &message, const Place &place, const Place &other) {
+    told_finding = true;
     ask(Ask::FINDING, Message().text(kind).text(message).text(text_of(place)).text(text_of(other)));
 }
 

@@ -50,6 +50,8 @@ void tell_changes(); // of memory since the last launch
 
 // Say what the program does wrong: what of, and where, in words and in the program's code.
 void finding(const char *kind, const std::string &message, const Place &place, const Place &other = {});
+extern bool told_finding; // by the call
+void note_exit();         // have the exit code known at the end
 std::string text_of(const Place &place);
 
 // Memory of the host that was page-locked later: a range of the file stands for it while a kernel runs.
