@@ -90,6 +90,18 @@ class Move {
     void (*call)(void *, const Memory &, const Lanes &);
 };
 
+// The shared variable of an access, by the first lane of the block that goes there.
+inline i32 variable_of(const Asked &asked, i64 address) {
+    if (asked.variable < 0) {
+        const auto &starts = asked.block.launch.shared_starts;
+        const i64 place = address + (asked.access.issued[SHARED] > 0 ? asked.access.shift[SHARED] : 0);
+        asked.variable = 0;
+        for (size_t number = 1; number < starts.size() && starts[number] <= place; number++)
+            asked.variable = i32(number);
+    }
+    return asked.variable;
+}
+
 // Resolve, check, count and note the lanes of a warp, and move their data; false for a suspicion.
 bool by_space(const Asked &asked, const Lanes &lanes, const Move &move);
 

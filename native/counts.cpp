@@ -170,12 +170,12 @@ Cost wavefronts(const i64 *addresses, u32 mask, i64 size, bool load) {
 }
 
 Counters::Counters(const Launch &of)
-    : rows(size_t(of.about.numbers_count * of.places), Counts{}), launch(of), memories(size_t(of.about.numbers_count)) {
-}
+    : rows(of.about.checked ? size_t(of.about.numbers_count * of.places) : 0, Counts{}), launch(of),
+      memories(of.about.checked ? size_t(of.about.numbers_count) : 0) {}
 
 void Counters::start(const Block &block) {
     finish();
-    sampled = launch.sampled[size_t(block.place)];
+    sampled = launch.about.checked && launch.sampled[size_t(block.place)];
     for (Memory &memory : memories)
         memory.look = -1;
     if (sampled)

@@ -130,6 +130,7 @@ struct LaunchDescription {
     i32 shares;                         // whether each block's instructions are kept
     i32 granule_global, granule_shared; // bytes of the smallest access
     i32 ordered;                        // whether the order of the blocks may show, so that one worker runs them
+    i32 checked; // whether races are looked for and anything is counted; bounds are looked at in any case
 };
 
 // What is counted of one memory instruction on one array.

@@ -299,6 +299,8 @@ void Worker::start() {
             fill_special(launch.registers[index], i32(index), false);
     std::fill(exited.begin(), exited.end(), 0);
     std::fill(local.begin(), local.end(), 0);
+    if (!launch.about.checked) // else whoever reads what nobody wrote is found
+        std::fill(shared.begin(), shared.end(), 0);
     steps = 0;
     running = true;
     if (!launch.per_block.empty())

@@ -137,11 +137,13 @@ void copy_keep(Block &block, const Op &op) {
                 data[lane * access.count + word] = block.at<u32>(op.from[1 + word])[warp * LANES + lane];
         const u8 *bytes = reinterpret_cast<const u8 *>(data);
         Request request{access, SHARED, 0, warp, lanes.mask, lanes.addresses, lanes.straight, lanes.stride};
-        block.worker.races.note(block, op, request, bytes);
-        block.worker.flying.add(op, request);
+        if (block.launch.about.checked) {
+            block.worker.races.note(block, op, request, bytes);
+            block.worker.flying.add(op, request);
+        }
         put<u32>(block.shared, lanes.form(), 0, bytes, access.count);
         const Flying::Source &source = block.worker.flying.sources[size_t(warp)];
-        if (access.size == 16 && source.mask)
+        if (access.size == 16 && source.mask && block.launch.about.checked)
             block.worker.counters.rows[size_t(source.row)].pieces += asked_twice(source, lanes.addresses);
     }
 }

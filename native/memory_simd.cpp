@@ -77,55 +77,108 @@ void lay(Lanes &lanes, const Pattern &pattern, i64 first) {
         lanes.low = INT64_MIN; // within nothing
 }
 
-// Where lanes find their bytes, counted from the first active one, if all are in one array of global or constant memory
-// and nothing but what is done here is to do. Null where `by_space` is to look.
-u8 *at_once(const Asked &asked, Pattern &pattern, i64 first) {
+// What lanes in shared or local memory, and what those in one array of global or constant memory, are checked against,
+// and where their bytes are: `data` and, a lane further, `step` more.
+struct Place {
+    i32 space, region;
+    i64 low, end; // addresses
+    u8 *data;     // of address 0
+    i64 step;
+    bool watched;
+};
+
+// Find the place of lanes of which the first is at `first`; false where `by_space` is to look.
+bool find(const Asked &asked, i64 first, Place &place) {
+    const Access &access = asked.access;
+    const Block &block = asked.block;
+    const Launch &launch = block.launch;
+    if (access.space == SHARED) {
+        const bool known = access.shared_low <= access.shared_high;
+        place = {SHARED,
+                 variable_of(asked, first),
+                 known ? access.shared_low : 0,
+                 known ? access.shared_high : launch.about.shared_size,
+                 block.shared,
+                 0,
+                 true};
+        return access.size <= 16;
+    }
+    if (access.space == LOCAL) {
+        const bool known = access.local_low <= access.local_high;
+        place = {LOCAL,
+                 0,
+                 known ? access.local_low : 0,
+                 known ? access.local_high : launch.about.local_bytes,
+                 block.local + asked.warp * LANES * block.local_stride,
+                 block.local_stride,
+                 false};
+        return !access.skewed;
+    }
+    const i32 space = access.space == CONSTANT ? CONSTANT : GLOBAL;
+    const i64 slot = first >> SLOT_BITS;
+    if (slot <= 0 || slot >= i64(launch.regions.size()) || access.number[space] < 0)
+        return false;
+    const Region &region = launch.regions[size_t(slot)];
+    place = {space,
+             i32(slot),
+             region.base,
+             region.base + region.size,
+             region.data - region.base,
+             0,
+             region.watched && space == GLOBAL};
+    return !region.heap && (access.kind != STORE || region.writable);
+}
+
+// Where lanes find their bytes, counted from the first active one, if all are in one memory and nothing but what is
+// done here is to do; step: how much further each lane does. Null where `by_space` is to look.
+u8 *at_once(const Asked &asked, Pattern &pattern, i64 first, i64 &step) {
     const Access &access = asked.access;
     Block &block = asked.block;
     Worker &worker = block.worker;
     Launch &launch = block.launch;
-    const i32 space = access.space == CONSTANT ? CONSTANT : GLOBAL;
-    const i64 slot = first >> SLOT_BITS;
-    if (access.space == SHARED || access.space == LOCAL || slot <= 0 || slot >= i64(launch.regions.size()) ||
-        access.number[space] < 0 || worker.counters.looks())
+    Place place;
+    if (worker.counters.looks() || !find(asked, first, place))
         return nullptr;
-    const Region &region = launch.regions[size_t(slot)];
-    const i64 place = first - region.base;
-    if (place < 0 || place > region.size || place + pattern.low < 0 ||
-        pattern.high > region.size - access.size - place || ((first | pattern.bits) & (access.size - 1)) ||
-        region.heap || (access.kind == STORE && !region.writable))
+    if (first < place.low || first > place.end || first + pattern.low < place.low ||
+        pattern.high > place.end - access.size - first || ((first | pattern.bits) & (access.size - 1)))
         return nullptr;
-    const bool issued = access.issued[space] >= 0 && space != CONSTANT;
-    const i64 size = issued ? access.issued[space] : access.size, shift = issued ? access.shift[space] : 0;
-    const bool touches = launch.about.footprint && size, watched = region.watched && space == GLOBAL;
-    Counts &counts = worker.counters.rows[size_t(access.number[space] * launch.places + slot)];
-    if (size && (!counts.requests || (touches && shift)))
-        return nullptr;
-    const u32 phase = u32(first + shift) & 31;
-    const bool known = !size || pattern.known >> phase & 1;
-    Lanes lanes;
-    if (touches || watched || !known)
-        lay(lanes, pattern, first);
-    const Request request{access,       space,           i32(slot),        asked.warp,
-                          pattern.mask, lanes.addresses, pattern.straight, pattern.stride};
-    if (!known) {
-        const Cost cost = worker.counters.price(request, size, shift);
-        pattern.costs[phase] = {u32(cost.pieces), u32(cost.ideal)};
-        pattern.known |= 1u << phase;
+    if (launch.about.checked) {
+        const i32 space = place.space;
+        const bool issued = access.issued[space] >= 0 && space != CONSTANT;
+        const i64 size = issued ? access.issued[space] : access.size, shift = issued ? access.shift[space] : 0;
+        const bool touches = launch.about.footprint && size && space != SHARED && space != LOCAL;
+        Counts &counts = worker.counters.rows[size_t(access.number[space] * launch.places + place.region)];
+        if (size && (!counts.requests || (touches && shift)))
+            return nullptr;
+        // What a request costs depends on where in a sector it begins, or in a word.
+        const u32 phase = u32(first + shift) & (space == SHARED || space == LOCAL ? 3 : 31);
+        const bool known = !size || pattern.known >> phase & 1;
+        Lanes lanes;
+        if (touches || place.watched || !known)
+            lay(lanes, pattern, first);
+        const Request request{access,       space,           place.region,     asked.warp,
+                              pattern.mask, lanes.addresses, pattern.straight, pattern.stride};
+        if (!known) {
+            const Cost cost = worker.counters.price(request, size, shift);
+            pattern.costs[phase] = {u32(cost.pieces), u32(cost.ideal)};
+            pattern.known |= 1u << phase;
+        }
+        if (size) {
+            counts.requests++;
+            counts.pieces += pattern.costs[phase].pieces;
+            counts.ideal += pattern.costs[phase].ideal;
+        } else
+            counts.merged++;
+        if (touches)
+            worker.footprints.note(block, request, size);
+        if (place.watched)
+            worker.races.note(block, asked.op, request, asked.data);
     }
-    if (size) {
-        counts.requests++;
-        counts.pieces += pattern.costs[phase].pieces;
-        counts.ideal += pattern.costs[phase].ideal;
-    } else
-        counts.merged++;
-    if (touches)
-        worker.footprints.note(block, request, size);
-    if (watched)
-        worker.races.note(block, asked.op, request, asked.data);
-    if (access.kind == STORE)
-        launch.undo.keep(launch, i32(slot), place, pattern.steps, pattern.low, pattern.high, access.size);
-    return region.data + place;
+    if (access.kind == STORE && place.space == GLOBAL)
+        launch.undo.keep(launch, place.region, first - place.low, pattern.steps, pattern.low, pattern.high,
+                         access.size);
+    step = place.step;
+    return place.data + first;
 }
 
 // from[0] holds the address; into[] gets the elements.
@@ -143,8 +196,9 @@ template <class T, class R> void load(Block &block, const Op &op) {
         };
         const Asked asked{block, op, access, nullptr, warp, variable};
         const i64 first = look(block, op, warp, pattern);
-        if (const u8 *origin = at_once(asked, pattern, first)) {
-            take(origin, {pattern.steps, pattern.mask, pattern.rows, pattern.stride}, 0);
+        i64 step;
+        if (const u8 *origin = at_once(asked, pattern, first, step)) {
+            take(origin, {pattern.steps, pattern.mask, pattern.rows, pattern.stride}, step);
             continue;
         }
         Lanes lanes;
@@ -175,8 +229,9 @@ template <class T, class R> void store(Block &block, const Op &op) {
         }
         const Asked asked{block, op, access, data, warp, variable};
         const i64 first = look(block, op, warp, pattern);
-        if (u8 *origin = at_once(asked, pattern, first)) {
-            put<T>(origin, {pattern.steps, pattern.mask, pattern.rows, pattern.stride}, 0, data, access.count);
+        i64 step;
+        if (u8 *origin = at_once(asked, pattern, first, step)) {
+            put<T>(origin, {pattern.steps, pattern.mask, pattern.rows, pattern.stride}, step, data, access.count);
             continue;
         }
         Lanes lanes;

@@ -42,7 +42,8 @@ void Shadows::start(const Launch &launch) {
     // As GridRaces of the NumPy engine, which says so where a launch is too large.
     constexpr i64 MOST_LANES = 1 << 20;
     i64 blocks = about.grid[0] * about.grid[1] * about.grid[2];
-    between_blocks = blocks > 1 && blocks * about.block[0] * about.block[1] * about.block[2] <= MOST_LANES;
+    between_blocks =
+        about.checked && blocks > 1 && blocks * about.block[0] * about.block[1] * about.block[2] <= MOST_LANES;
 }
 
 bool Shadows::conflict(const Launch &launch) const {
@@ -87,7 +88,7 @@ bool Shadows::conflict(const Launch &launch) const {
 Races::Races(const Launch &of, int)
     : launch(of), loops(row_loops()), now(0), began(0), met_all(0), looks(of.shadows.between_blocks) {
     size_t warps = size_t(of.warps), cells = 0;
-    if (of.about.shared_size)
+    if (of.about.shared_size && of.about.checked)
         cells = size_t((of.about.shared_size + of.about.granule_shared - 1) / of.about.granule_shared);
     met.assign(warps, 0);
     partly.assign(warps, 0);

@@ -24,6 +24,7 @@ from cudabench.errors import CompilerError, CudabenchError, DeviceUnusable, Unsu
 from cudabench.system.folders import cache_folder
 
 SOURCES = (".cu", ".cpp", ".cc", ".cxx", ".c")
+LAMBDAS = ("--extended-lambda", "--expt-relaxed-constexpr")  # what programs often ask for in their makefiles
 KEPT = 64  # programs in the cache
 STATIC = "build it with cudabench-nvcc, or by nvcc with -cudart shared"
 
@@ -92,7 +93,9 @@ def built(files: Sequence[str], architectures: Sequence[str], words: Sequence[st
         if not Path(file).is_file():
             raise no_such_file(file, "*.cu")
     compiler = program_nvcc()
-    line = [*words, *options(architectures, words)]
+    texts = (Path(file).read_text(encoding="utf-8", errors="replace") for file in files)
+    libraries = [f"-I{folder}" for folder in toolkit.of_device_libraries(*texts)]
+    line = [*words, *libraries, *LAMBDAS, *options(architectures, words)]
     home = cache_folder()
     kept = None if home is None else home / "programs"
     key = hashlib.sha256(

@@ -6,12 +6,14 @@ a header of its own: kind, bytes of the header, bytes of the content, its bytes 
 
 from __future__ import annotations
 
-import importlib
+import ctypes
 import struct
 from collections.abc import Iterator
+from operator import itemgetter
 from typing import NamedTuple
 
 from cudabench.compile import cubin as cubins
+from cudabench.programs.link import linked
 
 MAGIC, ELF = 0xBA55ED50, b"\x7fELF"
 PTX_KIND, ELF_KIND = 1, 2
@@ -60,10 +62,15 @@ def _plain(content: bytes, nbytes: int, flags: int) -> bytes:
     if flags & LZ4:
         return _lz4(content, nbytes)
     try:
-        zstd = importlib.import_module("compression.zstd")  # from Python 3.14 on
-    except ImportError:
+        library = ctypes.CDLL("libzstd.so.1")  # of nearly every Linux; Python has its own from 3.14 on
+    except OSError:
         raise LookupError(f"its device code is compressed by zstd: {REBUILD}") from None
-    return bytes(zstd.decompress(content))
+    made = ctypes.create_string_buffer(nbytes)
+    library.ZSTD_decompress.restype = ctypes.c_size_t
+    library.ZSTD_decompress.argtypes = [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t]
+    if library.ZSTD_decompress(made, nbytes, content, len(content)) != nbytes:
+        raise LookupError(f"its device code cannot be unpacked: {REBUILD}")
+    return made.raw
 
 
 def _lz4(content: bytes, nbytes: int) -> bytes:
@@ -94,8 +101,10 @@ def _lz4(content: bytes, nbytes: int) -> bytes:
 
 
 def chosen(image: bytes, architecture: str) -> tuple[str, bytes | None]:
-    """Return of an image (a container, machine code or PTX) the PTX for the simulator and the machine code of an
-    architecture such as sm_90, None where it has none. Raises LookupError for an image without PTX.
+    """Return of an image (containers, machine code or PTX) the PTX for the simulator and the machine code of an
+    architecture such as sm_90, None where it has none. Several units are linked, which has no machine code yet.
+
+    Raises LookupError for an image without PTX.
     """
     number = int("".join(filter(str.isdigit, architecture)) or 0)
     if image.startswith(ELF):
@@ -105,9 +114,13 @@ def chosen(image: bytes, architecture: str) -> tuple[str, bytes | None]:
     else:
         found = [Entry(PTX_KIND, number, image)]
     own = next((one.content for one in found if one.kind == ELF_KIND and one.architecture == number), None)
-    texts = sorted((abs(one.architecture - number), one.content) for one in found if one.kind == PTX_KIND)
+    texts = [(abs(one.architecture - number), one.content) for one in found if one.kind == PTX_KIND]
+    texts.sort(key=itemgetter(0))
     # The text in machine code has the same lines, but does not say of which lines of the source they are.
-    text = texts[0][1].rstrip(b"\0").decode("utf-8", "replace") if texts else ""
+    nearest = [content.rstrip(b"\0").decode("utf-8", "replace") for far, content in texts if far == texts[0][0]]
+    if len(nearest) > 1:
+        return linked(nearest), None
+    text = nearest[0] if nearest else ""
     if not text.strip():
         text = next((cubins.ptx(one.content) for one in found if one.kind == ELF_KIND), "")
     if not text.strip():

@@ -168,6 +168,13 @@ class Launcher:
     until: float | None = None
     disassemble: bool = True
     tell: Callable[[str], None] = lambda sentence: None
+    _open: list[simulator.Report] = field(default_factory=list)
+
+    def close(self) -> None:
+        """Have the reports of launches made, before memory of which they tell is freed."""
+        for report in self._open:
+            _ = report.accesses
+        self._open.clear()
 
     def run(self, kernel: Launching, geometry: Geometry, placed: simulator.Placed) -> Outcome:
         """Run a launch to its end, and keep what it came to if it is checked."""
@@ -178,13 +185,12 @@ class Launcher:
         kind.times += 1
         checked = self.choice.takes(kernel.name, kernel.launches, kind.times)
         how: dict[str, Any] = kernel.looks(geometry, self.disassemble) if checked else {}
-        space = placed.space
-        slots, seconds = len(space.slots), None if self.until is None else max(self.until - time.monotonic(), 0.001)
+        seconds = None if self.until is None else max(self.until - time.monotonic(), 0.001)
         try:
             report = simulator.run(
                 kernel.loaded.program, kernel.entry, geometry.grid, geometry.block, placed,
                 shared_bytes=geometry.shared_bytes, cluster=geometry.cluster, budget=NEVER_STOPPED,
-                schedule=self.schedule, seconds=seconds, **how,
+                schedule=self.schedule, seconds=seconds, checked=checked, **how,
             )  # fmt: skip
         except simulator.BudgetExceeded as stopped:
             if stopped.hazards:
@@ -199,11 +205,10 @@ class Launcher:
             return self._failed(kernel, error, NOT_SUPPORTED, lacks=True)
         except simulator.LaunchError as error:
             return self._failed(kernel, error, INVALID_VALUE)
-        finally:
-            del space.slots[slots:]  # the barrier of a grid
         faulty = next((FAULTS[one.kind] for one in report.hazards if one.kind in FAULTS), 0)
         if checked or report.hazards:
             kind.keep(report)
+            self._open.append(report)
         return Outcome(faulty, LAUNCH_NS + report.instructions / self.rate, report.output)
 
     def _failed(self, kernel: Launching, error: Exception, status: int = 0, *, lacks: bool = False) -> Outcome:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+from contextlib import suppress
 
 import numpy as np
 
@@ -14,6 +15,7 @@ NBYTES = 1 << 40  # of the file, which takes only what is written
 OWN = NBYTES >> 1  # offsets from here on are module variables'
 NO_RESERVE = 0x4000
 PAGE = 4096
+BARRIER = 127  # the slot of a grid's barrier, which no allocation gets
 
 
 class Memory:
@@ -30,9 +32,10 @@ class Memory:
                 f"Device memory cannot be mapped ({error}): raise the limit that 'ulimit -v' shows."
             ) from None
         self.bytes = np.frombuffer(self._map, np.uint8)
-        self.space = AddressSpace()
-        self._seen: AddressSpace | None = None
         self._next = OWN
+        self.space = AddressSpace()
+        self.space.skip_to(BARRIER)
+        self.space.barrier = self.space.place("the grid's barrier", self.new(64), True)
 
     def close(self) -> None:
         """Close the file; the mapping goes with the last array over it."""
@@ -52,21 +55,11 @@ class Memory:
         self.place(Region(name, slot << SLOT_BITS, self.bytes[offset : offset + nbytes], True))
 
     def place(self, region: Region) -> None:
-        """Put a region into its slot."""
-        slot = region.base >> SLOT_BITS
-        self.space.skip_to(slot + 1)
-        self.space.slots[slot] = region
-        self._seen = None
+        """Put a region into its slot, which the program's runtime chose."""
+        self.space.skip_to(region.base >> SLOT_BITS)
+        self.space.put(region)
 
     def free(self, slot: int) -> None:
-        """Empty a slot."""
-        if slot < len(self.space.slots):
-            self.space.slots[slot] = self.space.slots[0]
-            self._seen = None
-
-    def seen(self) -> AddressSpace:
-        """Return the space as it is now, for launches: a report may be read when memory is long freed."""
-        if self._seen is None:
-            self._seen = AddressSpace()
-            self._seen.slots = [*self.space.slots]
-        return self._seen
+        """Free what a slot holds; who goes there from now on is told of a use after free."""
+        with suppress(KeyError):
+            self.space.free(slot << SLOT_BITS)

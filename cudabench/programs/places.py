@@ -10,10 +10,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from cudabench.compile import toolkit
+
 # The first argument of a call that allocates: &d, (void **)&d, a.b, p->q, x[i].
 _ALLOCATED = re.compile(r"cuda\w*Malloc\w*\s*(?:<[^<>]*>)?\s*\(\s*(?:\([^()]*\)\s*)*&?\s*\(?((?:\w|\.|->|\[\w+\]|::)+)")
 
-_OF_CUDA = re.compile(r"/include/(?:[\w.]+/)*(?:cuda_runtime(?:_api)?\.h|cuda_device_runtime_api\.h)$")
+_OF_CUDA = re.compile(r"/include/(?:crt/|cuda_runtime)")
 
 
 class Place(NamedTuple):
@@ -50,7 +52,7 @@ class Places:
         headers only where there is no other."""
         if place not in self._known:
             found = [one for one in map(self._line, place.split()) if one is not None]
-            users = (one for one in found if not _OF_CUDA.search(one.file))
+            users = (one for one in found if not self._is_cudas(one.file))
             self._known[place] = next(users, found[0] if found else None)
         return self._known[place]
 
@@ -71,6 +73,10 @@ class Places:
                 self._texts[file] = Path(file).read_text(errors="replace").splitlines()
         lines = self._texts[file]
         return lines[line - 1].strip() if 0 < line <= len(lines) else ""
+
+    def _is_cudas(self, file: str) -> bool:
+        headers = toolkit.headers()
+        return bool(_OF_CUDA.search(file)) or (headers is not None and file.startswith(os.path.realpath(headers)))
 
     def _line(self, frame: str) -> Place | None:
         path, _, offset = frame.rpartition("+")

@@ -154,6 +154,7 @@ class Server:
                 name = self.places.named(place) or f"allocation {slot}"
                 self.memory.allocate(slot, offset, nbytes, name)
             else:
+                self.launcher.close()
                 self.memory.free(slot)
                 self.objects.forget(slot)
         return wire.answer(0)
@@ -234,10 +235,10 @@ class Server:
 
     def _place(self, kernel: Launching, raw: bytes) -> simulator.Placed:
         """Return the arguments of a launch in the address space as it is now."""
-        space = self.memory.seen()
+        space = self.memory.space
         key = kernel.entry, raw
         placed = self._placed.get(key)
-        if placed is None or placed.space is not space:
+        if placed is None:
             if len(self._placed) >= MOST_PLACED:
                 self._placed.clear()
             full = raw.ljust(kernel.loaded.program.code(kernel.entry).parameter_bytes, b"\0")
