@@ -128,7 +128,7 @@ struct Memory {
     bool of_host() const { return kind == PINNED || kind == REGISTERED; }
 };
 
-enum NodeType { KERNEL, COPY, FILL, HOST, CHILD, EMPTY, WAIT_EVENT, RECORD_EVENT, ALLOCATE = 10, FREE }; // of a graph
+enum NodeType { KERNEL, COPY, FILL, HOST_CALL, CHILD, EMPTY, WAIT_EVENT, RECORD_EVENT, ALLOCATE = 10, FREE }; // of a graph
 
 struct Work {
     std::function<Status(double *)> run;  // null: a wait

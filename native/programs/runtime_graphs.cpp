@@ -116,9 +116,9 @@ struct HostNode { // cudaHostNodeParams
     void *data;
 };
 static Status queue_host(HostNode how, Stream *stream) {
-    return queue(held(stream), HOST, [=](double *) -> Status { return how.function(how.data), SUCCESS; });
+    return queue(held(stream), HOST_CALL, [=](double *) -> Status { return how.function(how.data), SUCCESS; });
 }
-NODES(HostNode, HOST, const HostNode *how, queue_host(*how, stream))
+NODES(HostNode, HOST_CALL, const HostNode *how, queue_host(*how, stream))
 NODES_CHANGE(HostNode, const HostNode *how, queue_host(*how, stream))
 
 static Status queue_child(Graph *child, Stream *stream) {

@@ -37,7 +37,7 @@ static Status queue_host(Stream *handle, std::function<void()> function) {
     auto stream = stream_of(handle);
     if (!stream)
         return INVALID_HANDLE;
-    return queue(stream, HOST, [=](double *) -> Status { return function(), SUCCESS; });
+    return queue(stream, HOST_CALL, [=](double *) -> Status { return function(), SUCCESS; });
 }
 CALL_PTSZ(cudaLaunchHostFunc, (Stream * stream, void (*function)(void *), void *data),
           queue_host(stream, [=] { function(data); }))
