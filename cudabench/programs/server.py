@@ -25,6 +25,17 @@ from cudabench.records.program import Finding
 from cudabench.simulator import api as simulator
 
 RESOURCE_BYTES, TEXTURE_BYTES = 144, 104
+# Of cudaError_t; the last four follow from a launch's fault.
+ERRORS = {
+    1: "cudaErrorInvalidValue", 2: "cudaErrorMemoryAllocation", 3: "cudaErrorInitializationError",
+    9: "cudaErrorInvalidConfiguration", 13: "cudaErrorInvalidSymbol", 98: "cudaErrorInvalidDeviceFunction",
+    101: "cudaErrorInvalidDevice", 209: "cudaErrorNoKernelImageForDevice", 400: "cudaErrorInvalidResourceHandle",
+    701: "cudaErrorLaunchOutOfResources", 801: "cudaErrorNotSupported",
+    700: "cudaErrorIllegalAddress", 710: "cudaErrorAssert", 716: "cudaErrorMisalignedAddress",
+    719: "cudaErrorLaunchFailure",
+}  # fmt: skip
+FOLLOW = (700, 710, 716, 719, 801)
+LONG = 40  # characters of a kernel's name with all arguments of its template
 MOST_PLACED = 64  # parameters of launches that are kept for the next ones
 
 
@@ -150,6 +161,7 @@ class Server:
         for _ in range(asked.number()):
             slot, _kind, offset, nbytes = asked.take("iIQQ")
             place = asked.text()
+            self._placed.clear()  # with what lay there
             if nbytes:
                 name = self.places.named(place) or f"allocation {slot}"
                 self.memory.allocate(slot, offset, nbytes, name)
@@ -204,8 +216,10 @@ class Server:
             name = asked.text()
             self.missing[name] = asked.number("Q")
         for _ in range(asked.number()):
-            call, error = asked.text(), asked.number("i")
-            self.found("unasked-error", f"{call} returned error {error}, which nobody asked for", asked.text())
+            call, error, place = asked.text(), asked.number("i"), asked.text()
+            if error not in FOLLOW or not any(one.faulty for one in self.kernels.values()):
+                name = ERRORS.get(error, f"error {error}")
+                self.found("unasked-error", f"{call} returned {name}, which nobody asked for", place)
         for _ in range(asked.number()):
             nbytes = asked.number("Q")
             self.found("never-freed", f"{nbytes} bytes are allocated here and never freed", asked.text())
@@ -219,8 +233,11 @@ class Server:
         if key not in self.kernels:
             loaded = self._modules[module]
             source = self._source(loaded.program.kernels[entry].file)
-            name = self._names[entry]
-            self.kernels[key] = Launching(loaded, entry, name, self.architecture, source)
+            function = self._names[entry]
+            name = function if len(function) <= LONG else launches.short_name(function)
+            alike = sum(one.name.partition(" (")[0] == name for one in self.kernels.values())
+            name = f"{name} ({alike + 1})" if alike else name
+            self.kernels[key] = Launching(loaded, entry, name, function, self.architecture, source)
         return self.kernels[key]
 
     def found(self, kind: str, message: str, place: str, other: str = "") -> None:
