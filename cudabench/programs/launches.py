@@ -128,6 +128,16 @@ class Launching:
             if kind.reports
         )
 
+    def of_host(self, geometry: Geometry) -> None:
+        """Have the faults of the last launch say that their address is one of the host's memory."""
+        kind = self.kinds[geometry]
+        if kind.reports:
+            last = kind.reports[-1]
+            last.hazards = tuple(
+                one._replace(message=re.sub(r"(bytes) at .*", r"\1 at an address of the host's memory.", one.message))
+                for one in last.hazards
+            )
+
     def looks(self, geometry: Geometry, disassemble: bool) -> dict[str, Any]:
         """Return what a checked launch is run with."""
         if self._words is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 import shutil
 import socket
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cudabench.programs import build, device, launches, wire
-from cudabench.programs.launches import Geometry, Launcher, Launching, Outcome
+from cudabench.programs.launches import Geometry, Launcher, Launching
 from cudabench.programs.memory import Memory
 from cudabench.programs.modules import Loaded
 from cudabench.programs.objects import Objects
@@ -60,6 +61,7 @@ class Server:
         self.missing: dict[str, int] = {}
         self.refused: list[str] = []  # what of the program is lacking
         self.greeted = self.ended = False
+        self._faulty: tuple[Launching, Geometry] | None = None  # the last launch, if it had a fault
         self._modules: dict[int, Loaded] = {}
         self._names: dict[str, str] = {}
         self._sources: dict[str, Source] = {}
@@ -155,7 +157,8 @@ class Server:
             done = self.launcher.run(kernel, geometry, self._place(kernel, raw))
         except simulator.BudgetExceeded:
             raise Stopped from None
-        return _told(done)
+        self._faulty = (kernel, geometry) if done.status else None
+        return wire.answer(done.status, wire.packed("d", done.nanoseconds) + wire.text(done.output))
 
     def _memory(self, asked: Reader) -> bytes:
         for _ in range(asked.number()):
@@ -206,7 +209,11 @@ class Server:
 
     def _finding(self, asked: Reader) -> bytes:
         kind, message, place, other = (asked.text() for _ in range(4))
+        message = re.sub(r"\b_Z\w+", lambda match: self._names.get(match[0], match[0]), message)
         self.found(kind, message, place, other)
+        if kind == "host-pointer" and self._faulty is not None:
+            kernel, geometry = self._faulty
+            kernel.of_host(geometry)
         return wire.answer(0)
 
     def _end(self, asked: Reader) -> bytes:
@@ -245,7 +252,7 @@ class Server:
         at = self.places.of(place)
         file, line, source = (at.file, at.line, at.source) if at else ("", None, "")
         if beside := self.places.of(other):
-            message = f"{message} ({beside}: {beside.source})"
+            message = f"{message.rstrip('.')} ({beside}: {beside.source})"
         key = kind, message, file, line
         count = self.findings[key].count + 1 if key in self.findings else 1
         self.findings[key] = Finding(kind, message, _shown(file), line, source, count)
@@ -290,10 +297,6 @@ class Server:
         if sentence not in self.refused:
             self.refused.append(sentence)
         return wire.answer(status)
-
-
-def _told(done: Outcome) -> bytes:
-    return wire.answer(done.status, wire.packed("d", done.nanoseconds) + wire.text(done.output))
 
 
 def _shown(file: str) -> str:
