@@ -2,8 +2,8 @@
 // cuda* of a program (runtime*.cpp) and cu* of the tests' driver (tests/driver/driver.cpp).
 //
 // The address of an allocation is the simulator's: 2^40 bytes of address space each, so that a pointer means the same
-// wherever a kernel finds it. Streams are queues: what is queued runs when somebody waits for it. Time is invented: each
-// piece of work says how many nanoseconds it takes. What needs Python (loading a module, launching) is a callback.
+// wherever a kernel finds it. Streams are queues: what is queued runs when somebody waits for it. Time is invented:
+// each piece of work says how many nanoseconds it takes. What needs Python (loading a module, launching) is a callback.
 //
 // What is queued may run long after it was asked for. So it holds what it needs: events, streams and kernels by shared
 // pointers, memory by its address, which is looked up again, and what comes from the host's ordinary memory as a copy.
@@ -29,36 +29,59 @@ typedef int Status;
 typedef unsigned long long Address;
 
 enum : Status {
-    SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, INVALID_CONFIGURATION = 9, INVALID_PITCH = 12,
-    INVALID_SYMBOL = 13, INVALID_FUNCTION = 98, NO_DEVICE = 100, INVALID_DEVICE = 101,
-    INVALID_IMAGE = 200, INVALID_CONTEXT = 201, NO_BINARY = 209, INVALID_HANDLE = 400, NOT_FOUND = 500, NOT_READY = 600,
-    ILLEGAL_ADDRESS = 700, OUT_OF_RESOURCES = 701, ALREADY_REGISTERED = 712, NOT_REGISTERED = 713, LAUNCH_FAILED = 719,
+    SUCCESS = 0,
+    INVALID_VALUE = 1,
+    OUT_OF_MEMORY = 2,
+    NOT_INITIALIZED = 3,
+    INVALID_CONFIGURATION = 9,
+    INVALID_PITCH = 12,
+    INVALID_SYMBOL = 13,
+    INVALID_FUNCTION = 98,
+    NO_DEVICE = 100,
+    INVALID_DEVICE = 101,
+    INVALID_IMAGE = 200,
+    INVALID_CONTEXT = 201,
+    NO_BINARY = 209,
+    INVALID_HANDLE = 400,
+    NOT_FOUND = 500,
+    NOT_READY = 600,
+    ILLEGAL_ADDRESS = 700,
+    OUT_OF_RESOURCES = 701,
+    ALREADY_REGISTERED = 712,
+    NOT_REGISTERED = 713,
+    LAUNCH_FAILED = 719,
     PEER_IS_ENABLED = 704,
-    PEER_NOT_ENABLED = 705, TOO_LARGE = 720, NOT_SUPPORTED = 801, CAPTURING = 900, CAPTURE_UNJOINED = 904, CAPTURED_EVENT = 907, UNKNOWN = 999,
-    INTERRUPTED = -1,  // by the callback of a launch: Ctrl-C came while a kernel ran
+    PEER_NOT_ENABLED = 705,
+    TOO_LARGE = 720,
+    NOT_SUPPORTED = 801,
+    CAPTURING = 900,
+    CAPTURE_UNJOINED = 904,
+    CAPTURED_EVENT = 907,
+    UNKNOWN = 999,
+    INTERRUPTED = -1, // by the callback of a launch: Ctrl-C came while a kernel ran
 };
 
 const int SLOT_BITS = 40;
 const size_t SLOT = size_t(1) << SLOT_BITS;
-enum { MEMORY_HOST = 1, MEMORY_DEVICE = 2, MEMORY_ARRAY = 3, MEMORY_UNIFIED = 4 };  // CUmemorytype
+enum { MEMORY_HOST = 1, MEMORY_DEVICE = 2, MEMORY_ARRAY = 3, MEMORY_UNIFIED = 4 }; // CUmemorytype
 
-// What the callbacks' side sets ----------------------------------------------------------------------------------------
+// What the callbacks' side sets -------------------------------------------------------------------------------------
 
 struct Card {
     char name[128];
-    int attributes[256];  // -1: unknown
+    int attributes[256]; // -1: unknown
     size_t memory;
     double bytes_per_ns;
     unsigned char uuid[16];
 };
 
 struct Function {
-    int attributes[16];  // CUfunction_attribute
+    int attributes[16]; // CUfunction_attribute
     int parameters;
     unsigned offsets[256], sizes[256];
 };
 
-struct Place {  // of the program's code: return addresses, innermost first
+struct Place { // of the program's code: return addresses, innermost first
     void *frames[6];
 };
 
@@ -90,11 +113,11 @@ struct Callbacks {
 extern Callbacks callbacks;
 extern std::vector<Card> cards;
 
-// State ----------------------------------------------------------------------------------------------------------------
+// State -------------------------------------------------------------------------------------------------------------
 
 struct Context;
 
-enum Kind { DEVICE, PINNED, REGISTERED, VARIABLE, MANAGED };  // REGISTERED: the host's own, page-locked later
+enum Kind { DEVICE, PINNED, REGISTERED, VARIABLE, MANAGED }; // REGISTERED: the host's own, page-locked later
 
 struct Memory {
     char *host;
@@ -105,16 +128,19 @@ struct Memory {
     bool of_host() const { return kind == PINNED || kind == REGISTERED; }
 };
 
+enum NodeType { KERNEL, COPY, FILL, HOST, CHILD, EMPTY, WAIT_EVENT, RECORD_EVENT, ALLOCATE = 10, FREE }; // of a graph
+
 struct Work {
     std::function<Status(double *)> run;  // null: a wait
     std::shared_ptr<struct Stream> other; // whose work up to `until` comes first
     unsigned long long until = 0;
+    NodeType type = EMPTY;
 };
 typedef std::shared_ptr<std::vector<Work>> Capture;
 
 struct Stream {
     Context *context;
-    bool blocking;  // waits for the default stream, and is waited for by it
+    bool blocking; // waits for the default stream, and is waited for by it
     std::deque<std::pair<unsigned long long, Work>> queue;
     Capture captured;
     int priority = 0;
@@ -124,18 +150,18 @@ struct Stream {
 struct Event {
     Context *context;
     bool timed;
-    std::shared_ptr<Stream> stream;  // where it was recorded last, by the work of this number
+    std::shared_ptr<Stream> stream; // where it was recorded last, by the work of this number
     unsigned long long until = 0;
     double at = -1;
     Capture captured;
 };
 
-struct Context {  // never deleted: what is queued and events name it
+struct Context { // never deleted: what is queued and events name it
     int device;
     Status failed = SUCCESS;
-    std::shared_ptr<Stream> everything;  // the default stream
+    std::shared_ptr<Stream> everything; // the default stream
     std::set<std::shared_ptr<Stream>> streams;
-    double now = 0;  // nanoseconds
+    double now = 0; // nanoseconds
     int holders = 1;
 };
 
@@ -162,11 +188,17 @@ struct Array {
     size_t bytes() const;
 };
 
-struct Graph {
-    std::vector<Work> works;
+struct Node {
+    Work work;
+    std::vector<Node *> before; // what has to be done first
+    Node *origin = nullptr;     // of a copy
 };
 
-template <class T> std::map<T *, std::shared_ptr<T>> live;  // what handles of the program's stand for
+struct Graph {
+    std::vector<std::shared_ptr<Node>> nodes;
+};
+
+template <class T> std::map<T *, std::shared_ptr<T>> live; // what handles of the program's stand for
 
 template <class T> T *keep(T *made) {
     live<T>[made] = std::shared_ptr<T>(made);
@@ -177,32 +209,32 @@ template <class T> std::shared_ptr<T> held(T *handle) {
     return found == live<T>.end() ? nullptr : found->second;
 }
 
-extern std::map<int, Memory> memories;  // by slot
-extern std::set<int> reserved;          // slots of modules' variables
+extern std::map<int, Memory> memories; // by slot
+extern std::set<int> reserved;         // slots of modules' variables
 extern thread_local std::vector<Context *> current;
-extern Context *running;  // whose work is being done
+extern Context *running; // whose work is being done
 extern std::set<Context *> contexts;
 extern unsigned long long sequence;
-extern int first_slot, next_slot;  // of memory of the device
+extern int first_slot, next_slot; // of memory of the device
 extern bool interrupted, has_objects;
-extern size_t most_queued;  // works of a stream; one more waits until there is room, as on a GPU
+extern size_t most_queued; // works of a stream; one more waits until there is room, as on a GPU
 
 inline Context *context() { return current.empty() ? nullptr : current.back(); }
 inline bool sticky(Status status) { return status == 700 || status == 710 || (714 <= status && status <= 719); }
 
-// What each front defines ----------------------------------------------------------------------------------------------
+// What each front defines -------------------------------------------------------------------------------------------
 
-bool callable();                              // whether callbacks can be made
-void lock(std::recursive_mutex &mutex);       // once it could not be had at once
-void interrupt();                             // raise what Ctrl-C raises
-Place here();                                 // where the program calls
+bool callable();                                                         // whether callbacks can be made
+void lock(std::recursive_mutex &mutex);                                  // once it could not be had at once
+void interrupt();                                                        // raise what Ctrl-C raises
+Place here();                                                            // where the program calls
 char *map_memory(int slot, size_t bytes, Kind kind, const Place &place); // null: none left
 void unmap_memory(int slot, const Memory &memory);
-int host_slot();                              // a slot for PINNED and MANAGED memory; 0: none left
+int host_slot(); // a slot for PINNED and MANAGED memory; 0: none left
 
-// One thread at a time -------------------------------------------------------------------------------------------------
+// One thread at a time ----------------------------------------------------------------------------------------------
 
-extern int depth;  // of calls in each other: 2 while Python, called back, calls
+extern int depth; // of calls in each other: 2 while Python, called back, calls
 
 struct Held {
     Held();
@@ -212,15 +244,15 @@ struct Held {
 // Do what takes away something that work may use once no work is being done.
 Status at_rest(const std::function<void()> &work);
 
-// Memory ---------------------------------------------------------------------------------------------------------------
+// Memory ------------------------------------------------------------------------------------------------------------
 
 size_t used(int device);
 int free_slot();
 Status allocate(Address *address, size_t bytes, Kind kind);
 void release(int slot);
-Memory *memory_at(Address address);          // of the slot
+Memory *memory_at(Address address);           // of the slot
 char *host_of(Address address, size_t bytes); // null where the bytes do not all lie in one allocation
-int pinned_slot(const void *host);           // 0 for memory of the host that is not page-locked
+int pinned_slot(const void *host);            // 0 for memory of the host that is not page-locked
 
 // Where a copy begins or ends: memory of the device or, where that is 0, of the host; the bytes from row to row and the
 // rows from layer to layer.
@@ -228,17 +260,18 @@ struct End {
     Address device;
     char *host;
     size_t pitch, rows;
-    char *first(const size_t *box) const;  // null where the box does not lie in one allocation
+    char *first(const size_t *box) const; // null where the box does not lie in one allocation
 };
 Status copy_box(End to, End from, size_t width, size_t height, size_t layers, Stream *handle, bool wait);
 Status fill(Address at, size_t pitch, const void *pattern, size_t width, size_t count, size_t rows, Stream *handle);
 
-// Contexts, streams, events, graphs ------------------------------------------------------------------------------------
+// Contexts, streams, events, graphs ---------------------------------------------------------------------------------
 
 Context *new_context(int device);
-void destroy(Context *gone);  // run what is queued, then free all that is the context's
+void destroy(Context *gone); // run what is queued, then free all that is the context's
 std::shared_ptr<Stream> stream_of(Stream *stream);
 Status queue(const std::shared_ptr<Stream> &stream, Work work);
+Status queue(const std::shared_ptr<Stream> &stream, NodeType type, std::function<Status(double *)> run);
 Status wait_for(Stream *stream, unsigned long long until);
 Status wait_for_all(Context *in);
 void finish_everything();
@@ -252,9 +285,11 @@ Status reached(Event *event);
 Status elapsed(float *milliseconds, Event *start, Event *stop);
 Status begin_capture(Stream *handle);
 Status end_capture(Stream *handle, Graph **graph);
+Status copy_graph(Graph **made, Graph *graph, bool in_order);
+Work as_one(const Graph &graph, Context *in);
 Status launch_graph(Graph *handle, Stream *on);
 
-// Modules and launches -------------------------------------------------------------------------------------------------
+// Modules and launches ----------------------------------------------------------------------------------------------
 
 Status load(Module **made, const void *image, size_t bytes, bool managed = false);
 void unload(Module *module);
@@ -265,20 +300,20 @@ Status set_kernel_attribute(Kernel *kernel, int attribute, int value);
 int most_blocks(const Kernel *kernel, unsigned threads, size_t shared); // of a multiprocessor
 
 struct Geometry {
-    const unsigned *sides, *cluster;  // of grid and block; null: no clusters
+    const unsigned *sides, *cluster; // of grid and block; null: no clusters
     unsigned shared;
     bool cooperative;
 };
 Status launch(Kernel *handle, const Geometry &how, Stream *on, void **parameters, void **extra);
 
-// Arrays, textures and surfaces ----------------------------------------------------------------------------------------
+// Arrays, textures and surfaces -------------------------------------------------------------------------------------
 
 struct ArrayDescriptor {
     size_t width, height, depth;
     int format;
     unsigned channels, flags;
 };
-struct Resource {  // CUDA_RESOURCE_DESC
+struct Resource { // CUDA_RESOURCE_DESC
     int type;
     union {
         Array *array;
@@ -300,12 +335,12 @@ End end_of(int type, const void *host, Address device, Array *handle, const size
 Status make_object(Address *handle, const Resource *resource, const void *how);
 Status forget_object(Address handle);
 
-// Errors ---------------------------------------------------------------------------------------------------------------
+// Errors ------------------------------------------------------------------------------------------------------------
 
 struct Error {
     int number;
     const char *runtime, *driver, *text;
 };
-const Error *error_of(int number);  // null: there is no such error
+const Error *error_of(int number); // null: there is no such error
 
 } // namespace programs

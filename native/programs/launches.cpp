@@ -30,7 +30,8 @@ static Status check_geometry(const Kernel &kernel, const Geometry &how) {
     if (cluster && cluster[0] * cluster[1] * cluster[2] > (kernel.large_clusters ? 16u : 8u))
         return INVALID_CONFIGURATION;
     unsigned long long blocks = (unsigned long long)how.sides[0] * how.sides[1] * how.sides[2];
-    if (how.cooperative && blocks > (unsigned long long)most_blocks(&kernel, unsigned(threads), how.shared) * limits[16])
+    if (how.cooperative &&
+        blocks > (unsigned long long)most_blocks(&kernel, unsigned(threads), how.shared) * limits[16])
         return TOO_LARGE;
     return SUCCESS;
 }
@@ -73,11 +74,12 @@ Status launch(Kernel *handle, const Geometry &how, Stream *on, void **parameters
     std::vector<char> bytes;
     if (Status status = gather(bytes, *kernel, parameters, extra))
         return status;
-    Launch what{kernel->module->number, nullptr, {}, {}, how.shared, nullptr, 0, how.cooperative, stream->number, nullptr};
+    Launch what{kernel->module->number, nullptr,        {},     {}, how.shared, nullptr, 0,
+                how.cooperative,        stream->number, nullptr};
     std::copy(how.sides, how.sides + 6, what.sides);
     if (how.cluster)
         std::copy(how.cluster, how.cluster + 3, what.cluster);
-    return queue(stream, Work{[=, place = here()](double *time) -> Status {
+    return queue(stream, KERNEL, [=, place = here()](double *time) -> Status {
         if (!held(kernel.get()))
             return INVALID_HANDLE; // unloaded since: of a graph
         Launch now = what;
@@ -90,7 +92,7 @@ Status launch(Kernel *handle, const Geometry &how, Stream *on, void **parameters
         chance ^= chance << 13, chance ^= chance >> 7, chance ^= chance << 17;
         *time *= 1 + 0.01 * (double(chance >> 11) / (1ull << 53)); // no two launches take the same time
         return interrupted ? LAUNCH_FAILED : status;
-    }, nullptr});
+    });
 }
 
 // Threads, blocks, registers (by warps, 256 at a time) and shared memory of a multiprocessor bound its blocks.

@@ -77,7 +77,7 @@ int pinned_slot(const void *host) {
     return 0;
 }
 
-// Copies ---------------------------------------------------------------------------------------------------------------
+// Copies ------------------------------------------------------------------------------------------------------------
 
 static double moving(const Stream &stream, size_t bytes) {
     return 1000 + bytes / cards[stream.context->device].bytes_per_ns;
@@ -87,7 +87,8 @@ char *End::first(const size_t *box) const {
     return device ? host_of(device, ((box[2] - 1) * rows + box[1] - 1) * pitch + box[0]) : host;
 }
 
-static void move_box(char *to, size_t to_pitch, size_t to_rows, const char *from, const End &source, const size_t *box) {
+static void move_box(char *to, size_t to_pitch, size_t to_rows, const char *from, const End &source,
+                     const size_t *box) {
     for (size_t z = 0; z < box[2]; z++)
         for (size_t y = 0; y < box[1]; y++)
             memmove(to + (z * to_rows + y) * to_pitch, from + (z * source.rows + y) * source.pitch, box[0]);
@@ -106,14 +107,14 @@ Status copy_box(End to, End from, size_t width, size_t height, size_t layers, St
     if (!to.first(box.sides) || !from.first(box.sides))
         return INVALID_VALUE;
     std::shared_ptr<std::vector<char>> copied;
-    if (!from.device && !pinned_slot(from.host)) {
+    if (!from.device && !stream->captured && !pinned_slot(from.host)) {
         copied = std::make_shared<std::vector<char>>(width * height * layers);
         move_box(copied->data(), width, height, from.host, from, box.sides);
         from = End{0, copied->data(), width, height};
     }
     wait = wait || (!to.device && !pinned_slot(to.host) && !stream->captured);
     double takes = moving(*stream, width * height * layers);
-    Status status = queue(stream, Work{[=](double *time) -> Status {
+    Status status = queue(stream, COPY, [=](double *time) -> Status {
         (void)copied;
         char *target = to.first(box.sides), *source = from.first(box.sides);
         if (!target || !source)
@@ -121,7 +122,7 @@ Status copy_box(End to, End from, size_t width, size_t height, size_t layers, St
         move_box(target, to.pitch, to.rows, source, from, box.sides);
         *time = takes;
         return SUCCESS;
-    }, nullptr});
+    });
     return wait ? wait_for(stream.get(), sequence) : status;
 }
 
@@ -138,7 +139,7 @@ Status fill(Address at, size_t pitch, const void *pattern, size_t width, size_t 
         return INVALID_VALUE;
     std::string bytes((const char *)pattern, width);
     double takes = moving(*stream, width * count * rows);
-    return queue(stream, Work{[=](double *time) -> Status {
+    return queue(stream, FILL, [=](double *time) -> Status {
         char *to = host_of(at, reach);
         if (!to)
             return ILLEGAL_ADDRESS;
@@ -150,7 +151,7 @@ Status fill(Address at, size_t pitch, const void *pattern, size_t width, size_t 
                     memcpy(to + i * width, bytes.data(), width);
         *time = takes;
         return SUCCESS;
-    }, nullptr});
+    });
 }
 
 } // namespace programs

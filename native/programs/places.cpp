@@ -110,7 +110,7 @@ static void on_fault(int signal, siginfo_t *about, void *at) {
 }
 
 void catch_faults() {
-    struct sigaction ours {};
+    struct sigaction ours{};
     ours.sa_sigaction = on_fault;
     ours.sa_flags = SA_SIGINFO | SA_NODEFER;
     sigaction(SIGSEGV, &ours, &before[0]);

@@ -6,7 +6,7 @@
 
 namespace programs {
 
-// Errors ---------------------------------------------------------------------------------------------------------------
+// Errors ------------------------------------------------------------------------------------------------------------
 
 struct Unasked {
     std::string call;
@@ -109,7 +109,7 @@ __attribute__((destructor)) static void end() {
     ask(Ask::END, Message{message.put(count).bytes + never_freed.bytes});
 }
 
-// What the program registers -------------------------------------------------------------------------------------------
+// What the program registers ----------------------------------------------------------------------------------------
 
 static auto &binaries = *new std::vector<std::unique_ptr<Binary>>;
 static auto &functions = *new std::map<const void *, Registered>;
@@ -204,9 +204,7 @@ API void **__cudaRegisterFatBinary(const void *wrapper) {
 }
 API void __cudaRegisterFatBinaryEnd(void **) {}
 API void __cudaUnregisterFatBinary(void **) {}
-API char __cudaInitModule(void **) {
-    return call("__cudaInitModule", set_up_managed) == SUCCESS;
-}
+API char __cudaInitModule(void **) { return call("__cudaInitModule", set_up_managed) == SUCCESS; }
 API void __cudaRegisterFunction(void **binary, const char *host, char *, const char *name, int, void *, void *, void *,
                                 void *, int *) {
     Held until_the_end;
@@ -225,6 +223,6 @@ API void __cudaRegisterManagedVar(void **binary, void **host, char *, const char
 API void __cudaRegisterHostVar(void **, const char *, char *, size_t) {}
 
 CALL(cudaGetSymbolAddress, (void **address, const void *symbol), symbol_place((Address *)address, nullptr, symbol))
-CALL(cudaGetSymbolSize, (size_t * bytes, const void *symbol), symbol_place(nullptr, bytes, symbol))
+CALL(cudaGetSymbolSize, (size_t *bytes, const void *symbol), symbol_place(nullptr, bytes, symbol))
 
 } // namespace programs

@@ -31,8 +31,7 @@ OF_DEVICE(cudaInitDevice, (int device, unsigned, unsigned), (void(primary(device
 CALL(cudaGetDevice, (int *device), device ? (*device = context()->device, SUCCESS) : INVALID_VALUE)
 CALL(cudaChooseDevice, (int *device, const void *), (*device = 0, SUCCESS))
 CALL(cudaSetValidDevices, (int *, int), SUCCESS)
-CALL(cudaDeviceSynchronize, (), wait_for_all(context()))
-ONCE_MORE(cudaDeviceSynchronize, _ptsz)
+CALL_PTSZ(cudaDeviceSynchronize, (), wait_for_all(context()))
 
 API Status cudaThreadSynchronize() { return cudaDeviceSynchronize(); }
 
@@ -56,10 +55,10 @@ static Status attribute_of(int *value, int attribute, const Card &card) {
 }
 OF_DEVICE(cudaDeviceGetAttribute, (int *value, int attribute, int device), attribute_of(value, attribute, card))
 
-// Properties -----------------------------------------------------------------------------------------------------------
+// Properties --------------------------------------------------------------------------------------------------------
 
-// The fields of cudaDeviceProp behind the memory's size, in order, each by its attribute: of eight bytes or of four, and
-// those that CUDA 12 has and 13 has not.
+// The fields of cudaDeviceProp behind the memory's size, in order, each by its attribute: of eight bytes or of four,
+// and those that CUDA 12 has and 13 has not.
 enum Width { FOUR, EIGHT, OLD };
 struct Field {
     Width width;
@@ -67,14 +66,35 @@ struct Field {
 };
 static const std::vector<Field> &fields() {
     static auto &all = *new std::vector<Field>{
-        {EIGHT, {8}}, {FOUR, {12, 10}}, {EIGHT, {11}}, {FOUR, {1, 2, 3, 4, 5, 6, 7}}, {OLD, {13}}, {EIGHT, {9}},
-        {FOUR, {75, 76}}, {EIGHT, {14, 51}}, {OLD, {15}}, {FOUR, {16}}, {OLD, {17}}, {FOUR, {18, 19}}, {OLD, {20}},
-        {FOUR, {21, 77}}, {OLD, {69}},
-        {FOUR, {22, 23, 73, 74, 70, 71, 72, 45, 46, 24, 25, 26, 47, 48, 49, 52, 42, 43, 27, 28, 29, 53, 54, 55, 56, 57, 58,
-                59, 60, 61, 62, 63, 64, 65, 66, 67, 68}},
-        {EIGHT, {30}}, {FOUR, {31, 32, 33, 34, 50, 35, 40, 41}}, {OLD, {36}}, {FOUR, {37, 38, 108, 39, 78, 79, 80}},
-        {EIGHT, {81}}, {FOUR, {82, 83, 84, 85, 86}}, {OLD, {87}}, {FOUR, {88, 89, 90, 91, 95}}, {OLD, {96}}, {EIGHT, {97}},
-        {FOUR, {100, 101, 106, 109}}, {EIGHT, {111}},
+        {EIGHT, {8}},
+        {FOUR, {12, 10}},
+        {EIGHT, {11}},
+        {FOUR, {1, 2, 3, 4, 5, 6, 7}},
+        {OLD, {13}},
+        {EIGHT, {9}},
+        {FOUR, {75, 76}},
+        {EIGHT, {14, 51}},
+        {OLD, {15}},
+        {FOUR, {16}},
+        {OLD, {17}},
+        {FOUR, {18, 19}},
+        {OLD, {20}},
+        {FOUR, {21, 77}},
+        {OLD, {69}},
+        {FOUR, {22, 23, 73, 74, 70, 71, 72, 45, 46, 24, 25, 26, 47, 48, 49, 52, 42, 43, 27,
+                28, 29, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63, 64, 65, 66, 67, 68}},
+        {EIGHT, {30}},
+        {FOUR, {31, 32, 33, 34, 50, 35, 40, 41}},
+        {OLD, {36}},
+        {FOUR, {37, 38, 108, 39, 78, 79, 80}},
+        {EIGHT, {81}},
+        {FOUR, {82, 83, 84, 85, 86}},
+        {OLD, {87}},
+        {FOUR, {88, 89, 90, 91, 95}},
+        {OLD, {96}},
+        {EIGHT, {97}},
+        {FOUR, {100, 101, 106, 109}},
+        {EIGHT, {111}},
         {FOUR, {99, 112, 113, 114, 115, 116, 117, 118, 119, 121, 125, 120, 129}},
     };
     return all;
@@ -102,13 +122,16 @@ static Status properties_of(char *to, const Card &card, bool of_12) {
 OF_DEVICE(cudaGetDeviceProperties, (char *to, int device), properties_of(to, card, false))
 OF_DEVICE(cudaGetDeviceProperties_v2, (char *to, int device), properties_of(to, card, true))
 
-// Versions, names, flags, limits ---------------------------------------------------------------------------------------
+// Versions, names, flags, limits ------------------------------------------------------------------------------------
 
-static int version() {
-    Dl_info info{};
-    dladdr((void *)&version, &info);
-    return info.dli_fname && strstr(info.dli_fname, "libcudart.so.12") ? 12080 : 13000;
+bool of_12() {
+    static const bool known = [] {
+        Dl_info info{};
+        return dladdr((void *)&of_12, &info) && info.dli_fname && strstr(info.dli_fname, "libcudart.so.12");
+    }();
+    return known;
 }
+static int version() { return of_12() ? 12080 : 13000; }
 API Status cudaRuntimeGetVersion(int *to) { return *to = version(), SUCCESS; }
 API Status cudaDriverGetVersion(int *to) { return *to = version(), SUCCESS; }
 
@@ -144,7 +167,7 @@ OF_DEVICE(cudaDeviceDisablePeerAccess, (int device), reach(device, false))
 OF_DEVICE(cudaDeviceGetP2PAttribute, (int *value, int, int device, int peer), can_reach(value, device, peer))
 
 static size_t limits[7] = {1024, 1 << 20, 8 << 20, 2, 2048, 64, 0}; // cudaLimit
-CALL(cudaDeviceGetLimit, (size_t * value, unsigned limit), limit < 7 ? (*value = limits[limit], SUCCESS) : INVALID_VALUE)
+CALL(cudaDeviceGetLimit, (size_t *value, unsigned limit), limit < 7 ? (*value = limits[limit], SUCCESS) : INVALID_VALUE)
 CALL(cudaDeviceSetLimit, (unsigned limit, size_t value), limit < 7 ? (limits[limit] = value, SUCCESS) : INVALID_VALUE)
 CALL(cudaDeviceGetStreamPriorityRange, (int *least, int *greatest),
      (void(least && (*least = 0)), void(greatest && (*greatest = -5)), SUCCESS))

@@ -5,10 +5,6 @@
 
 namespace programs {
 
-struct Sides { // dim3
-    unsigned x, y, z;
-};
-
 struct Configuration {
     Sides grid, block;
     size_t shared;
@@ -30,27 +26,25 @@ API Status __cudaPopCallConfiguration(Sides *grid, Sides *block, size_t *shared,
     return SUCCESS;
 }
 
-static Status start_kernel(const void *function, Sides grid, Sides block, void **parameters, size_t shared, Stream *stream,
-                           const unsigned *cluster, bool cooperative) {
+Status start_kernel(const void *function, Sides grid, Sides block, void **parameters, size_t shared, Stream *stream,
+                    const unsigned *cluster, bool cooperative, void **extra) {
     Kernel *kernel;
     if (Status status = kernel_of(&kernel, function))
         return status;
     if (shared > UINT32_MAX)
         return INVALID_VALUE;
     unsigned sides[6] = {grid.x, grid.y, grid.z, block.x, block.y, block.z};
-    return launch(kernel, {sides, cluster, unsigned(shared), cooperative}, stream, parameters, nullptr);
+    return launch(kernel, {sides, cluster, unsigned(shared), cooperative}, stream, parameters, extra);
 }
 
-CALL(cudaLaunchKernel, (const void *function, Sides grid, Sides block, void **parameters, size_t shared, Stream *stream),
-     start_kernel(function, grid, block, parameters, shared, stream, nullptr, false))
-ONCE_MORE(cudaLaunchKernel, _ptsz)
-CALL(__cudaLaunchKernel, (void *kernel, Sides grid, Sides block, void **parameters, size_t shared, Stream *stream),
-     start_kernel(kernel, grid, block, parameters, shared, stream, nullptr, false))
-ONCE_MORE(__cudaLaunchKernel, _ptsz)
-CALL(cudaLaunchCooperativeKernel,
-     (const void *function, Sides grid, Sides block, void **parameters, size_t shared, Stream *stream),
-     start_kernel(function, grid, block, parameters, shared, stream, nullptr, true))
-ONCE_MORE(cudaLaunchCooperativeKernel, _ptsz)
+CALL_PTSZ(cudaLaunchKernel,
+          (const void *function, Sides grid, Sides block, void **parameters, size_t shared, Stream *stream),
+          start_kernel(function, grid, block, parameters, shared, stream, nullptr, false))
+CALL_PTSZ(__cudaLaunchKernel, (void *kernel, Sides grid, Sides block, void **parameters, size_t shared, Stream *stream),
+          start_kernel(kernel, grid, block, parameters, shared, stream, nullptr, false))
+CALL_PTSZ(cudaLaunchCooperativeKernel,
+          (const void *function, Sides grid, Sides block, void **parameters, size_t shared, Stream *stream),
+          start_kernel(function, grid, block, parameters, shared, stream, nullptr, true))
 
 struct Attribute {
     int id, pad;
@@ -75,9 +69,8 @@ static Status start_configured(const LaunchConfiguration &how, const void *funct
     }
     return start_kernel(function, how.grid, how.block, parameters, how.shared, how.stream, cluster, cooperative);
 }
-CALL(cudaLaunchKernelExC, (const LaunchConfiguration *how, const void *function, void **parameters),
-     how ? start_configured(*how, function, parameters) : INVALID_VALUE)
-ONCE_MORE(cudaLaunchKernelExC, _ptsz)
+CALL_PTSZ(cudaLaunchKernelExC, (const LaunchConfiguration *how, const void *function, void **parameters),
+          how ? start_configured(*how, function, parameters) : INVALID_VALUE)
 
 static Status handle_of(void **handle, const void *function) {
     *handle = registered(function);
@@ -140,7 +133,8 @@ static Status parameter_of(const Kernel *kernel, size_t number, size_t *offset, 
 OF_KERNEL(cudaFuncGetParamInfo, (const void *function, size_t number, size_t *offset, size_t *bytes),
           parameter_of(kernel, number, offset, bytes))
 
-OF_KERNEL(cudaOccupancyMaxActiveBlocksPerMultiprocessor, (int *blocks, const void *function, int threads, size_t shared),
+OF_KERNEL(cudaOccupancyMaxActiveBlocksPerMultiprocessor,
+          (int *blocks, const void *function, int threads, size_t shared),
           threads <= 0 ? INVALID_VALUE : (*blocks = most_blocks(kernel, unsigned(threads), shared), SUCCESS))
 OF_KERNEL(cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags,
           (int *blocks, const void *function, int threads, size_t shared, unsigned),
@@ -155,7 +149,7 @@ static Status shared_room(size_t *bytes, const Kernel *kernel, int blocks, int t
     *bytes = most;
     return SUCCESS;
 }
-OF_KERNEL(cudaOccupancyAvailableDynamicSMemPerBlock, (size_t * bytes, const void *function, int blocks, int threads),
+OF_KERNEL(cudaOccupancyAvailableDynamicSMemPerBlock, (size_t *bytes, const void *function, int blocks, int threads),
           shared_room(bytes, kernel, blocks, threads))
 
 static Status active_clusters(int *clusters, const Kernel *kernel, const LaunchConfiguration &how) {

@@ -42,7 +42,7 @@ Status at_rest(const std::function<void()> &work) {
     return context() ? context()->failed : SUCCESS;
 }
 
-// Contexts -------------------------------------------------------------------------------------------------------------
+// Contexts ----------------------------------------------------------------------------------------------------------
 
 Context *new_context(int device) {
     Context *made = new Context;
@@ -77,7 +77,7 @@ void destroy(Context *gone) {
     current.erase(std::remove(current.begin(), current.end(), gone), current.end());
 }
 
-// Streams --------------------------------------------------------------------------------------------------------------
+// Streams -----------------------------------------------------------------------------------------------------------
 
 // The stream of a handle, null where there is none; 0 to 2 stand for the default stream.
 std::shared_ptr<Stream> stream_of(Stream *stream) { return (size_t)stream > 2 ? held(stream) : context()->everything; }
@@ -155,6 +155,10 @@ Status queue(const std::shared_ptr<Stream> &stream, Work work) {
     return SUCCESS;
 }
 
+Status queue(const std::shared_ptr<Stream> &stream, NodeType type, std::function<Status(double *)> run) {
+    return queue(stream, Work{std::move(run), nullptr, 0, type});
+}
+
 Status make_stream(Stream **made, unsigned flags, int priority) {
     static Address numbers;
     if (!made || flags > 1)
@@ -179,11 +183,11 @@ Status stream_waits(Stream *handle, Event *event) {
     if (event->captured)
         stream->captured = event->captured; // its work becomes the graph's, in the order of the calls
     else if (event->stream)
-        return queue(stream, Work{nullptr, event->stream, event->until});
+        return queue(stream, Work{nullptr, event->stream, event->until, WAIT_EVENT});
     return SUCCESS;
 }
 
-// Events ---------------------------------------------------------------------------------------------------------------
+// Events ------------------------------------------------------------------------------------------------------------
 
 Status make_event(Event **made, unsigned flags) {
     if (!made || flags > 7 || (flags & 4 && !(flags & 2)))
@@ -210,11 +214,11 @@ Status record(Event *handle, Stream *on) {
     unsigned long long number = stream->captured ? 0 : sequence + 1;
     event->stream = stream->captured ? nullptr : stream;
     event->until = number;
-    return queue(stream, Work{[=](double *) -> Status {
+    return queue(stream, RECORD_EVENT, [=](double *) -> Status {
         if (event->until == number)
             event->at = event->context->now;
         return SUCCESS;
-    }, nullptr});
+    });
 }
 
 Status reached(Event *event) {

@@ -10,8 +10,11 @@ static Address next_handle = Address(1) << 35;
 
 static int format_bytes(int format) { // CUarray_format
     switch (format) {
-    case 1: case 8: return 1;
-    case 2: case 9: case 16: return 2;
+    case 1:
+    case 8: return 1;
+    case 2:
+    case 9:
+    case 16: return 2;
     default: return 4;
     }
 }
@@ -44,7 +47,8 @@ End end_of(int type, const void *host, Address device, Array *handle, const size
         auto array = held(handle);
         if (!array)
             return *status = INVALID_HANDLE, End{};
-        size_t sides[3] = {array->row(), std::max<size_t>(1, array->extents[1]), std::max<size_t>(1, array->extents[2])};
+        size_t sides[3] = {array->row(), std::max<size_t>(1, array->extents[1]),
+                           std::max<size_t>(1, array->extents[2])};
         for (int axis = 0; axis < 3; axis++)
             if (box[axis] > sides[axis] || from[axis] > sides[axis] - box[axis])
                 *status = INVALID_VALUE;

@@ -20,10 +20,10 @@ struct Range {
 };
 
 static int line = -1, file = -1;
-static char *base;                            // of the file's mapping
+static char *base;                               // of the file's mapping
 static std::map<size_t, size_t> left{{0, OURS}}; // ranges of the file that are free: offset, bytes
-static std::map<int, Range> ranges;           // of slots
-static Message changes;                       // of memory, since the last launch
+static std::map<int, Range> ranges;              // of slots
+static Message changes;                          // of memory, since the last launch
 static unsigned changed;
 struct Variable {
     Address address;
@@ -86,7 +86,7 @@ Reply ask(Ask kind, const Message &message) {
     return reply;
 }
 
-// Memory ---------------------------------------------------------------------------------------------------------------
+// Memory ------------------------------------------------------------------------------------------------------------
 
 static size_t rounded(size_t bytes) { return (bytes + PAGE - 1) / PAGE * PAGE; }
 
@@ -131,7 +131,8 @@ char *map_memory(int slot, size_t bytes, Kind kind, const Place &place) {
     char *host = base + offset;
     if (kind != DEVICE) {
         void *same = (void *)(Address(slot) << SLOT_BITS); // the host's address is the device's
-        void *got = mmap(same, rounded(bytes), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE, file, off_t(offset));
+        void *got =
+            mmap(same, rounded(bytes), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE, file, off_t(offset));
         if (got != same) {
             if (got != MAP_FAILED)
                 munmap(got, rounded(bytes));
@@ -189,7 +190,7 @@ int host_slot() {
     return 0;
 }
 
-// Callbacks ------------------------------------------------------------------------------------------------------------
+// Callbacks ---------------------------------------------------------------------------------------------------------
 
 static int load_module(int module, const void *image, size_t bytes, int first, int *slots) {
     Reply reply = ask(Ask::LOAD, Message().put(module).put(first).put(uint64_t(bytes)).raw(image, bytes));
@@ -225,7 +226,8 @@ static int find_symbol(int module, const char *name, Address *address, void **ho
     if (*address >> (SLOT_BITS + 7) == 0) { // of a module with managed variables
         void *same = (void *)*address;
         size_t within = found->second.offset % PAGE, whole = rounded(within + *bytes);
-        void *got = mmap(same, whole, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE, file, off_t(found->second.offset));
+        void *got = mmap(same, whole, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE, file,
+                         off_t(found->second.offset));
         if (got == same)
             *host = same;
     }
@@ -239,8 +241,10 @@ static void name_host_pointers(const Launch &launch) {
         memcpy(&value, (const char *)launch.parameters + at, 8);
         bool of_host = value >= PAGE && value >> (SLOT_BITS + 7) == 0 && !memory_at(value);
         if (of_host && !msync((void *)(value / PAGE * PAGE), 1, MS_ASYNC)) // it is mapped
-            finding("host-pointer", std::string("Kernel ") + launch.name +
-                    " is given a pointer to the host's memory, and needs one to the device's.", *launch.place);
+            finding("host-pointer",
+                    std::string("Kernel ") + launch.name +
+                        " is given a pointer to the host's memory, and needs one to the device's.",
+                    *launch.place);
     }
 }
 
@@ -293,7 +297,8 @@ bool start() {
     }
     base = (char *)mapped;
     first_slot = next_slot = 128;
-    callbacks = Callbacks{load_module, unload_module, find_function, find_symbol, run_launch, make_texture, forget_slot, nullptr};
+    callbacks = Callbacks{load_module, unload_module, find_function, find_symbol,
+                          run_launch,  make_texture,  forget_slot,   nullptr};
     Reply reply = ask(Ask::HELLO, Message().put(1u).put(unsigned(getpid())));
     for (unsigned rest = reply.status ? 0 : reply.take<unsigned>(); rest; rest--)
         cards.push_back(reply.take<Card>());

@@ -7,9 +7,7 @@
 
 namespace programs {
 
-enum class Ask : unsigned {
-    HELLO = 1, LOAD, UNLOAD, FIND, LAUNCH, MEMORY, TEXTURE, TENSOR_MAP, FINDING, END
-};
+enum class Ask : unsigned { HELLO = 1, LOAD, UNLOAD, FIND, LAUNCH, MEMORY, TEXTURE, TENSOR_MAP, FINDING, END };
 
 struct Message {
     std::string bytes;

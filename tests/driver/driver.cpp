@@ -476,8 +476,7 @@ END
 CALL(cuStreamBeginCapture_v2, Stream *handle, int) return begin_capture(handle); END
 CALL(cuStreamEndCapture, Stream *handle, Graph **graph) return end_capture(handle, graph); END
 CALL(cuGraphInstantiateWithFlags, Graph **ready, Graph *graph, unsigned long long)
-    if (!held(graph)) return INVALID_HANDLE;
-    *ready = keep(new Graph(*graph));
+    return copy_graph(ready, graph, true);
 END
 CALL_STARTED(cuGraphDestroy, Graph *graph) if (!live<Graph>.erase(graph)) return INVALID_HANDLE; END
 CALL_STARTED(cuGraphExecDestroy, Graph *graph) if (!live<Graph>.erase(graph)) return INVALID_HANDLE; END
