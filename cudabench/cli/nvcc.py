@@ -8,8 +8,8 @@ from typing import NoReturn
 
 import click
 
-HELP = """Run nvcc with what 'cudabench exec' needs added: a shared CUDA runtime, lines, uncompressed device code, and code
-of an H100 unless an architecture is named. All arguments are nvcc's; 'cudabench-nvcc' is the same.
+HELP = """Run nvcc with what 'cudabench exec' needs added: a shared CUDA runtime, lines, uncompressed device code, and
+code of an H100 unless an architecture is named. All arguments are nvcc's; 'cudabench-nvcc' is the same.
 
 \b
 make NVCC=cudabench-nvcc

@@ -24,6 +24,8 @@ from cudabench.errors import CompilerError, CudabenchError, DeviceUnusable, Unsu
 from cudabench.system.folders import cache_folder
 
 SOURCES = (".cu", ".cpp", ".cc", ".cxx", ".c")
+RELOCATABLE = "-rdc=true"
+_UNRESOLVED = re.compile(r"(?i)unresolved extern|undefined reference")
 LAMBDAS = ("--extended-lambda", "--expt-relaxed-constexpr")  # what programs often ask for in their makefiles
 KEPT = 64  # programs in the cache
 STATIC = "build it with cudabench-nvcc, or by nvcc with -cudart shared"
@@ -140,14 +142,20 @@ def _compile(compiler: str, files: Sequence[str], line: Sequence[str], target: P
         language = ["-x", "cu"] if not file.endswith(SOURCES) else []
         command = [compiler, *line, *language, "-c", file, "-o", str(made), "-MMD", "-MF", str(made.with_suffix(".d"))]
         jobs.append((file, command, made))
-    for file, command, _ in jobs:
-        _run(command, file)
+    try:
+        for file, command, _ in jobs:
+            _run(command, file)
+    except CompilerError as error:
+        if len(files) > 1 and RELOCATABLE not in line and _UNRESOLVED.search(str(error)):
+            return _compile(compiler, files, [*line, RELOCATABLE], target)  # units that call each other's functions
+        raise
     _run([compiler, *line, *(str(made) for *_, made in jobs), "-o", str(target / "program")], files[0])
     read = {path for *_, made in jobs for path in _dependencies(made.with_suffix(".d"))}
     marks = {path: _mark(path) for path in sorted({*read, *map(os.path.abspath, files)})}
     put(target / "read.json", json.dumps(marks).encode())
     for *_, made in jobs:
         made.unlink()
+    return None
 
 
 def _run(command: Sequence[str], file: str) -> None:

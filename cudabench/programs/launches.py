@@ -7,6 +7,7 @@ and so on are checked and counted, unless the command says otherwise. The others
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -52,7 +53,7 @@ class Choice:
 
     def takes(self, name: str, number: int, alike: int) -> bool:
         """Tell whether a launch is checked: the number of its kernel's launch, and of those with its geometry."""
-        if self.glob and not any(fnmatchcase(one, self.glob) for one in {name, name.partition("<")[0]}):
+        if self.glob and not any(fnmatchcase(one, self.glob) for one in (name, short_name(name))):
             return False
         if self.numbers:
             return any(low <= number <= high for low, high in self.numbers)
@@ -79,15 +80,15 @@ class Kind:
 
 
 class Launching:
-    """A kernel of a module with its launches so far. `name`: in C++; `failures`: why launches did not end, with their
-    kind of status."""
+    """A kernel of a module with its launches so far. `name`: in results; `function`: in C++; `failures`: why launches
+    did not end, and whether the simulator lacks something."""
 
-    def __init__(self, loaded: Loaded, entry: str, name: str, architecture: str, source: Source) -> None:
-        self.loaded, self.entry, self.name = loaded, entry, name
-        self.device = loaded.device(architecture, {name: entry})
+    def __init__(self, loaded: Loaded, entry: str, name: str, function: str, architecture: str, source: Source) -> None:
+        self.loaded, self.entry, self.name, self.function = loaded, entry, name, function
+        self.device = loaded.device(architecture, {function: entry})
         self.kinds: dict[Geometry, Kind] = {}
         self.launches = 0
-        self.failures: dict[str, bool] = {}  # whether the simulator lacks something
+        self.failures: dict[str, bool] = {}
         self.source = source
         self._issued: Mapping[int, tuple[int, int]] | None = None
         self._words: dict[str, Any] | None = None
@@ -98,6 +99,11 @@ class Launching:
         return sum(kind.checked for kind in self.kinds.values())
 
     @property
+    def faulty(self) -> bool:
+        """Whether a launch had a fault that the program is told of."""
+        return bool(self.failures) or any(report.hazards for kind in self.kinds.values() for report in kind.reports)
+
+    @property
     def case(self) -> Case:
         """Its launches as a case; that with most work comes first."""
 
@@ -106,9 +112,9 @@ class Launching:
             return ran, math.prod(kind.geometry.grid) * math.prod(kind.geometry.block)
 
         kinds = sorted(self.kinds.values(), key=work, reverse=True)
-        launches = tuple(launch_of(self.name, kind.geometry) for kind in kinds)
+        launches = tuple(launch_of(self.function, kind.geometry) for kind in kinds)
         return Case(
-            operation="exec", kernel=self.name, id=None, function=self.name, source=self.source,
+            operation="exec", kernel=self.name, id=None, function=self.function, source=self.source,
             problem=Problem({}, ""), block=launches[0].block, grid=launches[0].grid, launches=launches, defines={},
             expects="",
         )  # fmt: skip
@@ -117,10 +123,20 @@ class Launching:
     def launched(self) -> tuple[Launched, ...]:
         """The checked launches by geometry, in the order of the first of each."""
         return tuple(
-            Launched(launch_of(self.name, kind.geometry), kind.checked, simulator.merge(kind.reports))
+            Launched(launch_of(self.function, kind.geometry), kind.checked, simulator.merge(kind.reports))
             for kind in self.kinds.values()
             if kind.reports
         )
+
+    def of_host(self, geometry: Geometry) -> None:
+        """Have the faults of the last launch say that their address is one of the host's memory."""
+        kind = self.kinds[geometry]
+        if kind.reports:
+            last = kind.reports[-1]
+            last.hazards = tuple(
+                one._replace(message=re.sub(r"(bytes) at .*", r"\1 at an address of the host's memory.", one.message))
+                for one in last.hazards
+            )
 
     def looks(self, geometry: Geometry, disassemble: bool) -> dict[str, Any]:
         """Return what a checked launch is run with."""
@@ -132,7 +148,7 @@ class Launching:
             }
         if self._issued is None:
             loaded = self.device.load(None)
-            one = Kernel(self._only(geometry), loaded, self.name, self.entry)
+            one = Kernel(self._only(geometry), loaded, self.function, self.entry)
             self._issued = {}
             if disassemble and one.code:
                 lines = loaded.program.lines(self.entry)
@@ -183,7 +199,7 @@ class Launcher:
             kind = kernel.kinds[geometry] = Kind(geometry)
         kernel.launches += 1
         kind.times += 1
-        checked = self.choice.takes(kernel.name, kernel.launches, kind.times)
+        checked = self.choice.takes(kernel.function, kernel.launches, kind.times)
         how: dict[str, Any] = kernel.looks(geometry, self.disassemble) if checked else {}
         seconds = None if self.until is None else max(self.until - time.monotonic(), 0.001)
         try:
@@ -222,6 +238,14 @@ class Launcher:
 def _of_hazards(hazards: tuple[simulator.Hazard, ...]) -> simulator.Report:
     """Return the report of a launch that was stopped."""
     return simulator.Report(0, (), hazards, "", None, (), {}, (), (), None, None, "numpy")
+
+
+def short_name(name: str) -> str:
+    """Return the last part of a name without arguments of templates: 'f' for 'ns::f<a::b<int>>'."""
+    plain = name
+    while (shorter := re.sub(r"<[^<>]*>", "", plain)) != plain:
+        plain = shorter
+    return plain.rpartition("::")[2]
 
 
 def readable_name(entry: str, demangled: str) -> str:

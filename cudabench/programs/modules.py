@@ -32,7 +32,7 @@ class Loaded:
         image: bytes,
         first_slot: int,
         architecture: str = "",
-        memory: Callable[[int], np.ndarray] | None = None,
+        memory: Callable[[int], np.ndarray] = lambda nbytes: np.zeros(nbytes, np.uint8),
         assemble: Callable[[str], bytes | None] = lambda ptx: None,
     ) -> None:
         self.ptx, self.cubin = fatbin.chosen(image, architecture)
@@ -40,7 +40,7 @@ class Loaded:
             self.cubin = assemble(self.ptx)
         # A GPU knows one kind of trap, whether the source asks for it or the compiler puts it.
         module = _parsed(re.sub(r"\btrap;", "trap.asked;", self.ptx))
-        self.program = Program(module, first_slot, **({"memory": memory} if memory else {}))
+        self.program = Program(module, first_slot, memory=memory)
         self.slots = self.program.slots - first_slot
 
     def compiled(self, names: dict[str, str]) -> Compiled:

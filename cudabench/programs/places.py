@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -51,7 +52,7 @@ class Places:
         """Return the innermost line of a place, 'FILE+0xOFFSET FILE+0xOFFSET', whose source is there; one of CUDA's own
         headers only where there is no other."""
         if place not in self._known:
-            found = [one for one in map(self._line, place.split()) if one is not None]
+            found = [one for one in self._lines(place.split()) if one is not None]
             users = (one for one in found if not self._is_cudas(one.file))
             self._known[place] = next(users, found[0] if found else None)
         return self._known[place]
@@ -78,26 +79,37 @@ class Places:
         headers = toolkit.headers()
         return bool(_OF_CUDA.search(file)) or (headers is not None and file.startswith(os.path.realpath(headers)))
 
-    def _line(self, frame: str) -> Place | None:
+    def _lines(self, frames: Sequence[str]) -> Iterator[Place | None]:
+        """Yield the lines of frames, without a kernel's stub and what calls that, which are at the kernel itself."""
+        stub = False
+        for frame in frames:
+            function, found = self._line(frame)
+            of_stub = "__device_stub__" in function
+            if not (of_stub or stub):
+                yield found
+            stub = of_stub
+
+    def _line(self, frame: str) -> tuple[str, Place | None]:
         path, _, offset = frame.rpartition("+")
         tool = self._tool(path)
         if tool is None or tool.stdin is None or tool.stdout is None:
-            return None
+            return "", None
         try:
             tool.stdin.write(f"{offset}\n")
             tool.stdin.flush()
+            function = tool.stdout.readline().strip()
             file, _, line = tool.stdout.readline().strip().partition(" ")[0].rpartition(":")
         except OSError:
-            return None
+            return "", None
         if not line.isdigit() or not Path(file).is_file():
-            return None
-        return Place(os.path.realpath(file), int(line), self.text(os.path.realpath(file), int(line)))
+            return function, None
+        return function, Place(os.path.realpath(file), int(line), self.text(os.path.realpath(file), int(line)))
 
     def _tool(self, path: str) -> subprocess.Popen[str] | None:
         if path not in self._tools:
             words = shutil.which("addr2line")
             self._tools[path] = words and subprocess.Popen(  # type: ignore[assignment]
-                [words, "-e", path],
+                [words, "-f", "-e", path],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, errors="replace",
                 start_new_session=True,
             )  # fmt: skip

@@ -82,6 +82,11 @@ class ProgramRun(Kept):
         return self.server.refused if self.server else []
 
     @property
+    def silent(self) -> bool:
+        """Whether the program never asked for a card."""
+        return self.server is None or not self.server.greeted
+
+    @property
     def ended(self) -> str:
         """How the program ended."""
         code = self.exit_code or 0
@@ -147,10 +152,6 @@ class ProgramRun(Kept):
         disassemble = server.launcher.disassemble
         cards = tuple(card for card in self.asked.cards if card.architecture == self.architecture)
         kernels = list(server.kernels.values())
-        names = [one.name for one in kernels]
-        for at, one in enumerate(kernels):  # of two modules
-            if names.count(one.name) > 1:
-                one.name = f"{one.name} ({Path(one.source.name).name})" if names.index(one.name) != at else one.name
         for one in kernels:
             result = results.result_of(one, self.asked.settings, cards, record=self.record, disassemble=disassemble)
             self.file.results.append(result)

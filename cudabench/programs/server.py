@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 import shutil
 import socket
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cudabench.programs import build, device, launches, wire
-from cudabench.programs.launches import Geometry, Launcher, Launching, Outcome
+from cudabench.programs.launches import Geometry, Launcher, Launching
 from cudabench.programs.memory import Memory
 from cudabench.programs.modules import Loaded
 from cudabench.programs.objects import Objects
@@ -25,6 +26,17 @@ from cudabench.records.program import Finding
 from cudabench.simulator import api as simulator
 
 RESOURCE_BYTES, TEXTURE_BYTES = 144, 104
+# Of cudaError_t; the last four follow from a launch's fault.
+ERRORS = {
+    1: "cudaErrorInvalidValue", 2: "cudaErrorMemoryAllocation", 3: "cudaErrorInitializationError",
+    9: "cudaErrorInvalidConfiguration", 13: "cudaErrorInvalidSymbol", 98: "cudaErrorInvalidDeviceFunction",
+    101: "cudaErrorInvalidDevice", 209: "cudaErrorNoKernelImageForDevice", 400: "cudaErrorInvalidResourceHandle",
+    701: "cudaErrorLaunchOutOfResources", 801: "cudaErrorNotSupported",
+    700: "cudaErrorIllegalAddress", 710: "cudaErrorAssert", 716: "cudaErrorMisalignedAddress",
+    719: "cudaErrorLaunchFailure",
+}  # fmt: skip
+FOLLOW = (700, 710, 716, 719, 801)
+LONG = 40  # characters of a kernel's name with all arguments of its template
 MOST_PLACED = 64  # parameters of launches that are kept for the next ones
 
 
@@ -49,6 +61,7 @@ class Server:
         self.missing: dict[str, int] = {}
         self.refused: list[str] = []  # what of the program is lacking
         self.greeted = self.ended = False
+        self._faulty: tuple[Launching, Geometry] | None = None  # the last launch, if it had a fault
         self._modules: dict[int, Loaded] = {}
         self._names: dict[str, str] = {}
         self._sources: dict[str, Source] = {}
@@ -144,12 +157,14 @@ class Server:
             done = self.launcher.run(kernel, geometry, self._place(kernel, raw))
         except simulator.BudgetExceeded:
             raise Stopped from None
-        return _told(done)
+        self._faulty = (kernel, geometry) if done.status else None
+        return wire.answer(done.status, wire.packed("d", done.nanoseconds) + wire.text(done.output))
 
     def _memory(self, asked: Reader) -> bytes:
         for _ in range(asked.number()):
             slot, _kind, offset, nbytes = asked.take("iIQQ")
             place = asked.text()
+            self._placed.clear()  # with what lay there
             if nbytes:
                 name = self.places.named(place) or f"allocation {slot}"
                 self.memory.allocate(slot, offset, nbytes, name)
@@ -194,7 +209,11 @@ class Server:
 
     def _finding(self, asked: Reader) -> bytes:
         kind, message, place, other = (asked.text() for _ in range(4))
+        message = re.sub(r"\b_Z\w+", lambda match: self._names.get(match[0], match[0]), message)
         self.found(kind, message, place, other)
+        if kind == "host-pointer" and self._faulty is not None:
+            kernel, geometry = self._faulty
+            kernel.of_host(geometry)
         return wire.answer(0)
 
     def _end(self, asked: Reader) -> bytes:
@@ -204,8 +223,10 @@ class Server:
             name = asked.text()
             self.missing[name] = asked.number("Q")
         for _ in range(asked.number()):
-            call, error = asked.text(), asked.number("i")
-            self.found("unasked-error", f"{call} returned error {error}, which nobody asked for", asked.text())
+            call, error, place = asked.text(), asked.number("i"), asked.text()
+            if error not in FOLLOW or not any(one.faulty for one in self.kernels.values()):
+                name = ERRORS.get(error, f"error {error}")
+                self.found("unasked-error", f"{call} returned {name}, which nobody asked for", place)
         for _ in range(asked.number()):
             nbytes = asked.number("Q")
             self.found("never-freed", f"{nbytes} bytes are allocated here and never freed", asked.text())
@@ -219,8 +240,11 @@ class Server:
         if key not in self.kernels:
             loaded = self._modules[module]
             source = self._source(loaded.program.kernels[entry].file)
-            name = self._names[entry]
-            self.kernels[key] = Launching(loaded, entry, name, self.architecture, source)
+            function = self._names[entry]
+            name = function if len(function) <= LONG else launches.short_name(function)
+            alike = sum(one.name.partition(" (")[0] == name for one in self.kernels.values())
+            name = f"{name} ({alike + 1})" if alike else name
+            self.kernels[key] = Launching(loaded, entry, name, function, self.architecture, source)
         return self.kernels[key]
 
     def found(self, kind: str, message: str, place: str, other: str = "") -> None:
@@ -228,7 +252,7 @@ class Server:
         at = self.places.of(place)
         file, line, source = (at.file, at.line, at.source) if at else ("", None, "")
         if beside := self.places.of(other):
-            message = f"{message} ({beside}: {beside.source})"
+            message = f"{message.rstrip('.')} ({beside}: {beside.source})"
         key = kind, message, file, line
         count = self.findings[key].count + 1 if key in self.findings else 1
         self.findings[key] = Finding(kind, message, _shown(file), line, source, count)
@@ -273,10 +297,6 @@ class Server:
         if sentence not in self.refused:
             self.refused.append(sentence)
         return wire.answer(status)
-
-
-def _told(done: Outcome) -> bytes:
-    return wire.answer(done.status, wire.packed("d", done.nanoseconds) + wire.text(done.output))
 
 
 def _shown(file: str) -> str:

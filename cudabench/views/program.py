@@ -43,14 +43,13 @@ def show(out: Console, file: ResultsFile, cards: Sequence[Card]) -> None:
         for hazard in (result.hazards or ())[:MOST_LISTED]:
             place = units.place_of(hazard)
             say(out, f"{result.kernel}, line {place}: {hazard.kind}: {hazard.message}", "red")
-            if hazard.source:
-                say(out, f"    {' '.join(hazard.source.split())}", "dim")
+            _show_source(out, hazard.source)
         if result.reason and not result.hazards:
             say(out, f"{result.kernel} {result.status}: {result.reason}", "red")
     _show_host(out, program)
     for result in sorted(results, key=lambda one: one.status != "ok"):
         for note in result.warnings:
-            say(out, f"Warning: {result.kernel}: {note.message}.", "yellow")
+            say(out, f"Warning: {result.kernel}: {note.message.replace('--block', 'the block')}.", "yellow")
     worst = headlines.most_wasteful(results)
     if worst is not None and (said := headlines.waste_line(worst, worst.kernel)):
         say(out, shortened(said, out.width))
@@ -85,17 +84,30 @@ def _columns(program: Program, results: Sequence[Result]) -> list[Column[Result]
 
 def _show_host(out: Console, program: Program) -> None:
     """Print the errors of the host code, with their lines."""
-    for found in program.findings[:MOST_LISTED]:
-        place = f"{found.file}:{found.line}: " if found.line else ""
+    kept = [found for found in program.findings if found.kind == "never-freed"]
+    errors = [found for found in program.findings if found.kind != "never-freed"]
+    for found in errors[:MOST_LISTED]:
         times = f" ({found.count} times)" if found.count > 1 else ""
-        say(out, f"{place}{found.kind}: {found.message}{times}", _style(found))
-        if found.source:
-            say(out, f"    {' '.join(found.source.split())}", "dim")
-    if (left := len(program.findings) - MOST_LISTED) > 0:
+        say(out, f"{_place(found)}{found.kind}: {found.message.rstrip('.')}{times}.", "red")
+        _show_source(out, found.source)
+    if kept:
+        places = [f"{found.file}:{found.line}" for found in kept if found.line][:MOST_LISTED]
+        more = " and others" if len(kept) > len(places) else ""
+        say(
+            out,
+            f"Memory that is never freed: {', '.join(places) or 'of unknown lines'}{more if places else ''}.",
+            "yellow",
+        )
+    if (left := len(errors) - MOST_LISTED) > 0:
         say(out, f"{left} more errors of the host code are in the results file.")
     for name, calls in program.missing.items():
         say(out, f"{name} is not there: it was called {calls} times and returned cudaErrorNotSupported.", "yellow")
 
 
-def _style(found: Finding) -> str:
-    return "yellow" if found.kind in ("unasked-error", "never-freed") else "red"
+def _place(found: Finding) -> str:
+    return f"{found.file}:{found.line}: " if found.line else ""
+
+
+def _show_source(out: Console, source: str) -> None:
+    if source:
+        say(out, shortened(f"    {' '.join(source.split())}", out.width), "dim")
