@@ -28,39 +28,17 @@ namespace programs {
 typedef int Status;
 typedef unsigned long long Address;
 
+// clang-format off
 enum : Status {
-    SUCCESS = 0,
-    INVALID_VALUE = 1,
-    OUT_OF_MEMORY = 2,
-    NOT_INITIALIZED = 3,
-    INVALID_CONFIGURATION = 9,
-    INVALID_PITCH = 12,
-    INVALID_SYMBOL = 13,
-    INVALID_FUNCTION = 98,
-    NO_DEVICE = 100,
-    INVALID_DEVICE = 101,
-    INVALID_IMAGE = 200,
-    INVALID_CONTEXT = 201,
-    NO_BINARY = 209,
-    INVALID_HANDLE = 400,
-    NOT_FOUND = 500,
-    NOT_READY = 600,
-    ILLEGAL_ADDRESS = 700,
-    OUT_OF_RESOURCES = 701,
-    ALREADY_REGISTERED = 712,
-    NOT_REGISTERED = 713,
-    LAUNCH_FAILED = 719,
-    PEER_IS_ENABLED = 704,
-    PEER_NOT_ENABLED = 705,
-    TOO_LARGE = 720,
-    NOT_SUPPORTED = 801,
-    CAPTURING = 900,
-    CAPTURE_UNJOINED = 904,
-    CAPTURED_EVENT = 907,
-    UNKNOWN = 999,
-    INTERRUPTED = -1, // by the callback of a launch: Ctrl-C came while a kernel ran
+    SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, INVALID_CONFIGURATION = 9, INVALID_PITCH = 12,
+    INVALID_SYMBOL = 13, INVALID_DIRECTION = 21, MISSING_CONFIGURATION = 52, INVALID_FUNCTION = 98, NO_DEVICE = 100,
+    INVALID_DEVICE = 101, INVALID_IMAGE = 200, INVALID_CONTEXT = 201, NO_BINARY = 209, INVALID_HANDLE = 400,
+    NOT_FOUND = 500, NOT_READY = 600, ILLEGAL_ADDRESS = 700, OUT_OF_RESOURCES = 701, PEER_IS_ENABLED = 704,
+    PEER_NOT_ENABLED = 705, ALREADY_REGISTERED = 712, NOT_REGISTERED = 713, LAUNCH_FAILED = 719, TOO_LARGE = 720,
+    NOT_SUPPORTED = 801, CAPTURING = 900, CAPTURE_UNJOINED = 904, CAPTURED_EVENT = 907, UPDATE_FAILED = 910,
+    UNKNOWN = 999, INTERRUPTED = -1, // the last by the callback of a launch: Ctrl-C came while a kernel ran
 };
-
+// clang-format on
 const int SLOT_BITS = 40;
 const size_t SLOT = size_t(1) << SLOT_BITS;
 enum { MEMORY_HOST = 1, MEMORY_DEVICE = 2, MEMORY_ARRAY = 3, MEMORY_UNIFIED = 4 }; // CUmemorytype
@@ -128,7 +106,18 @@ struct Memory {
     bool of_host() const { return kind == PINNED || kind == REGISTERED; }
 };
 
-enum NodeType { KERNEL, COPY, FILL, HOST_CALL, CHILD, EMPTY, WAIT_EVENT, RECORD_EVENT, ALLOCATE = 10, FREE }; // of a graph
+enum NodeType {
+    KERNEL,
+    COPY,
+    FILL,
+    HOST_CALL,
+    CHILD,
+    EMPTY,
+    WAIT_EVENT,
+    RECORD_EVENT,
+    ALLOCATE = 10,
+    FREE
+}; // of a graph
 
 struct Work {
     std::function<Status(double *)> run;  // null: a wait
@@ -159,9 +148,9 @@ struct Event {
 struct Context { // never deleted: what is queued and events name it
     int device;
     Status failed = SUCCESS;
-    std::shared_ptr<Stream> everything; // the default stream
-    std::set<std::shared_ptr<Stream>> streams;
-    double now = 0; // nanoseconds
+    std::shared_ptr<Stream> everything;           // the default stream
+    std::vector<std::shared_ptr<Stream>> streams; // the others
+    double now = 0;                               // nanoseconds
     int holders = 1;
 };
 
@@ -217,7 +206,8 @@ extern std::set<Context *> contexts;
 extern unsigned long long sequence;
 extern int first_slot, next_slot; // of memory of the device
 extern bool interrupted, has_objects;
-extern size_t most_queued; // works of a stream; one more waits until there is room, as on a GPU
+extern unsigned long long schedule; // of queues that do not wait for each other: 0 by their calls, 1 reverse, or a seed
+extern size_t most_queued;          // works of a stream; one more waits until there is room, as on a GPU
 
 inline Context *context() { return current.empty() ? nullptr : current.back(); }
 inline bool sticky(Status status) { return status == 700 || status == 710 || (714 <= status && status <= 719); }
@@ -304,6 +294,7 @@ struct Geometry {
     unsigned shared;
     bool cooperative;
 };
+uint64_t random_number(); // of 53 bits
 Status launch(Kernel *handle, const Geometry &how, Stream *on, void **parameters, void **extra);
 
 // Arrays, textures and surfaces -------------------------------------------------------------------------------------

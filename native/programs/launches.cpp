@@ -7,7 +7,11 @@
 
 namespace programs {
 
-static uint64_t chance = 88172645463325252ull;
+uint64_t random_number() {
+    static uint64_t chance = 88172645463325252ull + schedule;
+    chance ^= chance << 13, chance ^= chance >> 7, chance ^= chance << 17;
+    return chance >> 11; // 53 bits
+}
 
 static Status check_geometry(const Kernel &kernel, const Geometry &how) {
     const int *limits = cards[context()->device].attributes, *needs = kernel.told.attributes;
@@ -89,8 +93,7 @@ Status launch(Kernel *handle, const Geometry &how, Stream *on, void **parameters
         now.place = &place;
         Status status = callbacks.launch(&now, time);
         interrupted = status == INTERRUPTED;
-        chance ^= chance << 13, chance ^= chance >> 7, chance ^= chance << 17;
-        *time *= 1 + 0.01 * (double(chance >> 11) / (1ull << 53)); // no two launches take the same time
+        *time *= 1 + 0.01 * (double(random_number()) / (1ull << 53)); // no two launches take the same time
         return interrupted ? LAUNCH_FAILED : status;
     });
 }

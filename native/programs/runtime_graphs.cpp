@@ -232,8 +232,8 @@ static Status update(Graph *ready, Graph *graph, UpdateResult *result) {
     if (same)
         ready->nodes = ordered->nodes;
     live<Graph>.erase(ordered);
-    result->result = same ? 0 : 2;       // cudaGraphExecUpdateErrorTopologyChanged
-    return same ? SUCCESS : Status(910); // cudaErrorGraphExecUpdateFailure
+    result->result = same ? 0 : 2; // cudaGraphExecUpdateErrorTopologyChanged
+    return same ? SUCCESS : UPDATE_FAILED;
 }
 CALL(cudaGraphExecUpdate, (Graph * ready, Graph *graph, UpdateResult *result), update(ready, graph, result))
 

@@ -19,7 +19,7 @@ API unsigned __cudaPushCallConfiguration(Sides grid, Sides block, size_t shared,
 }
 API Status __cudaPopCallConfiguration(Sides *grid, Sides *block, size_t *shared, Stream **stream) {
     if (pushed.empty())
-        return leave(__func__, 52); // cudaErrorMissingConfiguration
+        return leave(__func__, MISSING_CONFIGURATION);
     *grid = pushed.back().grid, *block = pushed.back().block;
     *shared = pushed.back().shared, *stream = pushed.back().stream;
     pushed.pop_back();

@@ -65,7 +65,7 @@ static Status copy_rows(void *to, size_t to_pitch, const void *from, size_t from
     End target, source;
     bool either = direction == EITHER;
     if (direction < 0 || direction > EITHER)
-        return 21; // cudaErrorInvalidMemcpyDirection
+        return INVALID_DIRECTION;
     if (!width || !height)
         return SUCCESS;
     if (Status status = end_at(&target, to, direction & 1, either, to_pitch, height, box, "writes"))

@@ -13,6 +13,7 @@ std::set<Context *> contexts;
 unsigned long long sequence;
 bool interrupted;
 size_t most_queued = 1024;
+unsigned long long schedule;
 int depth;
 
 static std::recursive_mutex one_at_a_time;
@@ -89,18 +90,33 @@ static void drain(Stream *stream, unsigned long long until) {
         step(stream);
 }
 
+// Run what was queued on several streams, one work after the other in the order that the schedule says.
+static void drain_all(std::vector<std::shared_ptr<Stream>> streams, unsigned long long until, bool blocking) {
+    while (true) {
+        std::vector<Stream *> ready;
+        for (auto &one : streams)
+            if ((!blocking || one->blocking) && !one->queue.empty() && one->queue.front().first <= until)
+                ready.push_back(one.get());
+        if (ready.empty())
+            return;
+        auto by_call = [](Stream *a, Stream *b) { return a->queue.front().first < b->queue.front().first; };
+        if (schedule > 1)
+            step(ready[random_number() % ready.size()]);
+        else
+            step(*(schedule ? std::max_element(ready.begin(), ready.end(), by_call)
+                            : std::min_element(ready.begin(), ready.end(), by_call)));
+    }
+}
+
 // Run the first work of a stream, behind what it has to wait for.
 static void step(Stream *stream) {
     Context *in = stream->context;
     auto [number, work] = std::move(stream->queue.front());
     stream->queue.pop_front();
-    if (stream == in->everything.get()) {
-        for (auto &other : in->streams)
-            if (other->blocking)
-                drain(other.get(), number);
-    } else if (stream->blocking) {
+    if (stream == in->everything.get())
+        drain_all(in->streams, number, true);
+    else if (stream->blocking)
         drain(in->everything.get(), number);
-    }
     if (work.other)
         drain(work.other.get(), work.until);
     if (!work.run || in->failed || !callable())
@@ -131,11 +147,11 @@ Status wait_for(Stream *stream, unsigned long long until) {
 Status wait_for_all(Context *in) {
     if (depth > 1)
         return in->failed;
-    drain(in->everything.get(), sequence);
-    for (auto &stream : in->streams)
-        drain(stream.get(), sequence);
-    for (auto at = in->streams.begin(); at != in->streams.end();) // those that were destroyed meanwhile
-        at = live<Stream>.count(at->get()) ? std::next(at) : in->streams.erase(at);
+    std::vector<std::shared_ptr<Stream>> all = in->streams;
+    all.push_back(in->everything);
+    drain_all(all, sequence, false);
+    auto gone = [](const std::shared_ptr<Stream> &one) { return !live<Stream>.count(one.get()); };
+    in->streams.erase(std::remove_if(in->streams.begin(), in->streams.end(), gone), in->streams.end());
     return waited(in);
 }
 
@@ -164,7 +180,7 @@ Status make_stream(Stream **made, unsigned flags, int priority) {
     if (!made || flags > 1)
         return INVALID_VALUE;
     *made = keep(new Stream{context(), !(flags & 1), {}, nullptr, priority, ++numbers});
-    context()->streams.insert(held(*made));
+    context()->streams.push_back(held(*made));
     return SUCCESS;
 }
 

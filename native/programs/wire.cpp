@@ -34,7 +34,7 @@ static std::map<int, std::map<std::string, Variable>> variables; // of modules
 // Descriptors are for this process alone: neither a child nor what it executes speaks on them.
 __attribute__((constructor)) static void take_descriptors() {
     const char *told = getenv("CUDABENCH_PROGRAM");
-    if (!told || sscanf(told, "%d,%d", &line, &file) != 2)
+    if (!told || sscanf(told, "%d,%d,%llu", &line, &file, &schedule) < 2)
         return;
     fcntl(line, F_SETFD, FD_CLOEXEC), fcntl(file, F_SETFD, FD_CLOEXEC);
     unsetenv("CUDABENCH_PROGRAM");
