@@ -123,7 +123,7 @@ class ProgramRun(Kept):
         fds = (theirs.fileno(), server.memory.fd)
         folders = [str(library), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
         environment = {
-            **os.environ, "LD_LIBRARY_PATH": os.pathsep.join(folders), VARIABLE: ",".join(map(str, fds)),
+            **os.environ, "LD_LIBRARY_PATH": os.pathsep.join(folders), VARIABLE: ",".join(map(str, (*fds, _order(self.asked.settings.schedule)))),
         }  # fmt: skip
         sys.stdout.flush()
         try:
@@ -170,6 +170,11 @@ class ProgramRun(Kept):
         self.file.provenance = origin.gather(sources.values(), {"name": "nvcc"})
         self.finish()
         self.write()
+
+
+def _order(schedule: str | None) -> int:
+    """Return an order of queues as the runtime reads it: 0 as they were filled, 1 in reverse, else a seed."""
+    return 0 if schedule is None else 1 if schedule == "reverse" else 2 + int(schedule.partition(":")[2])
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
