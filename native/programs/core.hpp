@@ -220,6 +220,8 @@ void interrupt();                                                        // rais
 Place here();                                                            // where the program calls
 char *map_memory(int slot, size_t bytes, Kind kind, const Place &place); // null: none left
 void unmap_memory(int slot, const Memory &memory);
+void copy_waits(Address to, size_t bytes, const Place &place); // into PINNED memory: it was queued
+void copy_done(Address to, size_t bytes);
 int host_slot(); // a slot for PINNED and MANAGED memory; 0: none left
 
 // One thread at a time ----------------------------------------------------------------------------------------------

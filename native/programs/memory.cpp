@@ -71,6 +71,8 @@ char *host_of(Address address, size_t bytes) {
 }
 
 int pinned_slot(const void *host) {
+    if (const Memory *same = host_of(Address(host), 1) ? memory_at(Address(host)) : nullptr; same && same->of_host())
+        return int(Address(host) >> SLOT_BITS);
     for (auto &[slot, one] : memories)
         if (one.of_host() && one.host <= host && host < one.host + one.bytes)
             return slot;
@@ -113,16 +115,22 @@ Status copy_box(End to, End from, size_t width, size_t height, size_t layers, St
         from = End{0, copied->data(), width, height};
     }
     wait = wait || (!to.device && !pinned_slot(to.host) && !stream->captured);
+    const Memory *written = memory_at(to.device);
+    bool guarded = written && written->kind == PINNED && !wait && !stream->captured && height * layers == 1;
     double takes = moving(*stream, width * height * layers);
     Status status = queue(stream, COPY, [=](double *time) -> Status {
         (void)copied;
         char *target = to.first(box.sides), *source = from.first(box.sides);
+        if (guarded)
+            copy_done(to.device, width);
         if (!target || !source)
             return ILLEGAL_ADDRESS; // freed since: of a graph
         move_box(target, to.pitch, to.rows, source, from, box.sides);
         *time = takes;
         return SUCCESS;
     });
+    if (guarded)
+        copy_waits(to.device, width, here());
     return wait ? wait_for(stream.get(), sequence) : status;
 }
 

@@ -94,6 +94,8 @@ static struct sigaction before[2];
 static void on_fault(int signal, siginfo_t *about, void *at) {
     Held until_the_end;
     struct sigaction &chained = before[signal == SIGBUS];
+    if (is_early(Address(about->si_addr)))
+        return;
     if (Address address = device_address(about, at)) {
         Memory *memory = memory_at(address);
         int slot = int(address >> SLOT_BITS);

@@ -236,7 +236,8 @@ static Status device_pointer(void **pointer, const char *host) {
     int slot = pinned_slot(host);
     if (!slot)
         return INVALID_VALUE;
-    *pointer = (void *)((Address(slot) << SLOT_BITS) + Address(host - memories[slot].host));
+    bool same = memories[slot].kind == PINNED;
+    *pointer = same ? (void *)host : (void *)((Address(slot) << SLOT_BITS) + Address(host - memories[slot].host));
     return SUCCESS;
 }
 CALL(cudaHostRegister, (void *host, size_t bytes, unsigned), page_lock((char *)host, bytes))

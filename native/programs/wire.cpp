@@ -70,18 +70,27 @@ static bool receive_all(char *to, size_t count) {
     return true;
 }
 
+// The other end is gone, as when the time is over: nothing that the program does now would be true.
+[[noreturn]] static void stop() {
+    line = -1;
+    raise(SIGTERM);
+    _exit(128 + SIGTERM);
+}
+
 Reply ask(Ask kind, const Message &message) {
     std::string request = Message().put(kind).put(unsigned(message.bytes.size())).bytes + message.bytes;
     struct {
         Status status;
         unsigned bytes;
     } head{};
-    Reply reply{UNKNOWN, {}};
-    if (!connected() || !send_all(request.data(), request.size()) || !receive_all((char *)&head, sizeof head))
-        return line = -1, reply;
+    Reply reply{connected() ? UNKNOWN : NO_DEVICE, {}};
+    if (!connected())
+        return reply;
+    if (!send_all(request.data(), request.size()) || !receive_all((char *)&head, sizeof head))
+        stop();
     reply.bytes.resize(head.bytes);
     if (!receive_all(&reply.bytes[0], head.bytes))
-        return line = -1, reply;
+        stop();
     reply.status = head.status;
     return reply;
 }
@@ -139,7 +148,6 @@ char *map_memory(int slot, size_t bytes, Kind kind, const Place &place) {
             give_range(offset, rounded(bytes));
             return nullptr;
         }
-        host = (char *)same;
     }
     ranges[slot] = {offset, rounded(bytes)};
     change(slot, kind, offset, bytes, place);
@@ -161,7 +169,7 @@ void unmap_memory(int slot, const Memory &memory) {
     if (found == ranges.end())
         return; // a variable
     if (memory.kind == PINNED || memory.kind == MANAGED)
-        munmap(memory.host, found->second.bytes);
+        munmap((void *)(Address(slot) << SLOT_BITS), found->second.bytes);
     give_range(found->second.offset, found->second.bytes);
     ranges.erase(found);
     freed[slot] = here();

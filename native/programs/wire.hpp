@@ -56,6 +56,7 @@ std::string text_of(const Place &place);
 bool add_registered(int slot, char *host, size_t bytes, const Place &place);
 
 extern std::map<int, Place> freed; // by slot
+bool is_early(Address address);    // a fault of the host in memory that a copy is still to write
 void catch_faults();               // have SIGSEGV name memory of the device that the host touches
 
 } // namespace programs

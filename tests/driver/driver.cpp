@@ -65,6 +65,9 @@ void programs::unmap_memory(int, const Memory &memory) {
     if (memory.kind == DEVICE || memory.kind == PINNED) munmap(memory.host, memory.bytes);
 }
 
+void programs::copy_waits(Address, size_t, const Place &) {}
+void programs::copy_done(Address, size_t) {}
+
 int programs::host_slot() { return free_slot(); }
 
 // Calls ----------------------------------------------------------------------------------------------------------------
