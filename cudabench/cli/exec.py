@@ -83,6 +83,8 @@ def _exec(ctx: click.Context, /, **given: Any) -> int:
         from cudabench.views import program as page
 
         page.show(console.tables(output.to_stdout), run.file, cards)
+    for line in run.lines:
+        click.echo(line, err=output.to_stdout)
     code = _judged(run, say)
     if stopped:
         raise stopped
@@ -148,10 +150,15 @@ def _built(given: dict[str, Any], cards: tuple[Card, ...], folder: Path) -> str:
                 f"cudabench exec {files[0]} -- {' '.join(files[1:])}."
             )
         return build.checked(files[0])
-    words = [f"-I{one}" for one in given["include"]] + [f"-D{one}" for one in given["defines"]]
-    words += [f"-std={given['std']}"] if given["std"] else []
+    words = [word.replace("--std", "-std") for word in _words(given)]
     with Waiting("compiling", shown=not given["quiet"]):
         return str(build.built(files, [card.architecture for card in cards], words, folder))
+
+
+def _words(given: dict[str, Any]) -> list[str]:
+    """Return the options of the compiler, as `run` and nvcc take them."""
+    words = [f"-I{one}" for one in given["include"]] + [f"-D{one}" for one in given["defines"]]
+    return [*words, f"--std={given['std']}"] if given["std"] else words
 
 
 def _asked(
@@ -161,7 +168,13 @@ def _asked(
 
     settings = options.settings(given, simulated=True)
     to_stderr = given["json_path"] == "-"
-    return Asked(shown, command, choice, settings, cards, tuple(given["include"]), to_stderr=to_stderr)
+    arrays = given["save_arrays"]
+    if arrays and not given["lines"]:
+        raise UsageError(f"--save-arrays {arrays} is for the lines of --lines: add --lines.")
+    return Asked(
+        shown, command, choice, settings, cards, tuple(given["include"]),
+        lines=given["lines"], arrays=Path(arrays) if arrays else None, words=tuple(_words(given)), to_stderr=to_stderr,
+    )  # fmt: skip
 
 
 def _judged(run: ProgramRun, say: Any) -> int:
@@ -201,6 +214,8 @@ command = _Program(
         ),
         option("--budget S", "End the program after S seconds, and show what was seen.", type=Finite(0, min_open=True)),
         options.SCHEDULE,
+        option("--lines", "Print the 'cudabench run' line of each kernel's first launch."),
+        option("--save-arrays DIR", "With --lines: save what the arrays of these launches hold."),
         *options.OUTPUT,
     ],
     callback=_exec,

@@ -13,7 +13,7 @@ code of an H100 unless an architecture is named. All arguments are nvcc's; 'cuda
 
 \b
 make NVCC=cudabench-nvcc
-cmake -DCMAKE_CUDA_COMPILER=cudabench-nvcc .
+cmake -DCMAKE_CUDA_COMPILER=cudabench-nvcc -DCMAKE_CUDA_RUNTIME_LIBRARY=Shared .
 """
 
 

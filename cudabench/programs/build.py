@@ -52,7 +52,8 @@ def options(architectures: Sequence[str], given: Sequence[str] = ()) -> list[str
         added.append("-g")
     if any(re.match(r"(-G|--device-debug)$", word) for word in given):
         added.remove("-lineinfo")
-    if not any(re.match(r"(-arch|--gpu-architecture|-gencode|--generate-code|-code)\b", word) for word in given):
+    named = r"(-arch|--gpu-architecture|-gencode|--generate-code|-code|-ptx|--ptx|-cubin|--cubin)\b"
+    if not any(re.match(named, word) for word in given):
         numbers = sorted(
             {one.removeprefix("sm_") for one in architectures}, key=lambda one: int(re.sub(r"\D", "", one))
         )

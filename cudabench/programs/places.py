@@ -84,7 +84,7 @@ class Places:
         stub = False
         for frame in frames:
             function, found = self._line(frame)
-            of_stub = "__device_stub__" in function
+            of_stub = "__device_stub_" in function
             if not (of_stub or stub):
                 yield found
             stub = of_stub

@@ -23,7 +23,7 @@ from cudabench.explain.card_rates import roofs
 from cudabench.measure import provenance as origin
 from cudabench.measure.run import Kept, Listener, listing
 from cudabench.measure.session import Silent
-from cudabench.programs import device, results
+from cudabench.programs import device, lines, results
 from cudabench.programs.launches import Choice, Launcher
 from cudabench.programs.places import Places
 from cudabench.programs.server import Server, Stopped
@@ -49,6 +49,9 @@ class Asked:
     cards: tuple[Card, ...]
     include: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
+    lines: bool = False  # whether to keep an example of each kernel's launches
+    arrays: Path | None = None  # where to save what their arrays hold
+    words: tuple[str, ...] = ()  # options of the compiler
     to_stderr: bool = False  # the program's output, as standard output is for results
 
 
@@ -82,6 +85,19 @@ class ProgramRun(Kept):
         return self.server.refused if self.server else []
 
     @property
+    def lines(self) -> list[str]:
+        """The `cudabench run` line of each kernel, or why there is none."""
+        found: list[str] = []
+        for kernel in self.server.kernels.values() if self.server else ():
+            example = self.server.examples.get(kernel.entry) if self.server else None
+            if example is not None:
+                try:
+                    found.append(lines.line_of(kernel, example, self.asked.words, self.asked.arrays))
+                except CudabenchError as error:
+                    found.append(f"# {kernel.name}: {error}")
+        return found
+
+    @property
     def silent(self) -> bool:
         """Whether the program never asked for a card."""
         return self.server is None or not self.server.greeted
@@ -108,6 +124,7 @@ class ProgramRun(Kept):
         told = device.card(info, info.name, 0, info.memory_bytes or MEMORY_BYTES, device.OF_PROGRAMS)
         places = Places()
         server = self.server = Server(launcher, [told], self.architecture, places, self._tell, self.asked.include)
+        server.keeps = self.asked.arrays is not None if self.asked.lines else None
         try:
             self.exit_code = self._serve(server)
         finally:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from cudabench.programs import build, device, launches, wire
+from cudabench.programs import build, device, launches, lines, wire
 from cudabench.programs.launches import Geometry, Launcher, Launching
 from cudabench.programs.memory import Memory
 from cudabench.programs.modules import Loaded
@@ -59,6 +59,8 @@ class Server:
         self.kernels: dict[tuple[int, str], Launching] = {}
         self.findings: dict[tuple[str, str, str, int | None], Finding] = {}
         self.missing: dict[str, int] = {}
+        self.keeps: bool | None = None  # whether examples of launches are kept, and what their arrays hold
+        self.examples: dict[str, lines.Example] = {}
         self.refused: list[str] = []  # what of the program is lacking
         self.greeted = self.ended = False
         self._faulty: tuple[Launching, Geometry] | None = None  # the last launch, if it had a fault
@@ -153,8 +155,13 @@ class Server:
         grid, block, cluster = (tuple(sides[at : at + 3]) for at in (0, 3, 6))
         kernel = self.kernel(module, entry)
         geometry = Geometry(grid, block, shared, cluster if cluster[0] else None)
+        placed = self._place(kernel, raw)
+        if self.keeps is not None and kernel.entry not in self.examples:
+            self.examples[kernel.entry] = lines.example_of(
+                kernel, geometry, placed.parameters, placed.space, contents=self.keeps
+            )
         try:
-            done = self.launcher.run(kernel, geometry, self._place(kernel, raw))
+            done = self.launcher.run(kernel, geometry, placed)
         except simulator.BudgetExceeded:
             raise Stopped from None
         self._faulty = (kernel, geometry) if done.status else None

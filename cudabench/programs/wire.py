@@ -8,12 +8,18 @@ from __future__ import annotations
 
 import struct
 from enum import IntEnum
+from functools import lru_cache
 from typing import Any
 
 VERSION = 1
 HEADER = struct.Struct("<II")
 ANSWER = struct.Struct("<iI")
 _U32 = struct.Struct("<I")
+
+
+@lru_cache(64)
+def _form(layout: str) -> struct.Struct:
+    return struct.Struct(f"<{layout}")
 
 
 class Kind(IntEnum):
@@ -39,9 +45,9 @@ class Reader:
 
     def take(self, layout: str) -> tuple[Any, ...]:
         """Return the values of a layout of `struct`."""
-        layout = f"<{layout}"
-        found = struct.unpack_from(layout, self._payload, self._at)
-        self._at += struct.calcsize(layout)
+        form = _form(layout)
+        found = form.unpack_from(self._payload, self._at)
+        self._at += form.size
         return found
 
     def number(self, letter: str = "I") -> int:
@@ -67,7 +73,7 @@ def text(content: str) -> bytes:
 
 def packed(layout: str, *values: Any) -> bytes:
     """Return values by a layout of `struct`."""
-    return struct.pack(f"<{layout}", *values)
+    return _form(layout).pack(*values)
 
 
 def answer(status: int, payload: bytes = b"") -> bytes:

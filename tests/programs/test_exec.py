@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -160,6 +161,17 @@ def test_an_interrupt_keeps_what_was_finished(app: Path) -> None:
         process.communicate(timeout=60)
     assert process.returncode == 130
     assert json.loads(path.read_text())["program"]["exit_code"] != 0
+
+
+def test_lines_of_launches_run(tmp_path: Path) -> None:
+    """--lines prints the line of a launch, with what its arrays held; it runs."""
+    done = run("exec", CASES, "--lines", "--save-arrays", "arrays", "-q", folder=tmp_path)
+    line = done.stdout.splitlines()[-1]
+    assert "--kernel add<float>" in line.replace("'", "")
+    assert {path.name for path in (tmp_path / "arrays").iterdir()} == {"add-float-x.npy", "add-float-y.npy"}
+    again = run(*shlex.split(line)[1:], "--expect", "x=x0+y", "--no-cpu", "-d", "sim", folder=tmp_path)
+    assert again.returncode == 0, again.stderr
+    assert "yes" in again.stdout or "verified" in again.stdout
 
 
 def test_standard_output_is_for_results_alone(app: Path) -> None:
