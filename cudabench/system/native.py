@@ -89,7 +89,7 @@ def key(folder: Path | None = None, *, sanitize: bool = False) -> str:
     """Return what tells one library from another: a hash of the sources, headers too, the options and the machine."""
     folder = folder or source_folder()
     made = hashlib.sha256(repr((sys.platform, _machine(), OPTIONS, LEVELS, SIMD, sanitize and SANITIZE)).encode())
-    for path in sorted([*folder.glob("*.cpp"), *folder.glob("*.hpp")]):
+    for path in sorted(one for end in ("cpp", "hpp", "inc") for one in folder.glob(f"*.{end}")):
         made.update(f"\n{path.name} {path.stat().st_size}\n".encode() + path.read_bytes())
     return made.hexdigest()
 

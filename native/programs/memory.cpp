@@ -109,7 +109,8 @@ Status copy_box(End to, End from, size_t width, size_t height, size_t layers, St
     if (!to.first(box.sides) || !from.first(box.sides))
         return INVALID_VALUE;
     std::shared_ptr<std::vector<char>> copied;
-    if (!from.device && !stream->captured && !pinned_slot(from.host)) {
+    bool at_once = wait && depth == 1;
+    if (!from.device && !at_once && !stream->captured && !pinned_slot(from.host)) {
         copied = std::make_shared<std::vector<char>>(width * height * layers);
         move_box(copied->data(), width, height, from.host, from, box.sides);
         from = End{0, copied->data(), width, height};

@@ -5,6 +5,6 @@ namespace programs {
 
 #define NAME(name)                                                                                                     \
     API __attribute__((weak)) Status name() { return missing(#name); }
-#include "names.hpp"
+#include "names.inc"
 
 } // namespace programs

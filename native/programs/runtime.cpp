@@ -2,7 +2,11 @@
 #include "runtime.hpp"
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <csignal>
 #include <cstdio>
+#include <thread>
 
 namespace programs {
 
@@ -28,9 +32,34 @@ Context *primary(int device) {
     return there;
 }
 
+static std::atomic<unsigned> entered; // counts calls
+
+// A GPU begins by itself. Where the program waits without a call, as for what a kernel writes or a callback does, its
+// work is done after a while.
+static void run_what_waits() {
+    for (unsigned before = entered;; before = entered) {
+        std::this_thread::sleep_for(std::chrono::seconds(1));
+        if (entered != before)
+            continue;
+        Held until_the_end;
+        if (entered == before)
+            finish_everything();
+    }
+}
+
+static void begin_to_run() {
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old); // signals are the program's
+    std::thread(run_what_waits).detach();
+    pthread_sigmask(SIG_SETMASK, &old, nullptr);
+}
+
 Status enter() {
     if (!start())
         return NO_DEVICE;
+    if (!entered++)
+        begin_to_run();
     if (current.empty())
         current.push_back(primary(0));
     return context()->failed;
@@ -79,7 +108,7 @@ void note_exit() {
 __attribute__((destructor)) static void end() {
     if (!connected())
         return;
-    Held until_the_end;
+    new Held; // for ever: no other thread goes on
     std::set<Context *> failed;
     for (Context *one : contexts)
         if (one->failed)

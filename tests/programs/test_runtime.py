@@ -35,7 +35,7 @@ def exported(library: Path) -> set[str]:
         section = ELFFile(file).get_section_by_name(".dynsym")
         assert section is not None
         symbols = list(section.iter_symbols())  # type: ignore[attr-defined]
-    return {one.name for one in symbols if one["st_shndx"] != "SHN_UNDEF" and "cuda" in one.name}
+    return {one.name for one in symbols if one["st_shndx"] != "SHN_UNDEF" and one.name.lstrip("_").startswith("cuda")}
 
 
 @pytest.mark.parametrize("name", ["runtime.cu", "graphs.cu"])
@@ -47,11 +47,28 @@ def test_calls_do_as_on_a_gpu(name: str) -> None:
     assert done.returncode == 0
 
 
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["--", "early"], 3, ["sees 1", "then 7", "host-read-before-wait", "waits.cu:18"]),
+        (["--", "waited"], 0, ["sees 7", "then 7"]),
+        (["--", "spin"], 0, ["saw 7"]),
+        (["--", "order"], 0, ["order 123"]),
+        (["--schedule", "reverse", "--", "order"], 0, ["order 321"]),
+    ],
+)
+def test_queues_run_when_somebody_waits(words: list[str], code: int, said: list[str]) -> None:
+    """A copy lands when it is waited for, and whoever reads before is named; who waits without a call is served."""
+    done = run(HERE / "waits.cu", *words)
+    text = done.stdout + done.stderr
+    assert [one for one in said if one not in text] == [], text
+    assert done.returncode == code
+
+
 def test_no_name_is_absent() -> None:
     """Each function of the toolkit's runtime is there, if only to say that it is not supported."""
-    nvcc = toolkit.nvcc()
-    assert nvcc is not None
-    found = sorted(Path("/").joinpath(*Path(nvcc).resolve().parts[1:-2]).glob("lib*/libcudart.so.13"))
+    headers = toolkit.headers()
+    found = sorted(headers.parent.glob("lib*/libcudart.so.13")) if headers else []
     if not found:
         pytest.skip("the toolkit has no libcudart.so.13")
     for name in native.RUNTIMES:
