@@ -175,12 +175,14 @@ Counters::Counters(const Launch &of)
 
 void Counters::start(const Block &block) {
     finish();
-    sampled = launch.about.checked && launch.sampled[size_t(block.place)];
+    sampled = looked_at() && launch.sampled[size_t(block.place)];
     for (Memory &memory : memories)
         memory.look = -1;
     if (sampled)
         samples.push_back({block.place, false, {}, {}});
 }
+
+bool Counters::looked_at() const { return !launch.sampled.empty(); }
 
 Cost Counters::price(const Request &request, i64 size, i64 shift) {
     Memory &memory = memories[size_t(request.access.number[request.space])];
@@ -249,7 +251,7 @@ void Counters::add(const Block &block, const Request &request, Cost cost, i64 re
         sample(request, row, shift, cost);
         if (!block.place)
             visit(request, row, shift);
-    } else if (!counts.requests) {
+    } else if (!counts.requests && looked_at()) {
         samples.push_back({block.place, true, {}, {}});
         const i32 look = look_of(request, row, shift);
         samples.back().by_row[u64(row)].turns.push_back({look, 0, 1, cost.pieces, cost.ideal});

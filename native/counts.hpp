@@ -52,6 +52,7 @@ class Counters {
     // What a request costs of which `size` bytes of a lane are counted, some bytes behind its addresses.
     Cost price(const Request &request, i64 size, i64 shift);
     bool looks() const { return sampled; } // whether patterns of the block's accesses are looked at
+    bool looked_at() const;                // whether those of any block are
     // Add a request whose cost is known, some bytes behind its addresses.
     void add(const Block &block, const Request &request, Cost cost, i64 reloads, i64 shift = 0);
     // Close the last execution of a sampled block.

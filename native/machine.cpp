@@ -90,7 +90,7 @@ Launch::Launch(const LaunchDescription &d)
       registers(copied(d.registers, d.registers_count)), regions(copied(d.regions, d.regions_count)),
       parameters(copied(d.parameters, d.parameters_size)), order(copied(d.order, d.order_count)),
       chunks(copied(d.chunks, d.chunks_count)), shared_starts(copied(d.shared_starts, d.shared_starts_count)),
-      followed(copied(d.followed, d.order_count)), sampled(copied(d.sampled, d.order_count)) {
+      followed(copied(d.followed, d.order_count)), sampled(copied(d.sampled, d.sampled ? d.order_count : 0)) {
     if (d.footprint)
         per_block.assign(order.size(), 0);
     i64 real = d.block[0] * d.block[1] * d.block[2];
