@@ -108,8 +108,8 @@ class Counters {
     std::unordered_map<u64, std::vector<i32>> turns; // of the first block: by row, then warp
 };
 
-// Sectors of 32 bytes that lanes of a size touch. Inactive lanes have the address of an active one.
-Cost sectors(const i64 *addresses, i64 size);
+// Sectors of 32 bytes that active lanes of a size touch.
+Cost sectors(const i64 *addresses, u32 mask, i64 size);
 // Wavefronts of shared memory; size: up to 16 bytes.
 Cost wavefronts(const i64 *addresses, u32 mask, i64 size, bool load);
 

@@ -28,7 +28,7 @@ namespace {
 
 constexpr i64 CHECKED = 256; // steps between two looks at the clock
 constexpr const char *NO_MEMORY = "there is not enough memory";
-constexpr auto ALONE = std::chrono::milliseconds(2);
+constexpr auto ALONE = std::chrono::microseconds(400);
 
 #define TABLES(LEVEL) {LEVEL::integers(), LEVEL::floats(), LEVEL::conversions(), LEVEL::halves(), LEVEL::memory()}
 

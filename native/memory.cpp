@@ -189,7 +189,7 @@ using namespace engine;
 PUBLIC void cudabench_cost(const i64 *addresses, u32 mask, i64 size, i32 what, i64 *cost) {
     Lanes lanes;
     lanes.fill(addresses, 0, mask);
-    const Cost found = what ? wavefronts(lanes.addresses, mask, size, what == 1) : sectors(lanes.addresses, size);
+    const Cost found = what ? wavefronts(lanes.addresses, mask, size, what == 1) : sectors(lanes.addresses, mask, size);
     cost[0] = found.pieces;
     cost[1] = found.ideal;
 }

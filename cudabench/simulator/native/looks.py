@@ -82,7 +82,7 @@ class Rows:
 @dataclass
 class Known:
     """The launches of a kernel with one block so far, which of its instructions went to which arrays in them, and its
-    rows. strayed: how many in a row went where none before did."""
+    rows. strayed: how often in a row one went where none before did."""
 
     launches: int = 0
     strayed: int = 0
@@ -134,7 +134,7 @@ def due(plan: Plan) -> bool:
     """Return whether the next launch of a plan is to be looked at, as far as that is known before."""
     known = plan.code.looked.setdefault(plan.block, Known())
     known.launches += 1
-    return known.strayed > 1 or known.launches <= ALWAYS_SEEN or not known.launches & (known.launches - 1)
+    return known.strayed > 2 or known.launches <= ALWAYS_SEEN or not known.launches & (known.launches - 1)
 
 
 def told(
@@ -143,12 +143,19 @@ def told(
     """Return what the lanes of a launch that has ended did; counts: by memory instruction and array. None where it was
     not looked at, but went where no launch went that was: then it is to run again."""
     known = plan.code.looked[plan.block]
-    went = *(one.tobytes() for one in np.nonzero(_went(counts))), *issued.items()
-    known.strayed = known.strayed + 1 if went not in known.went else 0
+    there = _went(counts)
+    exact = there.tobytes(), *issued.items()
+    went = {exact}
+    if looked or exact not in known.went:  # of a space that has grown, the same regions
+        went.add((*(one.tobytes() for one in np.nonzero(there)), *issued.items()))
+    strays = went.isdisjoint(known.went)
+    known.strayed = known.strayed + 1 if strays else 0
+    if not looked and strays:
+        return None
+    known.went |= went
     if not looked:
-        return None if known.strayed else Told(counts, plan, issued, None, known.rows)
+        return Told(counts, plan, issued, None, known.rows)
     found = Told(counts, plan, issued, _seen(library, handle), known.rows)
-    known.went.add(went)
     known.rows = Rows(known.rows, found)
     return found._replace(seen=None, last=known.rows)
 
