@@ -20,18 +20,20 @@ class Sectors {
         const u64 sector = u64(address) >> SECTOR_SHIFT;
         const u32 bit = 1u << (address & 31);
         u32 place = u32(sector * 0x9E3779B97F4A7C15ull >> 58);
-        while (bytes[place] && keys[place] != sector)
+        while (used >> place & 1 && keys[place] != sector)
             place = (place + 1) % PLACES;
+        const u32 before = used >> place & 1 ? bytes[place] : 0;
         keys[place] = sector;
-        new_sectors += !bytes[place];
-        new_bytes += !(bytes[place] & bit);
-        bytes[place] |= bit;
+        new_sectors += !before;
+        new_bytes += !(before & bit);
+        bytes[place] = before | bit;
+        used |= u64(1) << place;
     }
 
   private:
     static constexpr u32 PLACES = 64; // for 32 lanes
-    u64 keys[PLACES];
-    u32 bytes[PLACES] = {};
+    u64 keys[PLACES], used = 0;       // bits
+    u32 bytes[PLACES];
 };
 
 // Wavefronts of some words, and how many are distinct: each bank delivers one word in a wavefront.
@@ -46,11 +48,12 @@ Cost banks(const i32 *words, int count) {
     low &= -BANKS;
     i64 most = 0, distinct = 0;
     if (high - low < 64 * BANKS) {
-        u64 rows[BANKS] = {};
+        u64 rows[BANKS]; // of which those are set that are used: zeroing all takes longer
         u32 used = 0;
         for (int place = 0; place < count; place++) {
             const int bank = words[place] & (BANKS - 1);
-            rows[bank] |= u64(1) << ((words[place] - low) / BANKS);
+            const u64 before = used >> bank & 1 ? rows[bank] : 0;
+            rows[bank] = before | u64(1) << ((words[place] - low) / BANKS);
             used |= 1u << bank;
         }
         for (; used; used &= used - 1) {

@@ -417,7 +417,7 @@ void Worker::execute(const CodeBlock &code, i32 number_, const u32 *mask) {
         arrive(number_ + 1, mask);
         return;
     }
-    u32 rest[LANES] = {}; // a block has 32 warps at most
+    u32 rest[LANES]; // a block has 32 warps at most
     for (int warp = 0; warp < warps; warp++) {
         u32 guard = ALL;
         if (code.guard >= 0) {
