@@ -114,6 +114,8 @@ class ProgramRun(Kept):
 
     def collect(self) -> None:
         """Run the program to its end; whatever ends it, the file holds what was finished."""
+        if not hasattr(os, "memfd_create") or not hasattr(os, "pidfd_open"):
+            raise DeviceUnusable("exec needs Linux, whose processes can share memory by a descriptor: use Linux or WSL.")
         self.write()
         card, settings = self.asked.cards[0], self.asked.settings
         self.started(SimDevice(self.architecture).info)
@@ -134,7 +136,10 @@ class ProgramRun(Kept):
 
     def _serve(self, server: Server) -> int | None:
         """Start the program, answer it, and return its exit code; None where the time is over."""
-        library = native.runtimes()
+        try:
+            library = native.runtimes()
+        except native.NotBuilt as lack:
+            raise DeviceUnusable(f"Programs have no CUDA runtime, as {lack}.") from None
         ours, theirs = socket.socketpair()
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
         fds = (theirs.fileno(), server.memory.fd)
