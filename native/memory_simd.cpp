@@ -24,27 +24,47 @@ template <class A> inline bool same(const Pattern &pattern, const A *base, i64 l
     return others == 0;
 }
 
-template <class A> void learn(Pattern &pattern, const A *base, u32 mask, i64 lead) {
-    i64 low = 0, high = 0, bits = 0, parted = i64(~mask), others = parted;
+// The lanes for which something holds.
+template <class F> inline u32 lanes_that(F holds) {
+    u32 found = 0;
+    for (int lane = 0; lane < LANES; lane++)
+        found |= u32(holds(lane)) << lane;
+    return found;
+}
+
+template <class A> void learn(Pattern &pattern, const A *base, u32 mask, i64 lead, i64 size) {
+    i64 low = 0, high = 0, bits = 0, steps[LANES + 1];
+    u32 banks = 0;
     for (int lane = 0; lane < LANES; lane++) {
         const i64 on = -i64(mask >> lane & 1), step = i64(u64(i64(base[lane])) - u64(lead)) & on;
         pattern.on[lane] = on;
-        pattern.steps[lane] = step;
+        pattern.steps[lane] = steps[lane] = step;
         low = std::min(low, step);
         high = std::max(high, step);
         bits |= step;
     }
-    const u64 stride = u64(pattern.steps[1]);
-    for (int lane = 0; lane < LANES; lane++) {
-        const u64 step = u64(pattern.steps[lane]), row = u64(pattern.steps[lane & -ROW]);
-        others |= i64(step ^ stride * u64(lane));
-        parted |= i64((step - row) ^ stride * u64(lane & (ROW - 1)));
+    steps[LANES] = 0;
+    for (int lane = 0; lane < LANES; lane++)
+        banks |= 1u << (u32(steps[lane]) >> 2 & 31);
+    const u64 stride = u64(steps[1]);
+    pattern.rows = 0;
+    for (int row = 0; (mask & 3) == 3 && row < LANES / ROW; row++) {
+        u64 others = (mask >> row * ROW & IN_ROW) ^ IN_ROW;
+        for (int lane = 0; lane < ROW; lane++)
+            others |= u64(steps[row * ROW + lane]) - u64(steps[row * ROW]) - stride * u64(lane);
+        pattern.rows |= u32(!others) << row;
     }
+    bool straight = pattern.rows == ROWS;
+    for (int row = 1; row < LANES / ROW; row++)
+        straight &= u64(steps[row * ROW]) == stride * u64(row * ROW);
+    const u32 pairs = mask & mask >> 1;
+    pattern.behind = lanes_that([&](int lane) { return u64(steps[lane + 1]) - u64(steps[lane]) == u64(size); }) & pairs;
+    pattern.together = lanes_that([&](int lane) { return steps[lane + 1] == steps[lane]; }) & pairs;
+    pattern.apart = lanes_of(banks) == lanes_of(mask);
     pattern.mask = mask;
     pattern.known = 0;
     pattern.stride = i64(stride);
-    pattern.straight = !others;
-    pattern.rows = !parted;
+    pattern.straight = straight;
     pattern.low = low;
     pattern.high = high;
     pattern.bits = bits;
@@ -56,7 +76,7 @@ template <class A> i64 look(const Block &block, const Op &op, int warp, Pattern 
     const u32 mask = block.mask[warp];
     const i64 lead = base[first_lane(mask)];
     if (pattern.mask != mask || !same(pattern, base, lead))
-        learn(pattern, base, mask, lead);
+        learn(pattern, base, mask, lead, block.launch.accesses[size_t(op.access)].size);
     return i64(u64(lead) + u64(op.immediate)); // any bits: sums wrap
 }
 
@@ -148,7 +168,7 @@ u8 *at_once(const Asked &asked, Pattern &pattern, i64 first, i64 &step) {
         const i64 size = issued ? access.issued[space] : access.size, shift = issued ? access.shift[space] : 0;
         const bool touches = launch.about.footprint && size && space != SHARED && space != LOCAL;
         Counts &counts = worker.counters.rows[size_t(access.number[space] * launch.places + place.region)];
-        if (size && (!counts.requests || (touches && shift)))
+        if (size && ((!counts.requests && worker.counters.looked_at()) || (touches && shift)))
             return nullptr;
         // What a request costs depends on where in a sector it begins, or in a word.
         const u32 phase = u32(first + shift) & (space == SHARED || space == LOCAL ? 3 : 31);
@@ -156,10 +176,11 @@ u8 *at_once(const Asked &asked, Pattern &pattern, i64 first, i64 &step) {
         Lanes lanes;
         if (touches || place.watched || !known)
             lay(lanes, pattern, first);
-        const Request request{access,       space,           place.region,     asked.warp,
-                              pattern.mask, lanes.addresses, pattern.straight, pattern.stride};
+        const Request request{access,           space,          place.region, asked.warp, pattern.mask, lanes.addresses,
+                              pattern.straight, pattern.stride, &pattern};
         if (!known) {
-            const Cost cost = worker.counters.price(request, size, shift);
+            const bool apart = space == SHARED && size == 4 && pattern.apart;
+            const Cost cost = apart ? Cost{1, 1} : worker.counters.price(request, size, shift);
             pattern.costs[phase] = {u32(cost.pieces), u32(cost.ideal)};
             pattern.known |= 1u << phase;
         }

@@ -62,15 +62,12 @@ def options(architectures: Sequence[str], given: Sequence[str] = ()) -> list[str
     return added
 
 
-def environment() -> dict[str, str]:
-    """Return the environment of nvcc, whose wheel has the runtime's library without the name that linkers look for."""
-    found = dict(os.environ)
-    root = Path(program_nvcc()).resolve().parent.parent
-    if not (root / "lib64").exists() and (root / "lib").is_dir():
-        link = _links(root / "lib")
-        if link is not None:
-            found["LIBRARY_PATH"] = os.pathsep.join(filter(None, [str(link), found.get("LIBRARY_PATH")]))
-    return found
+def libraries() -> list[str]:
+    """Return the folder for nvcc's linker, where its wheel has the runtime's library without the name that linkers look
+    for."""
+    folder = Path(program_nvcc()).resolve().parent.parent / "lib"
+    link = _links(folder) if folder.is_dir() else None
+    return [] if link is None else [f"-L{link}"]
 
 
 def _links(folder: Path) -> Path | None:
@@ -150,7 +147,7 @@ def _compile(compiler: str, files: Sequence[str], line: Sequence[str], target: P
         if len(files) > 1 and RELOCATABLE not in line and _UNRESOLVED.search(str(error)):
             return _compile(compiler, files, [*line, RELOCATABLE], target)  # units that call each other's functions
         raise
-    _run([compiler, *line, *(str(made) for *_, made in jobs), "-o", str(target / "program")], files[0])
+    _run([compiler, *line, *libraries(), *(str(made) for *_, made in jobs), "-o", str(target / "program")], files[0])
     read = {path for *_, made in jobs for path in _dependencies(made.with_suffix(".d"))}
     marks = {path: _mark(path) for path in sorted({*read, *map(os.path.abspath, files)})}
     put(target / "read.json", json.dumps(marks).encode())
@@ -225,8 +222,8 @@ def checked(program: str) -> str:
 def run_nvcc(words: Sequence[str], architectures: Sequence[str]) -> int:
     """Run nvcc with what exec needs added, and return its exit code."""
     compiles = any(not word.startswith("-") for word in words)
-    command = [program_nvcc(), *words, *(options(architectures, words) if compiles else [])]
-    return subprocess.run(command, env=environment(), check=False).returncode
+    command = [program_nvcc(), *words, *([*options(architectures, words), *libraries()] if compiles else [])]
+    return subprocess.run(command, check=False).returncode
 
 
 def assembled(ptx: str, architecture: str) -> bytes | None:

@@ -18,7 +18,7 @@ import numpy as np
 from cudabench.cards.load import Card
 from cudabench.devices import probe
 from cudabench.devices.sim import SimDevice
-from cudabench.errors import CudabenchError
+from cudabench.errors import CudabenchError, DeviceUnusable
 from cudabench.explain.card_rates import roofs
 from cudabench.measure import provenance as origin
 from cudabench.measure.run import Kept, Listener, listing
@@ -114,6 +114,8 @@ class ProgramRun(Kept):
 
     def collect(self) -> None:
         """Run the program to its end; whatever ends it, the file holds what was finished."""
+        if not hasattr(os, "memfd_create") or not hasattr(os, "pidfd_open"):
+            raise DeviceUnusable("exec needs Linux, whose processes share memory by descriptors: use Linux or WSL.")
         self.write()
         card, settings = self.asked.cards[0], self.asked.settings
         self.started(SimDevice(self.architecture).info)
@@ -134,13 +136,17 @@ class ProgramRun(Kept):
 
     def _serve(self, server: Server) -> int | None:
         """Start the program, answer it, and return its exit code; None where the time is over."""
-        library = native.runtimes()
+        try:
+            library = native.runtimes()
+        except native.NotBuilt as lack:
+            raise DeviceUnusable(f"Programs have no CUDA runtime, as {lack}.") from None
         ours, theirs = socket.socketpair()
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
         fds = (theirs.fileno(), server.memory.fd)
+        told = ",".join(map(str, (*fds, _order(self.asked.settings.schedule))))
         folders = [str(library), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
         environment = {
-            **os.environ, "LD_LIBRARY_PATH": os.pathsep.join(folders), VARIABLE: ",".join(map(str, (*fds, _order(self.asked.settings.schedule)))),
+            **os.environ, "LD_LIBRARY_PATH": os.pathsep.join(folders), VARIABLE: told,
         }  # fmt: skip
         sys.stdout.flush()
         try:

@@ -26,7 +26,7 @@ from cudabench.simulator.native import atomics, floats, layout
 from cudabench.simulator.native.atomics import Contention
 from cudabench.simulator.native.footprint import touched
 from cudabench.simulator.native.layout import COUNTED, REGION, Description
-from cudabench.simulator.native.looks import Told, told
+from cudabench.simulator.native.looks import Told, due, told
 from cudabench.simulator.native.program import Encoded, encode, linear, refusal
 from cudabench.simulator.plan import Plan
 from cudabench.simulator.program.arguments import Placed
@@ -248,24 +248,33 @@ def attempt(
     ready.about.budget, ready.about.threads, ready.about.footprint, ready.about.shares = (
         budget, threads, footprint, shares
     )  # fmt: skip
-    handle = library.cudabench_launch(ctypes.addressof(ready.about))
-    if not handle:
-        return "there is not enough memory"
-    try:
-        status = _run(library, handle, code, seconds, len(ready.order), progress)
-        if status == layout.SUSPECT:
-            line = ctypes.c_int32()
-            why = library.cudabench_why(ctypes.c_void_p(handle), ctypes.byref(line)).decode()
-            return f"{why} (PTX line {line.value})"
-        return _counted(library, handle, plan, ready, footprint, shares, len(placed.space.slots)) if checked else ""
-    finally:
-        library.cudabench_end(handle)
+    looked = checked and due(plan)
+    while True:
+        ready.about.sampled = ready.arrays["sampled"].ctypes.data if looked else None
+        handle = library.cudabench_launch(ctypes.addressof(ready.about))
+        if not handle:
+            return "there is not enough memory"
+        try:
+            status = _run(library, handle, code, seconds, len(ready.order), progress)
+            if status == layout.SUSPECT:
+                line = ctypes.c_int32()
+                why = library.cudabench_why(ctypes.c_void_p(handle), ctypes.byref(line)).decode()
+                return f"{why} (PTX line {line.value})"
+            if not checked:
+                return ""
+            ran = _counted(library, handle, plan, ready, footprint, shares, len(placed.space.slots), looked)
+            if ran is not None:
+                return ran
+            library.cudabench_undo(handle)
+            looked = True
+        finally:
+            library.cudabench_end(handle)
 
 
 def _counted(
-    library: Any, handle: int, plan: Plan, ready: Ready, footprint: bool, shares: bool, regions: int
-) -> Ran:  # fmt: skip
-    """Return what was counted of a launch that has ended."""
+    library: Any, handle: int, plan: Plan, ready: Ready, footprint: bool, shares: bool, regions: int, looked: bool
+) -> Ran | None:  # fmt: skip
+    """Return what was counted of a launch that has ended; looked: see `told`."""
     code, held = plan.code, ctypes.c_void_p(handle)
     executed = np.zeros(len(code.blocks), layout.EXECUTED)
     by_block = np.zeros((len(code.blocks), len(ready.order)), np.int64) if shares else None
@@ -274,6 +283,9 @@ def _counted(
     )
     counts = np.zeros((len(code.accesses), max(1, regions, len(code.shared_names))), layout.COUNTS)
     library.cudabench_counts(handle, counts.ctypes.data)
+    lanes = told(library, held, counts, plan, ready.issued, looked)
+    if lanes is None:
+        return None
     memory = None
     if footprint:
         memory = touched(
@@ -284,7 +296,7 @@ def _counted(
     turns = atomics.turns(library, held, ready.encoded) if ready.atomics else {}
     return Ran(
         instructions, executed, by_block, counts, ready.order, contention, turns,
-        told(library, held, counts, plan, ready.issued), floats.read_detours(library, held), memory,
+        lanes, floats.read_detours(library, held), memory,
     )  # fmt: skip
 
 

@@ -82,9 +82,10 @@ class Rows:
 @dataclass
 class Known:
     """The launches of a kernel with one block so far, which of its instructions went to which arrays in them, and its
-    rows."""
+    rows. strayed: how often in a row one went where none before did."""
 
     launches: int = 0
+    strayed: int = 0
     went: set[Key] = field(default_factory=set)
     rows: Rows = field(default_factory=Rows)
 
@@ -129,15 +130,32 @@ class Told(NamedTuple):
         return found
 
 
-def told(library: Any, handle: Any, counts: Array, plan: Plan, issued: Mapping[int, tuple[int, int]]) -> Told:
-    """Return what the lanes of a launch that has ended did; counts: by memory instruction and array."""
+def due(plan: Plan) -> bool:
+    """Return whether the next launch of a plan is to be looked at, as far as that is known before."""
     known = plan.code.looked.setdefault(plan.block, Known())
     known.launches += 1
-    went = _went(counts).tobytes(), *issued.items()
-    if known.launches > ALWAYS_SEEN and known.launches & (known.launches - 1) and went in known.went:
+    return known.strayed > 2 or known.launches <= ALWAYS_SEEN or not known.launches & (known.launches - 1)
+
+
+def told(
+    library: Any, handle: Any, counts: Array, plan: Plan, issued: Mapping[int, tuple[int, int]], looked: bool
+) -> Told | None:
+    """Return what the lanes of a launch that has ended did; counts: by memory instruction and array. None where it was
+    not looked at, but went where no launch went that was: then it is to run again."""
+    known = plan.code.looked[plan.block]
+    there = _went(counts)
+    exact = there.tobytes(), *issued.items()
+    went = {exact}
+    if looked or exact not in known.went:  # of a space that has grown, the same regions
+        went.add((*(one.tobytes() for one in np.nonzero(there)), *issued.items()))
+    strays = went.isdisjoint(known.went)
+    known.strayed = known.strayed + 1 if strays else 0
+    if not looked and strays:
+        return None
+    known.went |= went
+    if not looked:
         return Told(counts, plan, issued, None, known.rows)
     found = Told(counts, plan, issued, _seen(library, handle), known.rows)
-    known.went.add(went)
     known.rows = Rows(known.rows, found)
     return found._replace(seen=None, last=known.rows)
 
