@@ -75,7 +75,7 @@ static Address device_address(const siginfo_t *about, void *at) {
     auto known = [](Address address) {
         return memory_at(address) || freed.count(int(address >> SLOT_BITS)) ? address : 0;
     };
-    if (about->si_addr)
+    if (about->si_code != SI_KERNEL)
         return known(Address(about->si_addr));
 #ifdef __x86_64__
     for (int number = 0; number < REG_RIP; number++) {
@@ -91,19 +91,24 @@ static Address device_address(const siginfo_t *about, void *at) {
 
 static struct sigaction before[2];
 
-static void on_fault(int signal, siginfo_t *about, void *at) {
+// Whether the program can go on.
+static bool name_fault(const siginfo_t *about, void *at) {
     Held until_the_end;
-    struct sigaction &chained = before[signal == SIGBUS];
     if (is_early(Address(about->si_addr)))
-        return;
+        return true;
     if (Address address = device_address(about, at)) {
-        Memory *memory = memory_at(address);
-        int slot = int(address >> SLOT_BITS);
-        char words[160];
-        snprintf(words, sizeof words, "Host code touches byte %llu of %s.", address & (SLOT - 1),
-                 memory ? "memory of the device" : "memory that was freed");
-        finding(memory ? "host-touches-device" : "use-after-free", words, here(), memory ? memory->place : freed[slot]);
+        const Memory *memory = memory_at(address);
+        finding(memory ? "host-touches-device" : "use-after-free",
+                memory ? "Host code touches memory of the device." : "Host code touches memory that was freed.", here(),
+                memory ? memory->place : freed[int(address >> SLOT_BITS)]);
     }
+    return false;
+}
+
+static void on_fault(int signal, siginfo_t *about, void *at) {
+    struct sigaction &chained = before[signal == SIGBUS];
+    if (name_fault(about, at))
+        return;
     if (chained.sa_flags & SA_SIGINFO && chained.sa_sigaction)
         return chained.sa_sigaction(signal, about, at);
     if (chained.sa_handler != SIG_DFL && chained.sa_handler != SIG_IGN)
