@@ -75,8 +75,7 @@ def _exec(ctx: click.Context, /, **given: Any) -> int:
         asked = _asked(
             given, (*files, *(("--", *arguments) if arguments else ())), (program, *arguments), choice, cards
         )
-        tell = say if not given["quiet"] else lambda sentence: None
-        run = ProgramRun(asked, tell, path=output.path, record=bool(output.report))
+        run = ProgramRun(asked, path=output.path, record=bool(output.report))
         stopped = interrupting(run.collect)
     output.deliver(run.file)
     if not given["quiet"]:
@@ -184,6 +183,8 @@ def _judged(run: ProgramRun, say: Any) -> int:
         codes.append(EXIT_UNUSABLE)
     for sentence in run.lacking:
         say(f"{sentence}.")
+        codes.append(EXIT_UNUSABLE)
+    if program.missing:
         codes.append(EXIT_UNUSABLE)
     if run.silent:
         say("The program made no CUDA call that reached cudabench: nothing was run on a simulated card.")

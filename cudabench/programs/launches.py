@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import partial
@@ -176,14 +176,13 @@ class Outcome(NamedTuple):
 @dataclass
 class Launcher:
     """Runs launches. `rate`: warp instructions that the card issues in a nanosecond. `until`: when the time is over, of
-    time.monotonic(). `tell`: told of what ends a launch."""
+    time.monotonic()."""
 
     choice: Choice
     rate: float
     schedule: str | None = None
     until: float | None = None
     disassemble: bool = True
-    tell: Callable[[str], None] = lambda sentence: None
     _open: list[simulator.Report] = field(default_factory=list)
 
     def close(self) -> None:
@@ -231,7 +230,6 @@ class Launcher:
         sentence = str(error).replace(kernel.entry, kernel.name)
         if sentence not in kernel.failures:
             kernel.failures[sentence] = lacks
-            self.tell(sentence)
         return Outcome(status)
 
 

@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -59,13 +58,13 @@ class ProgramRun(Kept):
     """A program in the simulator. `said`: sentences about the run, for the end."""
 
     def __init__(
-        self, asked: Asked, tell: Callable[[str], None], *, path: Path | None = None, listener: Listener = Silent,
+        self, asked: Asked, *, path: Path | None = None, listener: Listener = Silent,
         record: bool = False,
     ) -> None:  # fmt: skip
         settings = {**asdict(asked.settings), "device": f"sim:{asked.cards[0].architecture}"}
         settings |= {"on": roofs(asked.cards[0])}
         super().__init__(ResultsFile(settings, {"numpy": np.__version__}, probe.host()), path, listener)
-        self.asked, self._tell, self.record = asked, tell, record
+        self.asked, self.record = asked, record
         self.architecture = asked.cards[0].architecture
         self.exit_code: int | None = None
         self.stopped = False  # by --budget
@@ -121,11 +120,11 @@ class ProgramRun(Kept):
         self.started(SimDevice(self.architecture).info)
         until = None if settings.budget is None else time.monotonic() + settings.budget
         rate = SCHEDULERS * (card.device.sm_count or 1) * card.sm_hz / 1e9
-        launcher = Launcher(self.asked.choice, rate, settings.schedule, until, tell=self._tell)
+        launcher = Launcher(self.asked.choice, rate, settings.schedule, until)
         info = card.device
         told = device.card(info, info.name, 0, info.memory_bytes or MEMORY_BYTES, device.OF_PROGRAMS)
         places = Places()
-        server = self.server = Server(launcher, [told], self.architecture, places, self._tell, self.asked.include)
+        server = self.server = Server(launcher, [told], self.architecture, places, self.asked.include)
         server.keeps = self.asked.arrays is not None if self.asked.lines else None
         try:
             self.exit_code = self._serve(server)

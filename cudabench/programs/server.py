@@ -45,14 +45,14 @@ class Stopped(Exception):
 
 
 class Server:
-    """A program's modules, memory and launches. `tell` is told of what the user should know at once."""
+    """A program's modules, memory and launches; `include`: folders of headers."""
 
     def __init__(
         self, launcher: Launcher, cards: Sequence[device.Card], architecture: str, places: Places,
-        tell: Callable[[str], None], include: Sequence[str] = (),
+        include: Sequence[str] = (),
     ) -> None:  # fmt: skip
-        self.launcher, self.cards, self.architecture, self.places, self._tell = (
-            launcher, cards, architecture, places, tell,
+        self.launcher, self.cards, self.architecture, self.places = (
+            launcher, cards, architecture, places,
         )  # fmt: skip
         self.include = tuple(include)
         self.memory, self.objects = Memory(), Objects()

@@ -33,12 +33,12 @@ def show(out: Console, file: ResultsFile, cards: Sequence[Card]) -> None:
         if dropped:
             left_out = ", ".join(" ".join(column.heading.split()) for column in dropped)
             say(out, f"Too narrow for: {left_out}; a wider terminal or a pipe shows all.", "dim")
-        on = f" of the {kernels.priced_on(results)}, of its checked launches together" if priced else ""
-        say(
-            out,
-            f"at least: a lower bound{on}. Counts: per request (ideal)." if priced else "No limits are known.",
-            "dim",
-        )
+        if priced:
+            card = kernels.priced_on(results)
+            said = (
+                f"at least: a lower bound of the {card}, of the checked launches together. Counts: per request (ideal)."
+            )
+            say(out, said, "dim")
     for result in results:
         for hazard in (result.hazards or ())[:MOST_LISTED]:
             place = units.place_of(hazard)
@@ -101,7 +101,8 @@ def _show_host(out: Console, program: Program) -> None:
     if (left := len(errors) - MOST_LISTED) > 0:
         say(out, f"{left} more errors of the host code are in the results file.")
     for name, calls in program.missing.items():
-        say(out, f"{name} is not there: it was called {calls} times and returned cudaErrorNotSupported.", "yellow")
+        often = "once" if calls == 1 else f"{calls:,} times"
+        say(out, f"{name} is not there: it was called {often} and returned cudaErrorNotSupported.", "yellow")
 
 
 def _place(found: Finding) -> str:
