@@ -127,25 +127,32 @@ template <class T> inline T read(const u8 *place) {
 // is behind the one before, besides.
 template <class T, class R> void fetch(const u8 *origin, const Form &form, i64 more, R *into) {
     const i64 step = form.stride + more;
-    u32 rest = form.mask;
-    for (int row = 0; form.rows >> row; row++)
-        if (form.rows >> row & 1) {
-            const int first = row * ROW;
-            const u8 *place = origin + form.places[first] + first * more;
-            rest &= ~(IN_ROW << first);
-            if (step == sizeof(R) && sizeof(T) == sizeof(R))
-                std::memcpy(into + first, place, ROW * sizeof(R));
-            else if (!step)
-                std::fill_n(into + first, ROW, R(read<T>(place)));
-            else
-                for (int lane = first; lane < first + ROW; lane++, place += step)
-                    into[lane] = R(read<T>(place));
-        }
-    if (rest == ALL) {
+    auto row = [&](int first) {
+        const u8 *place = origin + form.places[first] + first * more;
+        if (step == sizeof(R) && sizeof(T) == sizeof(R))
+            std::memcpy(into + first, place, ROW * sizeof(R));
+        else if (!step)
+            std::fill_n(into + first, ROW, R(read<T>(place)));
+        else
+            for (int lane = first; lane < first + ROW; lane++, place += step)
+                into[lane] = R(read<T>(place));
+    };
+    if (form.rows == ROWS) {
+        for (int first = 0; first < LANES; first += ROW)
+            row(first);
+        return;
+    }
+    if (form.mask == ALL && !form.rows) {
         for (int lane = 0; lane < LANES; lane++)
             into[lane] = R(read<T>(origin + form.places[lane] + lane * more));
         return;
     }
+    u32 rest = form.mask;
+    for (int number = 0; form.rows >> number; number++)
+        if (form.rows >> number & 1) {
+            row(number * ROW);
+            rest &= ~(IN_ROW << number * ROW);
+        }
     for (; rest; rest &= rest - 1) {
         const int lane = first_lane(rest);
         into[lane] = R(read<T>(origin + form.places[lane] + lane * more));

@@ -98,7 +98,7 @@ class AddressSpace:
     def __init__(self) -> None:
         self.slots: list[Region] = [NOTHING]
         self.version = 0
-        self.changed: list[int] = [0]
+        self.changed = {0}
         self.table: Any = None
         self.barrier: Region | None = None  # of launches that synchronise their grid
         self._freed: deque[int] = deque()  # slots, in their order
@@ -114,13 +114,13 @@ class AddressSpace:
             self.slots.append(region)
         else:
             self.slots[slot] = region
-        self.changed.append(slot)
+        self.changed.add(slot)
         self.version += 1
         return region
 
     def skip_to(self, slot: int) -> None:
         """Leave the slots in front of one empty."""
-        self.changed += range(len(self.slots), slot)
+        self.changed.update(range(len(self.slots), slot))
         self.slots += self.slots[:1] * (slot - len(self.slots))
 
     def place_heap(self, heap: Heap) -> None:
