@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from cudabench.errors import UsageError
 from cudabench.source.records import Parameter
 from cudabench.userkernel.arguments import extents_of, fitting
-from cudabench.userkernel.expressions import _fault_of_operands, _fault_of_value
+from cudabench.userkernel.expressions import _fault_of_operands, _fault_of_value, may_be_slow
 from cudabench.userkernel.problem import dimensions
 from cudabench.userkernel.values import Init, conform, read_start
 
@@ -98,11 +99,24 @@ def test_how_many_numbers_a_shape_and_a_launch_have() -> None:
 
 def test_what_an_expression_may_compute() -> None:
     """An array may have as many bytes as the limit; a power of 2 may not leave 64 bits, one of 1 may."""
-    import ast
-
     assert _fault_of_value(np.zeros(8, np.uint8), 8) == ""
     assert "an array in it has 9 elements" in _fault_of_value(np.zeros(9, np.uint8), 8)
     assert _fault_of_operands(ast.Pow, 1, 99) == _fault_of_operands(ast.Pow, -1, 99) == ""
     assert "leaves the range of 64 bits" in _fault_of_operands(ast.Pow, 2, 65)
     assert "leaves the range of 64 bits" in _fault_of_operands(ast.LShift, 1, 65)
     assert _fault_of_operands(ast.LShift, 1, 64) == ""
+
+
+def test_what_runs_in_a_process_of_its_own() -> None:
+    """An expression that can make large arrays of small ones, by reshaping or by axes, is computed within limits."""
+    values = {"x": np.zeros(5000), "y": np.zeros((5000, 1)), "n": 3}
+
+    def slow(text: str) -> bool:
+        return may_be_slow(ast.parse(text, mode="eval").body, values)
+
+    assert not slow("x + x * n")
+    assert not slow("np.sum(x)")
+    assert slow("np.ravel(x) + x")  # 5000 by 5000, if one of the two were a column
+    assert slow("x + y")
+    assert slow("np.sort(x)")
+    assert slow("x[0]")
