@@ -23,6 +23,8 @@ _PREDICATE = re.compile(r"(?<![\w])U?P\d+")
 
 # By register: the clocks until its value is available, and whether it was loaded.
 _Ready = Mapping[str, tuple[float, bool]]
+# Of an instruction: the registers that it reads and writes, the clocks to its result, and whether that is loaded.
+_Step = tuple[Sequence[str], Sequence[str], float, bool]
 
 
 class Path(NamedTuple):
@@ -42,10 +44,17 @@ def path(instructions: Sequence[Instruction], loads: Mapping[int, float], before
     A warp issues in order, at most one instruction per clock, each when its operands are available. loads: by PTX line,
     the clocks from a load to its value. before: the results that are pending at the start.
     """
-    ready = dict(before or {})
+    return _path(_steps(instructions, loads), before or {})
+
+
+def _steps(instructions: Sequence[Instruction], loads: Mapping[int, float]) -> list[_Step]:
+    return [(*operands(one), *_result_clocks(one, loads)) for one in instructions]
+
+
+def _path(steps: Sequence[_Step], before: _Ready) -> Path:
+    ready = dict(before)
     now, waits = -1.0, 0.0
-    for instruction in instructions:
-        reads, writes = operands(instruction)
+    for reads, writes, clocks, loaded in steps:
         start = now + 1
         for name in reads:
             when, load = ready.get(name, (0.0, False))
@@ -53,9 +62,8 @@ def path(instructions: Sequence[Instruction], loads: Mapping[int, float], before
                 waits += (when - start) * load
                 start = when
         now = start
-        clocks, load = _result_clocks(instruction, loads)
         for name in writes:
-            ready[name] = (start + clocks, load)
+            ready[name] = (start + clocks, loaded)
     end = now + 1
     return Path(end, waits, {name: (when - end, load) for name, (when, load) in ready.items() if when > end})
 
@@ -81,6 +89,7 @@ def paths(function: Function, ran: Sequence[float], loads: Mapping[int, float]) 
     turns = max(1, min(FOLLOWED, max(trips.values(), default=1)))
     sums = [(0.0, 0.0)] * len(function.blocks)
     last: list[Path] = []
+    steps = [_steps(block.instructions, loads) for block in function.blocks]
     for turn in range(turns):
         found: list[Path] = []
         for block in function.blocks:
@@ -92,7 +101,8 @@ def paths(function: Function, ran: Sequence[float], loads: Mapping[int, float]) 
             else:
                 ways = [found[number].left for number in known]
             names = set(ways[0]).intersection(*ways[1:]) if ways else ()
-            found.append(path(block.instructions, loads, {name: min(way[name] for way in ways) for name in names}))
+            pending = {name: min(way[name] for way in ways) for name in names}
+            found.append(_path(steps[block.number], pending))
         sums = [(clocks + one.clocks, waits + one.waits) for (clocks, waits), one in zip(sums, found, strict=True)]
         last = found
     return [Path(clocks / turns, waits / turns, one.left) for (clocks, waits), one in zip(sums, last, strict=True)]
