@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from cudabench.compile.sass import Function, Instruction
@@ -124,15 +125,22 @@ def operands(instruction: Instruction) -> tuple[list[str], list[str]]:
     reads: list[str] = [instruction.guard.lstrip("!")] if instruction.guard else []
     writes: list[str] = []
     for place, text in enumerate(instruction.operands):
-        predicates = _PREDICATE.findall(text)
+        predicates, registers = _named(text)
         result = place == 0 or (place == 1 and bool(predicates) and bool(writes))
         into = result and instruction.opcode not in _NO_RESULT and "[" not in text
         found = writes if into else reads
         found += predicates
-        for kind, number, modifiers in _REGISTER.findall(text):
-            width = _width(instruction) if into else 2 if ".64" in modifiers else 1
-            found += [f"{kind}{int(number) + more}" for more in range(width)]
+        for kind, number, wide in registers:
+            width = _width(instruction) if into else 2 if wide else 1
+            found += [f"{kind}{number + more}" for more in range(width)]
     return reads, writes
+
+
+@lru_cache(1 << 14)
+def _named(operand: str) -> tuple[list[str], list[tuple[str, int, bool]]]:
+    """Return the predicates and the registers that an operand names, the latter by kind, number and whether wide."""
+    registers = _REGISTER.findall(operand)
+    return _PREDICATE.findall(operand), [(kind, int(number), ".64" in words) for kind, number, words in registers]
 
 
 def _width(instruction: Instruction) -> int:
