@@ -1,6 +1,7 @@
 """Kernels of a run simulated at the same time: processes forked from this one, which share its inputs and references.
 
-Each takes the next kernel once it has finished one, in their order. Results come in that order, too, whichever is ready
+Once a process has finished a kernel, it takes the next: the first process from the front, the others from the end, where
+a ladder's most work is. Results come in that order, too, whichever is ready
 first. A process that ends by itself fails the kernel that it had, and another goes on with the rest.
 """
 
@@ -84,7 +85,7 @@ def results(
                 processes.append(_fork(cases, simulate, processes))
             for one in processes:
                 while waiting and one.has is None:
-                    number = waiting.pop()
+                    number = waiting.pop(-1 if one is processes[0] else 0)
                     if instead := refused(cases[number]):
                         done[number] = (instead, "")
                         continue
