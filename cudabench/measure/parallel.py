@@ -1,8 +1,8 @@
 """Kernels of a run simulated at the same time: processes forked from this one, which share its inputs and references.
 
-Once a process has finished a kernel, it takes the next: the first process from the front, the others from the end, where
-a ladder's most work is. Results come in that order, too, whichever is ready
-first. A process that ends by itself fails the kernel that it had, and another goes on with the rest.
+Once a process has finished a kernel, it takes the next: the first process from the front, the others from the end,
+where a ladder has most to do. Results come in the order of the kernels, whichever is ready first. A process that ends
+by itself fails the kernel that it had, and another goes on with the rest.
 """
 
 from __future__ import annotations

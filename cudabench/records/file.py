@@ -162,7 +162,11 @@ def _dump(value: Any, indent: str = "") -> str:
     if isinstance(value, Mapping) and value:
         rows = (f"{inner}{json.dumps(str(key))}: {_dump(item, inner)}" for key, item in value.items())
         return "{\n" + ",\n".join(rows) + f"\n{indent}}}"
-    if isinstance(value, Sequence) and not isinstance(value, str) and any(isinstance(i, (Mapping, _Text)) for i in value):
+    if (
+        isinstance(value, Sequence)
+        and not isinstance(value, str)
+        and any(isinstance(i, (Mapping, _Text)) for i in value)
+    ):
         return "[\n" + ",\n".join(f"{inner}{_dump(item, inner)}" for item in value) + f"\n{indent}]"
     return json.dumps(finite(value))
 

@@ -4,8 +4,7 @@ Two accesses of different threads to the same bytes race if at least one writes,
 them: a barrier of the block, or within a warp a warp-wide synchronisation (CUDA C++ Programming Guide, "Independent
 Thread Scheduling"). The log is examined when the interval ends.
 
-Most intervals look the same in every block: such an interval is examined for one block, and one over global memory is
-remembered by what was logged where it is clean.
+Most intervals look the same in every block: such an interval is examined for one block.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from cudabench.simulator.check.hazards import VERBS
 from cudabench.simulator.check.places import Gap, same_memory
 from cudabench.simulator.check.shadow import ENGINE, TOGETHER, Event, Found, Shadow
 from cudabench.simulator.memory import flat, granules
-from cudabench.simulator.values import Affine, Array, Chunk, Key, Value, as_array, broadcast, different
+from cudabench.simulator.values import Affine, Array, Chunk, Value, as_array, broadcast, different
 
 if TYPE_CHECKING:
     from cudabench.simulator.isa.access import MemoryOp
@@ -40,10 +39,9 @@ LOG_LENGTH = 4096
 class LogEntry:
     """One logged access; its address is in bounds for all lanes of the mask.
 
-    data: what a store writes. key: what tells it from others where a log is looked up, None where nothing does. role:
-    'copy' where an asynchronous copy sets out, 'done' at its end, from where on the thread owns the data. groups: of a
-    copy, how many groups its thread has committed since, for each thread where they differ. locked: the lanes that hold
-    a lock which they took without a fence, None for none.
+    data: what a store writes. role: 'copy' where an asynchronous copy sets out, 'done' at its end, from where on the
+    thread owns the data. groups: of a copy, how many groups its thread has committed since, for each thread where they
+    differ. locked: the lanes that hold a lock which they took without a fence, None for none.
     """
 
     access: MemoryOp
@@ -51,7 +49,6 @@ class LogEntry:
     offset: int
     mask: Array | None
     data: Sequence[Value]
-    key: Key | None
     role: str = ""
     locked: Array | None = None
     groups: int | Array = 0
@@ -68,12 +65,6 @@ class Sync(NamedTuple):
     kind: Literal["sync", "acquire", "fence"]
     mask: Array | None
     what: Any
-
-    @property
-    def key(self) -> Key:
-        """What tells it from others where a log is looked up."""
-        parts = narrow_all(self.mask), self.what
-        return (self.kind, *(part.tobytes() if isinstance(part, np.ndarray) else part for part in parts))
 
 
 Log = list[LogEntry | Sync]
@@ -159,7 +150,6 @@ class Races:
             entry.data = ()
         if polls:
             entry.role = "poll"
-            entry.key = None if entry.key is None else (*entry.key[:-1], "poll")
             if heard is not None:
                 self.bytes += heard.nbytes
                 self.machine.order("acquire", entry.mask, heard)

@@ -13,7 +13,7 @@ from cudabench.errors import did_you_mean
 from cudabench.simulator.errors import LaunchError
 from cudabench.simulator.heap import Heap
 from cudabench.simulator.memory import SLOT_BITS, AddressSpace
-from cudabench.simulator.plan import MOST_BYTES, MOST_PLANS, Plan
+from cudabench.simulator.plan import MOST_PLANS, Plan
 from cudabench.simulator.program import ptx, ptx_parser
 from cudabench.simulator.program.arguments import Placed, place_arguments, with_numbers
 from cudabench.simulator.program.builder import Builder
@@ -67,7 +67,8 @@ class Program:
         self._first_slot = first_slot
         self.kernels = {name: Kernel(self, name) for name in module.functions.entries}
         self._codes: dict[str, Code] = {}
-        self._plan = lru_cache(MOST_PLANS)(lambda kernel, *how: Plan(self.code(kernel), *how))
+        # The plan of a launch, by what `Plan` takes: that of an earlier one like it, or a new one.
+        self.plan = lru_cache(MOST_PLANS)(lambda kernel, *how: Plan(self.code(kernel), *how))
         self._placed: tuple[Any, Any, Placed] | None = None  # the last arguments: their key, the arrays, their places
         self._symbols: dict[str, int] = {}
         self._storage: list[tuple[str, ptx.Variable, Array]] = []
@@ -84,7 +85,7 @@ class Program:
     def reset(self) -> None:
         """Give all module variables their first values, free the heap, and forget what earlier launches did: what is
         counted of later ones does not depend on it."""
-        self._plan.cache_clear()
+        self.plan.cache_clear()
         for code in self._codes.values():
             code.looked.clear()
         for (_, _, data), first in zip(self._storage, self._first, strict=True):
@@ -138,13 +139,6 @@ class Program:
                 )
             self._codes[kernel] = Builder(self.module, kernel, self._symbols, OPCODES).build()
         return self._codes[kernel]
-
-    def plan(self, kernel: str, *how: Any) -> Plan:
-        """Return the plan of a launch, by what `Plan` takes: that of an earlier one like it, or a new one."""
-        plan = self._plan(kernel, *how)
-        if plan.remembered > MOST_BYTES:
-            plan.forget()
-        return plan
 
     def place(
         self, code: Code, arguments: Sequence[Any], names: Sequence[str] | None, beside: Mapping[str, Array], first: int
