@@ -85,6 +85,11 @@ def narrow_all(mask: Array | None) -> Array | None:
     return mask if mask is None or mask.shape[0] == 1 else mask.all(axis=0, keepdims=True)
 
 
+def same(value: Value) -> bool:
+    """Return whether a value is known to be the same for all lanes."""
+    return type(value) is bool or (type(value) is Affine and value.coefficients is None)
+
+
 def uniform(data: Sequence[Value]) -> int | None:
     """Return the first value that a store writes where it is the same for all lanes, else None."""
     value = data[0]
@@ -162,7 +167,7 @@ class Races:
         """Return what each lane writes as one comparable number, (blocks, threads); None if all write the same."""
         total: Any = None
         for value in entry.data:
-            if type(value) is bool or (type(value) is Affine and value.coefficients is None):
+            if same(value):
                 continue
             bits = as_array(value, np.dtype(f"u{entry.access.width}"), self.chunk).astype(np.uint64)
             total = bits if total is None else total * np.uint64(1000003) + bits
@@ -186,7 +191,10 @@ class Races:
         if mask is None:
             mask = chunk.root
         chosen: Array = np.ones(shape, bool) if mask is None else broadcast(mask, shape)
-        address = flat(entry.address, entry.offset, chunk)
+        address = entry.address
+        if not exact and type(address) is Affine:  # the first block's
+            address = Affine(address.base, (*(address.coefficients or (0, 0, 0))[:3], 0, 0, 0))
+        address = flat(address, entry.offset, chunk)
         places = granules(broadcast(address[: shape[0]], shape)[chosen] - self.base, entry.access.size, self.width)
         blocks, threads = np.nonzero(chosen)
         if places.size > blocks.size:
@@ -209,7 +217,7 @@ class Races:
 
     def collides(self, entry: LogEntry) -> bool:
         """Return whether lanes of a block write to one place what may differ, by one store."""
-        if entry.access.kind != "store" or self.lane_values(entry) is None:
+        if entry.access.kind != "store" or all(map(same, entry.data)):
             return False
         places, _, _ = self.expand(entry, False)
         return bool(different(places).size != places.size)
