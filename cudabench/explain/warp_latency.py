@@ -70,7 +70,8 @@ def _path(steps: Sequence[_Step], before: _Ready) -> Path:
 
 
 def paths(function: Function, ran: Sequence[float], loads: Mapping[int, float]) -> list[Path]:
-    """Return the path of each block of a function, in order, on average over its executions.
+    """Return the path of each block of a function, in order, on average over its executions; of those that never ran
+    nothing.
 
     Pending at its start are the results that are pending after all executed predecessors, with the shortest wait. The
     first time round a loop nothing is pending at its head, later what the time before left. A loop is followed for as
@@ -90,7 +91,7 @@ def paths(function: Function, ran: Sequence[float], loads: Mapping[int, float]) 
     turns = max(1, min(FOLLOWED, max(trips.values(), default=1)))
     sums = [(0.0, 0.0)] * len(function.blocks)
     last: list[Path] = []
-    steps = [_steps(block.instructions, loads) for block in function.blocks]
+    steps = [_steps(block.instructions, loads) if ran[block.number] else [] for block in function.blocks]
     for turn in range(turns):
         found: list[Path] = []
         for block in function.blocks:
