@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from cudabench.compile.sass import Function
@@ -93,6 +94,7 @@ def find(ptx: Sequence[str], executions: Executions, name: str) -> list[Costly]:
     return found
 
 
+@lru_cache(16)
 def _places(text: ptx_text.Text, name: str) -> dict[int, int]:
     """Return for each line of the PTX its line in the file `name`; code that the compiler added belongs to the line
     before it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from cudabench.compile.sass import Function, Instruction
@@ -23,6 +24,8 @@ _PREDICATE = re.compile(r"(?<![\w])U?P\d+")
 
 # By register: the clocks until its value is available, and whether it was loaded.
 _Ready = Mapping[str, tuple[float, bool]]
+# Of an instruction: the registers that it reads and writes, the clocks to its result, and whether that is loaded.
+_Step = tuple[Sequence[str], Sequence[str], float, bool]
 
 
 class Path(NamedTuple):
@@ -42,10 +45,17 @@ def path(instructions: Sequence[Instruction], loads: Mapping[int, float], before
     A warp issues in order, at most one instruction per clock, each when its operands are available. loads: by PTX line,
     the clocks from a load to its value. before: the results that are pending at the start.
     """
-    ready = dict(before or {})
+    return _path(_steps(instructions, loads), before or {})
+
+
+def _steps(instructions: Sequence[Instruction], loads: Mapping[int, float]) -> list[_Step]:
+    return [(*operands(one), *_result_clocks(one, loads)) for one in instructions]
+
+
+def _path(steps: Sequence[_Step], before: _Ready) -> Path:
+    ready = dict(before)
     now, waits = -1.0, 0.0
-    for instruction in instructions:
-        reads, writes = operands(instruction)
+    for reads, writes, clocks, loaded in steps:
         start = now + 1
         for name in reads:
             when, load = ready.get(name, (0.0, False))
@@ -53,15 +63,15 @@ def path(instructions: Sequence[Instruction], loads: Mapping[int, float], before
                 waits += (when - start) * load
                 start = when
         now = start
-        clocks, load = _result_clocks(instruction, loads)
         for name in writes:
-            ready[name] = (start + clocks, load)
+            ready[name] = (start + clocks, loaded)
     end = now + 1
     return Path(end, waits, {name: (when - end, load) for name, (when, load) in ready.items() if when > end})
 
 
 def paths(function: Function, ran: Sequence[float], loads: Mapping[int, float]) -> list[Path]:
-    """Return the path of each block of a function, in order, on average over its executions.
+    """Return the path of each block of a function, in order, on average over its executions; of those that never ran
+    nothing.
 
     Pending at its start are the results that are pending after all executed predecessors, with the shortest wait. The
     first time round a loop nothing is pending at its head, later what the time before left. A loop is followed for as
@@ -81,6 +91,7 @@ def paths(function: Function, ran: Sequence[float], loads: Mapping[int, float]) 
     turns = max(1, min(FOLLOWED, max(trips.values(), default=1)))
     sums = [(0.0, 0.0)] * len(function.blocks)
     last: list[Path] = []
+    steps = [_steps(block.instructions, loads) if ran[block.number] else [] for block in function.blocks]
     for turn in range(turns):
         found: list[Path] = []
         for block in function.blocks:
@@ -92,7 +103,8 @@ def paths(function: Function, ran: Sequence[float], loads: Mapping[int, float]) 
             else:
                 ways = [found[number].left for number in known]
             names = set(ways[0]).intersection(*ways[1:]) if ways else ()
-            found.append(path(block.instructions, loads, {name: min(way[name] for way in ways) for name in names}))
+            pending = {name: min(way[name] for way in ways) for name in names}
+            found.append(_path(steps[block.number], pending))
         sums = [(clocks + one.clocks, waits + one.waits) for (clocks, waits), one in zip(sums, found, strict=True)]
         last = found
     return [Path(clocks / turns, waits / turns, one.left) for (clocks, waits), one in zip(sums, last, strict=True)]
@@ -114,15 +126,22 @@ def operands(instruction: Instruction) -> tuple[list[str], list[str]]:
     reads: list[str] = [instruction.guard.lstrip("!")] if instruction.guard else []
     writes: list[str] = []
     for place, text in enumerate(instruction.operands):
-        predicates = _PREDICATE.findall(text)
+        predicates, registers = _named(text)
         result = place == 0 or (place == 1 and bool(predicates) and bool(writes))
         into = result and instruction.opcode not in _NO_RESULT and "[" not in text
         found = writes if into else reads
         found += predicates
-        for kind, number, modifiers in _REGISTER.findall(text):
-            width = _width(instruction) if into else 2 if ".64" in modifiers else 1
-            found += [f"{kind}{int(number) + more}" for more in range(width)]
+        for kind, number, wide in registers:
+            width = _width(instruction) if into else 2 if wide else 1
+            found += [f"{kind}{number + more}" for more in range(width)]
     return reads, writes
+
+
+@lru_cache(1 << 14)
+def _named(operand: str) -> tuple[list[str], list[tuple[str, int, bool]]]:
+    """Return the predicates and the registers that an operand names, the latter by kind, number and whether wide."""
+    registers = _REGISTER.findall(operand)
+    return _PREDICATE.findall(operand), [(kind, int(number), ".64" in words) for kind, number, words in registers]
 
 
 def _width(instruction: Instruction) -> int:

@@ -1,7 +1,8 @@
 """Kernels of a run simulated at the same time: processes forked from this one, which share its inputs and references.
 
-Each takes the next kernel once it has finished one, in their order. Results come in that order, too, whichever is ready
-first. A process that ends by itself fails the kernel that it had, and another goes on with the rest.
+Once a process has finished a kernel, it takes the next: the first process from the front, the others from the end,
+where a ladder has most to do. Results come in the order of the kernels, whichever is ready first. A process that ends
+by itself fails the kernel that it had, and another goes on with the rest.
 """
 
 from __future__ import annotations
@@ -142,7 +143,7 @@ def _hand_out(
     """Give each process that has no case the next one that waits; those that are refused are done."""
     for process in processes:
         while waiting and process.has is None:
-            number = waiting.pop()
+            number = waiting.pop(-1 if process is processes[0] else 0)
             if instead := refused(cases[number]):
                 done[number] = (instead, "")
             else:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
@@ -102,6 +102,9 @@ class ResultsFile:
 
     def document(self) -> dict[str, Any]:
         """Return the file's content as plain values."""
+        return self._document(_plain)
+
+    def _document(self, shown: Callable[[Result], Any]) -> dict[str, Any]:
         of_commands: dict[str, Any] = {
             "diff": [asdict(each) for each in self.diff],
             "listings": self.listings,
@@ -118,13 +121,20 @@ class ResultsFile:
             **({"devices": [asdict(device) for device in self.devices]} if len(self.devices) > 1 else {}),
             "settings": dict(self.settings),
             "provenance": self.provenance,
-            "results": [_plain(result) for result in self.results],
+            "results": [shown(result) for result in self.results],
             **{key: value for key, value in of_commands.items() if value},
         }
 
     def text(self) -> str:
         """Return the file's text: each value on a line, but a list of samples on one line."""
-        return document_text(self.document())
+        return document_text(self._document(self._text_of))
+
+    def _text_of(self, result: Result) -> _Text:
+        """Return the text of a result, which is kept: the file is written anew for each kernel that has ended."""
+        texts: dict[int, tuple[Result, _Text]] = vars(self).setdefault("_texts", {})
+        if id(result) not in texts:
+            texts[id(result)] = result, _Text(_dump(_plain(result), "    "))
+        return texts[id(result)][1]
 
     def write(self, path: Path) -> None:
         """Write the file whole; see `write_whole`."""
@@ -144,13 +154,23 @@ def _plain(result: Result) -> dict[str, Any]:
     return values
 
 
+class _Text(str):
+    """What `_dump` made already."""
+
+
 def _dump(value: Any, indent: str = "") -> str:
     """Return JSON with short lists on one line: a thousand samples would otherwise be a thousand lines."""
+    if isinstance(value, _Text):
+        return value
     inner = indent + "  "
     if isinstance(value, Mapping) and value:
         rows = (f"{inner}{json.dumps(str(key))}: {_dump(item, inner)}" for key, item in value.items())
         return "{\n" + ",\n".join(rows) + f"\n{indent}}}"
-    if isinstance(value, Sequence) and not isinstance(value, str) and any(isinstance(i, Mapping) for i in value):
+    if (
+        isinstance(value, Sequence)
+        and not isinstance(value, str)
+        and any(isinstance(i, (Mapping, _Text)) for i in value)
+    ):
         return "[\n" + ",\n".join(f"{inner}{_dump(item, inner)}" for item in value) + f"\n{indent}]"
     return json.dumps(finite(value))
 

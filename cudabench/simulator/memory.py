@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cudabench.simulator.values import INT64, Affine, Array, Chunk, broadcast
+from cudabench.simulator.values import INT64, Affine, Array, Chunk
 
 if TYPE_CHECKING:
     from cudabench.simulator.heap import Heap
@@ -38,7 +38,6 @@ SHARED_WINDOW = 1 << 37
 LOCAL_WINDOW = 1 << 38
 WINDOW = 1 << 32
 MOST_FREED = 256  # slots that stay empty
-MOST_FOLDS = 8  # masks of which a chunk remembers the lanes that share places
 
 
 class Region:
@@ -188,33 +187,3 @@ def narrow(mask: Array, shape: tuple[int, ...]) -> Array:
     if shape[1] == 1 and mask.shape[1] > 1:
         mask = mask.any(axis=1, keepdims=True)
     return mask
-
-
-def folded(address: Affine, offset: int, mask: Array | None, chunk: Chunk) -> tuple[Array, Array] | None:
-    """Return (byte addresses, numbers of blocks of the chunk) of active lanes, neighbours at one place told once.
-
-    Those are the lanes of a block that differ only along axes of threadIdx that the address does not depend on. None
-    where there are no such axes.
-    """
-    c = address.coefficients or (0, 0, 0, 0, 0, 0)
-    same = tuple(3 - axis for axis in range(3) if not c[axis] and chunk.block[axis] > 1)  # of blocks, z, y, x
-    if not same or chunk.ragged:
-        return None
-    box = chunk.block[::-1]
-    threads = Affine(0, (*c[:3], 0, 0, 0)).array(chunk, INT64)
-    if threads.shape[1] > 1:
-        first = tuple(slice(0, 1) if axis in same else slice(None) for axis in (1, 2, 3))
-        threads = threads.reshape(box)[first].reshape(1, -1)
-    places = threads + Affine(address.base + offset, (0, 0, 0, *c[3:])).array(chunk, INT64)
-    shape = (chunk.blocks, places.shape[1])
-    places = broadcast(places, shape)
-    if mask is None:
-        return places.reshape(-1), np.repeat(np.arange(shape[0]), shape[1])
-    known = chunk.folds.get((id(mask), same))
-    if known is None:
-        on = broadcast(mask, (len(mask), chunk.threads)).reshape(-1, *box).any(axis=same).reshape(len(mask), -1)
-        chosen = np.flatnonzero(broadcast(on, shape))
-        if len(chunk.folds) >= MOST_FOLDS:
-            chunk.folds.clear()
-        known = chunk.folds[id(mask), same] = mask, chosen, chosen // shape[1]
-    return places.reshape(-1)[known[1]], known[2]

@@ -28,7 +28,6 @@ from cudabench.simulator.report import (
     by_pattern,
     collected,
 )
-from cudabench.simulator.values import Key
 from cudabench.symbols import plain_name
 
 if TYPE_CHECKING:
@@ -93,28 +92,14 @@ class Outcome:
 
     def _accesses(self) -> tuple[Access, ...]:
         """Return the counts per instruction and array, in the order of the source."""
-        told, rows = self.plan.told, self.rows
-        for place, row in rows.items():
-            state = self._state(row)
-            if state is None or place not in told or told[place][0] != state:
-                told[place] = state, self._access(row)
         # Copies of an inlined function have one key.
-        found = collected((told[place][1] for place in rows), attrgetter("key"))
+        found = collected(map(self._access, self.rows.values()), attrgetter("key"))
         for number, (line, issued) in self.issued.items():
             away = self.merged[number]
             leads = (key for key, access in found.items() if access.instruction == line)
             if away and not issued and (leader := next(leads, None)) is not None:
                 found[leader] = found[leader]._replace(merged=found[leader].merged + away)
         return tuple(access for _, access in sorted(found.items(), key=itemgetter(0)))
-
-    def _state(self, row: Row) -> Key | None:
-        """Return all that the record of one instruction on one array depends on; None where it is not looked up."""
-        space = self.plan.code.accesses[row.number].space
-        if space not in ("shared", "local") or row.number in self.elsewhere:
-            return None  # an array of its own by launch
-        issued = self.issued.get(row.number)
-        looks = tuple([(look, *counts) for look, counts in row.looks.items()])
-        return looks, row.first, row.step, row.reloads, issued
 
     def _shared_variables(self) -> tuple[tuple[str, int, int], ...]:
         """Return name, offset and bytes of the variables in shared memory."""

@@ -1,7 +1,7 @@
 """What all launches of one kernel with one geometry have in common, so that small launches in a row stay cheap.
 
-That is how the grid is cut into chunks, and what was found by content alone: the registers that waiting lanes may read,
-intervals between barriers whose accesses to global memory are clean. Nothing of it depends on what lies in memory.
+That is how the grid is cut into chunks, and the registers that waiting lanes may read. Nothing of it depends on what
+lies in memory.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from typing import Any
 from cudabench.simulator.count.counters import Place
 from cudabench.simulator.count.order import ways_of
 from cudabench.simulator.program.code import Code
-from cudabench.simulator.report import Access
 from cudabench.simulator.schedule import Schedule
-from cudabench.simulator.values import Chunk, Index3, Key
+from cudabench.simulator.values import Chunk, Index3
 
 CHUNK_LANES = 131072
 CHUNK_BYTES = 1 << 25
@@ -26,7 +25,6 @@ MOST_PLANS = 128
 SAMPLE_RUN = 4  # neighbouring blocks: a sample consists of such runs,
 SAMPLE_RUNS = 16  # of so many at most
 GOLDEN = 0.6180339887498949  # multiples of it lie evenly, and in step with no width of a grid
-MOST_BYTES = 1 << 24  # that a plan remembers from one launch to the next
 
 
 class Plan:
@@ -35,8 +33,6 @@ class Plan:
     chunks: (origin, chunk) of all boxes of the grid, in their order; boxes of one extent share a chunk. seen: how often
     an instruction with other addresses ran on an array, and its last pattern.
     kept: registers that lanes waiting at blocks may still read, by those blocks.
-    clean_global: the logs of intervals without races. told: of each instruction and array what was counted last,
-    and its record. remembered: about the bytes of all that.
     """
 
     def __init__(
@@ -58,15 +54,8 @@ class Plan:
         if schedule is not None:
             self.chunks = schedule.arrange(self.chunks, bool(code.polling), cluster is None)
         self.blocks = sum(chunk.blocks for _, chunk in self.chunks)
-        self.forget()
-
-    def forget(self) -> None:
-        """Drop what was found in earlier launches."""
         self.seen: dict[tuple[int, Place], list[Any]] = {}
         self.kept: dict[frozenset[int], frozenset[int]] = {}
-        self.told: dict[tuple[int, Place], tuple[Key | None, Access]] = {}
-        self.clean_global: set[Key] = set()
-        self.remembered = 0
 
     def _chunks(self, traced: bool, sample: int | None) -> list[tuple[Index3, Chunk]]:
         lanes = -(-math.prod(self.block) // 32) * 32

@@ -335,8 +335,10 @@ class Report:
         return getattr(self, name)
 
 
-def _summed(several: Sequence[Mapping[int, Executed]]) -> dict[int, Executed]:
+def _summed(several: Sequence[Mapping[int, Executed]]) -> Mapping[int, Executed]:
     """Return how often lines ran in several launches of one kernel."""
+    if len(several) == 1:
+        return several[0]
     sums: dict[int, Executed] = {}
     known: dict[tuple[int, ...], Executed] = {}  # the lines of a basic block ran alike
     never = Executed()
@@ -353,6 +355,8 @@ def _summed(several: Sequence[Mapping[int, Executed]]) -> dict[int, Executed]:
 def merge(reports: Iterable[Report]) -> Report:
     """Return one report for several launches: counts are summed, the first trace is kept."""
     reports = [*reports]
+    if len(reports) == 1:
+        return reports[0]
     kernels = dict.fromkeys(chain.from_iterable(report.executed for report in reports))
     footprints = [report.footprint for report in reports if report.footprint is not None]
     imbalances = (report.imbalance for report in reports if report.imbalance is not None)

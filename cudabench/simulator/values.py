@@ -95,7 +95,6 @@ class Chunk:
             (number // (extent[0] * extent[1])).reshape(-1, 1),
         )
         self.root: Array = (np.arange(self.threads) < self.real_threads).reshape(1, -1) if self.ragged else None
-        self.folds: dict[tuple[Any, ...], tuple[Array, Array, Array]] = {}  # see `memory.folded`
         self.turned = (False, False, False)  # along which axes the blocks stand the other way round
 
     def lanes(self, mask: Array | None) -> Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cudabench.cards.load import Card
-from cudabench.explain.accesses import over
+from cudabench.explain.accesses import wasted_cycles
 from cudabench.records.file import ResultsFile
 from cudabench.records.program import Finding, Program
 from cudabench.records.results import Result
@@ -53,7 +53,7 @@ def show(out: Console, file: ResultsFile, cards: Sequence[Card]) -> None:
     worst = headlines.most_wasteful(results)
     if worst is not None and (said := headlines.waste_line(worst, worst.kernel)):
         say(out, shortened(said, out.width))
-        row = max(worst.access or (), key=over)
+        row = max(worst.access or (), key=wasted_cycles)
         if row.advice:
             say(out, f"    {row.advice}")
 

@@ -35,16 +35,14 @@ class FencedRaces(GridRaces):
                 "take a smaller problem",
             )
 
-    def load(self, touch: Touch) -> bool:
-        """Note a load of lanes, and report its races; where lanes are not chosen, return whether it has none."""
+    def load(self, touch: Touch) -> None:
+        """Note a load of lanes, and report its races."""
         access = touch.access
         if access.ordered:
             self.look(touch)
             self.chains.hear(touch.region.base, touch.granules, touch.owners, access.acquires)
         lacking = self.lacking(touch)
         bad = {} if access.ordered else self.unordered(touch)
-        if touch.chosen is None and (bad or lacking):
-            return False
         for sign, lanes in lacking.items():
             self.missing_fence(touch, lanes, sign)
             for kind in bad:
@@ -55,7 +53,7 @@ class FencedRaces(GridRaces):
             self.report(touch, lanes, kind)
         if access.ordered:
             self.leave(touch, "look")
-            return True
+            return
         # Of each granule the block that reads it last, and the one before that.
         trail, granules, owners = touch.trail, touch.granules, touch.owners
         others = touch.others("load")
@@ -66,7 +64,6 @@ class FencedRaces(GridRaces):
             met = touch.last("load") != owners
             number = access.numbers["global"]
             trail.leave("load before", granules[met], owners[met], number, self.passed, self.chains.now, latest=True)
-        return True
 
     def look(self, touch: Touch) -> None:
         """Note that blocks read flags, and who wrote them."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -12,12 +12,12 @@ from cudabench.simulator.check.fenced_races import FencedRaces
 from cudabench.simulator.check.grid_races import GridRaces
 from cudabench.simulator.check.locks import WORD
 from cudabench.simulator.check.places import in_region
-from cudabench.simulator.check.races import LOG_BYTES, LOG_LENGTH, Log, LogEntry, Races, Sync, uniform
+from cudabench.simulator.check.races import LOG_BYTES, LOG_LENGTH, Log, LogEntry, Races, Sync
 from cudabench.simulator.check.shadow import Event, Shadow, WarpOrder
-from cudabench.simulator.memory import SLOT_BITS, AddressSpace, Region, flat, folded, granules
+from cudabench.simulator.memory import SLOT_BITS, AddressSpace, Region, flat, granules
 from cudabench.simulator.program.code import LOCAL_BIT, SYMBOL_BIT
 from cudabench.simulator.textures import Texture
-from cudabench.simulator.values import Affine, Array, Chunk, Key, Value, broadcast
+from cudabench.simulator.values import Affine, Array, Chunk, Value, broadcast
 
 if TYPE_CHECKING:
     from cudabench.simulator.isa.access import MemoryOp
@@ -37,7 +37,6 @@ class GlobalRaces(Races):
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
         self.width = min(machine.code.granule["global"], 8)
-        self.clean = machine.plan.clean_global
         self.written = written_regions(machine.code.written, machine.space, machine.parameters.bytes, machine.textures)
         self.grid_races = (FencedRaces if machine.code.orders else GridRaces)(machine, self.width)
 
@@ -60,25 +59,16 @@ class GlobalRaces(Races):
             return
         if access.polls:
             self.machine.departures.wait(self.machine.lanes())
-        entry = LogEntry(access, address, offset, mask, data, None)
+        entry = LogEntry(access, address, offset, mask, data)
         if self.machine.stale.used:
             self.machine.stale.note(region, entry)
         if access.guess:
             return
         self.grid_races.log(region, entry)
-        polled, mask = self.admit(entry, region.base, -(-region.size >> WORD), 0), entry.mask
+        polled = self.admit(entry, region.base, -(-region.size >> WORD), 0)
         if polled is None:
             return
-        nbytes = 0
-        if type(address) is Affine:
-            active: Hashable = True  # threads that differ from block to block: known where the log is examined
-            if mask is None or mask is self.chunk.root:
-                active = None
-            elif mask.shape[0] == 1:
-                active = mask.tobytes()
-            entry.key = (access.number, active, uniform(data) if access.kind == "store" else None)
-        else:
-            nbytes = address.nbytes
+        nbytes = 0 if type(address) is Affine else address.nbytes
         if access.kind != "load":
             self.writes.add(region.base)
         self.count += 1
@@ -103,56 +93,33 @@ class GlobalRaces(Races):
             while isinstance(entries[-1], Sync):
                 entries.pop()
             kinds = {entry.access.kind for entry in entries if isinstance(entry, LogEntry)}
-            if kinds == {"atomic"} or (key := self.alike(entries)) in self.clean:
-                continue
             self.base = 0
-            if key is not None and self.look(entries, False):
-                self.clean.add(key)
-                self.machine.plan.remembered += 128 * len(entries)
-            elif not self.apart(base, entries):
+            if kinds == {"atomic"} or (self.alike(entries) and self.look(entries, False)):
+                continue
+            if not self.apart(base, entries):
                 self.base = base
                 self.look(entries, True)
         self.forget()
 
-    def alike(self, entries: Log) -> Key | None:
-        """Return what an examination is remembered by if all entries move alike from block to block, else None."""
-        keys: list[Key] = []
-        start: int | None = None
-        blocks: tuple[int, ...] = ()
-        for entry in entries:
-            if isinstance(entry, Sync):
-                keys.append(entry.key)
-                continue
-            if type(entry.address) is not Affine or entry.key is None:
-                return None
-            c, at = entry.address.coefficients or (0, 0, 0, 0, 0, 0), entry.address.base + entry.offset
-            if start is None:
-                start, blocks = at, c[3:]
-            if c[3:] != blocks:
-                return None
-            number, active, value = entry.key
-            if active is True and entry.mask is not None:
-                active = entry.mask.any(axis=0).tobytes()
-            keys.append((number, at - start, c[:3], active, value))
-        return blocks == (0, 0, 0), self.chunk.block, tuple(keys)
+    def alike(self, entries: Log) -> bool:
+        """Return whether all accesses move alike from block to block."""
+        steps = {
+            (entry.address.coefficients or (0,) * 6)[3:] if type(entry.address) is Affine else None
+            for entry in entries
+            if isinstance(entry, LogEntry)
+        }
+        return len(steps) == 1 and None not in steps
 
     def apart(self, base: int, entries: Log) -> bool:
         """Return whether no lane of the chunk touches what another one writes: then nobody has to be in order."""
         chunk = self.chunk
         written: list[tuple[Array, Array]] = []
         touched: list[tuple[Array, Array]] = []
-        shared: list[Array] = []  # read by several lanes, as far as is known
         active: dict[int, Array] = {}  # by mask
         for entry in entries:
             if isinstance(entry, Sync):
                 continue
             mask, loads = chunk.root if entry.mask is None else entry.mask, entry.access.kind == "load"
-            several = None
-            if loads and type(entry.address) is Affine:
-                several = folded(entry.address, entry.offset, mask, chunk)
-            if several is not None:
-                shared.append(granules(several[0] - base, entry.access.size, self.width))
-                continue
             if id(mask) not in active:
                 active[id(mask)] = np.flatnonzero(chunk.lanes(mask)).astype(np.int32)
             lanes = active[id(mask)]
@@ -174,8 +141,7 @@ class GlobalRaces(Races):
                 marks[places] = lanes
                 if (marks[places] != lanes).any():
                     return False
-        inside = (places[(places >= least) & (places <= most)] - least for places in shared)
-        return not any((marks[places] >= 0).any() for places in inside)
+        return True
 
     def name(self, entry: LogEntry, offset: int) -> str:
         """Return what messages call a place that an access touches."""
@@ -185,6 +151,8 @@ class GlobalRaces(Races):
         """Run the log through a shadow of what it touches; report (exact) or return whether it is clean."""
         if not exact and any(isinstance(entry, LogEntry) and self.collides(entry) for entry in entries):
             return False
+        if not exact and len(entries) == 1:
+            return True
         steps = [
             entry if isinstance(entry, Sync) else self.event(entry, time, exact)
             for time, entry in enumerate(entries, 1)

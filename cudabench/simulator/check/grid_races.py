@@ -30,10 +30,10 @@ import numpy as np
 from cudabench.simulator.check.chains import Chains
 from cudabench.simulator.check.hazards import VERBS, Hazards
 from cudabench.simulator.check.places import in_region
-from cudabench.simulator.memory import Region, flat, folded, granules
+from cudabench.simulator.memory import Region, flat, granules
 from cudabench.simulator.program.code import Code
 from cudabench.simulator.program.ptx import Location
-from cudabench.simulator.values import Affine, Array, Chunk, Index3, Value, as_array, broadcast, different
+from cudabench.simulator.values import Array, Chunk, Index3, Value, as_array, broadcast, different
 
 if TYPE_CHECKING:
     from cudabench.simulator.check.races import LogEntry
@@ -97,14 +97,14 @@ class Trail:
 class Touch(NamedTuple):
     """An access of lanes to a region: an element for each lane, or for each of its granules.
 
-    chosen: the lanes in the chunk's order, None where neighbours at one place are told once; start: the bytes from
-    which they access. owners: the blocks of granules, as numbers from 1 on. data: what a store writes.
+    chosen: the lanes in the chunk's order; start: the bytes from which they access. owners: the blocks of granules, as
+    numbers from 1 on. data: what a store writes.
     """
 
     access: MemoryOp
     region: Region
     trail: Trail
-    chosen: Array | None
+    chosen: Array
     start: Array
     granules: Array
     owners: Array
@@ -117,7 +117,6 @@ class Touch(NamedTuple):
 
     def only(self, lanes: Array) -> Touch:
         """Return the part of some lanes."""
-        assert self.chosen is not None
         each = np.repeat(lanes, self.granules.size // max(1, lanes.size))
         return self._replace(
             chosen=self.chosen[lanes], start=self.start[lanes], granules=self.granules[each], owners=self.owners[each]
@@ -228,31 +227,15 @@ class GridRaces:
                     "too-large",
                 )
             return
-        chunk, fences = self.machine.chunk, self.machine.code.orders
-        address, offset, mask = entry.address, entry.offset, entry.mask
-        self.chains.now += fences
-        if entry.access.kind == "load" and type(address) is Affine and (fences or not self.any_free):
-            # Neighbours at one place are told once, unless they race.
-            found = folded(address, offset, mask, chunk)
-            if found is not None and self.load(
-                self.touch(region, entry, None, found[0], self.numbers(chunk)[found[1]])
-            ):
-                return
+        chunk, mask = self.machine.chunk, entry.mask
+        self.chains.now += self.machine.code.orders
         mask, numbers = chunk.root if mask is None else mask, self.numbers(chunk)
         if self.latest is None or self.latest[0] is not mask:
             lanes = np.flatnonzero(chunk.lanes(mask))
             self.latest = mask, lanes, numbers[lanes // chunk.threads]
         _, lanes, blocks = self.latest
-        places = broadcast(flat(address, offset, chunk), chunk.shape).reshape(-1)[lanes]
+        places = broadcast(flat(entry.address, entry.offset, chunk), chunk.shape).reshape(-1)[lanes]
         self.search(self.touch(region, entry, lanes, places, blocks))
-
-    def load(self, touch: Touch) -> bool:
-        """Note a load unless it races; return whether it does not."""
-        others = map(touch.others, AGAINST["load"])
-        if any(found is not None and found.any() for found in others):
-            return False
-        self.leave(touch, "load")
-        return True
 
     def search(self, touch: Touch) -> None:
         """Examine and note one access, before it is carried out."""
@@ -297,7 +280,7 @@ class GridRaces:
             self.written_twice(mine)
         return touch.only(~free)
 
-    def touch(self, region: Region, entry: LogEntry, chosen: Array | None, address: Array, blocks: Array) -> Touch:
+    def touch(self, region: Region, entry: LogEntry, chosen: Array, address: Array, blocks: Array) -> Touch:
         """Return an access to places in a region, by lanes of blocks."""
         if region.base not in self.trails:
             self.trails[region.base] = Trail(-(-region.size // self.width))
@@ -354,7 +337,6 @@ class GridRaces:
 
     def told_place(self, touch: Touch, place: int) -> tuple[Any, Any, str]:
         """Return (block, thread, the granule's name) of a place in an access, for a message."""
-        assert touch.chosen is not None
         chunk = self.machine.chunk
         block, thread = divmod(int(touch.chosen[place // (touch.granules.size // touch.chosen.size)]), chunk.threads)
         spot = in_region(touch.region, int(touch.granules[place]) * self.width, touch.access.width)

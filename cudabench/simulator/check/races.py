@@ -4,8 +4,7 @@ Two accesses of different threads to the same bytes race if at least one writes,
 them: a barrier of the block, or within a warp a warp-wide synchronisation (CUDA C++ Programming Guide, "Independent
 Thread Scheduling"). The log is examined when the interval ends.
 
-Most intervals look the same in every block: such an interval is examined for one block, and one over global memory is
-remembered by what was logged where it is clean.
+Most intervals look the same in every block: such an interval is examined for one block.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from cudabench.simulator.check.hazards import VERBS
 from cudabench.simulator.check.places import Gap, same_memory
 from cudabench.simulator.check.shadow import ENGINE, TOGETHER, Event, Found, Shadow
 from cudabench.simulator.memory import flat, granules
-from cudabench.simulator.values import Affine, Array, Chunk, Key, Value, as_array, broadcast, different
+from cudabench.simulator.values import Affine, Array, Chunk, Value, as_array, broadcast, different
 
 if TYPE_CHECKING:
     from cudabench.simulator.isa.access import MemoryOp
@@ -40,10 +39,9 @@ LOG_LENGTH = 4096
 class LogEntry:
     """One logged access; its address is in bounds for all lanes of the mask.
 
-    data: what a store writes. key: what tells it from others where a log is looked up, None where nothing does. role:
-    'copy' where an asynchronous copy sets out, 'done' at its end, from where on the thread owns the data. groups: of a
-    copy, how many groups its thread has committed since, for each thread where they differ. locked: the lanes that hold
-    a lock which they took without a fence, None for none.
+    data: what a store writes. role: 'copy' where an asynchronous copy sets out, 'done' at its end, from where on the
+    thread owns the data. groups: of a copy, how many groups its thread has committed since, for each thread where they
+    differ. locked: the lanes that hold a lock which they took without a fence, None for none.
     """
 
     access: MemoryOp
@@ -51,7 +49,6 @@ class LogEntry:
     offset: int
     mask: Array | None
     data: Sequence[Value]
-    key: Key | None
     role: str = ""
     locked: Array | None = None
     groups: int | Array = 0
@@ -68,12 +65,6 @@ class Sync(NamedTuple):
     kind: Literal["sync", "acquire", "fence"]
     mask: Array | None
     what: Any
-
-    @property
-    def key(self) -> Key:
-        """What tells it from others where a log is looked up."""
-        parts = narrow_all(self.mask), self.what
-        return (self.kind, *(part.tobytes() if isinstance(part, np.ndarray) else part for part in parts))
 
 
 Log = list[LogEntry | Sync]
@@ -92,6 +83,11 @@ def idles(access: MemoryOp, operands: Sequence[Array]) -> bool:
 def narrow_all(mask: Array | None) -> Array | None:
     """Return the threads that are active in all blocks."""
     return mask if mask is None or mask.shape[0] == 1 else mask.all(axis=0, keepdims=True)
+
+
+def same(value: Value) -> bool:
+    """Return whether a value is known to be the same for all lanes."""
+    return type(value) is bool or (type(value) is Affine and value.coefficients is None)
 
 
 def uniform(data: Sequence[Value]) -> int | None:
@@ -159,7 +155,6 @@ class Races:
             entry.data = ()
         if polls:
             entry.role = "poll"
-            entry.key = None if entry.key is None else (*entry.key[:-1], "poll")
             if heard is not None:
                 self.bytes += heard.nbytes
                 self.machine.order("acquire", entry.mask, heard)
@@ -172,7 +167,7 @@ class Races:
         """Return what each lane writes as one comparable number, (blocks, threads); None if all write the same."""
         total: Any = None
         for value in entry.data:
-            if type(value) is bool or (type(value) is Affine and value.coefficients is None):
+            if same(value):
                 continue
             bits = as_array(value, np.dtype(f"u{entry.access.width}"), self.chunk).astype(np.uint64)
             total = bits if total is None else total * np.uint64(1000003) + bits
@@ -196,7 +191,10 @@ class Races:
         if mask is None:
             mask = chunk.root
         chosen: Array = np.ones(shape, bool) if mask is None else broadcast(mask, shape)
-        address = flat(entry.address, entry.offset, chunk)
+        address = entry.address
+        if not exact and type(address) is Affine:  # the first block's
+            address = Affine(address.base, (*(address.coefficients or (0, 0, 0))[:3], 0, 0, 0))
+        address = flat(address, entry.offset, chunk)
         places = granules(broadcast(address[: shape[0]], shape)[chosen] - self.base, entry.access.size, self.width)
         blocks, threads = np.nonzero(chosen)
         if places.size > blocks.size:
@@ -219,7 +217,7 @@ class Races:
 
     def collides(self, entry: LogEntry) -> bool:
         """Return whether lanes of a block write to one place what may differ, by one store."""
-        if entry.access.kind != "store" or self.lane_values(entry) is None:
+        if entry.access.kind != "store" or all(map(same, entry.data)):
             return False
         places, _, _ = self.expand(entry, False)
         return bool(different(places).size != places.size)

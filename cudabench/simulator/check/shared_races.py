@@ -58,7 +58,7 @@ class SharedRaces(Races):
         """Log an access whose address is in bounds for all active lanes."""
         if access.guess:
             return
-        entry = LogEntry(access, address, offset, mask, data, None)
+        entry = LogEntry(access, address, offset, mask, data)
         each = -(-self.size >> WORD)
         polled, mask = self.admit(entry, 0, each * self.chunk.blocks, each), entry.mask
         if polled is None:

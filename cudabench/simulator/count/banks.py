@@ -19,7 +19,6 @@ Array = np.ndarray[Any, np.dtype[Any]]
 BANKS = 32
 WORD = 4
 NO_WORD = 0xFFFF
-MOST_MARKED = 512  # words that a table of marks has a place for
 
 
 def lanes_together(width: int) -> int:
@@ -78,21 +77,6 @@ def both(addresses: Array, width: int, mask: Array | None = None, *, load: bool 
     return taken.reshape(shape), -(-distinct // BANKS).reshape(shape)
 
 
-def _marked(words: Array, low: int, span: int) -> tuple[Array, Array]:
-    """Return the same of words from low on, span of them, by marks in a table: faster than sorting if small."""
-    rows = len(words)
-    # A column a request, so that sums and maxima go along memory; a bank has at most MOST_MARKED / BANKS marks.
-    marks = np.zeros(span * rows, dtype=np.uint8)
-    place = words.astype(np.int64)
-    place -= low
-    place *= rows
-    place += np.arange(rows, dtype=np.int64)[:, None]
-    marks[place] = 1
-    banks = marks.reshape(span // BANKS, BANKS, rows)
-    banks = banks[0] if len(banks) == 1 else np.add.reduce(banks, axis=0, dtype=np.uint8)
-    return banks.max(axis=0).astype(np.int64), np.add.reduce(banks, axis=0, dtype=np.uint16).astype(np.int64)
-
-
 def _words(addresses: Array, width: int, mask: Array | None) -> Array:
     """Return the 4-byte words that each request's lanes touch, NO_WORD for inactive ones: (requests, words)."""
     # All of a block's words fit into 16 bits, which sort fastest.
@@ -110,10 +94,6 @@ def _words(addresses: Array, width: int, mask: Array | None) -> Array:
 
 def _wavefronts(words: Array) -> tuple[Array, Array]:
     """Return for each row of words served together the wavefronts it takes and its number of distinct words."""
-    if len(words):
-        low, high = int(words.min()) & -BANKS, int(words.max())
-        if high != NO_WORD and high - low < MOST_MARKED:
-            return _marked(words, low, (high - low | BANKS - 1) + 1)
     order = np.sort(words, axis=1)
     rows = order.shape[0]
     new = np.ones(order.shape, dtype=bool)

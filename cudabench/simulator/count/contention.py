@@ -6,7 +6,6 @@ import numpy as np
 
 from cudabench.simulator.values import Array
 
-DENSE = 8  # entries of a table for each value, up to which it is faster than sorting
 MOST_KEPT = 1 << 21  # addresses, and pairs of address and block, that are told apart for an instruction
 
 
@@ -57,23 +56,12 @@ class Contention:
 def summed(places: Array, blocks: Array, hits: Array | None) -> tuple[Array, Array, Array]:
     """Return the different pairs of addresses and blocks, and the sums of their hits, one each where none are given."""
     width = int(blocks.max()) + 1
-    least = int(places.min())
-    if int(places.max()) - least > DENSE * places.size:
-        addresses, which = np.unique(places, return_inverse=True)
-    else:
-        there = np.bincount(places - least) > 0
-        addresses, which = np.flatnonzero(there) + least, (np.cumsum(there) - 1)[places - least]
+    addresses, which = np.unique(places, return_inverse=True)
     pairs, sums = totals(which.reshape(-1) * width + blocks, hits)  # by one number a pair: rows are slow to compare
     return addresses[pairs // width], pairs % width, sums
 
 
 def totals(values: Array, hits: Array | None) -> tuple[Array, Array]:
-    """Return the different integers and the sums of their hits, one each where none are given: by sorting, or in a
-    table of what is between the least and the most where that is not much longer than the values."""
-    least = int(values.min())
-    if int(values.max()) - least > DENSE * values.size:
-        found, which = np.unique(values, return_inverse=True)
-        return found, np.bincount(which.reshape(-1), weights=hits)
-    sums = np.bincount(values - least, weights=hits)
-    found = np.flatnonzero(sums > 0)
-    return found + least, sums[found]
+    """Return the different integers and the sums of their hits, one each where none are given."""
+    found, which = np.unique(values, return_inverse=True)
+    return found, np.bincount(which.reshape(-1), weights=hits)

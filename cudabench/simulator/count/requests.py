@@ -88,10 +88,6 @@ def sectors(addresses: Array, size: int, mask: Array | None) -> tuple[int, int]:
     for rows in _parts(addresses, mask):
         # Aligned accesses of one size are equal or disjoint, so distinct addresses give the distinct bytes.
         steps = rows[:, 1:] - rows[:, :-1]
-        if size < SECTOR and (steps == size).all():  # neighbours, as most often
-            pieces += int(((rows[:, -1] >> SECTOR_SHIFT) - (rows[:, 0] >> SECTOR_SHIFT)).sum()) + len(rows)
-            ideal += len(rows) * size
-            continue
         if (steps < 0).any():
             rows = np.sort(rows, axis=1)
             steps = rows[:, 1:] - rows[:, :-1]

@@ -186,9 +186,6 @@ def put(view: Array, index: Array, value: Array, mask: Array | None) -> None:
             index = broadcast(index, np.broadcast_shapes(index.shape, value.shape))
         view[index] = value
         return
-    if index.shape == mask.shape and value.shape in (mask.shape, (1, 1)):
-        view[index[mask]] = value[0, 0] if value.size == 1 else value[mask]
-        return
     shape = np.broadcast_shapes(index.shape, value.shape, mask.shape)
     chosen = broadcast(mask, shape)
     index = broadcast(index, shape)[chosen]

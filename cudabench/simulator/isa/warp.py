@@ -82,7 +82,6 @@ def _shfl(builder: Builder, ins: Instruction) -> Op:
     own = np.arange(32, dtype=np.int64)
 
     def run(machine: Machine) -> None:
-        chunk = machine.chunk
         value = machine.array(source, _U32)
         b, c = (by_warp(machine, machine.array(index, _U32)).astype(np.int64) for index in (lane, clamp))
         segment, bound = (c >> 8) & 31, c & 31
@@ -97,12 +96,9 @@ def _shfl(builder: Builder, ins: Instruction) -> Op:
             machine.put(target, machine.registers[source])
             return
         wide = by_warp(machine, value)
-        if other.shape[0] == 1 and value.shape[1] > 1:
-            found = value.take((other[0] + 32 * np.arange(chunk.warps)[:, None]).reshape(-1), axis=1)
-        else:
-            shape = (max(other.shape[0], wide.shape[0]), chunk.warps, 32)
-            found = np.take_along_axis(np.broadcast_to(wide, shape), np.broadcast_to(other, shape), axis=2)
-            found = found.reshape(shape[0], -1)
+        shape = (max(other.shape[0], wide.shape[0]), machine.chunk.warps, 32)
+        found = np.take_along_axis(np.broadcast_to(wide, shape), np.broadcast_to(other, shape), axis=2)
+        found = found.reshape(shape[0], -1)
         if undefined is not None:
             found = np.where(undefined, POISON, found)
         machine.put(target, canonical(found))

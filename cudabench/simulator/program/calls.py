@@ -54,7 +54,7 @@ Piece = tuple[int, int]  # of a .param variable: its first byte, its bits
 
 def function_addresses(module: Module) -> dict[str, int]:
     """Return an address for each function of a module that has a body."""
-    bodies = [name for name, function in module.functions.items() if function.body is not None]
+    bodies = (name for name in module.functions if name in module.functions.bodies)
     return {name: FUNCTION_WINDOW + FUNCTION_BYTES * place for place, name in enumerate(bodies, 1)}
 
 
@@ -145,7 +145,7 @@ class Calls:
     def taken(self) -> list[Function]:
         """The functions whose addresses the module takes."""
         functions = self.module.functions
-        variables = chain(self.module.variables.values(), *(function.variables for function in functions.values()))
+        variables = chain(self.module.variables.values(), *(functions[name].variables for name in functions.holding))
         found = [value.name for one in variables for _, _, value, _ in one.initial if isinstance(value, Symbol)]
         for item in chain.from_iterable(function.body or () for function in functions.values()):
             if isinstance(item, Instruction) and item.opcode not in ("call", "bra"):

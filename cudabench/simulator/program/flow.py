@@ -129,7 +129,7 @@ def points_to(
     """
     steps: list[tuple[Sequence[int], Sequence[int], int]] = []  # from where to where, and what points there besides
     for op in stream:
-        if isinstance(op, str):
+        if isinstance(op, str) or not (op.defs or kept):
             continue
         slot = (kept or {}).get(id(op))
         if slot is None:
@@ -146,8 +146,9 @@ def points_to(
             for index in near:
                 bits |= found[index]
             for index in far:
-                if bits & ~found[index]:
-                    found[index] |= bits
+                have = found[index]
+                if have != bits and (every := have | bits) != have:
+                    found[index] = every
                     changed = True
     return [found[index] for index in range(registers)]
 

@@ -13,7 +13,7 @@ from cudabench.errors import did_you_mean
 from cudabench.simulator.errors import LaunchError
 from cudabench.simulator.heap import Heap
 from cudabench.simulator.memory import SLOT_BITS, AddressSpace
-from cudabench.simulator.plan import MOST_BYTES, MOST_PLANS, Plan
+from cudabench.simulator.plan import MOST_PLANS, Plan
 from cudabench.simulator.program import ptx, ptx_parser
 from cudabench.simulator.program.arguments import Placed, place_arguments, with_numbers
 from cudabench.simulator.program.builder import Builder
@@ -28,12 +28,19 @@ MOST_PLACED = 1 << 20  # bytes of the arrays whose places are kept for the next 
 class Kernel:
     """A kernel of a program: its name, its parameters and where it stands in the source."""
 
-    def __init__(self, program: Program, function: ptx.Function) -> None:
+    def __init__(self, program: Program, name: str) -> None:
         self._program = program
-        self.name = function.name
-        self.parameters = function.parameters
-        self.file = program.module.files.get(function.location.file, "")
-        self.line = function.location.line
+        self.name = name
+
+    @property
+    def function(self) -> ptx.Function:
+        """The parsed function."""
+        return self._program.module.functions[self.name]
+
+    @property
+    def parameters(self) -> tuple[ptx.Variable, ...]:
+        """Its parameters."""
+        return self.function.parameters
 
     @property
     def shared_bytes(self) -> int:
@@ -64,17 +71,15 @@ class Program:
         first_slot = first_slot if space is None else len(space.slots)
         self.module = module
         self._first_slot = first_slot
-        self.kernels = {
-            function.name: Kernel(self, function)
-            for function in module.functions.values()
-            if function.entry and function.body is not None
-        }
+        self.kernels = {name: Kernel(self, name) for name in module.functions.entries}
         self._codes: dict[str, Code] = {}
-        self._plan = lru_cache(MOST_PLANS)(lambda kernel, *how: Plan(self.code(kernel), *how))
+        # The plan of a launch, by what `Plan` takes: that of an earlier one like it, or a new one.
+        self.plan = lru_cache(MOST_PLANS)(lambda kernel, *how: Plan(self.code(kernel), *how))
         self._placed: tuple[Any, Any, Placed] | None = None  # the last arguments: their key, the arrays, their places
         self._symbols: dict[str, int] = {}
         self._storage: list[tuple[str, ptx.Variable, Array]] = []
-        inner = ((f"{one.name}::{each.name}", each) for one in module.functions.values() for each in one.variables)
+        holding = [module.functions[name] for name in module.functions.holding]
+        inner = ((f"{one.name}::{each.name}", each) for one in holding for each in one.variables)
         for name, variable in (*module.variables.items(), *inner):
             if variable.space in ("global", "const") and not variable.dynamic and variable.type in ptx.BITS:
                 self._symbols[name] = (first_slot + len(self._storage)) << SLOT_BITS
@@ -87,7 +92,11 @@ class Program:
             self._place_in(space)
 
     def reset(self) -> None:
-        """Give all module variables their first values and free the heap."""
+        """Give all module variables their first values, free the heap, and forget what earlier launches did: what is
+        counted of later ones does not depend on it."""
+        self.plan.cache_clear()
+        for code in self._codes.values():
+            code.looked.clear()
         for (_, _, data), first in zip(self._storage, self._first, strict=True):
             data[:] = first
         if self.heap is not None:
@@ -143,13 +152,6 @@ class Program:
                 )
             self._codes[kernel] = Builder(self.module, kernel, self._symbols, OPCODES).build()
         return self._codes[kernel]
-
-    def plan(self, kernel: str, *how: Any) -> Plan:
-        """Return the plan of a launch, by what `Plan` takes: that of an earlier one like it, or a new one."""
-        plan = self._plan(kernel, *how)
-        if plan.remembered > MOST_BYTES:
-            plan.forget()
-        return plan
 
     def place(
         self, code: Code, arguments: Sequence[Any], names: Sequence[str] | None, beside: Mapping[str, Array], first: int

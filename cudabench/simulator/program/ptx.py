@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from cudabench.simulator.program import debug_info
@@ -144,6 +145,36 @@ class Function(NamedTuple):
         return self.registers.get(name) or (self.registers.get(prefix + "<>") if prefix != name else None)
 
 
+class Functions(Mapping[str, Function]):
+    """The functions of a module by name, each parsed when it is asked for.
+
+    entries: the kernels that have a body. bodies: all functions that have one. holding: those of them that declare
+    variables in global or constant memory.
+    """
+
+    def __init__(self) -> None:
+        self._parse: dict[str, Callable[[], Function]] = {}
+        self._parsed: dict[str, Function] = {}
+        self.entries: dict[str, None] = {}
+        self.bodies: dict[str, None] = {}
+        self.holding: dict[str, None] = {}
+
+    def add(self, name: str, parse: Callable[[], Function]) -> None:
+        """Add a function, or put another in its place."""
+        self._parse[name] = parse
+
+    def __getitem__(self, name: str) -> Function:
+        if name not in self._parsed:
+            self._parsed[name] = self._parse[name]()
+        return self._parsed[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._parse)
+
+    def __len__(self) -> int:
+        return len(self._parse)
+
+
 class Module(NamedTuple):
     """A parsed PTX file.
 
@@ -153,6 +184,6 @@ class Module(NamedTuple):
     version: str
     target: str
     files: dict[int, str]
-    functions: dict[str, Function]
+    functions: Functions
     variables: dict[str, Variable]
     kept: dict[str, tuple[debug_info.Variable, ...]]

@@ -10,6 +10,7 @@ import math
 import re
 import struct
 from dataclasses import dataclass, field
+from functools import partial
 
 from cudabench.simulator.errors import PtxError
 from cudabench.simulator.program import debug_info
@@ -17,6 +18,7 @@ from cudabench.simulator.program.ptx import (
     BITS,
     Address,
     Function,
+    Functions,
     Immediate,
     Instruction,
     Label,
@@ -45,6 +47,7 @@ _TOP = re.compile(
     r"|(?P<blank>;)"
     r")"
 )
+_HELD = re.compile(r"^\s*\.(?:global|const)\b", re.M)
 _FILE = re.compile(r'\.file\s+(\d+)\s+"([^"]*)"')
 _LOC = re.compile(r"\.loc\s+(\d+)\s+(\d+)\s+(\d+)(?:.*inlined_at\s+(\d+)\s+(\d+)\s+(\d+))?")
 _BODY = re.compile(
@@ -58,6 +61,7 @@ _SPACES = ("global", "shared", "const", "local", "param", "tex")
 _HANDLES = ("texref", "samplerref", "surfref")
 # Anything but a comma, and brackets whole with what is in them, one pair within another at most.
 _PART = re.compile(r"(?:[^,\[{(]+|[\[{(](?:[^\[\]{}()]|[\[{(][^\[\]{}()]*[\]})])*[\]})]|[\[{(])+")
+_BRACKET = re.compile(r"[\[{(]")
 _NUMBER = re.compile(r"[-+]?\d")
 _SYMBOL = re.compile(r"([A-Za-z_$%][\w$.]*)\s*([+-]\s*-?\s*[\w]+)?$")
 # Headers of the toolkit: where a line of theirs was inlined, the user's line is the one to show.
@@ -88,6 +92,8 @@ def literal(text: str) -> Immediate:
 
 def split(text: str) -> list[str]:
     """Split at the commas outside of all brackets."""
+    if _BRACKET.search(text) is None:
+        return [part for each in text.split(",") if (part := each.strip())]
     return [part for match in _PART.findall(text) if (part := match.strip())]
 
 
@@ -131,15 +137,14 @@ class _Parser:
         self.files: dict[int, str] = {int(number): path for number, path in _FILE.findall(text)}
         text = _ASKED.sub(lambda match: re.sub(r"\btrap;", "trap.asked;", match[0]), text) if "trap;" in text else text
         self.text = _COMMENT.sub(lambda match: match.group(1) or " " + "\n" * match[0].count("\n"), text)
-        self.inlined: dict[tuple[int, int, int], tuple[int, int, int]] = {}
         self.toolkit = {number for number, path in self.files.items() if _TOOLKIT.search(path)}
         self.location = Location(0, 0)
         self.scopes: list[_Scope] = []
-        self.scope_count = 0
+        self.known: dict[str, Operand] = {}
 
     def module(self) -> Module:
         version = target = ""
-        functions: dict[str, Function] = {}
+        functions = Functions()
         variables: dict[str, Variable] = {}
         text, position = self.text, 0
         while match := _TOP.match(text, position):
@@ -152,9 +157,7 @@ class _Parser:
                 if match["bits"] != "64":
                     raise PtxError(f"PTX with .address_size {match['bits']} is not supported: compile for 64 bits.")
             elif match["kind"]:
-                function, position = self.defined(match, position)
-                if function.body is not None or function.name not in functions:
-                    functions[function.name] = function
+                position = self.define(functions, match, position)
             elif match["variable"] and match["variable"].strip():
                 for variable in self.variables(match["variable"]):
                     if variable.name not in variables or variable.initial or variable.size:
@@ -166,15 +169,25 @@ class _Parser:
         kept = debug_info.local_variables(text) if "debug" in target else {}
         return Module(version, target, self.files, functions, variables, kept)
 
-    def defined(self, match: re.Match[str], position: int) -> tuple[Function, int]:
-        """Return the function or the declaration whose header ends at a position, and where its text ends."""
+    def define(self, functions: Functions, match: re.Match[str], position: int) -> int:
+        """Add the function or declaration whose header ends at a position; return where its text ends."""
         body, first = None, 0
         if match["end"] == "{":
             end = self.closing(position)
             body = self.text[position:end]
             first = self.text.count("\n", 0, position) + 1
             position = end + 1
-        return self.function(match["kind"] == "entry", match["header"], body, first), position
+        header = _HEADER.match(match["header"])
+        if header is None:
+            raise PtxError(f"cannot read the function header '{match['header'].strip()[:60]}'.")
+        name, entry = header["name"], match["kind"] == "entry"
+        if body is not None or name not in functions:
+            functions.add(name, partial(self.function, entry, header, body, first))
+        if body is not None:
+            functions.bodies[name] = None
+            functions.entries |= {name: None} if entry else {}
+            functions.holding |= {name: None} if _HELD.search(body) else {}
+        return position
 
     def closing(self, position: int) -> int:
         depth = 1
@@ -225,10 +238,8 @@ class _Parser:
             values.append((offset * width, width, value, mask))
         return values
 
-    def function(self, entry: bool, header: str, body: str | None, first: int) -> Function:
-        match = _HEADER.match(header)
-        if match is None:
-            raise PtxError(f"cannot read the function header '{header.strip()[:60]}'.")
+    def function(self, entry: bool, match: re.Match[str], body: str | None, first: int) -> Function:
+        """Return a function by its header and its body, which begins on line `first`."""
         results, parameters = self.parameters(match["results"]), self.parameters(match["takes"])
         most, needs, cluster = (extents(word, match["rest"]) for word in ("maxntid", "reqntid", "reqnctapercluster"))
         code = None
@@ -236,6 +247,8 @@ class _Parser:
         self.locals: list[Variable] = []
         self.tables: dict[str, tuple[str, ...]] = {}
         self.prototypes: dict[str, Prototype] = {}
+        self.inlined: dict[tuple[int, int, int], tuple[int, int, int]] = {}
+        self.scope_count = 0
         self.location = Location(0, 0)
         start = self.location
         if body is not None:
@@ -368,6 +381,14 @@ class _Parser:
         return Instruction(opcode, tuple(modifiers), operands, guard, inverted, location, word)
 
     def operand(self, text: str) -> Operand:
+        """Return an operand; one outside of nested blocks means the same in all functions."""
+        if len(self.scopes) > 1:
+            return self._operand(text)
+        if text not in self.known:
+            self.known[text] = self._operand(text)
+        return self.known[text]
+
+    def _operand(self, text: str) -> Operand:
         first = text[0]
         if first == "[":
             inner = text[1:-1].strip()
