@@ -103,6 +103,7 @@ struct Memory {
     Context *context;
     Kind kind;
     Place place;
+    bool of_graph = false; // given by a graph, each time that it runs
     bool of_host() const { return kind == PINNED || kind == REGISTERED; }
 };
 

@@ -61,6 +61,15 @@ static Status copy_plane(const Plane &plane, void *linear, size_t pitch, size_t 
     wait = wait && !other.device;
     return copy_box(to_array ? array : other, to_array ? other : array, width, height, 1, stream, wait);
 }
+// Bytes of an array from a place on, one row behind the other.
+static Status copy_run(const Plane &plane, void *linear, size_t bytes, int direction, bool to_array, Stream *stream,
+                       bool wait) {
+    if (!held(plane.array))
+        return INVALID_HANDLE;
+    auto place = (void *)(plane.array->place + plane.y * plane.array->row() + plane.x);
+    return to_array ? copy(place, linear, bytes, direction, stream, wait)
+                    : copy(linear, place, bytes, direction, stream, wait);
+}
 #define PLANES(suffix, wait, alias, ...)                                                                               \
     CALL(cudaMemcpy2DToArray##suffix,                                                                                  \
          (Array * array, size_t x, size_t y, const void *from, size_t pitch, size_t width, size_t height,              \
@@ -74,11 +83,11 @@ static Status copy_plane(const Plane &plane, void *linear, size_t pitch, size_t 
     ONCE_MORE(cudaMemcpy2DFromArray##suffix, alias)                                                                    \
     CALL(cudaMemcpyToArray##suffix,                                                                                    \
          (Array * array, size_t x, size_t y, const void *from, size_t bytes, int direction __VA_ARGS__),               \
-         copy_plane({array, x, y}, (void *)from, bytes, bytes, 1, direction, true, on_stream, wait))                   \
+         copy_run({array, x, y}, (void *)from, bytes, direction, true, on_stream, wait))                               \
     ONCE_MORE(cudaMemcpyToArray##suffix, alias)                                                                        \
     CALL(cudaMemcpyFromArray##suffix,                                                                                  \
          (void *to, Array *array, size_t x, size_t y, size_t bytes, int direction __VA_ARGS__),                        \
-         copy_plane({array, x, y}, to, bytes, bytes, 1, direction, false, on_stream, wait))                            \
+         copy_run({array, x, y}, to, bytes, direction, false, on_stream, wait))                                        \
     ONCE_MORE(cudaMemcpyFromArray##suffix, alias)
 #define COMMA ,
 static Stream *const on_stream = nullptr; // of calls that name no stream
