@@ -181,24 +181,30 @@ struct DriverTexture { // CUDA_TEXTURE_DESC
 
 static Status object_of(Address *object, const RuntimeResource &from, const RuntimeTexture *how) {
     Resource resource{};
+    size_t sides[3] = {0, 0, 0};
     resource.type = from.type;
     if (from.type == 0) {
         resource.of.array = from.of.array;
-    } else if (from.type == 2) {
-        const Channels &channels = from.of.linear.channels;
-        resource.of.linear = {from.of.linear.place, format_of(channels), channels_of(channels),
-                              from.of.linear.sides[0]};
     } else {
-        return missing("texture objects of rows with a pitch and of mipmapped arrays");
+        const Channels &channels = from.of.linear.channels;
+        unsigned count = channels_of(channels);
+        const size_t *of_rows = from.of.linear.sides; // width, height and pitch
+        bool close = from.type == 3 && of_rows[2] * 8 == of_rows[0] * count * unsigned(channels.bits[0]);
+        if (from.type != 2 && !close)
+            return missing("cudaCreateTextureObject of a mipmapped array, or of rows with room between them");
+        sides[0] = close ? of_rows[0] : 0, sides[1] = close ? of_rows[1] : 0;
+        resource.type = 2;
+        resource.of.linear = {from.of.linear.place, format_of(channels), count,
+                              close ? of_rows[1] * of_rows[2] : of_rows[0]};
     }
     if (!how)
-        return make_object(object, &resource, nullptr);
+        return make_object(object, &resource, nullptr, sides);
     DriverTexture texture{};
     std::copy(how->address, how->address + 3, texture.address);
     std::copy(how->border, how->border + 4, texture.border);
     texture.filter = how->filter;
     texture.flags = unsigned(!how->read_mode) | (how->normalized ? 2u : 0u) | (how->srgb ? 16u : 0u);
-    return make_object(object, &resource, &texture);
+    return make_object(object, &resource, &texture, sides);
 }
 CALL(cudaCreateTextureObject,
      (Address * object, const RuntimeResource *resource, const RuntimeTexture *how, const void *),
