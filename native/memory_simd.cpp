@@ -32,9 +32,8 @@ template <class F> inline u32 lanes_that(F holds) {
     return found;
 }
 
-template <class A> void learn(Pattern &pattern, const A *base, u32 mask, i64 lead, i64 size) {
+template <class A> void learn(Pattern &pattern, const A *base, u32 mask, i64 lead, i64 size, bool checked) {
     i64 low = 0, high = 0, bits = 0, steps[LANES + 1];
-    u32 banks = 0;
     for (int lane = 0; lane < LANES; lane++) {
         const i64 on = -i64(mask >> lane & 1), step = i64(u64(i64(base[lane])) - u64(lead)) & on;
         pattern.on[lane] = on;
@@ -43,9 +42,6 @@ template <class A> void learn(Pattern &pattern, const A *base, u32 mask, i64 lea
         high = std::max(high, step);
         bits |= step;
     }
-    steps[LANES] = 0;
-    for (int lane = 0; lane < LANES; lane++)
-        banks |= 1u << (u32(steps[lane]) >> 2 & 31);
     const u64 stride = u64(steps[1]);
     pattern.rows = 0;
     for (int row = 0; (mask & 3) == 3 && row < LANES / ROW; row++) {
@@ -57,10 +53,18 @@ template <class A> void learn(Pattern &pattern, const A *base, u32 mask, i64 lea
     bool straight = pattern.rows == ROWS;
     for (int row = 1; row < LANES / ROW; row++)
         straight &= u64(steps[row * ROW]) == stride * u64(row * ROW);
-    const u32 pairs = mask & mask >> 1;
-    pattern.behind = lanes_that([&](int lane) { return u64(steps[lane + 1]) - u64(steps[lane]) == u64(size); }) & pairs;
-    pattern.together = lanes_that([&](int lane) { return steps[lane + 1] == steps[lane]; }) & pairs;
-    pattern.apart = lanes_of(banks) == lanes_of(mask);
+    if (checked) {
+        u32 banks = 0;
+        for (int lane = 0; lane < LANES; lane++)
+            banks |= 1u << (u32(steps[lane]) >> 2 & 31);
+        pattern.apart = lanes_of(banks) == lanes_of(mask);
+        const u32 pairs = mask & mask >> 1;
+        steps[LANES] = 0;
+        pattern.behind = lanes_that([&](int lane) { return u64(steps[lane + 1]) - u64(steps[lane]) == u64(size); });
+        pattern.together = lanes_that([&](int lane) { return steps[lane + 1] == steps[lane]; });
+        pattern.behind &= pairs;
+        pattern.together &= pairs;
+    }
     pattern.mask = mask;
     pattern.known = 0;
     pattern.stride = i64(stride);
@@ -76,7 +80,7 @@ template <class A> i64 look(const Block &block, const Op &op, int warp, Pattern 
     const u32 mask = block.mask[warp];
     const i64 lead = base[first_lane(mask)];
     if (pattern.mask != mask || !same(pattern, base, lead))
-        learn(pattern, base, mask, lead, block.launch.accesses[size_t(op.access)].size);
+        learn(pattern, base, mask, lead, block.launch.accesses[size_t(op.access)].size, block.launch.about.checked);
     return i64(u64(lead) + u64(op.immediate)); // any bits: sums wrap
 }
 

@@ -331,6 +331,8 @@ template <bool GLOBAL> const char *Races::scattered(const Request &request, i64 
     const bool meets = std::max(met[warp], partly[warp]) >= met_all;
     const u64 least = GLOBAL && !looks ? 0 : began, others = OTHERS_READ | OTHERS_UPDATED;
     const i64 many = std::max<i64>(1, access.size >> shift);
+    Page *of = nullptr;
+    i64 number = -1; // of the page
     for (u32 rest = request.mask; rest; rest &= rest - 1) {
         const int lane = first_lane(rest), thread = request.warp * LANES + lane;
         const u64 mine = party(thread, thread);
@@ -339,7 +341,10 @@ template <bool GLOBAL> const char *Races::scattered(const Request &request, i64 
             Cells cells{shared_stored.data(), shared_used.data(), shared_value.data()};
             i64 at = place;
             if (GLOBAL) {
-                Page *of = page(request.region, place >> PAGE_BITS);
+                if (place >> PAGE_BITS != number) {
+                    number = place >> PAGE_BITS;
+                    of = page(request.region, number);
+                }
                 cells = {of->stored, of->used, of->value};
                 at = place & (PAGE - 1);
             }

@@ -103,6 +103,10 @@ int main(int count, char **words)
         add<<<1, 2048>>>(x, y, N);
     if (is("twice"))
         cudaFree(y);
+    if (is("lack")) {
+        cudaIpcMemHandle_t handle;
+        cudaIpcGetMemHandle(&handle, x);
+    }
     if (is("loop"))
         for (;;)
             ;

@@ -117,6 +117,14 @@ def test_errors_of_host_code_are_named(app: Path, word: str, kind: str, line: st
     assert found.get(kind) == line, said
 
 
+def test_what_the_runtime_lacks_is_named(app: Path) -> None:
+    """A call that is not there is named with how often it was made; the exit code is 5."""
+    code, said, file = ran(app, "lack")
+    assert code == 5, said
+    assert "cudaIpcGetMemHandle is not there: it was called once" in said
+    assert file["program"]["missing"] == {"cudaIpcGetMemHandle": 1}
+
+
 def test_the_programs_exit_code_is_told(app: Path) -> None:
     """A program that ends in a destructor: exit code 1, its own in the message and the file."""
     code, said, file = ran(app, "seven")
