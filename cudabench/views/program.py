@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from cudabench.cards.load import Card
 from cudabench.explain.accesses import wasted_cycles
@@ -10,7 +11,7 @@ from cudabench.records.file import ResultsFile
 from cudabench.records.program import Finding, Program
 from cudabench.records.results import Result
 from cudabench.results import units
-from cudabench.results.columns import Column
+from cudabench.results.columns import NOTHING, Column
 from cudabench.views import headlines, tables
 from cudabench.views import table as kernels
 from cudabench.views.console import Console, say
@@ -27,7 +28,7 @@ def show(out: Console, file: ResultsFile, cards: Sequence[Card]) -> None:
     say(out, _headline(program), "bold")
     if results:
         out.print()
-        columns, priced = _columns(program, results), any(result.limits for result in results)
+        columns, priced = _columns(program, results, cards), any(result.limits for result in results)
         kept, dropped = tables.fitting(columns, results, out.width)
         out.print(tables.table(kept, results, lambda result: tables.BAD.get(result.status, ""), wrap=False))
         if dropped:
@@ -64,8 +65,8 @@ def _headline(program: Program) -> str:
     return f"{program.command[0]}: {launches}, {program.checked:,} checked, {ended}"
 
 
-def _columns(program: Program, results: Sequence[Result]) -> list[Column[Result]]:
-    """Return the columns: those of `run`, with the launches behind the kernel's name."""
+def _columns(program: Program, results: Sequence[Result], cards: Sequence[Card]) -> list[Column[Result]]:
+    """Return the columns: those of `run`, with the launches behind the kernel's name and the bound on each card."""
     launched = {one.kernel: one for one in program.kernels}
     priced = any(result.limits for result in results)
     found = kernels.bounded_columns(results) if priced else kernels.simulated_columns(results)
@@ -77,9 +78,18 @@ def _columns(program: Program, results: Sequence[Result]) -> list[Column[Result]
 
     at = next(number for number, column in enumerate(found) if column.heading == "kernel")
     found.insert(at + 1, Column("launches", times))
+    for place, card in enumerate(cards[1:], 1):
+        at = next((number for number, column in enumerate(found) if column.heading == "held by"), len(found))
+        found.insert(at, Column(f"on {card.key}", partial(_bound, place=place)))
     if not any(column.heading == "block" for column in found):
         found.insert(-1, kernels.common_columns(results)[0][2])
     return [*found, kernels.hazards_column()]
+
+
+def _bound(result: Result, place: int) -> str:
+    """Return the bound of a result on one of several cards."""
+    limits = result.limits_by_card
+    return units.seconds(limits[place].limits[0].time_s, 3) if limits and limits[place].limits else NOTHING
 
 
 def _show_host(out: Console, program: Program) -> None:

@@ -103,6 +103,7 @@ struct Memory {
     Context *context;
     Kind kind;
     Place place;
+    bool of_graph = false; // given by a graph, each time that it runs
     bool of_host() const { return kind == PINNED || kind == REGISTERED; }
 };
 
@@ -325,7 +326,8 @@ Status destroy_array(Array *handle);
 // One end of a copy of boxes; status: what is wrong with it.
 End end_of(int type, const void *host, Address device, Array *handle, const size_t *from, size_t pitch, size_t rows,
            const size_t *box, Status *status);
-Status make_object(Address *handle, const Resource *resource, const void *how);
+Status make_object(Address *handle, const Resource *resource, const void *how,
+                   const size_t *sides = nullptr); // of rows
 Status forget_object(Address handle);
 
 // Errors ------------------------------------------------------------------------------------------------------------

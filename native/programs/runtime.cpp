@@ -131,7 +131,7 @@ __attribute__((destructor)) static void end() {
     Message never_freed;
     unsigned count = 0;
     for (auto &[slot, one] : memories)
-        if (one.kind != VARIABLE)
+        if (one.kind != VARIABLE && !one.of_graph)
             never_freed.put(uint64_t(one.bytes)).text(text_of(one.place)), count++;
     fflush(stdout);
     tell_changes();

@@ -87,7 +87,7 @@ Status copy_symbol(bool to_symbol, const void *symbol, size_t offset, const void
                    Stream *stream, bool wait);
 Status copy_volume(const Copy3D &how, Stream *stream, bool wait);
 Status check_device(const void *pointer, size_t bytes, const char *verb);
-Status give(void **pointer, size_t bytes, Kind kind);
+Status give_in_order(void **pointer, size_t bytes, Stream *handle);
 Status take_back_in_order(const void *pointer, Stream *handle);
 
 Status kernel_of(Kernel **kernel, const void *function);

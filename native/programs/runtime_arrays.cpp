@@ -61,6 +61,15 @@ static Status copy_plane(const Plane &plane, void *linear, size_t pitch, size_t 
     wait = wait && !other.device;
     return copy_box(to_array ? array : other, to_array ? other : array, width, height, 1, stream, wait);
 }
+// Bytes of an array from a place on, one row behind the other.
+static Status copy_run(const Plane &plane, void *linear, size_t bytes, int direction, bool to_array, Stream *stream,
+                       bool wait) {
+    if (!held(plane.array))
+        return INVALID_HANDLE;
+    auto place = (void *)(plane.array->place + plane.y * plane.array->row() + plane.x);
+    return to_array ? copy(place, linear, bytes, direction, stream, wait)
+                    : copy(linear, place, bytes, direction, stream, wait);
+}
 #define PLANES(suffix, wait, alias, ...)                                                                               \
     CALL(cudaMemcpy2DToArray##suffix,                                                                                  \
          (Array * array, size_t x, size_t y, const void *from, size_t pitch, size_t width, size_t height,              \
@@ -74,11 +83,11 @@ static Status copy_plane(const Plane &plane, void *linear, size_t pitch, size_t 
     ONCE_MORE(cudaMemcpy2DFromArray##suffix, alias)                                                                    \
     CALL(cudaMemcpyToArray##suffix,                                                                                    \
          (Array * array, size_t x, size_t y, const void *from, size_t bytes, int direction __VA_ARGS__),               \
-         copy_plane({array, x, y}, (void *)from, bytes, bytes, 1, direction, true, on_stream, wait))                   \
+         copy_run({array, x, y}, (void *)from, bytes, direction, true, on_stream, wait))                               \
     ONCE_MORE(cudaMemcpyToArray##suffix, alias)                                                                        \
     CALL(cudaMemcpyFromArray##suffix,                                                                                  \
          (void *to, Array *array, size_t x, size_t y, size_t bytes, int direction __VA_ARGS__),                        \
-         copy_plane({array, x, y}, to, bytes, bytes, 1, direction, false, on_stream, wait))                            \
+         copy_run({array, x, y}, to, bytes, direction, false, on_stream, wait))                                        \
     ONCE_MORE(cudaMemcpyFromArray##suffix, alias)
 #define COMMA ,
 static Stream *const on_stream = nullptr; // of calls that name no stream
@@ -172,24 +181,30 @@ struct DriverTexture { // CUDA_TEXTURE_DESC
 
 static Status object_of(Address *object, const RuntimeResource &from, const RuntimeTexture *how) {
     Resource resource{};
+    size_t sides[3] = {0, 0, 0};
     resource.type = from.type;
     if (from.type == 0) {
         resource.of.array = from.of.array;
-    } else if (from.type == 2) {
-        const Channels &channels = from.of.linear.channels;
-        resource.of.linear = {from.of.linear.place, format_of(channels), channels_of(channels),
-                              from.of.linear.sides[0]};
     } else {
-        return missing("texture objects of rows with a pitch and of mipmapped arrays");
+        const Channels &channels = from.of.linear.channels;
+        unsigned count = channels_of(channels);
+        const size_t *of_rows = from.of.linear.sides; // width, height and pitch
+        bool close = from.type == 3 && of_rows[2] * 8 == of_rows[0] * count * unsigned(channels.bits[0]);
+        if (from.type != 2 && !close)
+            return missing("cudaCreateTextureObject of a mipmapped array, or of rows with room between them");
+        sides[0] = close ? of_rows[0] : 0, sides[1] = close ? of_rows[1] : 0;
+        resource.type = 2;
+        resource.of.linear = {from.of.linear.place, format_of(channels), count,
+                              close ? of_rows[1] * of_rows[2] : of_rows[0]};
     }
     if (!how)
-        return make_object(object, &resource, nullptr);
+        return make_object(object, &resource, nullptr, sides);
     DriverTexture texture{};
     std::copy(how->address, how->address + 3, texture.address);
     std::copy(how->border, how->border + 4, texture.border);
     texture.filter = how->filter;
     texture.flags = unsigned(!how->read_mode) | (how->normalized ? 2u : 0u) | (how->srgb ? 16u : 0u);
-    return make_object(object, &resource, &texture);
+    return make_object(object, &resource, &texture, sides);
 }
 CALL(cudaCreateTextureObject,
      (Address * object, const RuntimeResource *resource, const RuntimeTexture *how, const void *),

@@ -135,14 +135,13 @@ NODES(EventWaitNode, WAIT_EVENT, Event *event, (void(stream), held(event) ? SUCC
 CALL(cudaGraphAddEmptyNode, (Node * *made, Graph *graph, Node *const *before, size_t count),
      add(made, graph, before, count, EMPTY, [](Stream *) { return SUCCESS; }))
 
-// Memory of a graph is given when its node is made, and stays.
 struct AllocationNode { // cudaMemAllocNodeParams
     char pool[88];
     const void *access;
     size_t accesses, bytes;
     void *place;
 };
-NODES(MemAllocNode, ALLOCATE, AllocationNode *how, (void(stream), give(&how->place, how->bytes, DEVICE)))
+NODES(MemAllocNode, ALLOCATE, AllocationNode *how, give_in_order(&how->place, how->bytes, stream))
 NODES(MemFreeNode, FREE, void *pointer, take_back_in_order(pointer, stream))
 CALL(cudaDeviceGraphMemTrim, (int), SUCCESS)
 

@@ -149,7 +149,7 @@ CALL_PTSZ(cudaMemset3DAsync, (Pitched at, int value, Extent extent, Stream *stre
 
 // Allocations -------------------------------------------------------------------------------------------------------
 
-Status give(void **pointer, size_t bytes, Kind kind) {
+static Status give(void **pointer, size_t bytes, Kind kind) {
     if (!pointer || (!bytes && kind == MANAGED))
         return INVALID_VALUE;
     *pointer = nullptr;
@@ -188,6 +188,8 @@ static Status take_back(const void *pointer, bool of_host) {
         return SUCCESS;
     if (Status status = to_free(&slot, pointer, of_host))
         return status;
+    if (memories[slot].of_graph)
+        return SUCCESS;
     return at_rest([=] { finish_everything(), release(slot); });
 }
 
@@ -198,12 +200,20 @@ Status take_back_in_order(const void *pointer, Stream *handle) {
         return INVALID_HANDLE;
     if (Status status = to_free(&slot, pointer, false))
         return status;
-    bool keeps = stream->captured != nullptr; // a graph runs again
     return queue(stream, FREE, [=](double *) -> Status {
-        if (!keeps)
+        if (!memories[slot].of_graph)
             release(slot);
         return SUCCESS;
     });
+}
+
+// Memory of a graph is given when its node is made, and stays.
+Status give_in_order(void **pointer, size_t bytes, Stream *handle) {
+    auto stream = stream_of(handle);
+    Status status = stream ? give(pointer, bytes, DEVICE) : INVALID_HANDLE;
+    if (!status && bytes)
+        memory_at(Address(*pointer))->of_graph = stream->captured != nullptr;
+    return status;
 }
 
 CALL(cudaMalloc, (void **pointer, size_t bytes), give(pointer, bytes, DEVICE))
@@ -213,8 +223,9 @@ CALL(cudaHostAlloc, (void **pointer, size_t bytes, unsigned), give(pointer, byte
 CALL(cudaMallocPitch, (void **pointer, size_t *pitch, size_t width, size_t rows),
      give_rows(pointer, pitch, width, rows))
 CALL(cudaMalloc3D, (Pitched * made, Extent extent), give_layers(made, extent))
-CALL_PTSZ(cudaMallocAsync, (void **pointer, size_t bytes, Stream *), give(pointer, bytes, DEVICE))
-CALL_PTSZ(cudaMallocFromPoolAsync, (void **pointer, size_t bytes, void *, Stream *), give(pointer, bytes, DEVICE))
+CALL_PTSZ(cudaMallocAsync, (void **pointer, size_t bytes, Stream *stream), give_in_order(pointer, bytes, stream))
+CALL_PTSZ(cudaMallocFromPoolAsync, (void **pointer, size_t bytes, void *, Stream *stream),
+          give_in_order(pointer, bytes, stream))
 CALL(cudaFree, (void *pointer), take_back(pointer, false))
 CALL(cudaFreeHost, (void *pointer), take_back(pointer, true))
 CALL_PTSZ(cudaFreeAsync, (void *pointer, Stream *stream), take_back_in_order(pointer, stream))

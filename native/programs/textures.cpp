@@ -66,7 +66,7 @@ End end_of(int type, const void *host, Address device, Array *handle, const size
     return End{device ? device + start : 0, device ? nullptr : (char *)host + start, pitch, rows};
 }
 
-Status make_object(Address *handle, const Resource *resource, const void *how) {
+Status make_object(Address *handle, const Resource *resource, const void *how, const size_t *sides) {
     if (resource->type != 0 && resource->type != 2) {
         fprintf(stderr, "the simulated driver has textures of CUDA arrays and linear memory only\n");
         return NOT_SUPPORTED;
@@ -83,10 +83,13 @@ Status make_object(Address *handle, const Resource *resource, const void *how) {
     Resource told = *resource;
     if (array)
         told.of.linear = {place, array->format, array->channels, bytes};
-    size_t none[3] = {0, 0, 0};
+    const size_t none[3] = {0, 0, 0};
     *handle = next_handle += 16;
     has_objects = true;
-    return callbacks.texture(*handle, &told, how, host, place, bytes, array ? array->extents : none,
+    return callbacks.texture(*handle, &told, how, host, place, bytes,
+                             array   ? array->extents
+                             : sides ? sides
+                                     : none,
                              array ? array->flags : 0);
 }
 
