@@ -214,21 +214,16 @@ def _table(space: AddressSpace) -> _Table:
     return table
 
 
-def attempt(
-    plan: Plan, placed: Placed, *, budget: int, seconds: float | None, footprint: bool, shares: bool,
-    issued: Mapping[int, tuple[int, int]], progress: Callable[[int, int], None] | None, threads: int,
-    checked: bool = True,
-) -> Ran | str:  # fmt: skip
-    """Run a launch on the native engine; return what it counted, "" where that is not asked for.
-
-    Or why it did not come to its end: then memory is as it was before. Raises BudgetExceeded when the time is up.
-    """
-    found = _names()
-    if found is None:
-        return native.reason()
-    library, names = found
-    code = plan.code
-    key = id(library)
+def _ready(
+    library: Any,
+    names: Mapping[str, int],
+    plan: Plan,
+    placed: Placed,
+    issued: Mapping[int, tuple[int, int]],
+    checked: bool,
+) -> Ready | str:
+    """Return what the engine is told of a launch, kept by its plan, or why it cannot run there."""
+    code, key = plan.code, id(library)
     if plan.ready is None or code.encoded.get(key) is not plan.ready.encoded or plan.ready.issued != issued:
         if reason := refused(plan):
             return reason
@@ -245,6 +240,26 @@ def attempt(
         if checked and (reason := _refused(plan, placed, watched)):
             return reason
         ready.fill(placed, watched, checked)
+    return ready
+
+
+def attempt(
+    plan: Plan, placed: Placed, *, budget: int, seconds: float | None, footprint: bool, shares: bool,
+    issued: Mapping[int, tuple[int, int]], progress: Callable[[int, int], None] | None, threads: int,
+    checked: bool = True,
+) -> Ran | str:  # fmt: skip
+    """Run a launch on the native engine; return what it counted, "" where that is not asked for.
+
+    Or why it did not come to its end: then memory is as it was before. Raises BudgetExceeded when the time is up.
+    """
+    found = _names()
+    if found is None:
+        return native.reason()
+    library, names = found
+    code = plan.code
+    ready = _ready(library, names, plan, placed, issued, checked)
+    if isinstance(ready, str):
+        return ready
     ready.about.budget, ready.about.threads, ready.about.footprint, ready.about.shares = (
         budget, threads, footprint, shares
     )  # fmt: skip

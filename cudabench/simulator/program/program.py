@@ -43,6 +43,11 @@ class Kernel:
         return self.function.parameters
 
     @property
+    def file(self) -> str:
+        """The source file that it stands in, '' if the PTX does not tell."""
+        return self._program.module.files.get(self.function.location.file, "")
+
+    @property
     def shared_bytes(self) -> int:
         """The static shared memory of a block in bytes."""
         return self._program.code(self.name).static_shared
