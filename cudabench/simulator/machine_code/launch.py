@@ -1,0 +1,128 @@
+"""Running a launch's machine code on a copy of its memory."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cudabench.simulator.machine_code import layout
+from cudabench.simulator.machine_code.decode import Decoded, Unreadable
+from cudabench.simulator.machine_code.image import Kernel
+from cudabench.simulator.memory import AddressSpace
+from cudabench.simulator.native.layout import REGION
+from cudabench.simulator.program.arguments import Placed
+from cudabench.simulator.values import Array, Index3
+from cudabench.system import native
+
+SPARE_STACK = 64  # bytes of a lane
+
+PIECES = {
+    "global_load": ("LDG", "LD", "LDGSTS"), "global_store": ("STG", "ST"), "global_atomic": ("RED", "REDG", "ATOMG", "ATOM"),
+    "shared_load": ("LDS",), "shared_store": ("STS",), "shared_atomic": ("ATOMS",), "local_load": ("LDL",),
+    "local_store": ("STL",),
+}  # fmt: skip
+
+
+class Counted(NamedTuple):
+    """What a launch executed, by instruction: times that warps issued it, their lanes, sectors or wavefronts.
+
+    arrays: what each array holds afterwards that the launch may write, by its place in the address space.
+    """
+
+    decoded: Decoded
+    counts: Array
+    arrays: Mapping[int, Array]
+
+    @property
+    def warps(self) -> int:
+        """Warp instructions."""
+        return int(self.counts["warps"].sum())
+
+    @property
+    def lanes(self) -> int:
+        """Thread instructions: of each warp instruction the lanes that stand at it, whether its guard holds or not."""
+        return int(self.counts["lanes"].sum())
+
+    def pieces(self, kind: str) -> int:
+        """Sectors or wavefronts of a kind of `PIECES`."""
+        opcodes = PIECES[kind]
+        rows = zip(self.decoded.instructions, self.counts["pieces"], strict=True)
+        return int(sum(pieces for one, pieces in rows if one.opcode in opcodes))
+
+
+@lru_cache(1)
+def _library() -> tuple[Any, dict[str, int]] | None:
+    """Return the library and the numbers of its operations, None where there is none."""
+    library = native.library()
+    if library is None:
+        return None
+    library.cudabench_machine_operations.restype = ctypes.c_int64
+    library.cudabench_machine_operation.restype = ctypes.c_char_p
+    library.cudabench_machine_size.restype = ctypes.c_int64
+    library.cudabench_machine_run.restype = ctypes.c_char_p
+    sizes = tuple(library.cudabench_machine_size(place) for place in range(len(layout.SIZES)))
+    assert sizes == layout.SIZES, "layout.py and sass.hpp differ"
+    count = library.cudabench_machine_operations()
+    return library, {library.cudabench_machine_operation(number).decode(): number for number in range(count)}
+
+
+def memory(space: AddressSpace) -> dict[int, Array]:
+    """Return a copy of all that a launch may write, by its place in the address space."""
+    return {place: region.bytes.copy() for place, region in enumerate(space.slots) if region.writable and region.size}
+
+
+def execute(
+    kernel: Kernel, grid: Index3, block: Index3, dynamic_shared: int, placed: Placed, before: dict[int, Array],
+    budget: int,
+) -> Counted | str:  # fmt: skip
+    """Run a launch on `before`, see `memory`, which it changes; return what it counted, or why it could not be run.
+
+    budget: warp instructions after which it is given up.
+    """
+    found = _library()
+    if found is None:
+        return native.reason()
+    library, numbers = found
+    decoded = kernel.decoded
+    stack = -(-(decoded.stack + SPARE_STACK) // 16) * 16
+    try:
+        banks = kernel.bank_bytes(placed.space, grid, block, placed.parameters, stack)
+        constants = np.array([_constant(one, banks) for one in decoded.constants], np.uint32)
+        code = decoded.code(numbers)
+    except (Unreadable, KeyError, ValueError) as error:
+        return f"the machine code is not read whole: {error}"
+    regions = np.zeros(len(placed.space.slots), REGION)
+    for number, region in enumerate(placed.space.slots):
+        data = before.get(number, region.bytes)
+        regions[number] = (
+            region.base, region.size, data.ctypes.data if region.size else 0, number in before, 0, 0, region.constant,
+        )  # fmt: skip
+    counts = np.zeros(len(code), layout.COUNTED)
+    about = layout.Launch()
+    about.code, about.constants = code.ctypes.data, constants.ctypes.data
+    about.regions, about.counts = regions.ctypes.data, counts.ctypes.data
+    about.code_count, about.constants_count, about.regions_count = len(code), len(constants), len(regions)
+    buffers = [ctypes.create_string_buffer(one, len(one)) for one in banks]
+    about.banks[:] = [ctypes.addressof(one) for one in buffers]
+    about.bank_sizes[:] = [len(one) for one in banks]
+    about.grid[:], about.block[:] = grid, block
+    about.shared_size = -(-kernel.shared // 16) * 16 + dynamic_shared
+    about.local_size, about.budget = stack, budget
+    why = library.cudabench_machine_run(ctypes.byref(about))
+    if why is not None:
+        return str(why.decode())
+    return Counted(decoded, counts, before)
+
+
+def _constant(one: tuple[int, int] | int, banks: Sequence[bytes]) -> int:
+    if isinstance(one, int):
+        return one
+    bank, offset = one
+    if bank >= len(banks) or offset + 4 > len(banks[bank]):
+        raise Unreadable(f"c[{bank:#x}][{offset:#x}]")
+    return int.from_bytes(banks[bank][offset : offset + 4], "little")
+

@@ -1,0 +1,55 @@
+"""Run command lines with each launch's machine code beside its PTX, and print where results differ.
+
+    python -m tests.machine_code run k.cu -k name ... -d sim     one command line: its launches and their counts
+    python -m tests.machine_code --all                           each line of the frozen corpus, and of its ladders
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+from tests.machine_code import watch
+
+
+def main() -> int:
+    """Run what the command line asks for."""
+    words = sys.argv[1:]
+    lines = [words]
+    if words == ["--all"]:
+        from tests.frozen import corpus
+        from tests.frozen.shell import ROOT
+
+        folder = Path(tempfile.mkdtemp())
+        for name, place in (("examples", ROOT / "examples"), ("corpus", corpus.CORPUS)):
+            (folder / name).symlink_to(place)
+        os.chdir(folder)
+        lines = [words for name in corpus.OPERATIONS for words in corpus.ladder(name)]
+        lines += [words for name in corpus.GROUPS for words in corpus.lines(name, folder).values()]
+    alike = bad = 0
+    left: Counter[str] = Counter()
+    for words in lines:
+        found, text = watch.run(words)
+        if not found and len(lines) == 1:
+            print(text)
+        for ran in found:
+            if isinstance(ran.counted, str):
+                left[f"{ran.counted} [{ran.kernel}]"] += 1
+            elif ran.unlike:
+                bad += 1
+                print(f"{' '.join(map(str, words))[:100]}: {ran.kernel}: differs from PTX: {', '.join(ran.unlike)}")
+            else:
+                alike += 1
+            if len(lines) == 1:
+                print(ran.kernel, ran.counts(), f"PTX {ran.ptx_instructions}", f"{ran.seconds:.3f} s", ran.settled)
+    print(f"{alike} launches alike, {bad} with differences; not run:")
+    for why, times in left.most_common():
+        print(f"{times:6} {why}")
+    return bool(bad)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
