@@ -78,7 +78,8 @@ def watching() -> Iterator[list[Ran]]:
         report = run(program, entry, grid, block, *args, **how)
         cubin = images.get(id(program))
         if cubin is None or how.get("sample") or report.hazards or report.suspicions:
-            found.append(Ran(entry, "there is no cubin, only a sample, or the launch is not clean"))
+            why = "no cubin" if cubin is None else "a sample" if how.get("sample") else "not clean"
+            found.append(Ran(entry, why))
             return report
         try:
             kernel = image.kernel(cubin, entry)

@@ -464,6 +464,8 @@ def _row(reader: Reader, one: sass.Instruction, places: Mapping[str, int]) -> Ro
     # Of what is left a branch has its label, a call its function, and a shuffle or vote a register of no use.
     if any(not operand.startswith(("`", "(")) for operand in operands):
         raise Unreadable(f"{one.mnemonic} {', '.join(one.operands)}")
+    if one.opcode == "BRX":
+        row.fields["offset"] += one.address + 16
     row.mode = immediate + row.mode
     return row
 
@@ -512,9 +514,11 @@ def _operand(reader: Reader, row: Row, kind: str, operands: list[str], immediate
         case "b":
             immediate.append(int(operands.pop(0)[1:]))
         case "j":
-            row.sources.append(reader.source(operands.pop(0), "x"))
-            if operands and re.fullmatch(r"-?0x[0-9a-f]+", operands[0]):
-                row.fields["offset"] = int(operands.pop(0), 16)
+            # `R8 -0x170 (*"BRANCH_TARGETS .L_x_1", ...)`, relative to the next instruction; `R8 (name)`.
+            register, *behind = operands[0].split()
+            row.sources.append(reader.source(register, "x"))
+            row.fields["offset"] = int(behind[0], 16) if behind and behind[0][0] in "-0" else 0
+            operands.clear()
         case "-":
             operands.pop(0)
 
