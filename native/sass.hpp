@@ -44,7 +44,7 @@ struct Instruction {
 };
 
 struct Counted {
-    i64 warps, lanes, pieces; // pieces: sectors or wavefronts
+    i64 warps, lanes, requests, pieces; // requests: with a lane that its guard lets through; pieces: sectors, wavefronts
 };
 
 struct MachineLaunch {
@@ -57,6 +57,7 @@ struct MachineLaunch {
     i64 grid[3], block[3];
     i64 shared_size, local_size;
     i64 budget; // warp instructions
+    i64 *left_behind; // how often lanes ended whose barrier had others
 };
 
 // Lanes that stand at one instruction.
@@ -139,7 +140,7 @@ class Machine {
     std::vector<u32> constants;
     std::vector<Warp *> warps;
     std::vector<Counted> counts;
-    i64 index[3] = {}, left = 0;
+    i64 index[3] = {}, left = 0, left_behind = 0;
     i64 set = 0, asked = 0, reduced[3] = {}; // of BAR.RED: lanes whose predicate holds, lanes; POPC, AND, OR
 };
 

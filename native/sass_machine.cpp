@@ -104,6 +104,7 @@ bool Machine::run() {
                 if (!run_block())
                     return false;
     std::copy(counts.begin(), counts.end(), launch.counts);
+    *launch.left_behind = left_behind;
     return true;
 }
 
@@ -218,6 +219,7 @@ bool Machine::follow(Warp &warp, Path path) {
             i64 pieces = 0;
             if (mask && !MEMORY[code].run(*this, warp, one, one.uniform ? ALL : mask, pieces))
                 return fails("an address is out of bounds or misaligned");
+            counts[size_t(path.at)].requests += mask != 0;
             counts[size_t(path.at)].pieces += pieces;
             path.at++;
             continue;
@@ -292,6 +294,8 @@ void Machine::release(Warp &warp, bool again) {
             return true;
         });
         warp.waits.erase(end, warp.waits.end());
+        if (first.kind == CONVERGENCE)
+            warp.barriers[first.barrier] = 0;
         for (const Path &path : free) {
             if (first.kind == WARP ? groups > 1 : again)
                 issue(first.at, path.mask);
@@ -350,6 +354,7 @@ bool Machine::control(Warp &warp, const Instruction &one, Path &path, u32 mask) 
             break;
         if (mask == path.mask && (warp.barriers[barrier] & warp.living) == mask) {
             path.at = warp.meets[barrier];
+            warp.barriers[barrier] = 0;
             return true;
         }
         warp.waits.push_back({CONVERGENCE, barrier, 0, mask, path.at++});
@@ -389,6 +394,8 @@ bool Machine::control(Warp &warp, const Instruction &one, Path &path, u32 mask) 
             return true;
         warp.living &= ~ended;
         path.mask &= ~ended;
+        for (u32 members : warp.barriers)
+            left_behind += (members & ended) && (members & warp.living);
         release(warp, true);
         return path.mask != 0;
     }

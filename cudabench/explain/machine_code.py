@@ -21,7 +21,7 @@ from cudabench.explain.code_copies import Executions
 from cudabench.explain.ptx_text import Line, Text
 from cudabench.records.results import MachineCode
 from cudabench.simulator.count import order
-from cudabench.simulator.report import Access
+from cudabench.simulator.report import Access, Code, Lines
 
 PIPES = ("fma", "alu", "fp64", "xu", "lsu", "tensor", "uniform", "control")
 _OPCODES = {
@@ -216,6 +216,18 @@ class Kernel(NamedTuple):
     entry: str
     executions: Executions | None = None
 
+    @property
+    def code(self) -> Code | None:
+        """What it did as its machine code itself ran, None where that is inferred from the lines."""
+        found = self.executions.code if isinstance(self.executions, Lines) else None
+        return found if isinstance(found, Code) else None
+
+    @property
+    def inferred(self) -> str | None:
+        """Why its machine code did not run itself, None where it did or nobody asked."""
+        found = self.executions.code if isinstance(self.executions, Lines) else None
+        return found if isinstance(found, str) else None
+
 
 class Image(NamedTuple):
     """A cubin, the kernels of it that are launched, and the lines of its PTX where the cubin does not hold them."""
@@ -240,7 +252,11 @@ def inexact(images: Sequence[Image], accesses: Iterable[Access] = ()) -> str | N
         lines = image.lines
         for kernel in image.kernels:
             code = nvdisasm.functions(image.cubin, kernel.entry) if nvdisasm.path() is not None else ()
-            found |= dict.fromkeys(executed.beyond(code, kernel.executions or {}, lines))
+            ran = kernel.code
+            if ran is None:
+                found |= dict.fromkeys(executed.beyond(code, kernel.executions or {}, lines))
+            elif ran.unsettled:
+                found[ran.unsettled] = None
     return "; ".join(reason for reason in found if reason) or None
 
 
@@ -283,9 +299,13 @@ def describe_all(images: Sequence[Image], arch: str, ptx: str) -> MachineCode | 
     record = replace(record, spill_bytes=spilled, arithmetic=tuple(name for name in ORDER if name in found))
     if any(kernel.executions is None for image in images for kernel in image.kernels):
         return record
+    launched = [kernel for image in images for kernel in image.kernels]
+    inferred = "; ".join(dict.fromkeys(kernel.inferred for kernel in launched if kernel.inferred)) or None
     return replace(
         record,
         instructions_executed=round(warps),
         threads_per_instruction=lanes / warps if warps else None,
         pipes={name: round(pipes[name]) for name in PIPES},
+        counts_from="ptx" if inferred or not all(kernel.code for kernel in launched) else "machine_code",
+        counts_from_ptx_since=inferred,
     )

@@ -99,7 +99,7 @@ def watching() -> Iterator[list[Ran]]:
             unlike = tuple(
                 slots[at].name for at, data in ran.arrays.items() if differs(data, slots[at].bytes)
             )
-        found.append(Ran(entry, ran, unlike, kernel.decoded.unsettled, report.instructions, seconds))
+        found.append(Ran(entry, ran, unlike, "" if isinstance(ran, str) else ran.unsettled or "", report.instructions, seconds))
         return report
 
     sim.SimDevice._load, sim.simulator.run, ptx_launch.place_arguments = noted, both, placing  # type: ignore

@@ -10,7 +10,6 @@ import re
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 
@@ -53,20 +52,24 @@ class Row:
     conditions: list[tuple[int, int]] = field(default_factory=list)
 
 
-class Decoded(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Decoded:
     """A kernel: its instructions, what it reads of constants, (bank, offset) or a value, and bytes of its stack.
 
-    unsettled: why the order in which lanes run is not known for sure, or ''.
+    yields: whether it has a YIELD. records: what `code` made.
     """
 
     instructions: tuple[sass.Instruction, ...]
     rows: tuple[Row, ...]
     constants: tuple[tuple[int, int] | int, ...]
     stack: int
-    unsettled: str
+    yields: bool
+    records: dict[int, Array] = field(default_factory=dict)
 
     def code(self, numbers: Mapping[str, int]) -> Array:
         """Return the records, given the numbers of operations."""
+        if id(numbers) in self.records:
+            return self.records[id(numbers)]
         found = np.zeros(len(self.rows), layout.INSTRUCTION)
         for record, row in zip(found, self.rows, strict=True):
             record["code"] = numbers[row.name]
@@ -84,6 +87,7 @@ class Decoded(NamedTuple):
                 record["sources"][number] = source
             for number, condition in enumerate(row.conditions):
                 record["conditions"][number] = condition
+        self.records[id(numbers)] = found
         return found
 
 
@@ -552,8 +556,5 @@ def decode(items: Sequence[sass.Instruction | str]) -> Decoded:
         if one.operands[:1] == ("R1",) and one.opcode in ("IADD3", "VIADD"):
             step = next((int(part, 16) for part in one.operands[1:] if re.fullmatch(r"-?0x[0-9a-f]+", part)), 0)
             stack += max(0, -(step - (1 << 32) if step >> 31 > 0 else step))
-    exits = sum(row.name == "exit" for row in rows)
-    opcodes = {one.opcode for one in instructions}
-    unsettled = "YIELD" if "YIELD" in opcodes else "several EXITs where lanes part" if exits > 1 else ""
-    return Decoded(tuple(instructions), tuple(rows), tuple(reader.constants), stack, unsettled)
-
+    yields = any(one.opcode == "YIELD" for one in instructions)
+    return Decoded(tuple(instructions), tuple(rows), tuple(reader.constants), stack, yields)

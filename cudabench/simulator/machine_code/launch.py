@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -14,11 +15,18 @@ from cudabench.simulator.machine_code.decode import Decoded, Unreadable
 from cudabench.simulator.machine_code.image import Kernel
 from cudabench.simulator.memory import AddressSpace
 from cudabench.simulator.native.layout import REGION
+from cudabench.simulator.plan import Plan
 from cudabench.simulator.program.arguments import Placed
+from cudabench.simulator.report import Code, Lines, Report
 from cudabench.simulator.values import Array, Index3
 from cudabench.system import native
 
+YIELDS = "in which order parted lanes run behind YIELD is not known"
+ENDS = "how often lanes wait again when others of their warp end is not known"
 SPARE_STACK = 64  # bytes of a lane
+MOST = 1 << 28  # warp instructions of a launch whose machine code runs
+SLACK = 16  # so many times those of the PTX at most
+ROUNDING = {"f2": 4e-3, "f4": 1e-4, "f8": 1e-9}
 
 PIECES = {
     "global_load": ("LDG", "LD", "LDGSTS"), "global_store": ("STG", "ST"), "global_atomic": ("RED", "REDG", "ATOMG", "ATOM"),
@@ -30,12 +38,14 @@ PIECES = {
 class Counted(NamedTuple):
     """What a launch executed, by instruction: times that warps issued it, their lanes, sectors or wavefronts.
 
-    arrays: what each array holds afterwards that the launch may write, by its place in the address space.
+    arrays: what each array holds afterwards that the launch may write, by its place in the address space. unsettled:
+    why hardware may execute more or fewer, or None.
     """
 
     decoded: Decoded
     counts: Array
     arrays: Mapping[int, Array]
+    unsettled: str | None
 
     @property
     def warps(self) -> int:
@@ -75,6 +85,57 @@ def memory(space: AddressSpace) -> dict[int, Array]:
     return {place: region.bytes.copy() for place, region in enumerate(space.slots) if region.writable and region.size}
 
 
+def beside(kernel: Kernel | str | None, plan: Plan, placed: Placed) -> Callable[[Report], Report]:
+    """Return what adds to the report of a launch that has ended what its machine code did, on memory as it is now.
+
+    kernel: as `image.kernel` returns it, or why it cannot be read; without one reports stay as they are.
+    """
+    if kernel is None:
+        return lambda report: report
+    whole = plan.blocks == math.prod(plan.grid) and plan.cluster is None
+    before = memory(placed.space) if whole and not isinstance(kernel, str) else {}
+
+    def told(report: Report) -> Report:
+        why = kernel if isinstance(kernel, str) else "only some blocks ran" if not whole else ""
+        if report.hazards or report.suspicions:
+            why = why or "the launch is not clean"
+        code: Code | str = why or _code(kernel, plan, placed, before, report)  # type: ignore[arg-type]
+        lines = {name: Lines(executed) for name, executed in report.executed.items()}
+        for found in lines.values():
+            found.code = code
+        return report._replace(executed=lines)
+
+    return told
+
+
+def _code(kernel: Kernel, plan: Plan, placed: Placed, before: dict[int, Array], report: Report) -> Code | str:
+    budget = min(MOST, SLACK * (report.instructions + 1000))
+    ran = execute(kernel, plan.grid, plan.block, plan.dynamic_shared, placed, before, budget)
+    if isinstance(ran, str):
+        return ran
+    slots = placed.space.slots
+    unlike = [slots[at].name for at, data in ran.arrays.items() if differ(data, slots[at].bytes)]
+    if unlike:
+        return f"its results differ from those of the PTX in {', '.join(unlike)}"
+    rows = zip(ran.decoded.instructions, ran.counts.tolist(), strict=True)
+    return Code({one.address: tuple(row) for one, row in rows}, ran.unsettled)
+
+
+def differ(mine: Array, other: Array) -> bool:
+    """Return whether bytes differ by more than the rounding of some type of floats."""
+    if np.array_equal(mine, other):
+        return False
+    for kind, most in ROUNDING.items():
+        width = np.dtype(kind).itemsize
+        x, y = (each[: each.size // width * width].view(kind).astype(np.float64) for each in (mine, other))
+        with np.errstate(all="ignore"):
+            largest = np.max(np.abs(y), where=np.isfinite(y), initial=0.0)
+            near = np.abs(x - y) <= most * (np.maximum(np.abs(x), np.abs(y)) + largest)
+        if np.all(near | (x == y) | (np.isnan(x) & np.isnan(y))):
+            return False
+    return True
+
+
 def execute(
     kernel: Kernel, grid: Index3, block: Index3, dynamic_shared: int, placed: Placed, before: dict[int, Array],
     budget: int,
@@ -111,11 +172,13 @@ def execute(
     about.bank_sizes[:] = [len(one) for one in banks]
     about.grid[:], about.block[:] = grid, block
     about.shared_size = -(-kernel.shared // 16) * 16 + dynamic_shared
-    about.local_size, about.budget = stack, budget
+    left_behind = ctypes.c_int64()
+    about.local_size, about.budget, about.left_behind = stack, budget, ctypes.addressof(left_behind)
     why = library.cudabench_machine_run(ctypes.byref(about))
     if why is not None:
         return str(why.decode())
-    return Counted(decoded, counts, before)
+    unsettled = YIELDS if decoded.yields else ENDS if left_behind.value else None
+    return Counted(decoded, counts, before, unsettled)
 
 
 def _constant(one: tuple[int, int] | int, banks: Sequence[bytes]) -> int:

@@ -18,7 +18,7 @@ INSTRUCTION = np.dtype(
     + [(name, "i4") for name in ("target", "size", "address", "beside", "offset", "wide", "scale")]
     + [("sources", SOURCE, 4), ("conditions", CONDITION, 3)]
 )  # fmt: skip
-COUNTED = np.dtype([(name, "i8") for name in ("warps", "lanes", "pieces")])
+COUNTED = np.dtype([(name, "i8") for name in ("warps", "lanes", "requests", "pieces")])
 
 
 class Launch(ctypes.Structure):
@@ -30,6 +30,7 @@ class Launch(ctypes.Structure):
         ("constants_count", ctypes.c_int64), ("bank_sizes", ctypes.c_int64 * BANKS),
         ("regions_count", ctypes.c_int64), ("grid", ctypes.c_int64 * 3), ("block", ctypes.c_int64 * 3),
         ("shared_size", ctypes.c_int64), ("local_size", ctypes.c_int64), ("budget", ctypes.c_int64),
+        ("left_behind", ctypes.c_void_p),
     ]  # fmt: skip
 
 
