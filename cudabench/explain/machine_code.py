@@ -195,6 +195,49 @@ def predicated(functions: Iterable[Function], ptx_line: int) -> bool:
     return any(one.opcode == "BAR" and one.guard for one in instructions)
 
 
+_REQUESTS = {
+    "LDG": ("global", "load"), "LD": ("global", "load"), "STG": ("global", "store"), "ST": ("global", "store"),
+    "RED": ("global", "atomic"), "REDG": ("global", "atomic"), "ATOMG": ("global", "atomic"),
+    "LDS": ("shared", "load"), "STS": ("shared", "store"),
+}  # fmt: skip
+
+
+def requested(
+    accesses: Iterable[Access], entry: str, functions: Sequence[Function], code: Code
+) -> tuple[Access, ...]:
+    """Return accesses, with a kernel's requests, sectors and wavefronts as its machine code had them.
+
+    What one line of the PTX became counts for it; of several arrays that its lanes went to each keeps its part.
+    """
+    found: dict[tuple[int, str, str], list[int]] = defaultdict(lambda: [0, 0])
+    for one in (each for function in functions for each in function.instructions if each.opcode in _REQUESTS):
+        _, _, requests, pieces = code.counts[one.address]
+        for part, count in enumerate((requests, pieces)):
+            found[one.ptx_line, *_REQUESTS[one.opcode]][part] += count
+    before: Counter[tuple[int, str, str]] = Counter()
+    keys = [(row.instruction, row.space, row.op) for row in accesses]
+    for row, key in zip(accesses, keys, strict=True):
+        before[key] += row.sectors or row.wavefronts or 0
+    return tuple(
+        _as_requested(row, before[key], *found[key]) if row.kernel == entry and key in found else row
+        for row, key in zip(accesses, keys, strict=True)
+    )
+
+
+
+
+def _as_requested(row: Access, before: int, requests: int, pieces: int) -> Access:
+    own = row.sectors or row.wavefronts or 0
+    if own == 0 or before == pieces:
+        return row
+    part = own / before
+    grown = row.times(requests * part / row.requests) if row.requests else row
+    pieces = round(pieces * part)
+    if row.sectors is not None:
+        return grown._replace(sectors=pieces, ideal_sectors=min(pieces, grown.ideal_sectors or 0))
+    return grown._replace(wavefronts=pieces, ideal_wavefronts=min(pieces, grown.ideal_wavefronts or 0))
+
+
 # ---------------------------------------------------------------------------------------------------------- the record
 
 

@@ -97,8 +97,8 @@ def beside(kernel: Kernel | str | None, plan: Plan, placed: Placed) -> Callable[
 
     def told(report: Report) -> Report:
         why = kernel if isinstance(kernel, str) else "only some blocks ran" if not whole else ""
-        if report.hazards or report.suspicions:
-            why = why or "the launch is not clean"
+        if report.hazards:
+            why = why or "the launch has hazards"
         code: Code | str = why or _code(kernel, plan, placed, before, report)  # type: ignore[arg-type]
         lines = {name: Lines(executed) for name, executed in report.executed.items()}
         for found in lines.values():
