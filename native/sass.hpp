@@ -2,7 +2,8 @@
 //
 // A warp runs alone until its lanes wait at a barrier of the block. Its registers lie by register, then lane: 0 to 254
 // are R0 to R254, 256 to 318 the uniform ones, whose lanes are all alike. Places from CONSTANTS on are what the code
-// reads from banks of constants or has as immediate values. Predicates are a word a warp: P0 to P6, PT, UP0 to UP6, UPT.
+// reads from banks of constants or has as immediate values. Predicates are a word a warp: P0 to P6, PT, UP0 to UP6,
+// UPT.
 #pragma once
 
 #include "engine.hpp"
@@ -25,26 +26,27 @@ struct Condition {
 };
 
 struct Instruction {
-    i32 code;      // index of the operation
+    i32 code; // index of the operation
     Condition guard;
-    i32 into;      // register, -1 for none
+    i32 into; // register, -1 for none
     i32 into_predicate[2];
-    i32 uniform;   // whether it runs once for a warp
-    i32 flags;     // of floats: rounding and denormals, as in lanes.hpp
+    i32 uniform; // whether it runs once for a warp
+    i32 flags;   // of floats: rounding and denormals, as in lanes.hpp
     i32 mode[4];
-    i32 target;    // of a branch: the number of an instruction
-    i32 size;      // of a memory instruction: bytes of a lane
-    i32 address;   // register, -1 for none
-    i32 beside;    // uniform register that is added, -1 for none
+    i32 target;  // of a branch: the number of an instruction
+    i32 size;    // of a memory instruction: bytes of a lane
+    i32 address; // register, -1 for none
+    i32 beside;  // uniform register that is added, -1 for none
     i32 offset;
-    i32 wide;      // bits of the address that are read from `address`: 32 or 64
-    i32 scale;     // by which power of two it is multiplied
+    i32 wide;  // bits of the address that are read from `address`: 32 or 64
+    i32 scale; // by which power of two it is multiplied
     Source sources[4];
     Condition conditions[3];
 };
 
 struct Counted {
-    i64 warps, lanes, requests, pieces; // requests: with a lane that its guard lets through; pieces: sectors, wavefronts
+    i64 warps, lanes, requests,
+        pieces; // requests: with a lane that its guard lets through; pieces: sectors, wavefronts
 };
 
 struct MachineLaunch {
@@ -56,8 +58,8 @@ struct MachineLaunch {
     i64 code_count, constants_count, bank_sizes[6], regions_count;
     i64 grid[3], block[3];
     i64 shared_size, local_size;
-    i64 budget; // warp instructions
-    i64 *left_behind; // how often lanes ended whose barrier had others
+    i64 budget;  // warp instructions
+    i64 *tables; // how often lanes parted at a jump by table
 };
 
 // Lanes that stand at one instruction.
@@ -128,7 +130,7 @@ class Machine {
     bool next(Warp &warp, Path &path);
     bool follow(Warp &warp, Path path);
     bool control(Warp &warp, const Instruction &one, Path &path, u32 mask);
-    void branch(Warp &warp, i32 target, u32 taken, Path &path);
+    void branch(Warp &warp, i32 target, u32 taken, Path &path, i32 on);
     void scatter(Warp &warp, const u32 *addresses, i32 offset, Path &path);
     void release(Warp &warp, bool again);
     void issue(i32 at, u32 mask);
@@ -140,7 +142,7 @@ class Machine {
     std::vector<u32> constants;
     std::vector<Warp *> warps;
     std::vector<Counted> counts;
-    i64 index[3] = {}, left = 0, left_behind = 0;
+    i64 index[3] = {}, left = 0, tables = 0;
     i64 set = 0, asked = 0, reduced[3] = {}; // of BAR.RED: lanes whose predicate holds, lanes; POPC, AND, OR
 };
 

@@ -4,7 +4,9 @@
 // remembered apart, until the next parting puts it to the others. When the running lanes wait or end, the remembered
 // side runs; else the newest of the others, with all lanes that stand at the same instruction, those that wait there
 // too. The last lanes to come to a BSYNC go on, and nothing is issued again; lanes that the end of others or BREAK set
-// free issue BSYNC once more. Measured on an H100: `python -m tests.machine_code` compares with its counters.
+// free issue BSYNC once more. BSSY adds lanes to a barrier. A lane that ends leaves the barriers that have living
+// lanes; in others it stays until BREAK, and then BSYNC is issued once more. What YIELD does is not known. Measured on
+// an H100: tests/machine_code/h100.json.
 #include "sass.hpp"
 
 #include <algorithm>
@@ -43,10 +45,26 @@ Table registers_only() {
 }
 
 // The codes: operations on registers, memory operations, control.
-enum Control : i32 { NOP, SPECIAL, BRA, BRA_DIV, BSSY, BREAK, BSYNC, WARPSYNC, BAR, B2R, BMOV_FROM, BMOV_TO, EXIT, CALL,
-                     JUMP };
-const char *const CONTROLS[] = {"nop",  "special", "bra", "bra.div",   "bssy",    "break", "bsync", "warpsync",
-                                "bar",  "b2r",     "bmov.from", "bmov.to", "exit",  "call",  "jump"};
+enum Control : i32 {
+    NOP,
+    YIELD,
+    SPECIAL,
+    BRA,
+    BRA_DIV,
+    BSSY,
+    BREAK,
+    BSYNC,
+    WARPSYNC,
+    BAR,
+    B2R,
+    BMOV_FROM,
+    BMOV_TO,
+    EXIT,
+    CALL,
+    JUMP
+};
+const char *const CONTROLS[] = {"nop",      "yield", "special", "bra",       "bra.div", "bssy", "break", "bsync",
+                                "warpsync", "bar",   "b2r",     "bmov.from", "bmov.to", "exit", "call",  "jump"};
 constexpr size_t CONTROL_COUNT = sizeof CONTROLS / sizeof *CONTROLS;
 
 template <class T> u32 take_at(std::vector<T> &from, i32 at) {
@@ -104,7 +122,7 @@ bool Machine::run() {
                 if (!run_block())
                     return false;
     std::copy(counts.begin(), counts.end(), launch.counts);
-    *launch.left_behind = left_behind;
+    *launch.tables = tables;
     return true;
 }
 
@@ -230,15 +248,11 @@ bool Machine::follow(Warp &warp, Path path) {
     return true;
 }
 
-// Lanes go another way than the others of `path`, which becomes the side that runs first.
-void Machine::branch(Warp &warp, i32 target, u32 taken, Path &path) {
+// Some lanes of `path` go another way than the others, which go on: it becomes the side that runs first.
+void Machine::branch(Warp &warp, i32 target, u32 taken, Path &path, i32 on) {
     const u32 rest = path.mask & ~taken;
-    if (!rest) {
-        path.at = target;
-        return;
-    }
-    path.at++;
-    if (!taken)
+    path.at = rest ? on : target;
+    if (!rest || !taken)
         return;
     if (warp.remembered.mask)
         warp.others.push_back(warp.remembered);
@@ -251,25 +265,19 @@ void Machine::branch(Warp &warp, i32 target, u32 taken, Path &path) {
     }
 }
 
-// Lanes jump to where a register of each says.
+// Lanes jump to where a register of each says: one place at a time, and the others issue the jump again.
 void Machine::scatter(Warp &warp, const u32 *addresses, i32 offset, Path &path) {
-    Path first{};
-    for (u32 rest = path.mask; rest;) {
-        const u32 to = addresses[first_lane(rest)];
-        u32 alike = 0;
-        for (u32 lanes = rest; lanes; lanes &= lanes - 1)
-            alike |= addresses[first_lane(lanes)] == to ? lanes & -lanes : 0;
-        rest &= ~alike;
-        const Path found{i32(to + u32(offset)) / 16, alike};
-        if (first.mask)
-            warp.others.push_back(found);
-        else
-            first = found;
-    }
-    path = first;
+    const u32 to = addresses[first_lane(path.mask)];
+    u32 alike = 0;
+    for (u32 lanes = path.mask; lanes; lanes &= lanes - 1)
+        alike |= addresses[first_lane(lanes)] == to ? lanes & -lanes : 0;
+    const i32 target = i32(to + u32(offset)) / 16;
+    tables += alike != path.mask;
+    branch(warp, target, alike, path, path.at);
 }
 
-// Free lanes whose barrier has all of its living lanes. again: those issue the instruction once more.
+// Free lanes whose barrier has all of its living lanes. again: those issue the instruction once more, as they do if the
+// barrier still has lanes that ended.
 void Machine::release(Warp &warp, bool again) {
     for (size_t k = 0; k < warp.waits.size(); k++) {
         const Wait first = warp.waits[k];
@@ -286,6 +294,7 @@ void Machine::release(Warp &warp, bool again) {
                 here |= one.mask, groups++;
         if (wanted & ~here)
             continue;
+        const bool ended = first.kind == CONVERGENCE && (warp.barriers[first.barrier] & ~warp.living);
         std::vector<Path> free;
         auto end = std::remove_if(warp.waits.begin(), warp.waits.end(), [&](const Wait &one) {
             if (!same(one) || (one.kind == WARP && !(one.mask & wanted)))
@@ -297,7 +306,7 @@ void Machine::release(Warp &warp, bool again) {
         if (first.kind == CONVERGENCE)
             warp.barriers[first.barrier] = 0;
         for (const Path &path : free) {
-            if (first.kind == WARP ? groups > 1 : again)
+            if (first.kind == WARP ? groups > 1 : again || ended)
                 issue(first.at, path.mask);
             if (path.mask)
                 warp.freed.push_back(path);
@@ -310,9 +319,10 @@ void Machine::special(Warp &warp, const Instruction &one, u32 mask) {
     const u32 x = u32(launch.block[0]), y = u32(launch.block[1]);
     for (u32 lane = 0; lane < LANES; lane++) {
         const u32 thread = u32(warp.number) * LANES + lane;
-        const u32 values[] = {thread % x, thread / x % y, thread / x / y, u32(index[0]), u32(index[1]), u32(index[2]),
-                              lane, (1u << lane) - 1, 1u << lane, (2u << lane) - 1, ~((1u << lane) - 1),
-                              ~((2u << lane) - 1), 0};
+        const u32 values[] = {
+            thread % x, thread / x % y,   thread / x / y, u32(index[0]),    u32(index[1]),       u32(index[2]),
+            lane,       (1u << lane) - 1, 1u << lane,     (2u << lane) - 1, ~((1u << lane) - 1), ~((2u << lane) - 1),
+            0};
         if (one.into >= 0 && mask >> lane & 1)
             warp.registers[one.into][lane] = values[one.mode[0]];
     }
@@ -324,19 +334,21 @@ bool Machine::control(Warp &warp, const Instruction &one, Path &path, u32 mask) 
     const i32 barrier = one.mode[0];
     switch (Control(code)) {
     case SPECIAL: special(warp, one, one.uniform && mask ? ALL : mask); break;
-    case BRA: branch(warp, one.target, mask & warp.holds(one.conditions[0]), path); return true;
+    case BRA: branch(warp, one.target, mask & warp.holds(one.conditions[0]), path, path.at + 1); return true;
     case BRA_DIV: { // if lanes of its mask are missing
         const u32 wanted = (warp.at(one.sources[0].place)[0] ^ one.sources[0].flip) & warp.living;
         path.at = one.sources[0].place < CONSTANTS && wanted != path.mask ? one.target : path.at + 1;
         return true;
     }
     case BSSY:
-        warp.barriers[barrier] = path.mask;
+        warp.barriers[barrier] |= path.mask;
         warp.meets[barrier] = one.target;
         break;
     case BREAK:
-        warp.barriers[barrier] &= ~(mask & warp.holds(one.conditions[0]));
-        release(warp, true);
+        if (const u32 out = mask & warp.holds(one.conditions[0])) {
+            warp.barriers[barrier] &= warp.living & ~out;
+            release(warp, true);
+        }
         break;
     case BMOV_FROM:
         for (u32 lane = 0; lane < LANES; lane++)
@@ -353,6 +365,8 @@ bool Machine::control(Warp &warp, const Instruction &one, Path &path, u32 mask) 
         if (!mask)
             break;
         if (mask == path.mask && (warp.barriers[barrier] & warp.living) == mask) {
+            if (warp.barriers[barrier] & ~warp.living)
+                issue(path.at, mask);
             path.at = warp.meets[barrier];
             warp.barriers[barrier] = 0;
             return true;
@@ -394,8 +408,8 @@ bool Machine::control(Warp &warp, const Instruction &one, Path &path, u32 mask) 
             return true;
         warp.living &= ~ended;
         path.mask &= ~ended;
-        for (u32 members : warp.barriers)
-            left_behind += (members & ended) && (members & warp.living);
+        for (u32 &members : warp.barriers) // of a barrier that has others; elsewhere they stay, see `release`
+            members &= members & warp.living ? ~ended : ALL;
         release(warp, true);
         return path.mask != 0;
     }
@@ -411,9 +425,7 @@ bool Machine::control(Warp &warp, const Instruction &one, Path &path, u32 mask) 
 
 using namespace sass;
 
-PUBLIC i64 cudabench_machine_operations() {
-    return i64(registers_only().count + MEMORY_COUNT + CONTROL_COUNT);
-}
+PUBLIC i64 cudabench_machine_operations() { return i64(registers_only().count + MEMORY_COUNT + CONTROL_COUNT); }
 
 PUBLIC const char *cudabench_machine_operation(i64 number) {
     const sass::Table table = registers_only();

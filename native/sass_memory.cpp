@@ -67,8 +67,7 @@ u8 *array_of(const MachineLaunch &launch, Addresses all, u32 left, i64 size, boo
 }
 
 // Call `move` for the lanes of each array.
-template <class F>
-bool by_array(Machine &machine, const Addresses &all, i64 size, bool writes, F move) {
+template <class F> bool by_array(Machine &machine, const Addresses &all, i64 size, bool writes, F move) {
     for (u32 left = all.mask; left;) {
         u32 found;
         u8 *origin = array_of(machine.launch, all, left, size, writes, found);
@@ -276,9 +275,9 @@ bool constant(Machine &machine, Warp &warp, const Instruction &one, u32 mask, i6
 } // namespace
 
 const MemoryOperation MEMORY[] = {
-    {"ldg", global<true>},   {"stg", global<false>}, {"lds", shared<true>},          {"sts", shared<false>},
-    {"ldl", local<true>},    {"stl", local<false>},  {"atomg", global_atomic},       {"atoms", shared_atomic},
-    {"ldgsts", copy},        {"ldc", constant},
+    {"ldg", global<true>}, {"stg", global<false>}, {"lds", shared<true>},    {"sts", shared<false>},
+    {"ldl", local<true>},  {"stl", local<false>},  {"atomg", global_atomic}, {"atoms", shared_atomic},
+    {"ldgsts", copy},      {"ldc", constant},
 };
 const size_t MEMORY_COUNT = sizeof MEMORY / sizeof *MEMORY;
 

@@ -221,8 +221,8 @@ void shift_and_add(Warp &warp, const Instruction &one, u32 mask) {
         if (one.mode[1])
             value |= u64(one.mode[2] ? u32(i32(x[lane]) >> 31) : above[lane]) << 32;
         value = minus ? -value : value;
-        const u32 shifted = one.mode[1] ? u32(one.mode[0] ? value >> (32 - one.mode[0]) : value >> 32)
-                                        : u32(value) << one.mode[0];
+        const u32 shifted =
+            one.mode[1] ? u32(one.mode[0] ? value >> (32 - one.mode[0]) : value >> 32) : u32(value) << one.mode[0];
         const u64 sum = u64(shifted) + y[lane] + (carried >> lane & 1);
         found.of[lane] = u32(sum);
         carry |= u32(sum >> 32) << lane;
@@ -529,7 +529,8 @@ void register_to_predicates(Warp &warp, const Instruction &one, u32 mask) {
     const u32 *x = word(warp, one.sources[0], own[0]), which = word(warp, one.sources[1], own[1])[0];
     for (int k = 0; k < 7; k++)
         if (which >> k & 1)
-            write_predicate(warp, k, lanes_where<u32>([=](int lane) { return x[lane] >> (one.mode[0] + k) & 1; }), mask);
+            write_predicate(warp, k, lanes_where<u32>([=](int lane) { return x[lane] >> (one.mode[0] + k) & 1; }),
+                            mask);
 }
 
 // clang-format off

@@ -197,7 +197,6 @@ def predicated(functions: Iterable[Function], ptx_line: int) -> bool:
 
 _REQUESTS = {
     "LDG": ("global", "load"), "LD": ("global", "load"), "STG": ("global", "store"), "ST": ("global", "store"),
-    "RED": ("global", "atomic"), "REDG": ("global", "atomic"), "ATOMG": ("global", "atomic"),
     "LDS": ("shared", "load"), "STS": ("shared", "store"),
 }  # fmt: skip
 

@@ -33,7 +33,7 @@ WHOLE = {"TRUNC": 1, "FLOOR": 2, "CEIL": 3}
 REDUCTIONS = ("SUM", "MIN", "MAX", "AND", "OR", "XOR")
 ATOMICS = {name: number for number, name in enumerate("ADD MIN MAX AND OR XOR EXCH INC DEC CAS CAST".split())}
 # What does nothing to the lanes of one block that runs alone.
-IDLE = "NOP YIELD DEPBAR LDGDEPBAR ERRBAR MEMBAR CCTL FENCE PMTRIG NANOSLEEP ENDCOLLECTIVE".split()
+IDLE = "NOP DEPBAR LDGDEPBAR ERRBAR MEMBAR CCTL FENCE PMTRIG NANOSLEEP ENDCOLLECTIVE".split()
 
 
 class Unreadable(Exception):
@@ -425,7 +425,7 @@ FORMS: dict[str, Form] = {
     "BMOV": _moved_barrier, "WARPSYNC": _warpsync, "BAR": _barrier, "B2R": _barrier_result,
     "EXIT": ("exit", "c"), "CALL": ("call", ""), "RET": _jump, "BRX": _jump,
 }  # fmt: skip
-FORMS |= dict.fromkeys(IDLE, ("nop", ""))
+FORMS |= {"YIELD": ("yield", ""), **dict.fromkeys(IDLE, ("nop", ""))}
 _TO_ALL = ("VOTEU", "R2UR", "REDUX")  # they read the active lanes, though what they write is uniform
 _WIDTHS = {"128": 16, "64": 8, "U8": 1, "S8": 1, "8": 1, "U16": 2, "S16": 2, "16": 2}
 

@@ -22,7 +22,7 @@ from cudabench.simulator.values import Array, Index3
 from cudabench.system import native
 
 YIELDS = "in which order parted lanes run behind YIELD is not known"
-ENDS = "how often lanes wait again when others of their warp end is not known"
+TABLES = "which lanes of a jump by table go first is not known"
 SPARE_STACK = 64  # bytes of a lane
 MOST = 1 << 28  # warp instructions of a launch whose machine code runs
 SLACK = 16  # so many times those of the PTX at most
@@ -172,12 +172,13 @@ def execute(
     about.bank_sizes[:] = [len(one) for one in banks]
     about.grid[:], about.block[:] = grid, block
     about.shared_size = -(-kernel.shared // 16) * 16 + dynamic_shared
-    left_behind = ctypes.c_int64()
-    about.local_size, about.budget, about.left_behind = stack, budget, ctypes.addressof(left_behind)
+    tables = ctypes.c_int64()
+    about.local_size, about.budget, about.tables = stack, budget, ctypes.addressof(tables)
     why = library.cudabench_machine_run(ctypes.byref(about))
     if why is not None:
         return str(why.decode())
-    unsettled = YIELDS if decoded.yields else ENDS if left_behind.value else None
+    reasons = {YIELDS: decoded.yields, TABLES: tables.value}
+    unsettled = "; ".join(reason for reason, holds in reasons.items() if holds) or None
     return Counted(decoded, counts, before, unsettled)
 
 
