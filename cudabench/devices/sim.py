@@ -189,8 +189,8 @@ class SimDevice:
         """Run all launches of a case on arrays, which change in place; merged: by function. For other arguments see
         `simulator.run`.
 
-        footprint: also count the touched memory. machine: also run the machine code, see `report.Code`. sample: of a larger launch run only about so many threads, of at least
-        so many blocks; the arrays then do not hold a result.
+        footprint: also count the touched memory. machine: also run the machine code, see `report.Code`. sample: of a
+        larger launch run only about so many threads, of at least so many blocks; the arrays then do not hold a result.
 
         Raises BudgetExceeded if all launches take longer than `seconds`, UsageError for a launch that GPUs of the
         architecture cannot run.

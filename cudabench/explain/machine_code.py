@@ -201,9 +201,7 @@ _REQUESTS = {
 }  # fmt: skip
 
 
-def requested(
-    accesses: Iterable[Access], entry: str, functions: Sequence[Function], code: Code
-) -> tuple[Access, ...]:
+def requested(accesses: Iterable[Access], entry: str, functions: Sequence[Function], code: Code) -> tuple[Access, ...]:
     """Return accesses, with a kernel's requests, sectors and wavefronts as its machine code had them.
 
     What one line of the PTX became counts for it; of several arrays that its lanes went to each keeps its part.
@@ -212,7 +210,7 @@ def requested(
     for one in (each for function in functions for each in function.instructions if each.opcode in _REQUESTS):
         _, _, requests, pieces = code.counts[one.address]
         for part, count in enumerate((requests, pieces)):
-            found[one.ptx_line, *_REQUESTS[one.opcode]][part] += count
+            found[(one.ptx_line, *_REQUESTS[one.opcode])][part] += count
     before: Counter[tuple[int, str, str]] = Counter()
     keys = [(row.instruction, row.space, row.op) for row in accesses]
     for row, key in zip(accesses, keys, strict=True):
@@ -221,8 +219,6 @@ def requested(
         _as_requested(row, before[key], *found[key]) if row.kernel == entry and key in found else row
         for row, key in zip(accesses, keys, strict=True)
     )
-
-
 
 
 def _as_requested(row: Access, before: int, requests: int, pieces: int) -> Access:

@@ -106,8 +106,8 @@ def merged_in(device: SimDevice, case: Case) -> Issued:
 
 
 def as_loaded(device: SimDevice, case: Case, run: Run) -> Run:
-    """Return a run whose accesses are those of the machine code: as it ran itself, or else where ptxas moved loads behind
-    a branch."""
+    """Return a run whose accesses are those of the machine code: as it ran itself, or else where ptxas moved
+    loads behind a branch."""
     accesses = run.report.accesses
     for one in kernels(device, case):
         executions = run.report.executed.get(one.entry)

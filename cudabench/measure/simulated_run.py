@@ -150,7 +150,12 @@ class SimulatedRun(RunContext):
         began = time.monotonic()
         trace = self.trace or (self.record and recorded.watch(case))
         run = self._launch(
-            case, arrays, trace=trace, merged=merged, footprint=bool(self.cards), machine=self.disassemble,
+            case,
+            arrays,
+            trace=trace,
+            merged=merged,
+            footprint=bool(self.cards),
+            machine=self.disassemble,
             **_in_words(case),
         )
         took = time.monotonic() - began

@@ -39,7 +39,7 @@ from cudabench.simulator.textures import Texture
 
 __all__ = [
     "DEFAULT_BUDGET", "HEAP_BYTES", "THREADS", "Access", "Branch", "BudgetExceeded", "Code", "Contended", "Executed",
-    "Footprint", "Hazard", "Imbalance", "Kernel", "KernelAssert", "KernelTrap", "LaunchError", "Leak", "Lines", "Placed",
-    "Program", "PtxError", "Report", "Rows", "Struct", "TensorMap", "Texture", "Touch", "Unsupported",
+    "Footprint", "Hazard", "Imbalance", "Kernel", "KernelAssert", "KernelTrap", "LaunchError", "Leak", "Lines",
+    "Placed", "Program", "PtxError", "Report", "Rows", "Struct", "TensorMap", "Texture", "Touch", "Unsupported",
     "UnsupportedKernel", "load", "merge", "run",
 ]  # fmt: skip

@@ -173,7 +173,7 @@ class Code(NamedTuple):
     def plus(self, other: Code) -> Code:
         """Return the sum of two launches of one kernel."""
         sums = {address: tuple(map(add, mine, other.counts[address])) for address, mine in self.counts.items()}
-        return Code(sums, self.unsettled or other.unsettled)  # type: ignore[arg-type]
+        return Code(sums, self.unsettled or other.unsettled)
 
 
 class Lines(dict[int, Executed]):

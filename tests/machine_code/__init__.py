@@ -1,1 +1,1 @@
-"""Compares what a kernel's machine code does, run by cudabench/simulator/machine_code, with PTX's results and a card."""
+"""Compares what a kernel's machine code does, as cudabench/simulator/machine_code runs it, with PTX and a card."""

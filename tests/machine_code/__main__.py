@@ -1,7 +1,7 @@
 """Run command lines with each launch's machine code beside its PTX, and print where results differ.
 
-    python -m tests.machine_code run k.cu -k name ... -d sim     one command line: its launches and their counts
-    python -m tests.machine_code --all                           each line of the frozen corpus, and of its ladders
+python -m tests.machine_code run k.cu -k name ... -d sim     one command line: its launches and their counts
+python -m tests.machine_code --all                           each line of the frozen corpus, and of its ladders
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
+from cudabench.simulator.report import Code
 from tests.machine_code import watch
 
 
@@ -36,15 +37,19 @@ def main() -> int:
         if not found and len(lines) == 1:
             print(text)
         for ran in found:
-            if isinstance(ran.counted, str):
-                left[f"{ran.counted} [{ran.kernel}]"] += 1
-            elif ran.unlike:
+            if isinstance(ran.code, str) and ran.code.startswith("its results differ"):
                 bad += 1
-                print(f"{' '.join(map(str, words))[:100]}: {ran.kernel}: differs from PTX: {', '.join(ran.unlike)}")
+                print(f"{' '.join(map(str, words))[:100]}: {ran.kernel}: {ran.code}", flush=True)
+            elif isinstance(ran.code, str):
+                left[f"{ran.code} [{ran.kernel}]"] += 1
             else:
                 alike += 1
-            if len(lines) == 1:
-                print(ran.kernel, ran.counts(), f"PTX {ran.ptx_instructions}", f"{ran.seconds:.3f} s", ran.settled)
+            if len(lines) == 1 and isinstance(ran.code, Code):
+                warps, lanes, _, pieces = (sum(part) for part in zip(*ran.code.counts.values(), strict=True))
+                print(
+                    f"{ran.kernel}: {warps} warp instructions, {lanes} thread instructions, {pieces} sectors and "
+                    f"wavefronts; PTX {ran.ptx_instructions}; {ran.seconds:.3f} s; {ran.code.unsettled or 'settled'}"
+                )
     print(f"{alike} launches alike, {bad} with differences; not run:")
     for why, times in left.most_common():
         print(f"{times:6} {why}")

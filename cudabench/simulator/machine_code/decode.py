@@ -22,18 +22,32 @@ RELATIONS = {"F": 0, "LT": 1, "EQ": 2, "LE": 3, "GT": 4, "NE": 5, "GE": 6, "NUM"
 RELATIONS |= {f"{name}U": RELATIONS[name] | 8 for name in ("LT", "EQ", "LE", "GT", "NE", "GE")}
 JOINED = {"AND": 0, "OR": 1, "XOR": 2}
 SPECIAL = {
-    name: number for number, name in enumerate(
-        "SR_TID.X SR_TID.Y SR_TID.Z SR_CTAID.X SR_CTAID.Y SR_CTAID.Z SR_LANEID SR_LTMASK SR_EQMASK SR_LEMASK SR_GEMASK "
-        "SR_GTMASK SR_CgaCtaId".split()
-    )
+    f"SR_{name}": number for number, name in enumerate((
+        "TID.X", "TID.Y", "TID.Z", "CTAID.X", "CTAID.Y", "CTAID.Z", "LANEID", "LTMASK", "EQMASK", "LEMASK", "GEMASK",
+        "GTMASK", "CgaCtaId",
+    ))
 }  # fmt: skip
 ROUNDING = {"RZ": 1, "RM": 2, "RP": 3}
 FLUSH, SATURATE, RELU = 4, 8, 16
 WHOLE = {"TRUNC": 1, "FLOOR": 2, "CEIL": 3}
 REDUCTIONS = ("SUM", "MIN", "MAX", "AND", "OR", "XOR")
-ATOMICS = {name: number for number, name in enumerate("ADD MIN MAX AND OR XOR EXCH INC DEC CAS CAST".split())}
+ATOMICS = {
+    "ADD": 0,
+    "MIN": 1,
+    "MAX": 2,
+    "AND": 3,
+    "OR": 4,
+    "XOR": 5,
+    "EXCH": 6,
+    "INC": 7,
+    "DEC": 8,
+    "CAS": 9,
+    "CAST": 10,
+}
 # What does nothing to the lanes of one block that runs alone.
-IDLE = "NOP DEPBAR LDGDEPBAR ERRBAR MEMBAR CCTL FENCE PMTRIG NANOSLEEP ENDCOLLECTIVE".split()
+IDLE = (
+    "NOP", "DEPBAR", "LDGDEPBAR", "ERRBAR", "MEMBAR", "CCTL", "FENCE", "PMTRIG", "NANOSLEEP", "ENDCOLLECTIVE",
+)  # fmt: skip
 
 
 class Unreadable(Exception):
@@ -78,7 +92,7 @@ class Decoded:
                     record[name] = value
             record["guard"] = row.fields["guard"], row.fields["guard_flip"]
             record["mode"][: len(row.mode)] = row.mode
-            record["into_predicate"] = (row.predicates + [-1, -1])[:2]
+            record["into_predicate"] = [*row.predicates, -1, -1][:2]
             record["sources"]["keep"] = ALL
             record["sources"]["place"] = layout.CONSTANTS
             record["conditions"]["predicate"] = layout.TRUE
@@ -300,9 +314,9 @@ def _float_to_float(one: sass.Instruction, operands: list[str]) -> tuple[str, st
 
 
 def _packed(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
-    if one.modifiers[:2] not in (("F16", "F32"), ("BF16", "F32"), ("BF16", "PACK_AB"), ("F16", "PACK_AB")):
+    if set(one.modifiers) - {"F16", "BF16", "F32", "PACK_AB"}:
         raise Unreadable(one.mnemonic)
-    return f"f2fp.{one.modifiers[0].lower()}", "dff", []
+    return f"f2fp.{'bf16' if _has(one, 'BF16') else 'f16'}", "dff", []
 
 
 def _find_leading(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
@@ -489,9 +503,7 @@ def _operand(reader: Reader, row: Row, kind: str, operands: list[str], immediate
                 operands.pop(0)
         case "c" | "k":
             given = operands and _PREDICATE.fullmatch(operands[0])
-            row.conditions.append(
-                condition(operands.pop(0)) if given else (layout.TRUE, ALL if kind == "k" else 0)
-            )
+            row.conditions.append(condition(operands.pop(0)) if given else (layout.TRUE, ALL if kind == "k" else 0))
         case "i":
             immediate.append(int(operands.pop(0), 16))
         case "h" if operands and _NUMBER.fullmatch(operands[0]) and not operands[0].startswith("0x"):

@@ -32,7 +32,9 @@ class Kernel(NamedTuple):
     pointers: tuple[tuple[int, int, str, int], ...]
     shared: int
 
-    def bank_bytes(self, space: AddressSpace, grid: Index3, block: Index3, parameters: bytes, stack: int) -> list[bytes]:
+    def bank_bytes(
+        self, space: AddressSpace, grid: Index3, block: Index3, parameters: bytes, stack: int
+    ) -> list[bytes]:
         """Return the banks of a launch, whose arrays and variables lie in a space.
 
         Raises Unreadable for a pointer to something else.
@@ -71,28 +73,26 @@ def kernel(image: bytes, entry: str) -> Kernel:
         raise Unreadable(f"the banks of constants of compute capability {major}")
     table = elf.get_section_by_name(".symtab")
     assert isinstance(table, SymbolTableSection)
-    banks, variables, pointers, shared = {}, [], [], RESERVED.get(major, 0)
+    banks: dict[int, bytes] = {}
+    variables: list[tuple[int, str]] = []
+    pointers: list[tuple[int, int, str, int]] = []
+    shared = RESERVED.get(major, 0)
+    numbers = {f".nv.constant{number}{end}": number for number in (2, 3, 4) for end in ("", f".{entry}")}
     for section in elf.iter_sections():
-        name = section.name
-        if name == f".nv.shared.{entry}":
+        if section.name == f".nv.shared.{entry}":
             shared = section["sh_size"]
-        number = next(
-            (n for n in (2, 3, 4) if name in (f".nv.constant{n}", f".nv.constant{n}.{entry}")), None
-        )
-        if number is not None and not isinstance(section, RelocationSection):
-            banks[number] = section.data()
-        if isinstance(section, RelocationSection) and section["sh_info"]:
+        if isinstance(section, RelocationSection):
             target = elf.get_section(section["sh_info"]).name
             if target == f".text.{entry}" and section.num_relocations():
                 raise Unreadable("an address that is put into the code")
-            bank = next((n for n in (2, 3, 4) if target in (f".nv.constant{n}", f".nv.constant{n}.{entry}")), None)
-            for one in section.iter_relocations() if bank is not None else ():
-                symbol = table.get_symbol(one["r_info_sym"])
+            for one in section.iter_relocations() if target in numbers else ():
+                name = plain_name(table.get_symbol(one["r_info_sym"]).name)
                 behind = one["r_addend"] if one.is_RELA() else 0
-                pointers.append((bank, one["r_offset"], plain_name(symbol.name), behind))
+                pointers.append((numbers[target], one["r_offset"], name, behind))
+        elif section.name in numbers:
+            banks[numbers[section.name]] = section.data()
     for symbol in table.iter_symbols():
-        at = symbol["st_shndx"]
-        if symbol["st_info"]["type"] == "STT_OBJECT" and isinstance(at, int):
-            if elf.get_section(at).name == ".nv.constant3" and symbol["st_size"]:
-                variables.append((symbol["st_value"], plain_name(symbol.name)))
+        at, data = symbol["st_shndx"], symbol["st_info"]["type"] == "STT_OBJECT" and symbol["st_size"]
+        if data and isinstance(at, int) and elf.get_section(at).name == ".nv.constant3":
+            variables.append((symbol["st_value"], plain_name(symbol.name)))
     return Kernel(decoded, major, banks, tuple(variables), tuple(pointers), shared)

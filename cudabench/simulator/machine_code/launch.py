@@ -29,7 +29,8 @@ SLACK = 16  # so many times those of the PTX at most
 ROUNDING = {"f2": 4e-3, "f4": 1e-4, "f8": 1e-9}
 
 PIECES = {
-    "global_load": ("LDG", "LD", "LDGSTS"), "global_store": ("STG", "ST"), "global_atomic": ("RED", "REDG", "ATOMG", "ATOM"),
+    "global_load": ("LDG", "LD", "LDGSTS"), "global_store": ("STG", "ST"),
+    "global_atomic": ("RED", "REDG", "ATOMG", "ATOM"),
     "shared_load": ("LDS",), "shared_store": ("STS",), "shared_atomic": ("ATOMS",), "local_load": ("LDL",),
     "local_store": ("STL",),
 }  # fmt: skip
@@ -160,7 +161,7 @@ def execute(
     for number, region in enumerate(placed.space.slots):
         data = before.get(number, region.bytes)
         regions[number] = (
-            region.base, region.size, data.ctypes.data if region.size else 0, number in before, 0, 0, region.constant,
+            region.base, region.size, data.ctypes.data if region.size and data is not None else 0, number in before, 0, 0, region.constant,
         )  # fmt: skip
     counts = np.zeros(len(code), layout.COUNTED)
     about = layout.Launch()
@@ -189,4 +190,3 @@ def _constant(one: tuple[int, int] | int, banks: Sequence[bytes]) -> int:
     if bank >= len(banks) or offset + 4 > len(banks[bank]):
         raise Unreadable(f"c[{bank:#x}][{offset:#x}]")
     return int.from_bytes(banks[bank][offset : offset + 4], "little")
-
