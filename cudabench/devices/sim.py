@@ -25,6 +25,7 @@ from cudabench.records.results import DeviceInfo, StateVariable, Watch
 from cudabench.simulator import api as simulator
 from cudabench.simulator.errors import remedy
 from cudabench.simulator.machine_code import image
+from cudabench.simulator.machine_code.decode import Unreadable
 from cudabench.simulator.machine_code.image import Kernel
 from cudabench.symbols import plain_name, readable
 from cudabench.system import native
@@ -262,7 +263,7 @@ def machine_of(compiled: Compiled, function: str) -> Kernel | str | None:
         return None
     try:
         return image.kernel(compiled.cubin, compiled.entry(function))
-    except image.Unreadable as error:
+    except Unreadable as error:
         return str(error)
 
 

@@ -12,6 +12,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from operator import add
 from typing import NamedTuple
 
 from cudabench.compile import cubin, nvdisasm
@@ -208,9 +209,8 @@ def requested(accesses: Iterable[Access], entry: str, functions: Sequence[Functi
     """
     found: dict[tuple[int, str, str], list[int]] = defaultdict(lambda: [0, 0])
     for one in (each for function in functions for each in function.instructions if each.opcode in _REQUESTS):
-        _, _, requests, pieces = code.counts[one.address]
-        for part, count in enumerate((requests, pieces)):
-            found[(one.ptx_line, *_REQUESTS[one.opcode])][part] += count
+        own, (_, _, *counts) = found[(one.ptx_line, *_REQUESTS[one.opcode])], code.counts[one.address]
+        own[:] = map(add, own, counts)
     before: Counter[tuple[int, str, str]] = Counter()
     keys = [(row.instruction, row.space, row.op) for row in accesses]
     for row, key in zip(accesses, keys, strict=True):

@@ -160,8 +160,9 @@ def execute(
     regions = np.zeros(len(placed.space.slots), REGION)
     for number, region in enumerate(placed.space.slots):
         data = before.get(number, region.bytes)
+        where = data.ctypes.data if region.size and data is not None else 0
         regions[number] = (
-            region.base, region.size, data.ctypes.data if region.size and data is not None else 0, number in before, 0, 0, region.constant,
+            region.base, region.size, where, number in before, 0, 0, region.constant,
         )  # fmt: skip
     counts = np.zeros(len(code), layout.COUNTED)
     about = layout.Launch()
