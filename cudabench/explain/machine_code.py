@@ -209,8 +209,9 @@ def requested(accesses: Iterable[Access], entry: str, functions: Sequence[Functi
     """
     found: dict[tuple[int, str, str], list[int]] = defaultdict(lambda: [0, 0])
     for one in (each for function in functions for each in function.instructions if each.opcode in _REQUESTS):
-        own, (_, _, *counts) = found[(one.ptx_line, *_REQUESTS[one.opcode])], code.counts[one.address]
-        own[:] = map(add, own, counts)
+        space, op = _REQUESTS[one.opcode]
+        own = found[one.ptx_line, space, op]
+        own[:] = map(add, own, code.counts[one.address][2:])
     before: Counter[tuple[int, str, str]] = Counter()
     keys = [(row.instruction, row.space, row.op) for row in accesses]
     for row, key in zip(accesses, keys, strict=True):
