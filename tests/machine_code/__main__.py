@@ -34,6 +34,8 @@ def main() -> int:
     left: Counter[str] = Counter()
     for words in lines:
         found, text = watch.run(words)
+        if len(lines) > 1:
+            print(".", end="", flush=True, file=sys.stderr)
         if not found and len(lines) == 1:
             print(text)
         for ran in found:

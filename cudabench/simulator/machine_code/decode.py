@@ -343,6 +343,8 @@ def _constant(one: sass.Instruction, operands: list[str]) -> tuple[str, str, lis
         raise Unreadable(operands[1])
     if not match[2] and not set(one.modifiers) - {"32"}:
         return "mov", "dx", []
+    if int(match[1], 16) >= layout.BANKS - 1:
+        raise Unreadable(operands[1])
     return "ldc", "dl", [int(_has(one, "S8", "S16")), int(match[1], 16)]
 
 

@@ -24,7 +24,7 @@ from cudabench.system import native
 YIELDS = "in which order parted lanes run behind YIELD is not known"
 TABLES = "which lanes of a jump by table go first is not known"
 SPARE_STACK = 64  # bytes of a lane
-MOST = 1 << 28  # warp instructions of a launch whose machine code runs
+MOST = 1 << 27  # warp instructions of a launch whose machine code runs
 SLACK = 16  # so many times those of the PTX at most
 ROUNDING = {"f2": 4e-3, "f4": 1e-4, "f8": 1e-9}
 
