@@ -11,8 +11,9 @@ constexpr int TIME_BITS = 26;
 constexpr u64 TICK = u64(1) << TIME_BITS, THREAD = 1023, WHO = (u64(1) << 20) - 1;
 constexpr u64 LAST_START = u64(1) << 62; // no block begins later, so that its time cannot overflow
 constexpr u64 flag(int number) { return u64(1) << (20 + number); }
-// Of a store: of what all lanes have alike; the block stored several values; other blocks stored the same before.
-constexpr u64 UNIFORM = flag(0), VARIED = flag(1), OTHERS = flag(2);
+// Of a store: of what all lanes have alike; the block stored several values; other blocks stored the same before; since
+// the last barrier its thread, or one that it met, had stored otherwise there.
+constexpr u64 UNIFORM = flag(0), VARIED = flag(1), OTHERS = flag(2), HIDES = flag(3);
 // Of reads and atomics: since the last barrier; by the block; by other blocks.
 constexpr u64 READ = flag(0), UPDATED = flag(1), OWN_READ = flag(2), OWN_UPDATED = flag(3), OTHERS_READ = flag(4),
               OTHERS_UPDATED = flag(5);

@@ -234,7 +234,10 @@ const char *Races::write(const Cells &cells, i64 at, int low, int high, bool uni
     if (stored >= began) {
         flags |= (stored & (OTHERS | VARIED)) | (differs ? VARIED : 0);
         const bool together = stored >= now; // by the same execution of one instruction
-        if (parted(stored, low, high) && (differs || !(together || (uniform && (stored & UNIFORM)))))
+        if (stored >= met_all)
+            flags |= (stored & HIDES) | (!together && (differs || !(stored & UNIFORM)) ? HIDES : 0);
+        const bool alike = !differs && !(flags & HIDES) && (together || (uniform && (stored & UNIFORM)));
+        if (parted(stored, low, high) && !alike)
             return together ? TOGETHER : RACE;
         if (together) {
             low = std::min(low, low_of(stored));

@@ -81,9 +81,12 @@ i64 store(const Cells &cells, const Row &row, const Times &times, const u8 *data
                                                         ((used & i64(OTHERS_READ | OTHERS_UPDATED)) != none)));
         else
             odd = ((stored >= met) & ((stored & i64(WHO)) != mine)) | ((used >= met) & ((used & i64(WHO)) != mine));
+        if (row.uniform)
+            odd |= stored >= met;
         if (any(odd))
             break;
-        *reinterpret_cast<Loose *>(cells.stored + place) = i64(times.now | (row.uniform ? UNIFORM : 0)) | mine;
+        const Pack hides = (stored >= met) & i64(HIDES);
+        *reinterpret_cast<Loose *>(cells.stored + place) = i64(times.now | (row.uniform ? UNIFORM : 0)) | hides | mine;
         if (row.granule == 4)
             std::memcpy(cells.value + place, data + 4 * place, 4 * WIDE);
         else

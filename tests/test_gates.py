@@ -77,7 +77,10 @@ def test_the_option(cudabench: Runner, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("new", "line"),
     [
-        (simulated(sectors=1030, instructions=4000), "mixed, global sectors 1024 -> 1030, instructions 5000 -> 4000"),
+        (
+            simulated(sectors=1030, instructions=4000),
+            "mixed, global sectors 1024 -> 1030, PTX instructions 5000 -> 4000",
+        ),
         (simulated(), "same"),
         (RECORDED, None),
     ],

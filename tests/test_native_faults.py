@@ -252,3 +252,22 @@ def test_no_hazard_of_a_random_kernel_is_missed(
     else:
         assert found.report.hazards == found.report.suspicions == ()
         assert found.same()
+
+
+@pytest.mark.parametrize("first", [0, 2])
+def test_a_store_that_a_later_one_hides(first: int) -> None:
+    """Threads store one value, of which one has stored another since the barrier: a race with the others' stores."""
+    own = Statement("store", "s", Index(first, 0, 0), None)
+    made = loaded(kernel([own, Statement("store", "s", Index(0, 0, 0), 1)], 1))
+    found = both(made, "k", 1, 64, [np.zeros(WORDS, np.int32), np.zeros(WORDS, np.int32)], threads=1)
+    assert found.report.hazards
+    assert isinstance(found.ran, str)
+
+
+def test_stores_of_one_value_alone() -> None:
+    """Threads that store one value, and nothing else, in a place since the barrier have no race."""
+    same = Statement("store", "s", Index(0, 0, 0), 1)
+    made = loaded(kernel([same, same, Statement("barrier"), same], 2))
+    found = both(made, "k", 1, 64, [np.zeros(WORDS, np.int32), np.zeros(WORDS, np.int32)], threads=1)
+    assert not isinstance(found.ran, str)
+    assert not found.report.hazards

@@ -212,7 +212,9 @@ def _from_file(operation: Operation, path: str, names: Sequence[str]) -> list[Pi
     only one. A rung without a function in the file is built-in, for comparison.
     """
     file = read_file(path)
-    text = Source(str(path), file.text, folder=str(Path(path).resolve().parent), builtin=False)
+    beside = str(Path(path).resolve().parent)
+    copied = (str(chapters.folder()),)  # a copy of a chapter includes its headers
+    text = Source(str(path), file.text, folder=beside, builtin=False, include=copied)
     if not names:
         return [_own(operation, file, text, find_kernel(file))]
     if names == ("all",):
