@@ -111,11 +111,15 @@ def merged_in(device: SimDevice, case: Case) -> Issued:
 
 
 def as_loaded(device: SimDevice, case: Case, run: Run) -> Run:
-    """Return a run whose accesses are those of the machine code, where ptxas moved loads behind a branch."""
+    """Return a run whose accesses are those of the machine code: as it ran itself, or else where ptxas moved
+    loads behind a branch."""
     accesses = run.report.accesses
     for one in kernels(device, case):
         executions = run.report.executed.get(one.entry)
-        if executions and one.code:
+        code = executions.code if isinstance(executions, simulator.Lines) else None
+        if one.code and isinstance(code, simulator.Code):
+            accesses = machine_code.requested(accesses, one.entry, one.code, code)
+        elif executions and one.code:
             accesses = merged.moved(accesses, one.entry, one.code, executions, one.compiled.lines)
     return replace(run, report=replace(run.report, accesses=accesses))
 

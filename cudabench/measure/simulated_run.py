@@ -151,7 +151,15 @@ class SimulatedRun(RunContext):
         self.progress("simulating", 0)
         began = time.monotonic()
         trace = self.trace or (self.record and recorded.watch(case))
-        run = self._launch(case, arrays, trace=trace, merged=merged, footprint=bool(self.cards), **_in_words(case))
+        run = self._launch(
+            case,
+            arrays,
+            trace=trace,
+            merged=merged,
+            footprint=bool(self.cards),
+            machine=self.disassemble,
+            **_in_words(case),
+        )
         took = time.monotonic() - began
         if self.disassemble:
             run = as_loaded(self.device, case, run)

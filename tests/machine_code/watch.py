@@ -1,0 +1,61 @@
+"""Runs command lines of the tool, and keeps what the machine code of each launch came to."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import time
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from cudabench import cli
+from cudabench.simulator import launch
+from cudabench.simulator.report import Code, Lines, Report
+
+
+class Ran(NamedTuple):
+    """One launch: what its machine code did, or why that is not believed; PTX instructions; seconds of the former."""
+
+    kernel: str
+    code: Code | str
+    ptx_instructions: int
+    seconds: float
+
+
+@contextlib.contextmanager
+def watching() -> Iterator[list[Ran]]:
+    """Keep the launches meanwhile whose machine code is asked for."""
+    found: list[Ran] = []
+    original = launch.with_machine_code
+
+    def kept(machine: Any, plan: Any, placed: Any) -> Any:
+        told = original(machine, plan, placed)
+
+        def noted(report: Report) -> Report:
+            start = time.perf_counter()
+            after = told(report)
+            lines = after.executed.get(plan.code.name)
+            if isinstance(lines, Lines) and lines.code is not None:
+                found.append(Ran(plan.code.name, lines.code, report.instructions, time.perf_counter() - start))
+            return after
+
+        return noted
+
+    launch.with_machine_code = kept
+    try:
+        yield found
+    finally:
+        launch.with_machine_code = original
+
+
+def run(words: list[str]) -> tuple[list[Ran], str]:
+    """Run one command line; return its launches and what it printed."""
+    os.environ["CUDABENCH_JOBS"] = "1"
+    text = io.StringIO()
+    with (
+        watching() as found, contextlib.suppress(SystemExit), contextlib.redirect_stdout(text),
+        contextlib.redirect_stderr(text),
+    ):  # fmt: skip
+        cli.main([str(word) for word in words])
+    return found, text.getvalue()
