@@ -8,6 +8,8 @@
 
 #include "engine.hpp"
 
+#include <atomic>
+
 namespace engine::sass {
 
 constexpr i32 UNIFORM = 256, CONSTANTS = 320, PREDICATES = 16, BARRIERS = 16;
@@ -60,6 +62,7 @@ struct MachineLaunch {
     i64 shared_size, local_size;
     i64 budget;  // warp instructions
     i64 *tables; // how often lanes parted at a jump by table
+    i64 threads; // that run blocks
 };
 
 // Lanes that stand at one instruction.
@@ -113,14 +116,22 @@ struct MemoryOperation {
 extern const MemoryOperation MEMORY[];
 extern const size_t MEMORY_COUNT;
 
+// What the threads of a launch share: each takes the next block.
+struct Progress {
+    std::atomic<i64> next{0}, instructions{0};
+    std::atomic<i64> failed{INT64_MAX}; // the number of the first block that could not be run
+};
+
 // One block of threads as it runs.
 class Machine {
   public:
     explicit Machine(const MachineLaunch &launch);
     ~Machine();
-    bool run();
+    void run(Progress &progress);
+    void add_counts() const;
     const MachineLaunch &launch;
     const char *why = "";
+    i64 failed = INT64_MAX;
     std::vector<u8> shared;
 
   private:

@@ -10,6 +10,8 @@
 #include "sass.hpp"
 
 #include <algorithm>
+#include <memory>
+#include <thread>
 
 namespace engine {
 
@@ -115,15 +117,35 @@ void Machine::issue(i32 at, u32 mask) {
     counts[size_t(at)].lanes += lanes_of(mask);
 }
 
-bool Machine::run() {
-    for (index[2] = 0; index[2] < launch.grid[2]; index[2]++)
-        for (index[1] = 0; index[1] < launch.grid[1]; index[1]++)
-            for (index[0] = 0; index[0] < launch.grid[0]; index[0]++)
-                if (!run_block())
-                    return false;
-    std::copy(counts.begin(), counts.end(), launch.counts);
-    *launch.tables = tables;
-    return true;
+// Run blocks until there are no more, or one cannot be run.
+void Machine::run(Progress &progress) {
+    const i64 x = launch.grid[0], y = launch.grid[1], blocks = x * y * launch.grid[2];
+    for (i64 number; (number = progress.next++) < blocks && number < progress.failed;) {
+        index[0] = number % x, index[1] = number / x % y, index[2] = number / x / y;
+        const i64 before = left;
+        bool ended = false;
+        try {
+            ended = run_block();
+        } catch (const std::bad_alloc &) {
+            why = "there is not enough memory";
+        }
+        if ((progress.instructions += before - left) > launch.budget)
+            why = "there are too many instructions";
+        else if (ended)
+            continue;
+        failed = number;
+        for (i64 first = progress.failed; number < first && !progress.failed.compare_exchange_weak(first, number);) {
+        }
+        return;
+    }
+}
+void Machine::add_counts() const {
+    for (size_t k = 0; k < counts.size(); k++) {
+        Counted &sum = launch.counts[k];
+        sum.warps += counts[k].warps, sum.lanes += counts[k].lanes;
+        sum.requests += counts[k].requests, sum.pieces += counts[k].pieces;
+    }
+    *launch.tables += tables;
 }
 
 void Machine::start(Warp &warp, i64 threads) {
@@ -444,8 +466,22 @@ PUBLIC i64 cudabench_machine_size(i64 which) {
 // Run a launch; return null, or why it could not be run to its end.
 PUBLIC const char *cudabench_machine_run(const MachineLaunch *launch) {
     try {
-        Machine machine(*launch);
-        return machine.run() ? nullptr : machine.why;
+        Progress progress;
+        std::vector<std::unique_ptr<Machine>> machines;
+        for (i64 k = 0; k < launch->threads; k++)
+            machines.push_back(std::make_unique<Machine>(*launch));
+        std::vector<std::thread> helpers;
+        for (size_t k = 1; k < machines.size(); k++)
+            helpers.emplace_back([&, k] { machines[k]->run(progress); });
+        machines[0]->run(progress);
+        for (std::thread &helper : helpers)
+            helper.join();
+        for (const auto &machine : machines) {
+            if (machine->failed == progress.failed && *machine->why)
+                return machine->why;
+            machine->add_counts();
+        }
+        return nullptr;
     } catch (const std::bad_alloc &) {
         return "there is not enough memory";
     }

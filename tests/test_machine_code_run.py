@@ -17,6 +17,7 @@ from cudabench.compile.record import Compiled
 from cudabench.devices.sim import machine_of
 from cudabench.simulator import api as simulator
 from cudabench.simulator.machine_code import decode
+from cudabench.simulator.machine_code.launch import Asked
 from cudabench.simulator.report import Code, Lines
 from cudabench.system import native
 
@@ -40,7 +41,8 @@ def run(
 ) -> tuple[Code | str | None, Any]:
     """Launch a kernel with 4 blocks; return what its machine code did, and that code."""
     machine = machine_of(made, kernel)
-    report = simulator.run(made.ptx, kernel, 4, block, [*arrays, n], machine=machine)
+    asked = Asked(lambda: machine, lambda executions: True)
+    report = simulator.run(made.ptx, kernel, 4, block, [*arrays, n], machine=asked)
     lines = report.executed[kernel]
     assert isinstance(lines, Lines)
     return lines.code, machine
@@ -74,7 +76,7 @@ def test_what_is_not_known_is_said() -> None:
     source = 'extern "C" __global__ void k(int *y, int n) { y[threadIdx.x] = n; if (n < 0) printf("%d", n); }'
     made = compiled("#include <cstdio>\n" + source)
     code, _ = run(made, "k", [np.zeros(256, np.int32)], 3)
-    assert code == "LEPC"
+    assert code == "the machine code is not read whole: LEPC"
 
 
 def test_other_results_are_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,8 +94,9 @@ def test_a_warp_that_never_ends_is_given_up() -> None:
     made = compiled(source)
     machine = machine_of(made, "k")
     assert not isinstance(machine, str)
+    asked = Asked(lambda: machine, lambda executions: True)
     try:
-        report = simulator.run(made.ptx, "k", 4, 32, [np.zeros(4, np.int32), 3], machine=machine, budget=200000)
+        report = simulator.run(made.ptx, "k", 4, 32, [np.zeros(4, np.int32), 3], machine=asked, budget=200000)
     except simulator.BudgetExceeded:
         pytest.skip("the PTX does not end either")
     lines = report.executed["k"]

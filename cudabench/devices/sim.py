@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from cudabench.compile import compiler, cubin, nvdisasm
+from cudabench.compile import compiler, cubin
 from cudabench.compile.limits import CompilerStopped
 from cudabench.compile.record import Compiled, Resources
 from cudabench.devices.constants import check_constant, constant_name
@@ -27,6 +27,7 @@ from cudabench.simulator.errors import remedy
 from cudabench.simulator.machine_code import image
 from cudabench.simulator.machine_code.decode import Unreadable
 from cudabench.simulator.machine_code.image import Kernel
+from cudabench.simulator.machine_code.launch import Asked, Needed
 from cudabench.symbols import plain_name, readable
 from cudabench.system import native
 
@@ -184,14 +185,15 @@ class SimDevice:
         seconds: float | None = None,
         footprint: bool = False,
         sample: tuple[int, int] | None = None,
-        machine: bool = False,
+        machine: Mapping[str, Needed] | None = None,
         **how: Any,
     ) -> Run:
         """Run all launches of a case on arrays, which change in place; merged: by function. For other arguments see
         `simulator.run`.
 
-        footprint: also count the touched memory. machine: also run the machine code, see `report.Code`. sample: of a
-        larger launch run only about so many threads, of at least so many blocks; the arrays then do not hold a result.
+        footprint: also count the touched memory. machine: by function whether a launch of it is one that also runs its
+        machine code, see `report.Code`. sample: of a larger launch run only about so many threads, of at least so many
+        blocks; the arrays then do not hold a result.
 
         Raises BudgetExceeded if all launches take longer than `seconds`, UsageError for a launch that GPUs of the
         architecture cannot run.
@@ -234,7 +236,7 @@ class SimDevice:
                     cluster=launch.cluster,
                     beside=beside,
                     first_slot=first_slot,
-                    machine=machine_of(loaded.compiled, launch.function) if machine else None,
+                    machine=_asked(loaded.compiled, launch.function, machine or {}),
                     **how,
                 )
             reports.append(report)
@@ -260,10 +262,16 @@ def refuse_unsupported(case: Case, loaded: Loaded, functions: Sequence[str]) -> 
         raise UnsupportedFeature(f"{case.kernel} uses features that the simulator lacks ({listed}): {remedy(listed)}.")
 
 
-def machine_of(compiled: Compiled, function: str) -> Kernel | str | None:
-    """Return the machine code of a function, or why it cannot be read; None without a cubin or nvdisasm."""
-    if compiled.cubin is None or nvdisasm.path() is None:
+def _asked(compiled: Compiled, function: str, machine: Mapping[str, Needed]) -> Asked | None:
+    if function not in machine:
         return None
+    return Asked(lambda: machine_of(compiled, function), machine[function])
+
+
+def machine_of(compiled: Compiled, function: str) -> Kernel | str:
+    """Return the machine code of a function, or why it cannot be read."""
+    if compiled.cubin is None:
+        return "there is none"
     try:
         return image.kernel(compiled.cubin, compiled.entry(function))
     except Unreadable as error:

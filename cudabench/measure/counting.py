@@ -16,7 +16,7 @@ from cudabench.compile.record import Compiled
 from cudabench.compile.sass import Function
 from cudabench.devices.sim import Arrays, Loaded, Run, SimDevice, poisoned, scratch
 from cudabench.errors import CudabenchError
-from cudabench.explain import advice, drawings, lower_bounds, machine_code, merged, recorded
+from cudabench.explain import advice, drawings, lower_bounds, machine_code, merged, recorded, to_execute
 from cudabench.explain.card_rates import launch_of
 from cudabench.explain.code_copies import Executions
 from cudabench.measure.context import constants_of
@@ -40,6 +40,7 @@ from cudabench.records.results import (
 from cudabench.results import units
 from cudabench.results.warnings import warning
 from cudabench.simulator import api as simulator
+from cudabench.simulator.machine_code.launch import Needed
 
 Issued = dict[str, dict[int, tuple[int, int]]]
 
@@ -108,6 +109,15 @@ def merged_in(device: SimDevice, case: Case) -> Issued:
         for one in kernels(device, case)
         if one.code
     }
+
+
+def uncounted(device: SimDevice, case: Case) -> dict[str, Needed]:
+    """Return by function whether a launch has to run its machine code to be counted; those of which some may."""
+
+    def needed(one: Kernel) -> Needed:
+        return lambda executions: to_execute.needed(one.code, executions, one.compiled.lines)
+
+    return {one.function: needed(one) for one in kernels(device, case) if to_execute.parts(one.code)}
 
 
 def as_loaded(device: SimDevice, case: Case, run: Run) -> Run:

@@ -48,6 +48,7 @@ from cudabench.measure.counting import (
     hazards_of,
     kernels,
     merged_in,
+    uncounted,
 )
 from cudabench.occupancy import capability
 from cudabench.records.planned import Case
@@ -157,7 +158,7 @@ class SimulatedRun(RunContext):
             trace=trace,
             merged=merged,
             footprint=bool(self.cards),
-            machine=self.disassemble,
+            machine=uncounted(self.device, case) if self.disassemble else None,
             **_in_words(case),
         )
         took = time.monotonic() - began

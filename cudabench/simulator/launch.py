@@ -25,7 +25,7 @@ from cudabench.simulator.count.shares import Shares
 from cudabench.simulator.count.trace import Recorder
 from cudabench.simulator.errors import BudgetExceeded, LaunchError, UnsupportedKernel
 from cudabench.simulator.machine import Machine
-from cudabench.simulator.machine_code.image import Kernel
+from cudabench.simulator.machine_code.launch import Asked
 from cudabench.simulator.machine_code.launch import beside as with_machine_code
 from cudabench.simulator.memory import AddressSpace
 from cudabench.simulator.native import launch as native
@@ -136,7 +136,7 @@ def run(
     declared: Declared | None = None,
     between: Between | None = None,
     schedule: str | None = None,
-    machine: Kernel | str | None = None,
+    machine: Asked | None = None,
 ) -> Report:
     """Launch a kernel and return counts, hazards and printed text.
 
@@ -165,7 +165,7 @@ def run(
     declared: what the source says of a shared array, by its name, its bytes and the line of an access: the bytes of an
     element and the elements by dimension, or None; messages then name places as the source does. between: where a
     barrier can stand between two accesses, or None: see `check.places.Gap`.
-    schedule: run the blocks in another order, see `schedule`. machine: also run this machine code, see
+    schedule: run the blocks in another order, see `schedule`. machine: also run this machine code where that is needed, see
     `machine_code.launch.beside`.
 
     Raises LaunchError (a launch or argument no GPU would take), UnsupportedKernel (the kernel reaches what the

@@ -32,27 +32,33 @@ def main() -> int:
         lines += [words for name in corpus.GROUPS for words in corpus.lines(name, folder).values()]
     alike = bad = 0
     left: Counter[str] = Counter()
+    needed: Counter[bool] = Counter()
     for words in lines:
         found, text = watch.run(words)
         if len(lines) > 1:
             print(".", end="", flush=True, file=sys.stderr)
         if not found and len(lines) == 1:
             print(text)
+        shown = " ".join(map(str, words))[:100]
         for ran in found:
             if isinstance(ran.code, str) and ran.code.startswith("its results differ"):
                 bad += 1
-                print(f"{' '.join(map(str, words))[:100]}: {ran.kernel}: {ran.code}", flush=True)
+                print(f"{shown}: {ran.kernel}: {ran.code}", flush=True)
             elif isinstance(ran.code, str):
                 left[f"{ran.code} [{ran.kernel}]"] += 1
             else:
                 alike += 1
+                if not ran.needed and any(abs(x - y) > 1e-3 * y for x, y in zip(ran.inferred, ran.counted, strict=True)):
+                    bad += 1
+                    print(f"{shown}: {ran.kernel}: {ran.inferred} by PTX, {ran.counted} by itself", flush=True)
+            needed[ran.needed] += 1
             if len(lines) == 1 and isinstance(ran.code, Code):
                 warps, lanes, _, pieces = (sum(part) for part in zip(*ran.code.counts.values(), strict=True))
                 print(
                     f"{ran.kernel}: {warps} warp instructions, {lanes} thread instructions, {pieces} sectors and "
                     f"wavefronts; PTX {ran.ptx_instructions}; {ran.seconds:.3f} s; {ran.code.unsettled or 'settled'}"
                 )
-    print(f"{alike} launches alike, {bad} with differences; not run:")
+    print(f"{alike} launches alike, {bad} with differences; {needed[True]} of {needed.total()} needed it; not run:")
     for why, times in left.most_common():
         print(f"{times:6} {why}")
     return bool(bad)

@@ -49,6 +49,8 @@ IDLE = (
     "NOP", "DEPBAR", "LDGDEPBAR", "ERRBAR", "MEMBAR", "CCTL", "FENCE", "PMTRIG", "NANOSLEEP", "ENDCOLLECTIVE",
 )  # fmt: skip
 
+GLOBAL_ATOMICS = ("RED", "REDG", "ATOM", "ATOMG")
+
 
 class Unreadable(Exception):
     """An instruction that is not known here."""
@@ -70,7 +72,7 @@ class Row:
 class Decoded:
     """A kernel: its instructions, what it reads of constants, (bank, offset) or a value, and bytes of its stack.
 
-    yields: whether it has a YIELD. records: what `code` made.
+    yields: whether it has a YIELD; atomics: whether it has atomics on global memory. records: what `code` made.
     """
 
     instructions: tuple[sass.Instruction, ...]
@@ -78,6 +80,7 @@ class Decoded:
     constants: tuple[tuple[int, int] | int, ...]
     stack: int
     yields: bool
+    atomics: bool
     records: dict[int, Array] = field(default_factory=dict)
 
     def code(self, numbers: Mapping[str, int]) -> Array:
@@ -570,5 +573,6 @@ def decode(items: Sequence[sass.Instruction | str]) -> Decoded:
         if one.operands[:1] == ("R1",) and one.opcode in ("IADD3", "VIADD"):
             step = next((int(part, 16) for part in one.operands[1:] if re.fullmatch(r"-?0x[0-9a-f]+", part)), 0)
             stack += max(0, -(step - (1 << 32) if step >> 31 > 0 else step))
-    yields = any(one.opcode == "YIELD" for one in instructions)
-    return Decoded(tuple(instructions), tuple(rows), tuple(reader.constants), stack, yields)
+    opcodes = {one.opcode for one in instructions}
+    yields, atomics = "YIELD" in opcodes, not opcodes.isdisjoint(GLOBAL_ATOMICS)
+    return Decoded(tuple(instructions), tuple(rows), tuple(reader.constants), stack, yields, atomics)

@@ -14,19 +14,22 @@ import numpy as np
 from cudabench.simulator.machine_code import layout
 from cudabench.simulator.machine_code.decode import Decoded, Unreadable
 from cudabench.simulator.machine_code.image import Kernel
+from cudabench.simulator.check.global_races import written_regions
 from cudabench.simulator.memory import AddressSpace
+from cudabench.simulator.native.launch import threads
 from cudabench.simulator.native.layout import REGION
 from cudabench.simulator.plan import Plan
 from cudabench.simulator.program.arguments import Placed
-from cudabench.simulator.report import Code, Lines, Report
-from cudabench.simulator.values import Array, Index3
+from cudabench.simulator.report import Code, Executed, Lines, Report
+from cudabench.simulator.values import Array
 from cudabench.system import native
 
 YIELDS = "in which order parted lanes run behind YIELD is not known"
 TABLES = "which lanes of a jump by table go first is not known"
 SPARE_STACK = 64  # bytes of a lane
-MOST = 1 << 27  # warp instructions of a launch whose machine code runs
-SLACK = 16  # so many times those of the PTX at most
+# Warp instructions of a launch whose machine code runs: so many times those of the PTX at most, and never more than MOST.
+SLACK, MOST = 8, 1 << 26
+MOST_BYTES = 1 << 28  # of the arrays that a launch may write, of which a copy is made
 ROUNDING = {"f2": 4e-3, "f4": 1e-4, "f8": 1e-9}
 
 PIECES = {
@@ -82,37 +85,67 @@ def _library() -> tuple[Any, dict[str, int]] | None:
     return library, {library.cudabench_machine_operation(number).decode(): number for number in range(count)}
 
 
-def memory(space: AddressSpace) -> dict[int, Array]:
+Needed = Callable[[Mapping[int, Executed]], bool]
+
+
+class Asked(NamedTuple):
+    """A kernel's machine code that is to run where a launch needs it.
+
+    read: returns the kernel as `image.kernel` does, or why it cannot be read. needed: whether the counts of a launch
+    may be other than what its PTX tells, by how often each line of that ran.
+    """
+
+    read: Callable[[], Kernel | str]
+    needed: Needed
+
+
+def memory(plan: Plan, placed: Placed) -> dict[int, Array]:
     """Return a copy of all that a launch may write, by its place in the address space."""
-    return {place: region.bytes.copy() for place, region in enumerate(space.slots) if region.writable and region.size}
+    parameters = np.frombuffer(placed.parameters, np.uint8)
+    written = written_regions(plan.code.written, placed.space, parameters, placed.textures)
+    regions = {
+        place: region.bytes
+        for place, region in enumerate(placed.space.slots)
+        if region.writable and region.size and (written is None or region.base in written)
+    }
+    if sum(data.size for data in regions.values()) > MOST_BYTES:
+        raise Unreadable(f"the arrays that it may write are larger than {MOST_BYTES >> 20} MiB")
+    return {place: data.copy() for place, data in regions.items()}
 
 
-def beside(kernel: Kernel | str | None, plan: Plan, placed: Placed) -> Callable[[Report], Report]:
+def beside(asked: Asked | None, plan: Plan, placed: Placed) -> Callable[[Report], Report]:
     """Return what adds to the report of a launch that has ended what its machine code did, on memory as it is now.
 
-    kernel: as `image.kernel` returns it, or why it cannot be read; without one reports stay as they are.
+    Without `asked`, and where no count can be another, reports stay as they are.
     """
-    if kernel is None:
+    if asked is None:
         return lambda report: report
-    whole = plan.blocks == math.prod(plan.grid) and plan.cluster is None
-    before = memory(placed.space) if whole and not isinstance(kernel, str) else {}
+    why, before = "", {}
+    if plan.blocks < math.prod(plan.grid) or plan.cluster is not None:
+        why = "only some blocks ran" if plan.cluster is None else "its blocks form clusters"
+    else:
+        try:
+            before = memory(plan, placed)
+        except Unreadable as error:
+            why = str(error)
 
     def told(report: Report) -> Report:
-        why = kernel if isinstance(kernel, str) else "only some blocks ran" if not whole else ""
-        if report.hazards:
-            why = why or "the launch has hazards"
-        code: Code | str = why or _code(kernel, plan, placed, before, report)  # type: ignore[arg-type]
+        if not asked.needed(report.executed[plan.code.name]):
+            return report
+        code: Code | str = why or ("the launch has hazards" if report.hazards else "")
         lines = {name: Lines(executed) for name, executed in report.executed.items()}
         for found in lines.values():
-            found.code = code
+            found.code = code or _code(asked.read(), plan, placed, before, report)
         return replace(report, executed=lines)
 
     return told
 
 
-def _code(kernel: Kernel, plan: Plan, placed: Placed, before: dict[int, Array], report: Report) -> Code | str:
+def _code(kernel: Kernel | str, plan: Plan, placed: Placed, before: dict[int, Array], report: Report) -> Code | str:
+    if isinstance(kernel, str):
+        return f"the machine code is not read whole: {kernel}"
     budget = min(MOST, SLACK * (report.instructions + 1000))
-    ran = execute(kernel, plan.grid, plan.block, plan.dynamic_shared, placed, before, budget)
+    ran = execute(kernel, plan, placed, before, budget)
     if isinstance(ran, str):
         return ran
     slots = placed.space.slots
@@ -139,9 +172,8 @@ def differ(mine: Array, other: Array) -> bool:
 
 
 def execute(
-    kernel: Kernel, grid: Index3, block: Index3, dynamic_shared: int, placed: Placed, before: dict[int, Array],
-    budget: int,
-) -> Counted | str:  # fmt: skip
+    kernel: Kernel, plan: Plan, placed: Placed, before: dict[int, Array], budget: int
+) -> Counted | str:
     """Run a launch on `before`, see `memory`, which it changes; return what it counted, or why it could not be run.
 
     budget: warp instructions after which it is given up.
@@ -153,7 +185,7 @@ def execute(
     decoded = kernel.decoded
     stack = -(-(decoded.stack + SPARE_STACK) // 16) * 16
     try:
-        banks = kernel.bank_bytes(placed.space, grid, block, placed.parameters, stack)
+        banks = kernel.bank_bytes(placed.space, plan.grid, plan.block, placed.parameters, stack)
         constants = np.array([_constant(one, banks) for one in decoded.constants], np.uint32)
         code = decoded.code(numbers)
     except (Unreadable, KeyError, ValueError) as error:
@@ -173,8 +205,9 @@ def execute(
     buffers = [ctypes.create_string_buffer(one, len(one)) for one in banks]
     about.banks[:] = [ctypes.addressof(one) for one in buffers]
     about.bank_sizes[:] = [len(one) for one in banks]
-    about.grid[:], about.block[:] = grid, block
-    about.shared_size = -(-kernel.shared // 16) * 16 + dynamic_shared
+    about.grid[:], about.block[:] = plan.grid, plan.block
+    about.shared_size = -(-kernel.shared // 16) * 16 + plan.dynamic_shared
+    about.threads = 1 if plan.code.meets or decoded.atomics else threads()
     tables = ctypes.c_int64()
     about.local_size, about.budget, about.tables = stack, budget, ctypes.addressof(tables)
     why = library.cudabench_machine_run(ctypes.byref(about))
