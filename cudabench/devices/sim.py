@@ -191,8 +191,8 @@ class SimDevice:
         """Run all launches of a case on arrays, which change in place; merged: by function. For other arguments see
         `simulator.run`.
 
-        footprint: also count the touched memory. machine: by function whether a launch of it is one that also runs its
-        machine code, see `report.Code`. sample: of a larger launch run only about so many threads, of at least so many
+        footprint: also count the touched memory. machine: by function why a launch of it has to run its machine
+        code too, see `report.Code`. sample: of a larger launch run only about so many threads, of at least so many
         blocks; the arrays then do not hold a result.
 
         Raises BudgetExceeded if all launches take longer than `seconds`, UsageError for a launch that GPUs of the

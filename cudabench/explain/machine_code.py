@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from cudabench.compile import cubin, nvdisasm
 from cudabench.compile.sass import Function, Instruction
-from cudabench.explain import executed, ptx_text
+from cudabench.explain import executed, ptx_text, to_execute
 from cudabench.explain.code_copies import Executions
 from cudabench.explain.ptx_text import Line, Text
 from cudabench.records.results import MachineCode
@@ -281,6 +281,12 @@ class Image(NamedTuple):
         return cubin.ptx(self.cubin).split("\n") if self.ptx is None else self.ptx
 
 
+def unknown(kernel: Kernel, functions: Sequence[Function], ptx: Sequence[str]) -> str:
+    """Return why counts of a kernel that the PTX told may be others, or "": its machine code had to run itself."""
+    why = to_execute.needed(functions, kernel.executions, ptx) if kernel.executions and kernel.code is None else ""
+    return f"{why}{f' (it was not executed: {kernel.inferred})' if kernel.inferred else ''}" if why else ""
+
+
 def inexact(images: Sequence[Image], accesses: Iterable[Access] = ()) -> str | None:
     """Return why hardware may execute more or fewer instructions than `describe_all` counts, or None.
 
@@ -294,6 +300,7 @@ def inexact(images: Sequence[Image], accesses: Iterable[Access] = ()) -> str | N
             ran = kernel.code
             if ran is None:
                 found |= dict.fromkeys(executed.beyond(code, kernel.executions or {}, lines))
+                found |= dict.fromkeys(filter(None, [unknown(kernel, code, lines)]))
             elif ran.unsettled:
                 found[ran.unsettled] = None
     return "; ".join(reason for reason in found if reason) or None

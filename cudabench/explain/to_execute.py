@@ -11,6 +11,9 @@ from cudabench.explain.code_copies import Executions
 _PARTS = ("BRX", "BREAK", "WARPSYNC", "YIELD")  # where lanes part or wait, besides jumps with a condition
 END = 1 << 62  # behind all code
 
+UNSURE = "how often parts of its machine code run does not follow from its PTX"
+PARTED = "lanes of its warps part, and where ptxas lets them meet again is not in its PTX"
+
 
 def parts(functions: Sequence[Function]) -> bool:
     """Return whether a kernel's code has jumps that only some lanes of a warp may take."""
@@ -22,8 +25,8 @@ def parts(functions: Sequence[Function]) -> bool:
     )
 
 
-def needed(functions: Sequence[Function], executions: Executions, ptx: Sequence[str]) -> bool:
-    """Return whether a launch has to execute its machine code to be counted; arguments as of `executed.count`.
+def needed(functions: Sequence[Function], executions: Executions, ptx: Sequence[str]) -> str:
+    """Return why a launch has to execute its machine code to be counted, or ""; arguments as of `executed.count`.
 
     While all lanes of a warp go one way, a block of the machine code runs as often as its lines of the PTX, if those
     are known: then both ways of counting are one. Where lanes parted, how often the code behind is issued hangs on the
@@ -31,12 +34,13 @@ def needed(functions: Sequence[Function], executions: Executions, ptx: Sequence[
     such places part from nobody.
     """
     if not parts(functions):
-        return False
+        return ""
+    counts = executed.count(functions, executions, ptx)
+    if any(not one.sure for each in counts for one in each):
+        return UNSURE
     meets = min((one.address for each in functions for one in each.instructions if one.opcode == "BSSY"), default=END)
     ends: dict[int, bool] = {}
     for one in (one for each in functions for one in each.instructions):
         alone = one.opcode == "EXIT" and one.address < meets
         ends[one.ptx_line] = ends.get(one.ptx_line, True) and (alone or one.opcode not in ("EXIT", "BRA", *_PARTS))
-    if any(times.parted and not ends.get(line, False) for line, times in executions.items()):
-        return True
-    return any(not one.sure for each in executed.count(functions, executions, ptx) for one in each)
+    return PARTED if any(times.parted and not ends.get(line, False) for line, times in executions.items()) else ""

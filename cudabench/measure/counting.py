@@ -112,7 +112,7 @@ def merged_in(device: SimDevice, case: Case) -> Issued:
 
 
 def uncounted(device: SimDevice, case: Case) -> dict[str, Needed]:
-    """Return by function whether a launch has to run its machine code to be counted; those of which some may."""
+    """Return by function why a launch has to run its machine code to be counted; those of which some may have to."""
 
     def needed(one: Kernel) -> Needed:
         return lambda executions: to_execute.needed(one.code, executions, one.compiled.lines)

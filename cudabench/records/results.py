@@ -242,9 +242,9 @@ class MachineCode:
         Literal["machine_code", "ptx"] | None,
         "What was executed to count these: the machine code itself, or the PTX, of which they are inferred.",
     ] = None
-    counts_from_ptx_since: Annotated[str | None, "Why the machine code itself was not executed, or not believed."] = (
-        None
-    )
+    counts_from_ptx_since: Annotated[
+        str | None, "Why the machine code was not executed, or not believed; null where it was, or would count alike."
+    ] = None
 
 
 @dataclass(frozen=True)

@@ -165,8 +165,8 @@ def run(
     declared: what the source says of a shared array, by its name, its bytes and the line of an access: the bytes of an
     element and the elements by dimension, or None; messages then name places as the source does. between: where a
     barrier can stand between two accesses, or None: see `check.places.Gap`.
-    schedule: run the blocks in another order, see `schedule`. machine: also run this machine code where that is needed, see
-    `machine_code.launch.beside`.
+    schedule: run the blocks in another order, see `schedule`. machine: also run this machine code where that is needed,
+    see `machine_code.launch.beside`.
 
     Raises LaunchError (a launch or argument no GPU would take), UnsupportedKernel (the kernel reaches what the
     simulator lacks), KernelTrap (assert, trap or a write to a read-only array), BudgetExceeded.

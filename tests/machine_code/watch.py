@@ -18,14 +18,14 @@ from cudabench.simulator.report import Code, Lines, Report
 class Ran(NamedTuple):
     """One launch: what its machine code did, or why that is not believed; PTX instructions; seconds of the former.
 
-    needed: whether it would have run. inferred: warp and thread instructions as the PTX tells them.
+    needed: why it would have run by itself, or "". inferred: warp and thread instructions as the PTX tells them.
     """
 
     kernel: str
     code: Code | str
     ptx_instructions: int
     seconds: float
-    needed: bool
+    needed: str
     inferred: tuple[float, float]
 
     @property
@@ -40,15 +40,15 @@ def watching() -> Iterator[list[Ran]]:
     """Run the machine code of all launches meanwhile, and keep what it came to."""
     found: list[Ran] = []
     original, needed, parts = launch.with_machine_code, to_execute.needed, to_execute.parts
-    asked: list[tuple[bool, tuple[float, float]]] = []
+    asked: list[tuple[str, tuple[float, float]]] = []
 
-    def always(functions: Any, executions: Any, ptx: Any) -> bool:
+    def always(functions: Any, executions: Any, ptx: Any) -> str:
         counts = executed.count(functions, executions, ptx)
         blocks = [(len(block.instructions), one) for block, one in executed.counted(functions, counts)]
         warps = sum(size * one.warps + one.again for size, one in blocks)
         lanes = sum(size * one.lanes + one.again_lanes for size, one in blocks)
         asked.append((needed(functions, executions, ptx), (warps, lanes)))
-        return True
+        return "all do"
 
     def kept(machine: Any, plan: Any, placed: Any) -> Any:
         told = original(machine, plan, placed)

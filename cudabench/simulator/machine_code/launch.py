@@ -11,11 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from cudabench.simulator.check.global_races import written_regions
 from cudabench.simulator.machine_code import layout
 from cudabench.simulator.machine_code.decode import Decoded, Unreadable
 from cudabench.simulator.machine_code.image import Kernel
-from cudabench.simulator.check.global_races import written_regions
-from cudabench.simulator.memory import AddressSpace
 from cudabench.simulator.native.launch import threads
 from cudabench.simulator.native.layout import REGION
 from cudabench.simulator.plan import Plan
@@ -27,9 +26,11 @@ from cudabench.system import native
 YIELDS = "in which order parted lanes run behind YIELD is not known"
 TABLES = "which lanes of a jump by table go first is not known"
 SPARE_STACK = 64  # bytes of a lane
-# Warp instructions of a launch whose machine code runs: so many times those of the PTX at most, and never more than MOST.
-SLACK, MOST = 8, 1 << 26
+SLACK, MOST = 8, 1 << 26  # warp instructions of a launch: so many times those of the PTX at most, and so many in all
 MOST_BYTES = 1 << 28  # of the arrays that a launch may write, of which a copy is made
+DIFFERS = "its results differ from those of the PTX in"
+IN_ANOTHER_ORDER = "with its atomics in another order it has other results in"
+ORDERED = ("ATOM", "ATOMG", "ATOMS")
 ROUNDING = {"f2": 4e-3, "f4": 1e-4, "f8": 1e-9}
 
 PIECES = {
@@ -85,14 +86,14 @@ def _library() -> tuple[Any, dict[str, int]] | None:
     return library, {library.cudabench_machine_operation(number).decode(): number for number in range(count)}
 
 
-Needed = Callable[[Mapping[int, Executed]], bool]
+Needed = Callable[[Mapping[int, Executed]], str]
 
 
 class Asked(NamedTuple):
     """A kernel's machine code that is to run where a launch needs it.
 
-    read: returns the kernel as `image.kernel` does, or why it cannot be read. needed: whether the counts of a launch
-    may be other than what its PTX tells, by how often each line of that ran.
+    read: returns the kernel as `image.kernel` does, or why it cannot be read. needed: why the counts of a launch may be
+    other than what its PTX tells, by how often each line of that ran, or "".
     """
 
     read: Callable[[], Kernel | str]
@@ -151,7 +152,9 @@ def _code(kernel: Kernel | str, plan: Plan, placed: Placed, before: dict[int, Ar
     slots = placed.space.slots
     unlike = [slots[at].name for at, data in ran.arrays.items() if differ(data, slots[at].bytes)]
     if unlike:
-        return f"its results differ from those of the PTX in {', '.join(unlike)}"
+        # What an atomic returns hangs on the order of warps, which is another one here.
+        ordered = plan.code.meets or any(one.opcode in ORDERED for one in ran.decoded.instructions)
+        return f"{IN_ANOTHER_ORDER if ordered else DIFFERS} {', '.join(unlike)}"
     rows = zip(ran.decoded.instructions, ran.counts.tolist(), strict=True)
     return Code({one.address: tuple(row) for one, row in rows}, ran.unsettled)
 
