@@ -287,6 +287,23 @@ def unknown(kernel: Kernel, functions: Sequence[Function], ptx: Sequence[str]) -
     return f"{why}{f' (it was not executed: {kernel.inferred})' if kernel.inferred else ''}" if why else ""
 
 
+def doubted(
+    accesses: Iterable[Access], kernel: Kernel, functions: Sequence[Function], ptx: Sequence[str]
+) -> tuple[Access, ...]:
+    """Return accesses, of which those of a kernel that only some lanes of a warp did say why there may be more of them,
+    where that is `unknown`."""
+    why, executions = unknown(kernel, functions, ptx), kernel.executions or {}
+
+    def parts(line: int) -> bool:
+        times = executions.get(line)
+        return bool(why) and times is not None and times.lanes < 32 * times.warps
+
+    return tuple(
+        row._replace(inexact=row.inexact or why) if row.kernel == kernel.entry and parts(row.instruction) else row
+        for row in accesses
+    )
+
+
 def inexact(images: Sequence[Image], accesses: Iterable[Access] = ()) -> str | None:
     """Return why hardware may execute more or fewer instructions than `describe_all` counts, or None.
 

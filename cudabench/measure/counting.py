@@ -126,11 +126,12 @@ def as_loaded(device: SimDevice, case: Case, run: Run) -> Run:
     accesses = run.report.accesses
     for one in kernels(device, case):
         executions = run.report.executed.get(one.entry)
-        code = executions.code if isinstance(executions, simulator.Lines) else None
-        if one.code and isinstance(code, simulator.Code):
-            accesses = machine_code.requested(accesses, one.entry, one.code, code)
+        kernel = machine_code.Kernel(one.entry, executions)
+        if one.code and kernel.code:
+            accesses = machine_code.requested(accesses, one.entry, one.code, kernel.code)
         elif executions and one.code:
             accesses = merged.moved(accesses, one.entry, one.code, executions, one.compiled.lines)
+            accesses = machine_code.doubted(accesses, kernel, one.code, one.compiled.lines)
     return replace(run, report=replace(run.report, accesses=accesses))
 
 
@@ -288,6 +289,9 @@ class Counting:
         (found,) = by_card(simulated, case, run, [card], self.settings, result.bytes)
         report = simulator.merge(launched.report for launched in run.launched)
         accesses, counts = _scaled(run)
+        for one in kernels(simulated, case):
+            kernel = machine_code.Kernel(one.entry, counts.get(one.entry))
+            accesses = machine_code.doubted(accesses, kernel, one.code, one.compiled.lines)
         rows = access_rows(accesses, report, case, simulated.blocks(case))
         ran = described(simulated, case, counts, accesses)
         code, same = _merged(result.machine_code, ran)
@@ -318,7 +322,7 @@ class Counting:
         )  # fmt: skip
 
 
-def _scaled(run: Run) -> tuple[list[simulator.Access], dict[str, dict[int, simulator.Executed]]]:
+def _scaled(run: Run) -> tuple[Sequence[simulator.Access], dict[str, dict[int, simulator.Executed]]]:
     """Return the accesses of all launches, and by entry how often each PTX line ran, each as many times as blocks stand
     behind those that ran."""
     accesses: dict[object, simulator.Access] = {}
