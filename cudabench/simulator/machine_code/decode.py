@@ -446,7 +446,7 @@ FORMS: dict[str, Form] = {
 }  # fmt: skip
 FORMS |= {"YIELD": ("yield", ""), **dict.fromkeys(IDLE, ("nop", ""))}
 _TO_ALL = ("VOTEU", "R2UR", "REDUX")  # they read the active lanes, though what they write is uniform
-_WIDTHS = {"128": 16, "64": 8, "U8": 1, "S8": 1, "8": 1, "U16": 2, "S16": 2, "16": 2}
+_WIDTHS = {"128": 16, "64": 8, "F64": 8, "S64": 8, "U64": 8, "U8": 1, "S8": 1, "8": 1, "U16": 2, "S16": 2, "16": 2}
 
 
 def _form(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
