@@ -564,7 +564,7 @@ const sass::Operation ALL_OF_THEM[] = {
                                : lesser_float(least, x, y); }))
     RUN("addmin.u32", chosen<3>(w, i, m, [](bool least, u32 x, u32 y, u32 z) { return lesser(least, x + y, z); }))
     RUN("addmin.s32", chosen<3>(w, i, m, [](bool least, u32 x, u32 y, u32 z) { return lesser_signed(least, x + y, z); }))
-    FLOATS("fadd", 2, x + y) FLOATS("fmul", 2, x * y) FLOATS("ffma", 3, __builtin_fmaf(x, y, z))
+    FLOATS("fadd", 2, x + y) FLOATS("fmul", 2, x * y) FLOATS("fmul.scaled", 2, x * (y * real(u32(i.mode[0])))) FLOATS("ffma", 3, __builtin_fmaf(x, y, z))
     FLOATS("frnd", 1, whole(x, i.mode[3]))
     FLOATS("mufu.rcp", 1, 1 / f64(x)) FLOATS("mufu.rsq", 1, 1 / std::sqrt(f64(x))) FLOATS("mufu.sqrt", 1, std::sqrt(f64(x)))
     FLOATS("mufu.ex2", 1, std::exp2(f64(x))) FLOATS("mufu.lg2", 1, std::log2(f64(x)))

@@ -27,7 +27,7 @@ from cudabench.simulator.errors import remedy
 from cudabench.simulator.machine_code import image
 from cudabench.simulator.machine_code.decode import Unreadable
 from cudabench.simulator.machine_code.image import Kernel
-from cudabench.simulator.machine_code.launch import Asked, Needed
+from cudabench.simulator.machine_code.launch import Asked
 from cudabench.symbols import plain_name, readable
 from cudabench.system import native
 
@@ -185,14 +185,14 @@ class SimDevice:
         seconds: float | None = None,
         footprint: bool = False,
         sample: tuple[int, int] | None = None,
-        machine: Mapping[str, Needed] | None = None,
+        machine: Mapping[str, Asked] | None = None,
         **how: Any,
     ) -> Run:
         """Run all launches of a case on arrays, which change in place; merged: by function. For other arguments see
         `simulator.run`.
 
-        footprint: also count the touched memory. machine: by function why a launch of it has to run its machine
-        code too, see `report.Code`. sample: of a larger launch run only about so many threads, of at least so many
+        footprint: also count the touched memory. machine: by function the machine code that runs too where a launch
+        needs it, see `report.Code`. sample: of a larger launch run only about so many threads, of at least so many
         blocks; the arrays then do not hold a result.
 
         Raises BudgetExceeded if all launches take longer than `seconds`, UsageError for a launch that GPUs of the
@@ -236,7 +236,7 @@ class SimDevice:
                     cluster=launch.cluster,
                     beside=beside,
                     first_slot=first_slot,
-                    machine=_asked(loaded.compiled, launch.function, machine or {}),
+                    machine=(machine or {}).get(launch.function),
                     **how,
                 )
             reports.append(report)
@@ -260,12 +260,6 @@ def refuse_unsupported(case: Case, loaded: Loaded, functions: Sequence[str]) -> 
         told = (f"{lack.file}:{lack.line}: {readable(lack.feature)}" for lack in lacks)
         listed = "; ".join(dict.fromkeys(told))
         raise UnsupportedFeature(f"{case.kernel} uses features that the simulator lacks ({listed}): {remedy(listed)}.")
-
-
-def _asked(compiled: Compiled, function: str, machine: Mapping[str, Needed]) -> Asked | None:
-    if function not in machine:
-        return None
-    return Asked(lambda: machine_of(compiled, function), machine[function])
 
 
 def machine_of(compiled: Compiled, function: str) -> Kernel | str:

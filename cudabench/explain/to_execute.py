@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cudabench.compile.sass import Function
-from cudabench.explain import executed
+from cudabench.explain import executed, ptx_text
 from cudabench.explain.code_copies import Executions
 
 _PARTS = ("BRX", "BREAK", "WARPSYNC", "YIELD")  # where lanes part or wait, besides jumps with a condition
+_FUSED = ("FFMA", "DFMA", "HFMA2")
 END = 1 << 62  # behind all code
 
 UNSURE = "how often parts of its machine code run does not follow from its PTX"
@@ -22,6 +23,16 @@ def parts(functions: Sequence[Function]) -> bool:
         for function in functions
         for block in function.blocks
         for one in block.instructions
+    )
+
+
+def fuses(functions: Sequence[Function], ptx: Sequence[str]) -> bool:
+    """Return whether ptxas made one instruction of a multiplication and an addition, which rounds once."""
+    text = ptx_text.read(ptx)
+    return any(
+        one.opcode in _FUSED and text[one.ptx_line].op in ("add", "sub", "mul")
+        for function in functions
+        for one in function.instructions
     )
 
 

@@ -14,7 +14,7 @@ from cudabench.cards.load import Card, like
 from cudabench.compile import nvdisasm
 from cudabench.compile.record import Compiled
 from cudabench.compile.sass import Function
-from cudabench.devices.sim import Arrays, Loaded, Run, SimDevice, poisoned, scratch
+from cudabench.devices.sim import Arrays, Loaded, Run, SimDevice, machine_of, poisoned, scratch
 from cudabench.errors import CudabenchError
 from cudabench.explain import advice, drawings, lower_bounds, machine_code, merged, recorded, to_execute
 from cudabench.explain.card_rates import launch_of
@@ -40,7 +40,7 @@ from cudabench.records.results import (
 from cudabench.results import units
 from cudabench.results.warnings import warning
 from cudabench.simulator import api as simulator
-from cudabench.simulator.machine_code.launch import Needed
+from cudabench.simulator.machine_code.launch import Asked
 
 Issued = dict[str, dict[int, tuple[int, int]]]
 
@@ -111,13 +111,18 @@ def merged_in(device: SimDevice, case: Case) -> Issued:
     }
 
 
-def uncounted(device: SimDevice, case: Case) -> dict[str, Needed]:
-    """Return by function why a launch has to run its machine code to be counted; those of which some may have to."""
+def uncounted(device: SimDevice, case: Case) -> dict[str, Asked]:
+    """Return by function the machine code that has to run for a launch to be counted; of those that may need it."""
 
-    def needed(one: Kernel) -> Needed:
-        return lambda executions: to_execute.needed(one.code, executions, one.compiled.lines)
+    def asked(one: Kernel) -> Asked:
+        code, ptx = one.code, one.compiled.lines
+        return Asked(
+            lambda: machine_of(one.compiled, one.function),
+            lambda executions: to_execute.needed(code, executions, ptx),
+            lambda: to_execute.fuses(code, ptx),
+        )
 
-    return {one.function: needed(one) for one in kernels(device, case) if to_execute.parts(one.code)}
+    return {one.function: asked(one) for one in kernels(device, case) if to_execute.parts(one.code)}
 
 
 def as_loaded(device: SimDevice, case: Case, run: Run) -> Run:

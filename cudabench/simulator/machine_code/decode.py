@@ -30,6 +30,7 @@ SPECIAL = {
 ROUNDING = {"RZ": 1, "RM": 2, "RP": 3}
 FLUSH, SATURATE, RELU = 4, 8, 16
 WHOLE = {"TRUNC": 1, "FLOOR": 2, "CEIL": 3}
+REDUCED = {"POPC": 0, "AND": 1, "OR": 2}  # what BAR.RED makes of the predicates of a block
 REDUCTIONS = ("SUM", "MIN", "MAX", "AND", "OR", "XOR")
 ATOMICS = {
     "ADD": 0,
@@ -225,6 +226,21 @@ def condition(text: str) -> tuple[int, int]:
 Form = tuple[str, str] | Callable[[sass.Instruction, list[str]], tuple[str, str, list[int]]]
 
 
+_OF_FLOATS = {"FTZ", "SAT", "RN", "RZ", "RM", "RP", "DIVIDE"}
+_SCALED = {"D8": 124, "D4": 125, "D2": 126, "M2": 128, "M4": 129, "M8": 130}  # exponents of powers of two
+
+
+def _float(name: str, kinds: str) -> Callable[[sass.Instruction, list[str]], tuple[str, str, list[int]]]:
+    def form(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+        if name == "fmul" and _has(one, *_SCALED):
+            return "fmul.scaled", kinds, [_pick(one, _SCALED) << 23]
+        if set(one.modifiers) - _OF_FLOATS:
+            raise Unreadable(one.mnemonic)
+        return name, kinds, []
+
+    return form
+
+
 def _has(one: sass.Instruction, *names: str) -> bool:
     return any(name in one.modifiers for name in names)
 
@@ -398,7 +414,7 @@ def _barrier(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list
 
 
 def _barrier_result(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
-    raise Unreadable(one.mnemonic)  # which reduction it is of stands in another instruction: see `decode`
+    return "b2r", "pd" if _PREDICATE.fullmatch(operands[0]) else "dp", [_pick(one, REDUCED)]
 
 
 def _moved_barrier(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
@@ -422,9 +438,10 @@ FORMS: dict[str, Form] = {
     "LOP3": _logic, "SHF": _shift, "PLOP3": ("plop3", "ppcccii"), "SEL": ("sel", "dxxc"), "FSEL": ("sel", "dffc"),
     "PRMT": ("prmt", "dxxx"), "POPC": ("popc", "dx"), "BREV": ("brev", "dx"), "IABS": ("iabs", "dx"),
     "FLO": _find_leading, "VIMNMX": _least("min"), "IMNMX": _least("min"), "VIADDMNMX": _least("addmin"),
-    "ISETP": _compared("x"), "FSETP": _compared("f"), "DSETP": _compared("r"), "FMNMX": ("min.f32", "dffc"),
-    "FADD": ("fadd", "dff"), "FMUL": ("fmul", "dff"), "FFMA": ("ffma", "dfff"), "DADD": ("dadd", "drr"),
-    "DMUL": ("dmul", "drr"), "DFMA": ("dfma", "drrr"), "FCHK": ("fchk", "pff"),
+    "ISETP": _compared("x"), "FSETP": _compared("f"), "DSETP": _compared("r"), "FMNMX": _float("min.f32", "dffc"),
+    "FADD": _float("fadd", "dff"), "FMUL": _float("fmul", "dff"), "FFMA": _float("ffma", "dfff"),
+    "DADD": _float("dadd", "drr"), "DMUL": _float("dmul", "drr"), "DFMA": _float("dfma", "drrr"),
+    "FCHK": _float("fchk", "pff"),
     "HADD2": _halves("hadd2", 2), "HMUL2": _halves("hmul2", 2), "HFMA2": _halves("hfma2", 3),
     "I2F": _to_float, "I2FP": _to_float, "F2I": _to_integer, "F2F": _float_to_float, "F2FP": _packed,
     "FRND": lambda one, _: ("frnd", "df", [0, 0, 0, _pick(one, WHOLE, 0)]),
@@ -564,8 +581,12 @@ def decode(items: Sequence[sass.Instruction | str]) -> Decoded:
             places[item] = len(instructions)
         else:
             instructions.append(item)
-    reader, rows, stack = Reader(), [], 0
+    reader, rows, stack, reduced = Reader(), [], 0, ""
     for one in instructions:
+        if one.opcode == "BAR":
+            reduced = next((name for name in one.modifiers if name in REDUCED), reduced)
+        if one.opcode == "B2R":  # of the barrier in front of it
+            one = one._replace(modifiers=(*one.modifiers, reduced))
         try:
             rows.append(_row(reader, one, places))
         except (KeyError, IndexError, ValueError) as error:

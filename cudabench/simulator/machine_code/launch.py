@@ -29,6 +29,7 @@ SPARE_STACK = 64  # bytes of a lane
 SLACK, MOST = 8, 1 << 26  # warp instructions of a launch: so many times those of the PTX at most, and so many in all
 MOST_BYTES = 1 << 28  # of the arrays that a launch may write, of which a copy is made
 DIFFERS = "its results differ from those of the PTX in"
+FUSED = "ptxas fused multiplications with additions, which round once, and that changes more than the rounding of"
 IN_ANOTHER_ORDER = "with its atomics in another order it has other results in"
 ORDERED = ("ATOM", "ATOMG", "ATOMS")
 ROUNDING = {"f2": 4e-3, "f4": 1e-4, "f8": 1e-9}
@@ -93,11 +94,13 @@ class Asked(NamedTuple):
     """A kernel's machine code that is to run where a launch needs it.
 
     read: returns the kernel as `image.kernel` does, or why it cannot be read. needed: why the counts of a launch may be
-    other than what its PTX tells, by how often each line of that ran, or "".
+    other than what its PTX tells, by how often each line of that ran, or "". fuses: whether it rounds elsewhere than
+    its PTX does.
     """
 
     read: Callable[[], Kernel | str]
     needed: Needed
+    fuses: Callable[[], bool] = lambda: False
 
 
 def memory(plan: Plan, placed: Placed) -> dict[int, Array]:
@@ -136,13 +139,14 @@ def beside(asked: Asked | None, plan: Plan, placed: Placed) -> Callable[[Report]
         code: Code | str = why or ("the launch has hazards" if report.hazards else "")
         lines = {name: Lines(executed) for name, executed in report.executed.items()}
         for found in lines.values():
-            found.code = code or _code(asked.read(), plan, placed, before, report)
+            found.code = code or _code(asked, plan, placed, before, report)
         return replace(report, executed=lines)
 
     return told
 
 
-def _code(kernel: Kernel | str, plan: Plan, placed: Placed, before: dict[int, Array], report: Report) -> Code | str:
+def _code(asked: Asked, plan: Plan, placed: Placed, before: dict[int, Array], report: Report) -> Code | str:
+    kernel = asked.read()
     if isinstance(kernel, str):
         return f"the machine code is not read whole: {kernel}"
     budget = min(MOST, SLACK * (report.instructions + 1000))
@@ -151,12 +155,15 @@ def _code(kernel: Kernel | str, plan: Plan, placed: Placed, before: dict[int, Ar
         return ran
     slots = placed.space.slots
     unlike = [slots[at].name for at, data in ran.arrays.items() if differ(data, slots[at].bytes)]
-    if unlike:
+    unsettled = ran.unsettled
+    if unlike and asked.fuses():
+        unsettled = f"{FUSED} {', '.join(unlike)}"
+    elif unlike:
         # What an atomic returns hangs on the order of warps, which is another one here.
         ordered = plan.code.meets or any(one.opcode in ORDERED for one in ran.decoded.instructions)
         return f"{IN_ANOTHER_ORDER if ordered else DIFFERS} {', '.join(unlike)}"
     rows = zip(ran.decoded.instructions, ran.counts.tolist(), strict=True)
-    return Code({one.address: tuple(row) for one, row in rows}, ran.unsettled)
+    return Code({one.address: tuple(row) for one, row in rows}, unsettled)
 
 
 def differ(mine: Array, other: Array) -> bool:
@@ -174,9 +181,7 @@ def differ(mine: Array, other: Array) -> bool:
     return True
 
 
-def execute(
-    kernel: Kernel, plan: Plan, placed: Placed, before: dict[int, Array], budget: int
-) -> Counted | str:
+def execute(kernel: Kernel, plan: Plan, placed: Placed, before: dict[int, Array], budget: int) -> Counted | str:
     """Run a launch on `before`, see `memory`, which it changes; return what it counted, or why it could not be run.
 
     budget: warp instructions after which it is given up.
