@@ -149,7 +149,8 @@ class Machine {
     void special(Warp &warp, const Instruction &one, u32 mask);
     bool open_barrier(size_t warps);
 
-    std::vector<const Operation *> simple; // by code; null where it is not one
+    size_t simple_count;                   // of codes
+    std::vector<const Operation *> simple; // by instruction; null where it is not one
     std::vector<u32> constants;
     std::vector<Warp *> warps;
     std::vector<Counted> counts;

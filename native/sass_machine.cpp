@@ -92,6 +92,7 @@ void join(std::vector<Path> &to, Path path) {
 
 Machine::Machine(const MachineLaunch &launch_) : launch(launch_), left(launch_.budget) {
     const Table table = registers_only();
+    simple_count = table.count;
     for (i64 k = 0; k < launch.code_count; k++) {
         const size_t code = size_t(launch.code[k].code);
         simple.push_back(code < table.count ? table.first + code : nullptr);
@@ -254,7 +255,7 @@ bool Machine::follow(Warp &warp, Path path) {
             path.at++;
             continue;
         }
-        const size_t code = size_t(one.code) - registers_only().count;
+        const size_t code = size_t(one.code) - simple_count;
         if (code < MEMORY_COUNT) {
             i64 pieces = 0;
             if (mask && !MEMORY[code].run(*this, warp, one, one.uniform ? ALL : mask, pieces))
@@ -352,7 +353,7 @@ void Machine::special(Warp &warp, const Instruction &one, u32 mask) {
 
 // One instruction of control; false when the lanes of the path wait or have ended.
 bool Machine::control(Warp &warp, const Instruction &one, Path &path, u32 mask) {
-    const size_t code = size_t(one.code) - registers_only().count - MEMORY_COUNT;
+    const size_t code = size_t(one.code) - simple_count - MEMORY_COUNT;
     const i32 barrier = one.mode[0];
     switch (Control(code)) {
     case SPECIAL: special(warp, one, one.uniform && mask ? ALL : mask); break;
