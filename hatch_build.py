@@ -17,7 +17,12 @@ class NativeEngine(BuildHookInterface):  # type: ignore[type-arg]
     """A wheel with the library is of a platform, for any Python; one without is pure."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Build, in the checkout if it can be written: there an editable install finds it."""
+        """Build, in the checkout if it can be written: there an editable install finds it.
+
+        CUDABENCH_PURE makes a wheel without the library, for all machines, whose first run builds it.
+        """
+        if os.environ.get("CUDABENCH_PURE"):
+            return
         native, folder = _builder(Path(self.root)), Path(self.root) / "cudabench" / "_native"
         if not os.access(folder if folder.exists() else folder.parent, os.W_OK):
             if version == "editable":

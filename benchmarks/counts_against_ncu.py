@@ -185,7 +185,7 @@ def ladder_work(name: str, case: Case, operation: Operation | None = None) -> Wo
 
 def corpus_works() -> Iterator[Work]:
     """Yield the kernels of tests/corpus/right with the arguments of their test; the image is the path of the file."""
-    from tests import test_corpus
+    from tests.simulator import test_corpus
 
     for name, (builder, sizes) in sorted(test_corpus.CASES.items()):
         case = builder(np.random.default_rng(sizes[-1]), sizes[-1])
@@ -204,7 +204,7 @@ def file_works() -> Iterator[Work]:
     """Yield the files of tests/corpus/files that run as their heads say, without textures and constants."""
     from cudabench.cli.run import command, planned
     from cudabench.errors import CudabenchError
-    from tests import test_files
+    from tests.userkernel import test_files
 
     for file in test_files.FILES:
         if file.expect != "ok" or file.lacks or file.slow or file.path.stem in COOPERATIVE:

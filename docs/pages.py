@@ -24,27 +24,31 @@ RESULTS = ROOT / "benchmarks" / "results"
 # what is not named here comes under MORE.
 ORDER: dict[str, dict[str, str]] = {
     "Start here": {"index.md": "", "faq.md": ""},
-    "Use": {
-        "run.md": "Your own kernel",
+    "Learn": {
         "explains.md": "How it explains",
+        "limits.md": "Limits",
+        "simulator.md": "The simulator",
+        "notebook.md": "A notebook",
+    },
+    "Write": {
+        "run.md": "Your own kernel",
+        "programs.md": "A whole program",
         "sweep.md": "Sweep",
         "ab.md": "Two revisions",
         "report.md": "The report",
         "python.md": "From Python",
-        "notebook.md": "A notebook",
-        "ci.md": "CI",
-        "fleet.md": "A fleet",
         "peers.md": "Beside libraries",
     },
-    "Trust": {
-        "measures.md": "",
-        "limits.md": "Limits",
-        "ceilings.md": "Ceilings",
-        "simulator.md": "The simulator",
+    "Gate": {
+        "ci.md": "CI",
         "sanitizer.md": "Beside compute-sanitizer",
+    },
+    "Buy": {
+        "ceilings.md": "Ceilings",
+        "fleet.md": "A fleet",
         "compared.md": "",
     },
-    "Reference": {"results.md": ""},
+    "Reference": {"measures.md": "", "results.md": ""},
 }
 MORE = "More"
 LADDERS = "Ladders"
@@ -62,7 +66,7 @@ def on_config(config: Any) -> Any:
     menu: list[dict[str, Any]] = []
     for heading, pages in ORDER.items():
         menu.append({heading: [{name: page} if name else page for page, name in pages.items() if page in here]})
-        if heading == "Start here":
+        if heading == "Learn":
             menu.append({LADDERS: [f"ladders/{name}.md" for name in chapters()]})
     others = [page for page in here if page not in named]
     menu += [{MORE: others}] if others else []

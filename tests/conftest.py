@@ -57,7 +57,7 @@ if "PYTEST_XDIST_WORKER" not in os.environ:  # a cache of this run's own, which 
 
 # Files of few tests that take long: begun last, as files with few tests are, they would be waited for.
 FIRST = (
-    "test_docs_site.py", "test_hostile_argv.py", "test_hostile_signals.py", "test_sass.py", "test_operations_solve.py",
+    "test_docs_site.py", "test_hostile_argv.py", "test_hostile_signals.py", "test_machine_code.py", "test_solve.py",
     "test_mutants.py", "test_packaging.py", "test_readme.py",
 )  # fmt: skip
 
@@ -95,13 +95,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Mark an operation's tests, leave slow ones out unless asked for, skip what needs a GPU where there is none.
 
     A test is an operation's where its parameter `name` is. Slow ones, and those marked `build` or `long`, are asked for
-    by -m or by the test's own name; slow.txt names more of the slow, by their parameters: those that take a second and
-    more.
+    by -m or by the test's own name.
     """
-    slow = set(Path(__file__).with_name("slow.txt").read_text().splitlines())
     for item in items:
-        if item.nodeid in slow:
-            item.add_marker("slow")
         name = (
             item.callspec.params.get("name") if isinstance(item, pytest.Function) and hasattr(item, "callspec") else ""
         )
@@ -115,8 +111,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 others = {item for item in others if not item.get_closest_marker("gpu")}
             config.hook.pytest_deselected(items=others)
             items[:] = [item for item in items if item not in others]
-    size = Counter(item.path.name for item in items)
-    items.sort(key=lambda item: (item.path.name not in FIRST, -size[item.path.name]))
+    size = Counter(item.path for item in items)
+    items.sort(key=lambda item: (item.path.name not in FIRST, -size[item.path]))
     parts = [probe.driver(), probe.pycuda(), probe.gpu_compiler()]
     lack = next((part.problem for part in parts if not part.usable), None)
     if lack is None and probe.gpu(0).kind == "simulated":

@@ -98,6 +98,7 @@ def test_notebook(pair: Report) -> None:
     assert ElementTree.fromstring(pair.picture()._repr_svg_()).tag.endswith("svg")
 
 
+@pytest.mark.slow
 def test_sweep_draws_a_map() -> None:
     """A sweep has a result a block, names the best, and is drawn as a map."""
     swept = package.sweep("transpose", "smem", [(32, 8), (16, 16), (8, 8)], size=(32, 32), device="sim")
@@ -125,6 +126,7 @@ def test_the_command_goes_on_with_a_sweep(tmp_path: Path, monkeypatch: pytest.Mo
     assert len(after) > 2
 
 
+@pytest.mark.slow
 def test_run_a_file(tmp_path: Path) -> None:
     """A kernel of one's own takes the texts of the command line; a wrong result is told by its status, not raised."""
     (tmp_path / "twice.cu").write_text(

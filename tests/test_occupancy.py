@@ -101,6 +101,7 @@ int main() {
 """
 
 
+@pytest.mark.slow
 def test_against_nvidias_calculator(tmp_path: Path) -> None:
     """Blocks per multiprocessor equal those of cuda_occupancy.h over a grid of blocks, registers and shared memory."""
     folder = toolkit.headers()

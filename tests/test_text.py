@@ -20,7 +20,7 @@ from cudabench import text
 from cudabench.cli import invoke
 from cudabench.views import console
 from tests.conftest import Ran
-from tests.test_compare import RECORDED, changed, slowed, wrong
+from tests.results.test_compare import RECORDED, changed, slowed, wrong
 
 Runner = Callable[..., Ran]
 

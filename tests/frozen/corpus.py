@@ -51,8 +51,8 @@ def wrong(path: Path) -> list[str]:
 
 
 def right(path: Path, folder: Path) -> list[str]:
-    """Return the command line of a kernel with the arguments of its case in tests/test_corpus.py, saved to a folder."""
-    from tests.test_corpus import CASES
+    """Return the command line of a kernel, with the arguments of its case in `test_corpus.py`, saved to a folder."""
+    from tests.simulator.test_corpus import CASES
 
     builder, sizes = CASES[path.stem]
     case = builder(np.random.default_rng(1), sizes[len(sizes) // 2])
@@ -73,7 +73,7 @@ def right(path: Path, folder: Path) -> list[str]:
 
 def public(path: Path) -> list[str]:
     """Return the command line in a file's head; of a file that is refused, the one that works."""
-    from tests.test_files import read
+    from tests.userkernel.test_files import read
 
     file = read(path)
     return ["run", f"corpus/files/{path.name}", *(file.then or file.run), *SIMULATED, "sim"]

@@ -29,7 +29,14 @@ extern "C" __global__ void k(float *x, float *y, int n) {
 """
 
 
-@pytest.mark.parametrize(("grid", "block"), [(1, 32), (7, 33), ((3, 2, 2), (8, 4, 2)), (300, 64), (96, 1024)], ids=str)
+@pytest.mark.parametrize(
+    ("grid", "block"),
+    [
+        *(pytest.param(*shape, marks=pytest.mark.slow) for shape in ((1, 32), (7, 33), ((3, 2, 2), (8, 4, 2)))),
+        (300, 64), (96, 1024),
+    ],
+    ids=str,
+)  # fmt: skip
 def test_the_grid_meets(launch: Launch, grid: Any, block: Any) -> None:
     """What every block wrote before a sync, every block reads behind it; also with more lanes than run as one chunk."""
     n = 10_000

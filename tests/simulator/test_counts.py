@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import HEAD
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cudabench.simulator import api as simulator
 from cudabench.simulator import values
 from cudabench.simulator.count import atomics, banks, counters
+from tests.simulator.conftest import HEAD
 
 
 def brute(addresses: list[int], width: int) -> tuple[int, int]:

@@ -7,7 +7,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from conftest import Array, evaluate
+
+from tests.simulator.conftest import Array, evaluate
 
 FORMATS = {"f32": (np.float32, 24, -149, 127), "f64": (np.float64, 53, -1074, 1023), "f16": (np.float16, 11, -24, 15)}
 FORMATS["bf16"] = (np.float32, 8, -133, 127)  # compared as float32, which holds it exactly

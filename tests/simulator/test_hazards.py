@@ -50,6 +50,7 @@ def test_warps_need_their_own_synchronisation(launch: Callable[..., Any]) -> Non
     assert provoke(launch, body.format(sync="__shfl_sync(~0u, t, 0);")) == []
 
 
+@pytest.mark.slow
 def test_a_long_log_keeps_the_synchronisations_between_its_parts(launch: Callable[..., Any]) -> None:
     """A log is examined in parts of 4096 accesses; a __syncwarp right after a part still counts."""
     body = (
@@ -292,8 +293,11 @@ def test_blocks_race(launch: Callable[..., Any], body: str, text: str) -> None:
         # Each waits for its turn, which the one before hands on: by a volatile store, an atomic, a fence and a store.
         "volatile int *turn = (int *)(o + 99); if (t == 0) { while (*turn != blockIdx.x) ; o[0] = blockIdx.x;"
         " __threadfence(); *turn = blockIdx.x + 1; }",
-        "int *turn = (int *)(o + 99); if (t == 0) { while (atomicAdd(turn, 0) != blockIdx.x) ; o[0] = blockIdx.x;"
-        " __threadfence(); atomicAdd(turn, 1); }",
+        pytest.param(
+            "int *turn = (int *)(o + 99); if (t == 0) { while (atomicAdd(turn, 0) != blockIdx.x) ; o[0] = blockIdx.x;"
+            " __threadfence(); atomicAdd(turn, 1); }",
+            marks=pytest.mark.slow,
+        ),
         "int *l = (int *)(o + 99); if (t == 0) { while (atomicCAS(l, 0, 1)) ; __threadfence(); a[0] = blockIdx.x;"
         " __threadfence(); *l = 0; }",
     ],

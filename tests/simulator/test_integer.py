@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Array, evaluate
 
 from cudabench.simulator import api as simulator
+from tests.simulator.conftest import Array, evaluate
 
 EDGES = {
     bits: [0, 1, 2, 3, 31, 32, 33, (1 << (bits - 1)) - 1, 1 << (bits - 1), (1 << bits) - 1, (1 << bits) - 2]
@@ -343,9 +343,8 @@ def test_integer_conversions(target: str, source: str, sat: str) -> None:
 def test_affine_arithmetic_wraps_as_arrays_do(type_: str, compiled: Callable[..., object]) -> None:
     """Index arithmetic on threadIdx and blockIdx, which never leaves its coefficients, equals the same on memory."""
     del compiled
-    from conftest import HEAD
-
     from cudabench.simulator import api as simulator
+    from tests.simulator.conftest import HEAD
 
     bits = int(type_[1:])
     wide = bits == 64

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import HEAD
 
 from cudabench.compile.compiler import compile_ptx, nvcc_version
 from cudabench.simulator import api as simulator
+from tests.simulator.conftest import HEAD
 
 K = 'extern "C" __global__ void k'
 

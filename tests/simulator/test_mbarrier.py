@@ -135,6 +135,7 @@ def test_a_ring_between_warps(launch: Launch, named: str) -> None:
     assert (loads.requests, loads.sectors) == (55, 55 * 32)
 
 
+@pytest.mark.slow
 def test_a_ring_that_is_not_freed_never_ends(launch: Launch) -> None:
     """Consumers that forget to arrive leave the producer waiting for ever, which the budget ends."""
     x = np.zeros((1, 5, 256), np.float32)

@@ -246,6 +246,7 @@ def test_what_no_poll_orders_stays_a_race(programs: tuple[simulator.Program, ...
     assert {hazard.line for hazard in hazards} <= WRONG[name][1]
 
 
+@pytest.mark.slow
 def test_code_that_is_not_optimised(compiled: Callable[..., Any]) -> None:
     """Without optimisation what was read, and where, lies in local memory before it is looked at; so do the counts of
     loops, which are not what volatile reads bring."""

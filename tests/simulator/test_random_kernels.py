@@ -47,8 +47,7 @@ def test_every_statement_is_written(kernels: ModuleType) -> None:
 @pytest.mark.parametrize(
     "first",
     [
-        0,
-        pytest.param(1000, marks=pytest.mark.slow),
+        *(pytest.param(first, marks=pytest.mark.slow) for first in (0, 1000)),
         *(pytest.param(first, marks=pytest.mark.long) for first in range(2000, 4000, 25)),
     ],
 )

@@ -13,7 +13,7 @@ from cudabench.measure.simulated_run import others
 from cudabench.simulator import api as simulator
 from cudabench.source.choose_kernel import find_kernel as find
 from cudabench.source.files import read_file as read
-from tests.test_corpus import CASES, CORPUS
+from tests.simulator.test_corpus import CASES, CORPUS
 
 Launch = Callable[..., simulator.Report]
 Array = np.ndarray[Any, Any]

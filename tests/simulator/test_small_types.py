@@ -8,9 +8,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from conftest import evaluate
 
 from cudabench.simulator import api as simulator
+from tests.simulator.conftest import evaluate
 
 Array = np.ndarray[Any, Any]
 Launch = Callable[..., simulator.Report]

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import HEAD
 
 from cudabench.errors import UnsupportedFeature
 from cudabench.simulator import api as simulator
+from tests.simulator.conftest import HEAD
 
 Array = np.ndarray[Any, Any]
 

@@ -1,0 +1,814 @@
+"""Machine code without a GPU: its text, how often it runs, its arithmetic, its spills, its merged accesses.
+
+The texts in data/sass are of nvcc 13.0 for sm_90; what Nsight Compute counted on an H200 stands beside each.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cudabench import operations
+from cudabench.compile import compiler, cubin, nvdisasm, sass
+from cudabench.compile.record import Compiled
+from cudabench.devices.sim import SimDevice
+from cudabench.errors import DeviceUnusable
+from cudabench.explain import executed, lane_equations, machine_code, merged
+from cudabench.measure import context, gpu_run
+from cudabench.measure.simulated_run import SimulatedRun
+from cudabench.plan import cases
+from cudabench.records.planned import Case, Settings
+from cudabench.records.results import DeviceInfo
+from cudabench.simulator import api as simulator
+from cudabench.simulator.count import detours
+from tests import ladders
+
+DATA = Path(__file__).parents[1] / "data" / "sass"
+needs_tools = pytest.mark.skipif(
+    nvdisasm.path() is None or compiler.nvrtc_version() is None, reason="nvdisasm or NVRTC is not installed"
+)
+
+
+def stored(name: str) -> tuple[tuple[sass.Function, ...], str]:
+    """Return a kernel's machine code and its PTX from the files of this folder."""
+    (functions,) = sass.parse((DATA / f"{name}.sass").read_text()).values()
+    return functions, (DATA / f"{name}.ptx").read_text()
+
+
+def instructions(functions: tuple[sass.Function, ...], counts: list[list[executed.Count]]) -> float:
+    """Return the warp-level instructions that ran."""
+    return sum(
+        count.warps * len(block.instructions) + count.again
+        for function, some in zip(functions, counts, strict=True)
+        for block, count in zip(function.blocks, some, strict=True)
+    )
+
+
+# The text ------------------------------------------------------------------------------------------------------------
+
+
+def test_text_becomes_instructions() -> None:
+    """Address, guard, opcode, modifiers, operands and PTX line are read; padding behind the code is not."""
+    (function,), _ = stored("matvec_warp")
+    first, *_, last = function.instructions
+    assert (first.address, first.guard, first.mnemonic, first.operands) == (0, "", "LDC", ("R1", "c[0x0][0x28]"))
+    assert last.mnemonic == "EXIT"
+    load = next(i for i in function.instructions if i.opcode == "LDG")
+    assert load.modifiers == ("E",)
+    assert load.operands[1].startswith("desc[")
+    guarded = next(i for i in function.instructions if i.opcode == "EXIT")
+    assert guarded.guard == "P0"
+    _, ptx = stored("matvec_warp")
+    assert ptx.splitlines()[load.ptx_line - 1].lstrip().startswith("ld.global")
+
+
+def test_blocks_follow_branches_and_meetings() -> None:
+    """A loop leads to itself, a guarded EXIT leads on, and BSYNC leads to where its BSSY said."""
+    (function,), _ = stored("matvec_warp")
+    blocks = function.blocks
+    assert any(block.number in block.successors for block in blocks)
+    assert blocks[0].exits
+    assert blocks[0].successors == (1,)
+    assert not blocks[-1].successors
+    for block in blocks:
+        assert all(0 <= number < len(blocks) for number in block.successors)
+        if block.instructions[-1].opcode == "BSYNC":
+            assert block.successors == (block.number + 1,)  # nothing stands between a BSYNC and its meeting here
+    assert sum(len(block.instructions) for block in blocks) == len(function.instructions)
+
+
+def test_subroutines_stand_by_themselves() -> None:
+    """The slow path of a square root is a function of its own, called by name."""
+    functions, _ = stored("distance_finish")
+    names = [function.name for function in functions]
+    assert names[0] == "distance_finish"
+    assert [name for name in names[1:] if "sqrt" in name]
+    calls = {block.calls for block in functions[0].blocks if block.calls}
+    assert calls == set(names[1:])
+
+
+def test_a_text_without_code_has_no_functions() -> None:
+    """An empty text, and a section that is not there."""
+    assert sass.parse("") == {}
+    assert sass.section((DATA / "matvec_warp.sass").read_text(), "matvec") == ""
+
+
+# How often it runs ---------------------------------------------------------------------------------------------------
+
+
+def run_matvec(rows: int, cols: int) -> tuple[tuple[sass.Function, ...], simulator.Report, str]:
+    """Simulate matvec_warp, a warp a row."""
+    functions, ptx = stored("matvec_warp")
+    a, x, y = np.ones((rows, cols), np.float32), np.ones(cols, np.float32), np.empty(rows, np.float32)
+    report = simulator.run(ptx, "matvec_warp", -(-rows // 8), 256, [a, x, y, rows, cols, cols])
+    return functions, report, ptx
+
+
+def test_instructions_are_the_hardwares() -> None:
+    """matvec_warp on 8192 x 8192: 7,954,432 instructions by Nsight Compute, 971 for each warp and row."""
+    functions, report, ptx = run_matvec(16, 8192)
+    counts = executed.count(functions, report.executed["matvec_warp"], ptx.splitlines())
+    assert instructions(functions, counts) == 16 * 971
+
+
+def test_divergent_lanes_meet_twice() -> None:
+    """distance_finish with 4224 partial sums: 1,316 instructions by Nsight Compute, with its divergent loops."""
+    functions, ptx = stored("distance_finish")
+    partial, out = np.ones(4224, np.float32), np.empty(1, np.float32)
+    report = simulator.run(ptx, "distance_finish", 1, 256, [partial, out, 4224])
+    counts = executed.count(functions, report.executed["distance_finish"], ptx.splitlines())
+    assert instructions(functions, counts) == 1316
+
+
+@pytest.mark.parametrize(("n", "blocks", "measured"), [(65536, 16, 13472), (100_000, 25, 21346), (77_777, 19, 16870)])
+def test_the_guarded_rest_of_an_unrolled_loop(n: int, blocks: int, measured: int) -> None:
+    """distance_vector on an H200 by Nsight Compute: the loop's last trips are guarded, in blocks all lanes pass."""
+    functions, ptx = stored("distance_vector")
+    arrays = [np.ones(n, np.float32), np.ones(n, np.float32), np.empty(blocks, np.float32)]
+    report = simulator.run(ptx, "distance_vector", blocks, 256, [*arrays, n])
+    counts = executed.count(functions, report.executed["distance_vector"], ptx.splitlines())
+    assert instructions(functions, counts) == measured
+
+
+@pytest.mark.parametrize(
+    ("rows", "cols", "blocks", "measured"), [(100, 1000, 4, (18130, 444338)), (333, 127, 11, (18646, 460494))]
+)
+def test_warps_whose_lanes_have_unlike_trips(rows: int, cols: int, blocks: int, measured: tuple[int, int]) -> None:
+    """matvec_vector on an H200 by Nsight Compute: of 1000 columns 7 or 8 trips in bodies of 4, 2, 1.
+
+    Of the two bodies of one trip, the first is for lanes that come in with the loop's condition false. Of 127 columns
+    there is one trip or none, and the way past that body, which ptxas named after the branch before it, parts nobody.
+    """
+    a, x, y = np.ones((rows, cols), np.float32), np.ones(cols, np.float32), np.empty(rows, np.float32)
+    assert counted("matvec_vector", blocks, 256, [a, x, y, rows, cols, cols]) == measured
+
+
+def counted(name: str, grid: object, block: object, arguments: list[object]) -> tuple[float, float]:
+    """Simulate a stored kernel; return the warp and thread instructions of its machine code."""
+    functions, ptx = stored(name)
+    entry = functions[0].name
+    report = simulator.run(ptx, entry, grid, block, arguments)
+    counts = executed.count(functions, report.executed[entry], ptx.splitlines())
+    lanes = sum(
+        count.lanes * len(block.instructions)
+        for function, some in zip(functions, counts, strict=True)
+        for block, count in zip(function.blocks, some, strict=True)
+    )
+    return instructions(functions, counts), lanes
+
+
+def test_zeros_are_divided_by_a_subroutine() -> None:
+    """mandelbrot on an H200 by Nsight Compute, by instruction: 17 calls of the division of doubles, all for 0 / n."""
+    out = np.empty((26, 50), np.int32)
+    assert counted("mandelbrot", (4, 4), (16, 8), [out, np.int32(50), np.int32(26), np.int32(40)]) == (21546, 362820)
+
+
+def divisions() -> list[tuple[np.float32, np.float32, int]]:
+    """Return pairs of numerators and divisors, with the instructions of a warp that divided them on an H200."""
+    found = json.loads((DATA.parent / "divisions_h200.json").read_text())
+    bits = np.array([exponent << 23 | fraction for exponent, fraction in found["operands"]], np.uint32)
+    values = bits.view(np.float32)
+    rows = zip(values, found["instructions"], strict=True)
+    return [(x, y, n) for x, row in rows for y, n in zip(values, row, strict=True) if n is not None]
+
+
+def test_divisions_call_the_subroutine_as_on_an_h200() -> None:
+    """Of 355 pairs of exponents, from zero to infinity, those that took more than the 23 instructions in line."""
+    measured = divisions()
+    x, y, n = (np.array(column) for column in zip(*measured, strict=True))
+    rule = detours.rule("div", ("rn", "f32"))
+    assert rule is not None
+    assert len(measured) == 355
+    assert (rule(x, y) == (n > 23)).all()
+
+
+@pytest.mark.parametrize(("x", "y"), [(1.5, 2.5), (0.0, 2.5), (1.5e-35, 2.5), (1e30, 3e38)])
+def test_what_a_division_runs_is_the_hardwares(x: float, y: float) -> None:
+    """In line, with zero, and with numbers that are small or large: 23, 57 and 67 instructions on an H200."""
+    measured = {(int(a.view(np.uint32)) >> 23, int(b.view(np.uint32)) >> 23): n for a, b, n in divisions()}
+    expected = {0: 57, 11: 67}.get(int(np.float32(x).view(np.uint32)) >> 23, 23 if y < 1e38 else 67)
+    assert expected in measured.values()
+    operands = [np.full(32, value, np.float32) for value in (0, x, y)]
+    assert counted("division", 1, 32, [*operands])[0] == expected
+
+
+def test_lanes_that_leave_a_loop_in_turns_run_what_follows_in_turns() -> None:
+    """prime_sieve on an H200 by Nsight Compute: behind the loop each part of a warp comes by itself."""
+    assert counted("prime_sieve", 2, 32, [np.empty(64, bool), 64])[0] == 367
+
+
+def test_a_branch_without_a_choice_parts_no_warp() -> None:
+    """merge_path on an H200 by Nsight Compute: the way out of one loop is named after its branch, and parts nobody."""
+    arrays = [np.arange(32, dtype=np.int32), np.arange(32, dtype=np.int32), np.empty(64, np.int32)]
+    assert counted("merge_path", 1, 64, [*arrays]) == (162, 4510)
+
+
+def test_a_branch_to_the_end_became_an_exit() -> None:
+    """reduce_max_index on an H200 by Nsight Compute: one lane of a warp is left for the atomic behind the exit."""
+    arrays = [np.arange(300, dtype=np.uint32), np.zeros(1, np.uint64)]
+    assert counted("reduce_max_index", 5, 64, [*arrays, 300]) == (510, 14150)
+
+
+def test_a_jump_by_table_is_issued_for_each_place() -> None:
+    """Lanes of a warp that go to several places of a switch: BRX runs once for each of those."""
+    functions, ptx = stored("switch_code")
+    entry = functions[0].name
+    code = np.arange(96, dtype=np.int32) % 17
+    report = simulator.run(ptx, entry, 1, 96, [code, code + 1, code + 2, np.empty(96, np.int32), 96])
+    counts = executed.count(functions, report.executed[entry], ptx.splitlines())[0]
+    jumps = [
+        (count, sum(counts[to].warps for to in block.successors if functions[0].blocks[to].number != meeting))
+        for meeting in [max(b.number for b in functions[0].blocks if b.instructions[-1].opcode == "BSYNC")]
+        for block, count in zip(functions[0].blocks, counts, strict=True)
+        if block.instructions[-1].opcode == "BRX"
+    ]
+    assert len(jumps) == 6
+    assert all(count.warps + count.again == places > count.warps for count, places in jumps)
+
+
+@pytest.mark.parametrize("cols", [1, 31, 32, 33, 100, 129, 255, 400, 512, 1000, 4096])
+def test_unrolled_loops_do_all_trips(cols: int) -> None:
+    """Whatever the trips, the copies of a load run together as often as its PTX line, in whole warps."""
+    functions, report, ptx = run_matvec(8, cols)
+    lines = report.executed["matvec_warp"]
+    counts = executed.count(functions, lines, ptx.splitlines())
+    loads: dict[int, float] = {}
+    for block, count in zip(functions[0].blocks, counts[0], strict=True):
+        assert count.warps == int(count.warps)
+        assert 0 <= count.warps <= count.lanes <= 32 * count.warps or block.instructions[-1].opcode == "BSYNC"
+        for instruction in block.instructions:
+            if instruction.opcode == "LDG":
+                loads[instruction.ptx_line] = loads.get(instruction.ptx_line, 0) + count.lanes
+    assert loads == {line: lines[line].lanes for line in loads}
+    assert len(loads) == 10
+
+
+def test_what_no_warp_reached_did_not_run() -> None:
+    """Blocks behind the end of all lanes count nothing, and without counts nothing runs at all."""
+    functions, report, ptx = run_matvec(8, 0)
+    lines = report.executed["matvec_warp"]
+    counts = executed.count(functions, lines, ptx.splitlines())[0]
+    idle = [count for block, count in zip(functions[0].blocks, counts, strict=True) if block.number in block.successors]
+    assert [count.warps for count in idle] == [0] * len(idle)
+    assert all(count == executed.Count(0, 0, True) for count in executed.count(functions, {}, ptx.splitlines())[0])
+
+
+@pytest.mark.slow
+@needs_tools
+@pytest.mark.parametrize(
+    ("step", "trips"),
+    [
+        ("x = x * 0.999f + 0.001f", "2000"),
+        ("x = x * 0.999f + 0.001f", "n"),
+        ("u = (u ^ u >> 3) * 1664525u + 3u", "2048"),
+    ],
+)
+def test_a_loop_of_arithmetic_alone_is_not_counted_by_its_one_branch(step: str, trips: str) -> None:
+    """ptxas unrolls such a loop further and knows when it ends: its copies run as often as the steps of the source,
+    also where few blocks come to it."""
+    source = f"""extern "C" __global__ void k(float *a, int n) {{
+        float x = a[threadIdx.x]; unsigned u = threadIdx.x;
+        if (blockIdx.x == 1) for (int t = 0; t < {trips}; t++) {step};
+        a[blockIdx.x * blockDim.x + threadIdx.x] = x + u;
+    }}"""
+    done = compiled(source)
+    assert done.cubin is not None
+    functions, ptx = nvdisasm.functions(done.cubin, "k"), done.ptx.splitlines()
+    report = simulator.run(done.ptx, "k", 4, 64, [np.ones(256, np.float32), 2000])
+    counts = executed.count(functions, report.executed["k"], ptx)[0]
+    ran = sum(
+        count.warps * sum(i.opcode in ("FFMA", "IMAD") for i in block.instructions)
+        for block, count in zip(functions[0].blocks, counts, strict=True)
+    )
+    steps = 2 * (2048 if trips == "2048" else 2000)
+    # The compiler writes some integer products another way.
+    assert (1 if step.startswith("x") else 0.5) * steps <= ran <= 1.05 * steps + 100
+
+
+@pytest.mark.slow
+@needs_tools
+def test_a_loop_with_loads_is_not_counted_by_its_one_branch() -> None:
+    """Of 64 trips ptxas makes 16 of four, whose branch back is there once: the nearest of 64 centres by 16 numbers."""
+    source = """extern "C" __global__ void k(const float *points, const float *centres, int *nearest) {
+        __shared__ float c[64 * 16];
+        for (int k = threadIdx.x; k < 64 * 16; k += 256) c[k] = centres[k];
+        __syncthreads();
+        float p[16], least = 1e30f;
+        int best = 0;
+        for (int d = 0; d < 16; d++) p[d] = points[d * 256 + threadIdx.x];
+        for (int k = 0; k < 64; k++) {
+            float sum = 0;
+            for (int d = 0; d < 16; d++) sum += (p[d] - c[k * 16 + d]) * (p[d] - c[k * 16 + d]);
+            if (sum < least) { least = sum; best = k; }
+        }
+        nearest[threadIdx.x] = best;
+    }"""
+    done = compiled(source)
+    assert done.cubin is not None
+    functions, ptx = nvdisasm.functions(done.cubin, "k"), done.ptx.splitlines()
+    arrays = [np.ones(16 * 256, np.float32), np.ones(64 * 16, np.float32), np.empty(256, np.int32)]
+    counts = executed.count(functions, simulator.run(done.ptx, "k", 1, 256, arrays).executed["k"], ptx)[0]
+    ran = Counter[str]()
+    for block, count in zip(functions[0].blocks, counts, strict=True):
+        for instruction in block.instructions:
+            ran[instruction.opcode] += int(count.warps)
+    assert (ran["FADD"], ran["FFMA"], ran["FSETP"]) == (8 * 64 * 16, 8 * 64 * 16, 8 * 64)
+
+
+def test_a_branch_counts_lanes_and_parted_warps() -> None:
+    """Of 4 warps with 20 of 128 threads beyond the end, one parts at the test, and 20 lanes take it."""
+    source = 'extern "C" __global__ void f(int *x, int n) { if (threadIdx.x < n) x[threadIdx.x] = clock_free(n); }'
+    source = source.replace("clock_free(n)", "x[n + threadIdx.x] / n")
+    compiled = compiler.compile_ptx(source, "f.cu")
+    lines = simulator.run(compiled.ptx, "f", 1, 128, [np.ones(256, np.int32), 108]).executed["f"]
+    branch = next(times for times in lines.values() if times.taken)
+    assert (branch.warps, branch.lanes, branch.taken, branch.parted) == (4, 128, 20, 1)
+    stores = [lines[n] for n, text in enumerate(compiled.ptx.splitlines(), 1) if "st.global" in text]
+    assert [(times.warps, times.lanes) for times in stores] == [(4, 108)]
+
+
+_BRANCHING = """
+.section .text.k,"ax",@progbits
+.text.k:
+//## File ".nv_debug_ptx_txt", line 4
+        /*0000*/ S2R R0, SR_TID.X ;
+//## File ".nv_debug_ptx_txt", line 5
+        /*0010*/ @P0 BRA `(.L_x_1) ;
+//## File ".nv_debug_ptx_txt", line 7
+        /*0020*/ FADD R1, R1, R0 ;
+        /*0030*/ FSETP.GT.AND P1, PT, R1, R2, PT ;
+        /*0040*/ @P1 FADD R2, R1, -RZ ;
+//## File ".nv_debug_ptx_txt", line 9
+        /*0050*/ @P1 MOV R3, R0 ;
+.L_x_1:
+//## File ".nv_debug_ptx_txt", line 11
+        /*0060*/ EXIT ;
+"""
+
+
+@pytest.mark.parametrize(("inner", "lanes"), [("$L_2", 82), ("$L_3", 21)])
+def test_the_ways_of_a_branch_are_told_by_the_lines_there(inner: str, lanes: int) -> None:
+    """The lanes that do not take a branch are in the block of the lines behind it, whatever those lines ran in.
+
+    Where the next branch, which became predication, goes where the first one goes, the machine's branch may be both:
+    then the lines decide.
+    """
+    ptx = [
+        ".entry k(", ")", "{", "mov.u32 %r1, %tid.x;", "@%p1 bra $L_3;", f"@%p2 bra {inner};", "add.f32 %f1, %f1, %f2;",
+        "$L_2:", "mov.u32 %r3, %r1;", "$L_3:", "ret;",
+    ]  # fmt: skip
+    ran = {4: (4, 128), 5: (4, 128), 6: (4, 82), 7: (3, 21), 9: (4, 61), 11: (4, 128)}
+    lines = {line: simulator.Executed(*times) for line, times in ran.items()}
+    lines[5] = simulator.Executed(4, 128, taken=46, parted=4, taking=4)
+    (functions,) = sass.parse(_BRANCHING).values()
+    counts = executed.count(functions, lines, ptx)[0]
+    assert [count.lanes for count in counts] == [128, lanes, 128]
+
+
+def test_what_others_leave_narrows_an_unknown() -> None:
+    """No unknown is negative: each is between what the others can leave, and known where that is one value."""
+    a, b, c = (("in", number, -1) for number in range(3))
+    system = lane_equations.System({})
+    system.add({a: 1, b: 1}, 10, 0)
+    assert not system.narrow()
+    assert system.limits[a] == system.limits[b] == (0, 10)
+    system.add({a: 1, c: -1}, 10, 1)
+    assert system.narrow()
+    assert system.known == {a: 10, b: 0, c: 0}
+
+
+def test_what_the_counts_leave_out_is_said() -> None:
+    """A call of the driver's functions, and a function that calls itself; nothing where neither ran."""
+    ptx = ["call.uni (retval0), ", "malloc, ", "(", "param0", ");", "call.uni ", "vprintf, ", "call.uni ", "mine, "]
+    once = simulator.Executed(1, 32)
+    assert executed.beyond([], {1: once, 6: once}, ptx) == (
+        "what malloc and printf do is the driver's own code: its instructions and accesses to memory are not counted",
+    )
+    assert executed.beyond([], {8: once}, ptx) == ()
+    (block, *_) = stored("matvec_warp")[0][0].blocks
+    again = sass.Function("f", "k", (block._replace(calls="f"),))
+    assert "calls itself" in executed.beyond([again], {}, ptx)[0]
+
+
+def test_a_load_that_ptxas_moved_counts_as_often_as_it_runs() -> None:
+    """Of a load that three of four warps come to, three quarters are counted, and the row says so; others stay."""
+    functions, ptx = stored("compact_ballot")
+    arrays = [np.arange(32, dtype=np.int32), np.zeros(32, np.int32), np.zeros(1, np.int32)]
+    entry = functions[0].name
+    report = simulator.run(
+        ptx, entry, 4, 32, arrays, merged=merged.merge(functions, ptx.splitlines(), range(99)).issued()
+    )
+    lines = report.executed[entry]
+    load = next(i.ptx_line for i in functions[0].instructions if i.opcode == "LDG")
+    loads = [access._replace(merged=0) for access in report.accesses if access.instruction == load]
+    for lanes, warps, requests in ((128, 4, 4), (96, 3, 3), (96, 4, 4), (0, 0, 4)):
+        counts = [[executed.Count(warps, lanes, True)] * len(functions[0].blocks)]
+        (found,) = merged.moved(loads, entry, functions, lines, ptx.splitlines(), counts)
+        assert (found.requests, found.sectors) == (requests, 4 * requests)
+        assert found.inexact == (merged.MOVED if lanes == 96 else None)
+
+
+# The tool ------------------------------------------------------------------------------------------------------------
+
+
+def compiled(source: str, arch: str = "sm_90") -> Compiled:
+    """Return a kernel as machine code."""
+    return compiler.compile_cubin(source, "k.cu", arch=arch)
+
+
+COPY = 'extern "C" __global__ void k(float *a, const float *b) { a[threadIdx.x] = b[threadIdx.x]; }'
+
+
+@pytest.mark.slow
+@needs_tools
+def test_a_cubin_is_disassembled_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The second process would find the text in the cache; a spoiled entry is made anew."""
+    monkeypatch.setenv("CUDABENCH_CACHE", str(tmp_path))
+    image = compiled(COPY).cubin
+    assert image is not None
+    text = nvdisasm._text(image, None)
+    assert "LDG" in text
+    kept = list((tmp_path / "sass").iterdir())
+    assert len(kept) == 1
+    with monkeypatch.context() as patch:
+        patch.setattr(nvdisasm, "_run", lambda *_: pytest.fail("the cache was not used"))
+        assert nvdisasm._text(image, None) == text
+    kept[0].write_bytes(b"half an entry")
+    assert nvdisasm._text(image, None) == text
+
+
+@needs_tools
+def test_what_is_no_cubin_is_refused() -> None:
+    """One sentence with nvdisasm's own reason, and no traceback."""
+    with pytest.raises(DeviceUnusable, match="nvdisasm refuses the machine code"):
+        nvdisasm.functions(b"no cubin", "k")
+
+
+@needs_tools
+def test_a_cubin_tells_registers_and_ptx() -> None:
+    """The registers are those of ptxas' report; the PTX has the same lines as the compiler's."""
+    done = compiled(COPY)
+    assert done.cubin is not None
+    assert cubin.registers(done.cubin, "k") == done.resources["k"].registers
+    assert cubin.registers(done.cubin, "other") is None
+    ours, theirs = done.ptx.splitlines(), cubin.ptx(done.cubin).split("\n")
+    for number, text in enumerate(theirs):
+        if text.startswith(("ld.", "st.", "add.")):
+            assert ours[number].split() == text.split()
+
+
+# What it computes ----------------------------------------------------------------------------------------------------
+
+ARITHMETIC = {
+    "x[i] = x[i] * x[i + 1] + x[i];": ("float32",),
+    "x[i] = x[i] / x[i + 1];": ("float32",),
+    "x[i] = expf(x[i]);": ("float32",),
+    "x[i] = 1.0f / sqrtf(x[i]);": ("float32",),
+    "x[i] = rsqrtf(x[i]) + tanhf(x[i]);": ("float32",),
+    "x[i] = __expf(x[i]) + 1.0f;": ("float32", "approximate"),
+    "x[i] = __sinf(x[i]);": ("float32", "approximate"),
+    "x[i] = __fdividef(x[i], x[i + 1]);": ("float32", "approximate"),
+    'asm("ex2.approx.ftz.f32 %0, %0;" : "+f"(x[i]));': ("approximate",),
+    "x[i] = (float)(((double)x[i] * x[i + 1] + 0.1) * x[i + 2]);": ("float64",),
+    "x[i] = __half2float(__float2half(x[i]));": ("float16",),
+    "x[i] = __bfloat162float(__float2bfloat16(x[i]) * __float2bfloat16(x[i + 1]));": ("bfloat16",),
+    "((int *)x)[i] = __dp4a(((int *)x)[i], ((int *)x)[i + 1], 0);": ("int8",),
+    "((int *)x)[i] += 1;": (),
+}
+
+
+@pytest.fixture(scope="module")
+def statements() -> Compiled:
+    """Compile a kernel of each statement, in one file."""
+    source = "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n"
+    for at, statement in enumerate(ARITHMETIC):
+        source += f'extern "C" __global__ void k{at}(float *x) {{ int i = threadIdx.x; {statement} }}\n'
+    return compiled(source)
+
+
+@needs_tools
+@pytest.mark.parametrize("statement", ARITHMETIC)
+def test_arithmetic_is_named(statements: Compiled, statement: str) -> None:
+    """Formats that the code computes in or rounds to; 'approximate' where the source asks, not for a plain division."""
+    name = f"k{list(ARITHMETIC).index(statement)}"
+    assert statements.cubin is not None
+    image = machine_code.Image(statements.cubin, [machine_code.Kernel(name)], statements.ptx.splitlines())
+    record = machine_code.describe_all([image], "sm_90", "")
+    assert record is not None
+    assert record.arithmetic == ARITHMETIC[statement]
+    assert record.registers == statements.resources[name].registers
+    assert record.instructions_executed is None
+
+
+TENSOR = """
+extern "C" __global__ void k(float *d, const unsigned *a) {
+    float c[4] = {};
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.%s.%s.f32 "
+        "{%%0,%%1,%%2,%%3}, {%%4,%%5%s}, {%%6%s}, {%%0,%%1,%%2,%%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(a[4]), "r"(a[5]));
+    for (int i = 0; i < 4; i++) d[4 * threadIdx.x + i] = c[i];
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        ("IMMA.16832.S8.S8", ("int8",)),
+        ("IMMA.16864.S4.S4", ("int4",)),
+        ("BMMA.168256.AND.POPC", ("int1",)),
+        ("HMMA.SP.16832.F32", ("float16", "sparse")),
+        ("HGMMA.SP.64x256x32.F32.BF16", ("bfloat16", "sparse")),
+    ],
+)
+def test_products_whose_rate_nobody_knows_have_names_of_their_own(words: str, names: tuple[str, ...]) -> None:
+    """Sparse products and integers of few bits are no dense ones of 8 or 16 bits: no floor of operations is theirs."""
+    opcode, *modifiers = words.split(".")
+    block = sass.Block(0, (sass.Instruction(0, "", opcode, tuple(modifiers), (), 0),), (), True, "")
+    found = machine_code.arithmetic([sass.Function("k", "k", (block,))], [])
+    assert found == names
+    h200 = DeviceInfo("H200", "cuda", "9.0", sm_count=132, clocks={"sm_mhz": 1980})
+    assert (gpu_run.flops_floor(10**12, found, h200) is None) == (names != ("int8",))
+
+
+@pytest.mark.slow
+@needs_tools
+@pytest.mark.parametrize(
+    ("kind", "a", "b", "name"),
+    [("tf32", ",%7,%8", ",%9", "tf32"), ("bf16", "", "", "bfloat16"), ("f16", "", "", "float16")],
+)
+def test_tensor_cores_are_named(kind: str, a: str, b: str, name: str) -> None:
+    """A product on tensor cores is named by its inputs' format."""
+    done = compiled(TENSOR % (kind, kind, a, b))
+    assert done.cubin is not None
+    functions = nvdisasm.functions(done.cubin, "k")
+    assert machine_code.arithmetic(functions, done.ptx.splitlines()) == (name,)
+    assert "tensor" in {machine_code.pipe(instruction) for instruction in functions[0].instructions}
+
+
+SPILLING = """
+extern "C" __global__ void __launch_bounds__(1024, 2) k(float *x) {
+    float v[48];
+    for (int i = 0; i < 48; i++) v[i] = x[i * 1024 + threadIdx.x];
+    for (int r = 0; r < 3; r++)
+        for (int i = 0; i < 48; i++) v[i] = v[i] * v[(i * 7 + 5) % 48] + v[(i * 11 + 3) % 48];
+    for (int i = 0; i < 48; i++) x[i * 1024 + threadIdx.x] = v[i];
+}
+"""
+ARRAY = """
+extern "C" __global__ void k(float *x, const int *p) {
+    float v[256];
+    for (int i = 0; i < 256; i++) v[i] = x[i] * i;
+    v[p[threadIdx.x + 2] & 255] += 1;
+    x[threadIdx.x] = v[p[threadIdx.x] & 255] + v[p[threadIdx.x + 1] & 255];
+}
+"""
+
+
+@pytest.mark.slow
+@needs_tools
+def test_spills_are_counted() -> None:
+    """The spilled bytes are those of ptxas' report; with counts, each access runs in all warps."""
+    done = compiled(SPILLING)
+    assert done.cubin is not None
+    functions, ptx = nvdisasm.functions(done.cubin, "k"), done.ptx.splitlines()
+    needs = done.resources["k"]
+    assert needs.spill_stores > 0
+    assert machine_code.spill_bytes(functions, ptx) == needs.spill_stores + needs.spill_loads
+    report = simulator.run(done.ptx, "k", 2, 1024, [np.ones(48 * 1024, np.float32)])
+    counts = executed.count(functions, report.executed["k"], ptx)
+    local = machine_code.local_accesses(functions, ptx, counts)
+    assert sum(access.bytes for access in local if access.op == "store" and access.spill) > 0
+    assert all(access.warps % 64 == 0 and access.lanes == 32 * access.warps for access in local)
+    stored_bytes = sum(access.lanes * access.bytes for access in local if access.op == "store")
+    assert stored_bytes == 2048 * needs.spill_stores
+
+
+@pytest.mark.slow
+@needs_tools
+def test_an_array_in_local_memory_is_no_spill() -> None:
+    """What the source indexes at run time lies in local memory, and is not held for a lack of registers."""
+    done = compiled(ARRAY)
+    assert done.cubin is not None
+    functions, ptx = nvdisasm.functions(done.cubin, "k"), done.ptx.splitlines()
+    local = machine_code.local_accesses(functions, ptx)
+    assert {(access.op, access.spill) for access in local} == {("load", False), ("store", False)}
+    assert machine_code.spill_bytes(functions, ptx) == 0
+
+
+# Merged accesses -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@needs_tools
+def test_four_loads_are_one() -> None:
+    """Four neighbours that ptxas loads at once are one group of 16 bytes, and the store is one of 4."""
+    shared = """
+    extern "C" __global__ void k(float *y) {
+        __shared__ float t[1024];
+        for (int i = 0; i < 4; i++) t[threadIdx.x + 256 * i] = y[threadIdx.x + 256 * i];
+        __syncthreads();
+        float s = 0;
+        for (int i = 0; i < 4; i++) s += t[threadIdx.x * 4 + i] * (i + 1);
+        y[threadIdx.x] = s;
+    }
+    """
+    done = compiled(shared)
+    assert done.cubin is not None
+    ptx = done.ptx.splitlines()
+    found = merged.merge(nvdisasm.functions(done.cubin, "k"), ptx, range(1, len(ptx) + 1))
+    assert found.unexplained == ()
+    wide = [group for group in found.groups if len(group.lines) > 1]
+    assert [(len(group.lines), group.bytes) for group in wide] == [(4, 16)]
+    assert all("ld.shared" in ptx[line - 1] for line in wide[0].lines)
+    assert {group.bytes for group in found.groups if len(group.lines) == 1} == {4}
+
+
+def test_a_load_of_what_was_loaded_before_is_none() -> None:
+    """compact_ballot reads in[lane] in two blocks, the machine code once: 4 sectors on an H200, not 8."""
+    functions, ptx = stored("compact_ballot")
+    entry, lines = functions[0].name, ptx.splitlines()
+    found = merged.merge(functions, lines, range(1, len(lines) + 1))
+    assert found.unexplained == ()
+    assert [len(group.lines) for group in found.groups if len(group.lines) > 1] == [2]
+    arrays = [np.arange(32, dtype=np.int32), np.zeros(32, np.int32), np.zeros(1, np.int32)]
+    report = simulator.run(ptx, entry, 1, 32, arrays, merged=found.issued())
+    assert [(a.requests, a.sectors, a.merged) for a in report.accesses if a.op == "load"] == [(1, 4, 1)]
+
+
+def test_what_was_loaded_on_another_way_is_not_loaded_here() -> None:
+    """Of two loads of one place, each on a way of its own or behind another base, none stands for the other."""
+    functions, text = stored("compact_ballot")
+    lines = text.splitlines()
+    first, second = (n for n, row in enumerate(lines, 1) if row.startswith("ld.global"))
+    assert not merged.merge(functions, lines, range(1, len(lines) + 1)).unexplained
+    jump = [*lines]
+    jump[first - 2], jump[second - 2] = "@%p1 bra $L__PAST;", "$L__PAST:"  # a way leads past the first load
+    assert [a.ptx_line for a in merged.merge(functions, jump, range(1, len(lines) + 1)).unexplained] == [second]
+    base = lines[second - 1].split("[")[1].split("]")[0]
+    moved = [*lines]
+    moved[first] = f"add.s64 {base}, {base}, 4;"  # the base is written twice
+    assert [a.ptx_line for a in merged.merge(functions, moved, range(1, len(lines) + 1)).unexplained] == [second]
+
+
+_WIDE = """
+.section .text.k,"ax",@progbits
+.text.k:
+//## File ".nv_debug_ptx_txt", line 4
+        /*0000*/ LDS.128 R0, [R4+0x10] ;
+//## File ".nv_debug_ptx_txt", line 8
+        /*0010*/ EXIT ;
+"""
+
+
+@pytest.mark.parametrize(("offset", "together"), [(20, True), (28, True), (12, False), (32, False)])
+def test_a_wide_load_brings_what_later_blocks_load_beside_it(offset: int, together: bool) -> None:
+    """As ptxas makes of the rows of solve's update on sm_80: 16 bytes from the first element on, which alone runs
+    before a branch."""
+    ptx = [
+        ".entry k(", ")", "{", "ld.shared.f32 %f1, [%r1+16];", "@%p1 bra $L_1;", f"ld.shared.f32 %f2, [%r1+{offset}];",
+        "$L_1:", "ret;",
+    ]  # fmt: skip
+    found = merged.merge(next(iter(sass.parse(_WIDE).values())), ptx, range(1, 9))
+    assert [a.ptx_line for a in found.unexplained] == ([] if together else [6])
+    assert found.groups == (merged.Group(4, (4, 6), 16, 0, 16) if together else merged.Group(4, (4,), 16, 0, 4),)
+
+
+@pytest.mark.slow
+@needs_tools
+def test_merged_loads_count_once() -> None:
+    """matmul tiled: four reads of a row of A are one of 16 bytes, which takes 2 wavefronts of its half warps."""
+    operation = operations.get("matmul")
+    (case,) = cases.build(operation, cases.Request(kernels=("tiled",), size=(64, 64, 64)))
+    rows = {}
+    for read in (False, True):
+        run = SimulatedRun(operation, case.problem, Settings(cpu=False), SimDevice("sm_90"), disassemble=read)
+        access = run.measure(case).access
+        assert access is not None
+        rows[read] = [row for row in access if (row.space, row.op) == ("shared", "load")]
+    line = next(row.line for row in rows[True] if row.bytes == 16)
+    plain = [row for row in rows[False] if row.line == line]
+    narrow = [row for row in rows[True] if row.line == line and row.bytes == 4]
+    wide = [row for row in rows[True] if row.line == line and row.bytes == 16]
+    assert all(row.merged == 0 for row in plain)
+    assert all(row.merged == 3 * row.requests and row.wavefronts == 2 * row.requests for row in wide)
+    assert {row.array for row in wide} == {"tile_a"}
+    assert sum(row.requests for row in plain) == sum(row.requests + row.merged for row in narrow + wide)
+
+
+# A chapter takes ptxas and nvdisasm up to ten seconds: one of two architectures for each.
+CHAPTERS = [(name, ("sm_80", "sm_90")[at % 2]) for at, name in enumerate(sorted(operations.SUMMARIES))]
+
+
+@pytest.mark.slow
+@needs_tools
+@pytest.mark.parametrize(("name", "arch"), CHAPTERS)
+def test_no_access_of_the_chapters_is_unexplained(name: str, arch: str) -> None:
+    """Every load and store of a chapter's PTX has its machine instruction or belongs to a wider one."""
+    operation = operations.get(name)
+    types: dict[str | None, list[str]] = {}
+    for kernel in operation.kernels:
+        types.setdefault(kernel.dtypes[0] if kernel.dtypes else None, []).append(kernel.name)
+    loaded = functools.cache(simulator.load)
+    seen: set[str] = set()
+    # Kernels with the same constants are one compile, and its machine code is read once.
+    for case in (case for dtype, names in types.items() for case in ladders.build(name, *names, dtype=dtype)[1]):
+        functions = {launch.function for launch in case.launches} - seen
+        if not functions or context.other_architecture(case, SimDevice(arch).info):
+            continue
+        seen |= functions
+        done = compiler.compile_cubin(
+            case.source.text, case.source.name, arch=arch, defines=case.defines, include_dirs=case.source.folders
+        )
+        assert done.cubin is not None
+        ptx = done.ptx.splitlines()
+        program = loaded(done.ptx)
+        for function in functions:
+            lines = set(program.lines(function))
+            found = merged.merge(nvdisasm.functions(done.cubin, function), ptx, lines)
+            assert found.unexplained == (), function
+            assert sum(len(group.lines) for group in found.groups) == len(merged.accesses(ptx, lines))
+            assert all(group.bytes <= 16 for group in found.groups)
+    assert seen
+
+
+# The record ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def simulated() -> tuple[SimulatedRun, Case]:
+    """A small transpose, ready to run."""
+    operation = operations.get("transpose")
+    (case,) = cases.build(operation, cases.Request(kernels=("smem",), size=(256, 256)))
+    return SimulatedRun(operation, case.problem, Settings(cpu=False), SimDevice("sm_90")), case
+
+
+@pytest.mark.slow
+@needs_tools
+def test_a_simulated_result_has_machine_code(simulated: tuple[SimulatedRun, Case]) -> None:
+    """Executed instructions are those of all pipes; every warp is full; the hash is of the launched cubin."""
+    run, case = simulated
+    record = run.measure(case).machine_code
+    assert record is not None
+    assert record.pipes is not None
+    assert set(record.pipes) == set(machine_code.PIPES)
+    assert sum(record.pipes.values()) == record.instructions_executed
+    assert record.instructions_executed is not None
+    assert record.instructions_executed % 2048 == 0  # 256 x 256 threads
+    assert record.threads_per_instruction == 32
+    assert record.arithmetic == ()
+    assert record.pipes["lsu"] == 4 * 2048
+    assert len(record.sha256) == 64
+
+
+def test_without_nvdisasm_the_cubin_alone_speaks(
+    simulated: tuple[SimulatedRun, Case], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Registers and hash are there, what only the disassembly tells is None, and the run is as right as with it."""
+    monkeypatch.setattr(nvdisasm, "path", lambda: None)
+    run, case = simulated
+    result = run.measure(case)
+    assert result.status == "ok"
+    record = result.machine_code
+    assert record is not None
+    assert record.registers == result.registers
+    bare = replace(record, arch="", sha256="", ptx_sha256=None, registers=None)
+    assert bare == type(record)("", "")
+
+
+def test_nobody_asks_for_machine_code(simulated: tuple[SimulatedRun, Case]) -> None:
+    """A run that neither shows nor saves it does not disassemble."""
+    run, case = simulated
+    run.disassemble = False
+    assert run.measure(case).machine_code is None
+
+
+@needs_tools
+def test_a_process_that_just_ends_leaves_no_cubin_behind(tmp_path: Path) -> None:
+    """A process that ends while nvdisasm runs, as one whose CUDA context is spoilt does, leaves no temporary file."""
+    script = (
+        "import os, sys, time\n"
+        "from cudabench.compile import nvdisasm\n"
+        "nvdisasm._pool().submit(nvdisasm._run, sys.argv[1], b'x' * 4096, None)\n"
+        "while not os.path.exists('began'): time.sleep(0.01)\n"
+        "os._exit(0)\n"
+    )
+    tool = tmp_path / "nvdisasm"
+    tool.write_text('#!/bin/sh\n[ "$(head -c 4 "$3")" = xxxx ] && : > began\nsleep 0.1\n')
+    tool.chmod(0o755)
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    environment = {**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": str(DATA.parent.parent.parent)}
+    line = [sys.executable, "-c", script, str(tool)]
+    subprocess.run(line, cwd=tmp_path, env=environment, check=True, timeout=60)
+    assert not [*temporary.iterdir()]

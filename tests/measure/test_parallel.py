@@ -1,0 +1,200 @@
+"""Kernels simulated at the same time: the order of results, processes that end, what ends them, how many there are."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from cudabench.compile.compiler import nvrtc_version
+from cudabench.errors import CudabenchError, UsageError
+from cudabench.measure import parallel
+from cudabench.records.planned import Buffer
+from cudabench.system import confined
+from tests.conftest import Ran
+
+pytestmark = pytest.mark.skipif(not confined.FORKS, reason="needs Linux")
+
+CASES: Any = [SimpleNamespace(kernel=name) for name in "abcdef"]
+
+
+def collected(simulate: Callable[..., Any], count: int = 3, cases: Any = CASES, **more: Any) -> list[Any]:
+    """Return what comes of cases that a function simulates; a process that ends fails its case."""
+    options: dict[str, Any] = {
+        "progress": lambda kernel, phase, fraction: None,
+        "refused": lambda case: None,
+        "failure": lambda case, why: f"{case.kernel}: {why}",
+        **more,
+    }
+    return list(parallel.results(cases, simulate, count, **options))
+
+
+@pytest.mark.parametrize("count", [1, 3, 6])
+def test_results_come_in_the_order_of_the_cases(count: int) -> None:
+    """The first takes longest and is first all the same; several processes take part where several may."""
+
+    def simulate(case: Any, working: Callable[[str, float], None]) -> tuple[Any, str]:
+        time.sleep(0.1 if case.kernel == "a" else 0.01)
+        return (case.kernel, os.getpid()), f"printed by {case.kernel}"
+
+    found = collected(simulate, count)
+    assert [(result[0], printed) for result, printed in found] == [(k, f"printed by {k}") for k in "abcdef"]
+    used = {result[1] for result, _ in found}
+    assert os.getpid() not in used
+    assert (len(used) > 1) == (count > 1)
+
+
+def test_a_process_that_ends_fails_its_kernel_alone() -> None:
+    """One is killed, one leaves, one has no memory: each says how, and the rest is done."""
+
+    def simulate(case: Any, working: Callable[[str, float], None]) -> tuple[Any, str]:
+        if case.kernel == "b":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if case.kernel == "c":
+            os._exit(3)
+        if case.kernel == "e":
+            raise MemoryError
+        return case.kernel, ""
+
+    found = [result for result, _ in collected(simulate)]
+    assert [found[at] for at in (0, 3, 5)] == ["a", "d", "f"]
+    assert [found[at].split("ended ")[1].split(")")[0] for at in (1, 2, 4)] == [
+        "(signal 9", "(exit status 3", "(out of memory"
+    ]  # fmt: skip
+
+
+def test_an_error_for_the_user_is_raised_in_its_turn() -> None:
+    """What came before it is given out first, and no process is left."""
+
+    def simulate(case: Any, working: Callable[[str, float], None]) -> tuple[Any, str]:
+        if case.kernel == "b":
+            raise UsageError("b cannot be")
+        time.sleep(0.05)
+        return os.getpid(), ""
+
+    events = parallel.results(CASES, simulate, 2, lambda *_: None, lambda case: None, lambda c, w: w)  # type: ignore[arg-type, return-value]
+    process: Any = next(events)[0]
+    with pytest.raises(CudabenchError, match="b cannot be"):
+        next(events)
+    with pytest.raises(ProcessLookupError):
+        os.kill(process, 0)
+
+
+def test_what_is_refused_is_not_begun_and_progress_is_told() -> None:
+    """A case for which there is no time left has the result that it is given; the first running one tells how far."""
+    told: list[tuple[str, str, float]] = []
+
+    def simulate(case: Any, working: Callable[[str, float], None]) -> tuple[Any, str]:
+        working("simulating", 0.5)
+        return case.kernel, ""
+
+    found = collected(
+        simulate, 2, refused=lambda case: "late" if case.kernel in "df" else None,
+        progress=lambda *now: told.append(now),
+    )  # fmt: skip
+    assert [result for result, _ in found] == ["a", "b", "c", "late", "e", "late"]
+    assert ("a", "simulating", 0.5) in told
+
+
+def test_closing_ends_all_processes() -> None:
+    """Whoever stops asking leaves no process behind."""
+    read, write = os.pipe()
+
+    def simulate(case: Any, working: Callable[[str, float], None]) -> tuple[Any, str]:
+        os.write(write, f"{os.getpid()}\n".encode())
+        time.sleep(60 if case.kernel != "a" else 0)
+        return case.kernel, ""
+
+    events = parallel.results(CASES, simulate, 3, lambda *_: None, lambda case: None, lambda c, w: w)  # type: ignore[arg-type, return-value]
+    assert next(events)[0] == "a"
+    events.close()
+    os.close(write)
+    with os.fdopen(read) as stream:
+        for pid in {int(line) for line in stream}:
+            with pytest.raises(ProcessLookupError):
+                os.kill(pid, 0)
+
+
+def test_how_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many as was said; else one a core and kernel, and no more than the memory holds."""
+    small = [Buffer("x", (1024,), "float32", "in")]
+    large = [replace(small[0], shape=(1 << 31,))]
+    monkeypatch.delenv(parallel.VARIABLE)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)))
+    monkeypatch.setattr(confined, "host_memory", lambda: 20 << 30)
+    assert [parallel.jobs(None, cases, small) for cases in (2, 5, 20)] == [2, 5, 8]
+    assert parallel.jobs(None, 20, large) == 1
+    assert parallel.jobs(3, 20, large) == 3
+    monkeypatch.setenv(parallel.VARIABLE, "2")
+    assert parallel.jobs(None, 20, small) == 2
+    monkeypatch.setenv(parallel.VARIABLE, "many")
+    with pytest.raises(UsageError, match="CUDABENCH_JOBS=many is not a number"):
+        parallel.jobs(None, 20, small)
+
+
+@pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
+@pytest.mark.usefixtures("unread_machine_code")
+def test_a_ladder_is_the_same(cudabench: Callable[..., Ran]) -> None:
+    """All that a ladder says of its kernels is what one after the other gives, a failing one among them."""
+    line = ("transpose", "-s", "70", "90", "-k", "smem*", "-k", "naive-row", "-k", "copy-row", "--device", "sim")
+    one, two = (cudabench(*line, "--no-cpu", "--json", "-", "--jobs", str(count)) for count in (1, 2))
+    assert one.code == two.code == 0
+    assert one.json["results"] == two.json["results"]
+    assert len(two.json["results"]) > 3
+
+
+def _lives(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
+def test_an_interrupt_leaves_nothing(tmp_path: Path) -> None:
+    """Ctrl-C ends the run with 130, keeps what was finished, and no process goes on."""
+    (tmp_path / "slow.cu").write_text(
+        "__global__ void first(float *x) { x[0] = 1; }\n"
+        # Loops that count: of others the simulator sees that nothing ends them.
+        "__global__ void second(volatile float *x) { for (unsigned i = 0; x[0] < 2; i++) x[1] = i; }\n"
+        "__global__ void third(volatile float *x) { for (unsigned i = 0; x[0] < 3; i++) x[1] = i; }\n"
+    )
+    words = [
+        "run",
+        "slow.cu",
+        *["-k", "all", "-g", "1", "-b", "1", "--arg", "x=float32[4]:zeros", "-d", "sim", "--no-cpu", "--jobs", "2"],
+    ]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "cudabench", *words, "--json", "r.json"], cwd=tmp_path, start_new_session=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])},
+    )  # fmt: skip
+    try:
+        end = time.monotonic() + 60
+        while time.monotonic() < end and '"first"' not in (
+            (tmp_path / "r.json").read_text() if (tmp_path / "r.json").exists() else ""
+        ):
+            time.sleep(0.05)
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all of the group
+        _, err = process.communicate(timeout=60)
+    finally:
+        if process.poll() is None:
+            process.kill()
+    # Python ends itself by the signal where it comes in code that is made from text, as an import's dataclass is.
+    assert process.returncode in (130, -signal.SIGINT), err
+    assert "Traceback" not in err
+    end = time.monotonic() + 30
+    while _lives(process.pid) and time.monotonic() < end:  # those that were killed may be a moment in going
+        time.sleep(0.05)
+    assert not _lives(process.pid)

@@ -1,0 +1,242 @@
+"""A run over a worker process: death, hang and a spoilt context cost one kernel, not the ladder."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from cudabench import operations
+from cudabench.devices import Choice, probe
+from cudabench.errors import DeviceError, OutOfMemory, UsageError
+from cudabench.measure import session
+from cudabench.measure.run import Run
+from cudabench.plan import cases
+from cudabench.plan.series import Series
+from cudabench.records.planned import Case, Settings
+from cudabench.records.results import Result
+
+
+@pytest.fixture(autouse=True)
+def fake_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the session start the worker of these tests."""
+    monkeypatch.setattr(session, "WORKER", "tests.fake_worker")
+
+
+MAKE = partial(operations.get, "transpose")
+
+
+def ladder(*kernels: str) -> list[Case]:
+    """Return cases of these kernel names."""
+    (case,) = cases.build(MAKE(), cases.Request(kernels=("0",), size=(4, 4)))
+    return [replace(case, kernel=name) for name in kernels]
+
+
+@dataclass
+class Heard:
+    """What a session told."""
+
+    devices: list[str] = field(default_factory=list)
+    now: list[tuple[str, str, float]] = field(default_factory=list)
+    printed: list[str] = field(default_factory=list)
+
+    def session(self, timeout: float = 20) -> session.Session:
+        """Return a session that tells this."""
+        return session.Session(
+            Choice("cuda"),
+            Settings(timeout=timeout),
+            started=lambda device: self.devices.append(device.name),
+            shown=SimpleNamespace(working=lambda *now: self.now.append(now), finished=self.printed.append),
+        )
+
+
+def run(*kernels: str, timeout: float = 20, heard: Heard | None = None) -> list[Result]:
+    """Return the results of cases of these kernel names."""
+    with (heard or Heard()).session(timeout) as device:
+        return list(device.results(MAKE, ladder(*kernels)))
+
+
+def one_by_one(*kernels: str) -> list[Result]:
+    """Return the results of cases that are asked for one after the other."""
+    with Heard().session() as device:
+        return [device.result(MAKE, case) for case in ladder(*kernels)]
+
+
+def pair(*kernels: str, timeout: float = 1) -> list[tuple[str, str | None]]:
+    """Return status and reason of two cases that are measured as a pair."""
+    series = Series(MAKE, tuple(ladder(*kernels)))
+    found = Run([series], [Choice("cuda")], Settings(cpu=False, timeout=timeout), {}).pair(always=False)
+    return [(result.status, result.reason) for result in found]
+
+
+def test_one_worker_serves_a_ladder() -> None:
+    """The device starts once, every kernel finishes; what a kernel prints comes with it, a library's noise does not."""
+    heard = Heard()
+    assert [one.status for one in run("a", "b", heard=heard)] == ["ok", "ok"]
+    assert (heard.devices, heard.printed) == (["Fake"], ["printed by a\n", "printed by b\n"])
+
+
+@pytest.mark.parametrize(
+    ("kernel", "reason"),
+    [
+        ("dies", "the process that ran it ended (library noise)"),
+        ("killed", "the process that ran it ended (by SIGKILL, after: library noise)"),
+        pytest.param("hangs", "no sign of life for 1 s while timing", marks=pytest.mark.slow),
+        ("spoils", None),
+    ],
+)
+def test_a_bad_kernel_costs_itself(kernel: str, reason: str | None) -> None:
+    """After a death, a hang or a spoilt context a new worker goes on with the rest, and the device is told of once."""
+    heard = Heard()
+    found = run("a", kernel, "b", timeout=1, heard=heard)
+    assert [(r.kernel, r.status) for r in found] == [("a", "ok"), (kernel, "failed"), ("b", "ok")]
+    assert heard.devices == ["Fake"]
+    assert heard.printed == [f"printed by {one}\n" for one in ("a", kernel, "b")]
+    if reason:
+        assert reason in (found[1].reason or "")
+
+
+@pytest.mark.slow
+def test_temporary_files_go_with_the_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a worker leaves in the folder of temporary files, however it ends, is gone after it."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    assert len(run("a", "dies", "hangs", "spoils", "b", timeout=1)) == 5
+    assert not [*tmp_path.iterdir()]
+
+
+class Noted(session.Worker):
+    """A worker of which it is noted that it was started, and what is to compile while its kernels are sampled."""
+
+    started: list[session.Worker]
+    then: list[str | None]
+
+    def __init__(self, module: str, index: int, *, primary: bool = False) -> None:
+        super().__init__(module, index, primary=primary)
+        self.started.append(self)
+
+    def carry_out(self, order: session.Order, *more: Any) -> session.Finished:
+        """Note the next kernel."""
+        self.then.append(order.then and order.then.kernel)
+        return super().carry_out(order, *more)
+
+
+@pytest.fixture
+def noted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> type[Noted]:
+    """Let sessions start workers that are noted, with their files in a folder, as where there is a driver."""
+    Noted.started, Noted.then = [], []
+    monkeypatch.setattr(session, "Worker", Noted)
+    monkeypatch.setattr(probe, "libcuda", object)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return Noted
+
+
+@pytest.mark.parametrize(("index", "primary", "workers"), [(0, False, 1), (1, False, 2), (0, True, 2)])
+def test_a_worker_that_was_started_ahead(
+    noted: type[Noted], tmp_path: Path, index: int, primary: bool, workers: int
+) -> None:
+    """The first session takes it, where it is of its kind; another ends. None is left, nor a file of one."""
+    with session.ahead(index, primary=primary):
+        assert len(noted.started) == 1
+        assert [one.status for one in run("a", "dies", "b")] == ["ok", "failed", "ok"]
+    assert len(noted.started) == workers + 1  # one more after the one that died
+    assert all(one._process.poll() is not None for one in noted.started)
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_worker_ends_while_results_are_shown(noted: type[Noted]) -> None:
+    """A session that ends dismisses its worker; once it has ended, a later one starts."""
+    with session.ahead(0):
+        run("a")
+        assert [worker._to.closed for worker in noted.started] == [True]
+        run("b")
+        assert noted.started[0]._process.poll() is not None
+    assert [worker._process.poll() for worker in noted.started] == [0, 0]
+
+
+@pytest.mark.parametrize("error", [None, UsageError("no such kernel"), KeyboardInterrupt()])
+def test_a_worker_that_no_session_takes(noted: type[Noted], tmp_path: Path, error: BaseException | None) -> None:
+    """It ends at once, where a run comes to nothing."""
+    start = time.monotonic()
+    with suppress(UsageError, KeyboardInterrupt), session.ahead(0):
+        if error:
+            raise error
+    assert [one._process.poll() is not None for one in noted.started] == [True]
+    assert not [*tmp_path.iterdir()]
+    assert time.monotonic() - start < 4
+
+
+def test_the_next_kernel_compiles_meanwhile(noted: type[Noted]) -> None:
+    """Of a ladder the worker knows the next kernel that has to compile: no library's call, none that is skipped."""
+    first, call, skipped, last = ladder("a", "a", "a", "b")
+    rungs = [first, replace(call, peer="cublas"), replace(skipped, skip_reason="too large"), last]
+    with Heard().session() as device:
+        assert len(list(device.results(MAKE, rungs))) == 4
+    assert noted.then == ["b", "b", "b", None]
+
+
+def test_two_bad_kernels_at_the_end() -> None:
+    """A ladder that ends with bad kernels ends."""
+    assert [r.status for r in run("dies", "spoils")] == ["failed", "failed"]
+
+
+def test_refusal_ends_the_run() -> None:
+    """An error that no kernel can escape is raised."""
+    with pytest.raises(OutOfMemory, match="too large"):
+        run("a", "refuses", "b")
+
+
+def test_worker_that_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU that does not start is an error with the last words of the process."""
+    monkeypatch.setenv("FAKE_WORKER", "no-start")
+    with pytest.raises(DeviceError, match=r"The GPU did not start: the driver is asleep\."):
+        run("a")
+
+
+def test_progress_is_told() -> None:
+    """What is being done reaches the caller as it happens."""
+    heard = Heard()
+    run("copy-row", heard=heard)
+    assert heard.now == [("copy-row", "timing", 0.5)]
+
+
+def test_a_case_after_a_lost_worker() -> None:
+    """Cases that are asked for one by one share a worker; the one behind a lost worker has another."""
+    found = one_by_one("a", "dies", "b", "spoils", "killed", "c")
+    assert [(r.kernel, r.status) for r in found] == [
+        ("a", "ok"),
+        ("dies", "failed"),
+        ("b", "ok"),
+        ("spoils", "failed"),
+        ("killed", "failed"),
+        ("c", "ok"),
+    ]
+
+
+@pytest.mark.parametrize("kernel", ["dies", "killed", "hangs"])
+@pytest.mark.parametrize("at", [0, 1])
+def test_a_pair_whose_worker_is_lost(kernel: str, at: int) -> None:
+    """The one that ran has failed, and the other says why it has no time."""
+    kernels = ["a", "a"]
+    kernels[at] = kernel
+    found = pair(*kernels)
+    assert found[at][0] == "failed"
+    assert found[1 - at] == ("skipped", "not timed, because the other side is failed")
+    assert ("no sign of life" if kernel == "hangs" else "the process that ran it ended") in (found[at][1] or "")
+
+
+def test_the_end_of_a_budget() -> None:
+    """A kernel that hangs is given up soon after the budget's end, and those behind it are not begun."""
+    first, *rest = ladder("a", "hangs", "b")
+    with Heard().session() as device:
+        assert device.result(MAKE, first).status == "ok"
+        found = list(device.results(MAKE, rest, session.Budget(0.5, time.monotonic() + 0.5)))
+    assert [r.status for r in found] == ["failed", "failed"]
+    assert "no sign of life for 2 s while timing" in (found[0].reason or "")
+    assert found[1].reason == "not measured: --budget 0.5 s was spent before its turn; give more, or fewer kernels"

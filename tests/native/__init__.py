@@ -1,0 +1,1 @@
+"""Tests of the native engine, native/ and cudabench/simulator/native/."""

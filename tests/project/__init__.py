@@ -1,0 +1,1 @@
+"""Tests of the documents, the package and what CI runs."""

@@ -1,0 +1,160 @@
+"""The scripts of docs/ci.md do what the page says, as printed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from cudabench.records import file as results
+from tests.results.test_compare import RECORDED, changed, slowed, wrong
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
+SMEM = replace(RECORDED, results=[r for r in RECORDED.results if r.kernel.startswith("smem")])
+
+# Runs the real command line; where a GPU would be needed, the recorded run of one stands in.
+STAND_IN = """#!/bin/sh
+case "$*" in
+    "transpose "*"--device cuda"*) cp recorded.json times.json; exit "$(cat status 2>/dev/null || echo 0)" ;;
+esac
+exec "{python}" -m cudabench "$@"
+"""
+
+
+def blocks(language: str) -> list[str]:
+    """Return the page's blocks of code in a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.M | re.S)
+
+
+def script(name: str) -> str:
+    """Return the script that the page prints under a name."""
+    return next(block for block in blocks("sh") if f"# {name}:" in block)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return a folder with the page's scripts and cudabench on its path."""
+    binary = tmp_path / "bin" / "cudabench"
+    binary.parent.mkdir()
+    binary.write_text(STAND_IN.format(python=sys.executable))
+    binary.chmod(0o755)
+    (tmp_path / "ci").mkdir()
+    for name in ("ci/counts.sh", "ci/times.sh"):
+        (tmp_path / name).write_text(script(name))
+    return tmp_path
+
+
+def run(folder: Path, name: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a script in the folder."""
+    path = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    return subprocess.run(
+        ["sh", name],
+        cwd=folder,
+        env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.slow
+def test_counts(folder: Path) -> None:
+    """The script without a GPU makes a baseline where it is told to, and fails without one and where a count grew."""
+    missing = run(folder, "ci/counts.sh")
+    assert missing.returncode == 1
+    assert "counts-base.json: no such file." in missing.stderr
+    first = run(folder, "ci/counts.sh", NEW="yes", GITHUB_STEP_SUMMARY=str(folder / "summary.md"))
+    assert (first.returncode, first.stderr) == (0, "")
+    base = results.load(folder / "counts-base.json")
+    assert [result.kernel for result in base.results] == ["smem", "smem-pad", "smem-unroll-pad"]
+    assert "| smem-pad | 32 x 8 |" in (folder / "summary.md").read_text()
+    assert len(ElementTree.parse(folder / "counts.xml").getroot().findall("testsuite/testcase")) == 3
+    # The baseline as if of kernels that took one instruction less.
+    fewer = [replace(result, instructions=(result.instructions or 0) - 1) for result in base.results]
+    (folder / "counts-base.json").write_text(replace(base, results=fewer).text())
+    second = run(folder, "ci/counts.sh", GITHUB_ACTIONS="true", GITHUB_STEP_SUMMARY=str(folder / "summary.md"))
+    assert second.returncode == 4
+    assert second.stderr.count("takes more: PTX instructions") == 3
+    assert second.stdout.count("::error file=kernels_cu/transpose.cu,line=") == 3
+    assert "| smem-pad | 32 x 8 | more |" in (folder / "summary.md").read_text()
+
+
+@pytest.mark.slow
+def test_times(folder: Path) -> None:
+    """The script with a GPU keeps its first run as the baseline and fails where a kernel is slower than that."""
+    (folder / "recorded.json").write_text(SMEM.text())
+    assert run(folder, "ci/times.sh", BASE="mistyped.json", NEW="no").returncode == 1
+    first = run(folder, "ci/times.sh", NEW="yes")
+    assert (first.returncode, first.stderr) == (0, "")
+    assert (folder / "times-base.json").read_text() == SMEM.text()
+    (folder / "recorded.json").write_text(changed(SMEM, smem=slowed(1.08)).text())
+    second = run(folder, "ci/times.sh", KEEP="yes")
+    assert second.returncode == 4
+    assert "smem (32 x 8) is 8.0% slower" in second.stderr
+    assert json.loads((folder / "comparison.json").read_text())["exit_code"] == 4
+    assert (folder / "times-base.json").read_text() == SMEM.text()  # what failed is no baseline
+
+
+def test_times_of_a_wrong_kernel(folder: Path) -> None:
+    """A run that ends with a wrong result ends the script with its exit code, after the reports are written."""
+    (folder / "recorded.json").write_text(changed(SMEM, smem=wrong).text())
+    (folder / "status").write_text("3")
+    done = run(folder, "ci/times.sh")
+    assert done.returncode == 3
+    assert len(ElementTree.parse(folder / "times.xml").getroot().findall("testsuite/testcase/failure")) == 1
+    assert not (folder / "times-base.json").exists()
+
+
+def test_every_comparison_requires_its_base() -> None:
+    """No command of the page passes because a file is missing, and each that has one says what to do as on the page."""
+    lines = [line for block in blocks("sh") + blocks("yaml") for line in block.replace("\\\n", "").splitlines()]
+    compares = [line for line in lines if line.startswith("cudabench compare ")]
+    assert len(compares) == 3
+    assert all("--require-base" in line for line in compares)
+
+
+@pytest.mark.slow
+def test_hazards_alone(folder: Path) -> None:
+    """The page's line of `check` runs on files with those kernels, and names the hazard of one."""
+    (folder / "scale.cu").write_text(
+        "__global__ void scale(float *x, float a, int n) {\n"
+        "    int i = blockIdx.x * blockDim.x + threadIdx.x;\n    if (i < n) x[i] *= a;\n}\n"
+    )
+    (folder / "copy.cu").write_text(
+        "__global__ void copy(const float *x, float *y, int n) {\n"
+        "    int i = blockIdx.x * blockDim.x + threadIdx.x;\n    if (i <= n) y[i] = x[i];\n}\n"
+    )
+    block = next(block for block in blocks("sh") if "cudabench check" in block)
+    (folder / "check.sh").write_text(block[: block.index("cudabench check --profile")])
+    done = run(folder, "check.sh")
+    assert done.returncode == 3, done.stderr
+    assert "2 of 2 kernels executed, 1 with faults." in done.stdout
+
+
+def test_scripts_are_posix_shell(folder: Path) -> None:
+    """Scripts and the workflow's commands are sh, which every runner has."""
+    commands = [line for block in blocks("yaml") for line in re.findall(r"- run: (.*)", block)]
+    assert len(commands) == 6
+    for text in [script("ci/counts.sh"), script("ci/times.sh"), *commands]:
+        done = subprocess.run(
+            [shutil.which("sh") or "sh", "-n"], input=text, capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_workflow_runs_the_scripts() -> None:
+    """The workflow names the scripts and the files that the page prints."""
+    workflow = blocks("yaml")[0]
+    for name in ("ci/counts.sh", "ci/times.sh", "counts-base.json", "times-base.json"):
+        assert name in workflow
+    assert "\t" not in workflow
+    assert workflow.count("${{") == workflow.count("}}")

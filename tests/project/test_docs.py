@@ -1,0 +1,95 @@
+"""The documents against the tool: what they name exists, and what exists is named."""
+
+from __future__ import annotations
+
+import pkgutil
+import re
+import shlex
+from pathlib import Path
+
+import click
+import pytest
+
+from cudabench import operations
+from cudabench.cli import group
+
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text()
+DOCUMENTS = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "ARCHITECTURE.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+]
+
+
+def command_lines() -> list[str]:
+    """Return every line of the documents' shell blocks that calls the tool."""
+    lines = []
+    for document in DOCUMENTS:
+        for block in re.findall(r"```sh\n(.*?)```", document.read_text(), re.DOTALL):
+            joined = block.replace("\\\n", " ")
+            lines += [line.split("  #")[0] for line in joined.splitlines() if line.startswith("cudabench ")]
+    return lines
+
+
+@pytest.mark.parametrize("line", command_lines())
+def test_command_lines_parse(line: str) -> None:
+    """Every command line in the documents is one that the tool takes."""
+    words = shlex.split(re.split(r"\s[|>&]", line)[0])[1:]
+    with click.Context(group, info_name="cudabench") as context:
+        name, command, rest = group.resolve_command(context, words)
+        assert command is not None
+        while isinstance(command, click.Group) and rest and not rest[0].startswith("-"):
+            name, command, rest = command.resolve_command(click.Context(command, info_name=name), rest)
+            assert command is not None
+        command.make_context(name or "", rest)
+
+
+@pytest.mark.parametrize("name", operations.SUMMARIES)
+def test_readme_names_every_operation(name: str) -> None:
+    """Every operation has its row in the README's table."""
+    table = README.split("<!-- operations -->")[1].split("<!-- /operations -->")[0]
+    assert f"| `{name}` |" in table
+
+
+def test_every_command_has_help() -> None:
+    """Every command and each of its options says what it does."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        assert command.help, name
+        for param in command.params:
+            if isinstance(param, click.Option):
+                assert param.help, f"{name} {param.opts}"
+
+
+def test_documents_name_files_that_exist() -> None:
+    """Links of the documents to files of the project lead somewhere."""
+    for document in DOCUMENTS:
+        for target in re.findall(r"\]\((?!https?:)([^)#]+)", document.read_text()):
+            assert (document.parent / target).exists(), f"{document.name}: {target}"
+
+
+def test_the_map_names_what_exists() -> None:
+    """Every module, function, class and path of the architecture's page exists, and it names every room."""
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    for name in re.findall(r"`(cudabench(?:\.\w+)+)`", text):
+        try:
+            found: object = pkgutil.resolve_name(name)
+        except (ImportError, AttributeError) as error:
+            pytest.fail(f"{name}: {error}")
+        assert found
+    for path in re.findall(
+        r"`((?:cudabench|kernels_cu|native|tests|docs|benchmarks)/[\w./]*)`", text.replace("OPERATION", "transpose")
+    ):
+        assert (ROOT / path).exists(), path
+    rooms = {path.parent.name for path in (ROOT / "cudabench").glob("*/__init__.py")}
+    assert rooms <= {*re.findall(r"`(\w+)`", text.split("## The rooms")[1].split("## One command")[0])}
+
+
+def test_ci_runs_the_readme_command() -> None:
+    """The CI script runs the tests as the README says."""
+    assert "python -m pytest -q -n auto" in README
+    assert "python -m pytest -q -n auto" in (ROOT / ".ci" / "run").read_text()

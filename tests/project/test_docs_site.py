@@ -1,0 +1,226 @@
+"""The site: it builds without a warning, has every page, and shows what the tool prints."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from cudabench import operations
+from tests import consoles
+from tests.conftest import Ran
+
+ROOT = Path(__file__).resolve().parents[2]
+Runner = Callable[..., Ran]
+FOUND = consoles.consoles()
+SAXPY = """__global__ void saxpy(int n, float a, const float *x, float *y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = a * x[i] + y[i];
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def pages() -> ModuleType:
+    """Return the module that makes pages."""
+    spec = importlib.util.spec_from_file_location("pages", ROOT / "docs" / "pages.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a site built with warnings as errors, in which two ladders alone are simulated."""
+    folder = tmp_path_factory.mktemp("site")
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "CUDABENCH_DOCS_LADDERS": "vecadd,transpose"}
+    words = [sys.executable, "-m", "mkdocs", "build", "-q", "--strict", "-d", folder]
+    ran = subprocess.run(words, capture_output=True, text=True, check=False, cwd=ROOT, env=environment)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return folder
+
+
+@pytest.mark.parametrize(
+    "console",
+    [
+        pytest.param(each, id=each.command, marks=pytest.mark.slow if re.search("smem |naive", each.command) else ())
+        for each in FOUND
+        if not each.on_gpu
+    ],
+)
+def test_simulated_consoles(console: consoles.Console, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A block of the simulator shows what the command prints; `python -m tests.consoles` writes it afresh."""
+    monkeypatch.chdir(tmp_path)
+    assert consoles.agrees(console.shown, consoles.printed(console.command)), consoles.printed(console.command)
+
+
+@pytest.mark.parametrize("console", [one for one in FOUND if one.on_gpu], ids=lambda one: one.command)
+def test_recorded_consoles(console: consoles.Console) -> None:
+    """A block of a GPU shows lines of one recorded measurement, in their order."""
+    lines = [line for line in console.shown.splitlines() if line.strip() not in ("", "...") and "..." not in line]
+    wanted = ".*?".join(re.escape(line) for line in lines)
+    records = (path.read_text(encoding="utf-8") for path in sorted(consoles.RESULTS.glob("*.md")))
+    assert any(re.search(wanted, record, re.DOTALL) for record in records)
+
+
+def test_recorded_consoles_are_renewed() -> None:
+    """Another run's output takes the place of the recorded one, and its lines that of those shown."""
+    (console, *_) = (one for one in FOUND if one.on_gpu)
+    record = (consoles.RESULTS / "transpose_h200.md").read_text(encoding="utf-8")
+    (text,) = re.findall(rf"^`{re.escape(console.command)}`\n+```\n(.*?)```", record, re.MULTILINE | re.DOTALL)
+    slower = text.replace("67.89", "99.99")
+    assert slower != text
+    assert consoles.rerecorded(record, console.command, slower) == record.replace(text, slower)
+    shown = consoles.reshown(console.shown, slower)
+    assert "99.99" in shown
+    assert shown.replace("99.99", "67.89") == console.shown
+    with pytest.raises(SystemExit, match="12  vector"):
+        consoles.reshown(console.shown, text.replace("12  vector", "12  other"))
+
+
+def test_consoles_are_found() -> None:
+    """There are blocks of both kinds, and a block that differs in one digit does not agree."""
+    assert {one.on_gpu for one in FOUND} == {False, True}
+    assert consoles.agrees("a\n...\nd\n", "a\nb\nc\nd\n")
+    assert not consoles.agrees("a\nc\n", "a\nb\nc\n")
+    assert not consoles.agrees("1.00\n", "1.01\n")
+
+
+@pytest.mark.slow
+def test_python_blocks_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The blocks of the page on Python run one after the other, as in a notebook."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "saxpy.cu").write_text(SAXPY)
+    text = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+    cells = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len(cells) >= 4
+    names: dict[str, object] = {}
+    for cell in cells:
+        exec(compile(cell, "python.md", "exec"), names)
+    assert (tmp_path / "r.json").exists()
+
+
+@pytest.mark.slow
+def test_notebook(site: Path) -> None:
+    """Every cell of the notebook's page was run: ladder and heat map are drawn, and the file is a notebook's."""
+    cells = json.loads((site / "notebook.ipynb").read_text(encoding="utf-8"))["cells"]
+    code = [cell for cell in cells if cell["cell_type"] == "code"]
+    shown = [output["data"] for cell in code for output in cell["outputs"]]
+    assert len(shown) == len(code), "each cell shows something"
+    assert shown[-1] == {"text/plain": "['smem-pad']"}, "the gate stops the kernel that lost its padding"
+    drawn = [data["image/svg+xml"] for data in shown if "image/svg+xml" in data]
+    page = (site / "notebook.html").read_text(encoding="utf-8")
+    named = re.findall(r'src="(notebook-\d+\.svg)"', page)
+    assert [(site / name).read_text(encoding="utf-8") for name in named] == drawn
+    assert len(drawn) == 2
+    assert all("<svg" in one for one in drawn)
+    source = (ROOT / "docs" / "notebook.md").read_text(encoding="utf-8")
+    assert re.findall(r"```python\n(.*?)\n```", source, re.DOTALL) == [cell["source"] for cell in code]
+
+
+def test_a_cell_shows_its_last_line(pages: ModuleType) -> None:
+    """A cell's last expression is its value, a statement has none, and names last from cell to cell."""
+    names: dict[str, object] = {}
+    assert pages.last_value("x = 2\nx + 1", names) == 3
+    assert pages.last_value("y = x", names) is None
+    assert names["y"] == 2
+
+
+@pytest.mark.slow
+def test_pictures_of_a_ladder(pages: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Recorded times are drawn for both cards; the banks show the rung with the worst conflict and one without."""
+    monkeypatch.setattr(pages, "MOST_ELEMENTS", 64)
+    cards = pages.recorded("transpose")
+    assert [title.split(",")[0] for title in cards] == ["NVIDIA H100 80GB HBM3", "NVIDIA H200"]
+    ladder = {kernel.name for kernel in operations.get("transpose").kernels}
+    for times in cards.values():
+        assert {"smem", "smem-pad", "vector"} <= set(times) <= ladder
+    assert "<svg" in pages.times("transpose")
+    (slow, before), (fast, after) = pages.conflict("transpose")
+    assert (slow.kernel, len(before.passes)) == ("smem", 8)
+    assert (fast.kernel, len(after.passes)) == ("smem-pad", 1)
+    assert "36 words" in "".join(pages.conflict_told("transpose"))
+    assert "<svg" in pages.banks("transpose")
+
+
+def test_first_steps(cudabench: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The files and commands of the first page's own kernel do what it says, one after the other."""
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    section = text.split("## Kernels of your own")[1].split("\n## ")[0]
+    (source,) = re.findall(r"```cuda\n(.*?)```", section, re.DOTALL)
+    (profile,) = re.findall(r"```toml\n(.*?)```", section, re.DOTALL)
+    for name, content in (("scale.cu", source), ("old.cu", source), ("scale.toml", profile)):
+        (tmp_path / name).write_text(content)
+    (lines,) = re.findall(r"```sh\n(.*?)```", section, re.DOTALL)
+    for line in lines.splitlines():
+        words = shlex.split(line, comments=True)[1:]
+        words += ["--arch", "sm_90"] if words[0] == "diff" else ["-d", "sim"] if words[0] in ("run", "sweep") else []
+        ran = cudabench(*words)
+        assert ran.code == 0, (line, ran.out, ran.err)
+    assert (tmp_path / "r.html").exists()
+
+
+def test_chapter_pages(pages: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every kernel of every chapter has its heading, in the ladder's order or the file's, and no line is lost."""
+    monkeypatch.setenv("CUDABENCH_DOCS_LADDERS", "")
+    for name in operations.SUMMARIES:
+        page = pages.chapter(name)
+        headings = {word for line in re.findall(r"^### (.+)$", page, re.MULTILINE) for word in line.split(", ")}
+        assert {kernel.name for kernel in operations.get(name).kernels} <= headings, name
+        source = "\n".join((ROOT / "kernels_cu" / file).read_text(encoding="utf-8") for file in pages.files(name))
+        code = [line for line in source.splitlines() if line.strip() and not line.startswith("//")]
+        assert [line for line in code if line not in page] == []
+        assert "## Measured" in page, name
+
+
+def test_menu_has_every_page(pages: ModuleType) -> None:
+    """A page that is not put in order stands in the menu all the same, and one that is not there does not."""
+    menu = pages.on_config({"docs_dir": str(ROOT / "docs")})["nav"]
+    entries = [entry for section in menu for group in section.values() for entry in group]
+    listed = [page for entry in entries for page in (entry.values() if isinstance(entry, dict) else [entry])]
+    assert {path.name for path in (ROOT / "docs").glob("*.md")} <= set(listed)
+    assert len(set(listed)) == len(listed)
+    for page in listed:
+        folder, _, file = page.rpartition("/")
+        assert folder or (ROOT / "docs" / file).exists()
+
+
+@pytest.mark.slow
+def test_site_fetches_nothing(site: Path) -> None:
+    """The site has a page a chapter with its drawings, and its pages fetch nothing from elsewhere."""
+    pages = sorted(site.rglob("*.html"))
+    assert {f"{name}.html" for name in operations.SUMMARIES} <= {path.name for path in pages}
+    fetched = re.compile(r"""<(?:script|img|link|iframe)[^>]*(?:src|href)=["']?(?:https?:)?//""")
+    for page in pages:
+        assert not fetched.search(page.read_text(encoding="utf-8")), page.name
+    for drawing in ("vecadd.svg", "vecadd-times.svg", "transpose.svg", "transpose-banks.svg"):
+        assert "<svg" in (site / "ladders" / drawing).read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("unread_machine_code")
+@pytest.mark.parametrize("name", operations.SUMMARIES)
+def test_a_page_of_every_ladder(pages: ModuleType, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Each ladder is drawn as the simulator counts it, and its page has that drawing and the banks where some meet."""
+    monkeypatch.setattr(pages, "_SIMULATED", {})
+    monkeypatch.setattr(pages, "MOST_ELEMENTS", 40)
+    monkeypatch.setattr(pages, "SMALL", {"matmul": (17, 17, 17), "solve": (7,)})
+    page = pages.chapter(name)
+    assert "<svg" in pages.picture(name)
+    assert f"({name}.svg)" in page
+    if pages.conflict(name):
+        assert "<svg" in pages.banks(name)
+        assert f"({name}-banks.svg)" in page

@@ -1,0 +1,141 @@
+"""Files in the manner of public repositories: each runs by the line in its head, or is refused with one that works."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from cudabench.compile.compiler import compile_cubin, nvcc_version, nvrtc_version
+from cudabench.source.choose_kernel import find_kernel
+from cudabench.source.files import read_file
+from tests.conftest import Ran
+
+FOLDER = Path(__file__).parents[1] / "corpus" / "files"
+HEAD = re.compile(r"^// (run|then|expect|lacks|slow): (.*)((?:\n//  .*)*)", re.M)
+LEAST = 120
+SLOW = ("cluster_histogram.cu", "hopper_gemm.cu")  # to simulate; heads name those that are slow in other ways
+LEAST_WHOLE, MOST_UNCLEAN = 88, 10  # lines of messages; those of files that are wrong or lack something
+
+needs_simulator = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
+
+
+@dataclass(frozen=True)
+class Public:
+    """A file of the corpus: its line, what is expected of it, and the line that works where the first is refused."""
+
+    path: Path
+    run: list[str]
+    expect: str
+    then: list[str]
+    lacks: str
+    slow: bool
+
+
+def read(path: Path) -> Public:
+    """Read a file's head."""
+    fields = {
+        key: re.sub(r"\n// +", " ", first + more) for key, first, more in HEAD.findall(path.read_text(errors="replace"))
+    }
+    words = {key: shlex.split(fields.get(key, "")) for key in ("run", "then")}
+    return Public(path, words["run"], fields["expect"], words["then"], fields.get("lacks", ""), "slow" in fields)
+
+
+FILES = [read(path) for path in sorted(FOLDER.glob("*.cu*")) if "// run:" in path.read_text(errors="replace")]
+
+
+def marked(file: Public) -> object:
+    """Return a file as a parameter; what the simulator lacks today fails, and says so once it does not."""
+    marks = [pytest.mark.xfail(reason=file.lacks, strict=True)] if file.lacks else []
+    marks += [pytest.mark.slow] if file.slow or file.path.name in SLOW else []
+    return pytest.param(file, id=file.path.name, marks=marks)
+
+
+@needs_simulator
+@pytest.mark.usefixtures("unread_machine_code")
+@pytest.mark.parametrize("file", [marked(file) for file in FILES[::3]])
+def test_every_third_file(file: Public, cudabench: Callable[..., Ran]) -> None:
+    """The line runs and what is expected holds; a file that is refused says why, and its other line runs."""
+    holds(file, cudabench)
+
+
+@needs_simulator
+@pytest.mark.slow
+@pytest.mark.usefixtures("unread_machine_code")
+@pytest.mark.parametrize("file", [marked(file) for at, file in enumerate(FILES) if at % 3 and at % 4 != 1])
+def test_the_other_files(file: Public, cudabench: Callable[..., Ran]) -> None:
+    """The same for the others."""
+    holds(file, cudabench)
+
+
+@needs_simulator
+@pytest.mark.slow
+@pytest.mark.parametrize("file", [marked(file) for file in FILES[1::4]])
+def test_every_fourth_file_with_its_machine_code(file: Public, cudabench: Callable[..., Ran]) -> None:
+    """The same where the machine code is read too, which takes longer than all the rest and changes no verdict."""
+    holds(file, cudabench)
+
+
+def holds(file: Public, cudabench: Callable[..., Ran]) -> None:
+    """Run a file's lines and hold what they give against what it expects."""
+
+    def run(words: list[str]) -> Ran:
+        return cudabench("run", file.path, *words, "--device", "sim", "--no-cpu")
+
+    ran = run(file.run)
+    verdict, _, message = file.expect.partition(": ")
+    if verdict == "refused":
+        assert ran.code != 0
+        assert re.search(message, said := ran.out + ran.err), said
+        assert "Traceback" not in said
+        ran = run(file.then) if file.then else ran
+    assert (ran.code == 0) == (verdict == "ok" or bool(file.then)), ran.out + ran.err
+
+
+@needs_simulator
+@pytest.mark.slow
+@pytest.mark.usefixtures("unread_machine_code")
+def test_whole_lines_run_clean(cudabench: Callable[..., Ran]) -> None:
+    """The line that a message prints for a file has no gap in as many as promised, and nearly all these run clean."""
+    whole, clean = [], []
+    for path in sorted(FOLDER.glob("*.cu*")):
+        match = re.search(r"(?:write|as in): cudabench (run .*)", cudabench("run", path).err)
+        if match:
+            whole.append(path.name)
+            ran = cudabench(*shlex.split(match[1]), "--device", "sim", "--no-cpu", "--timeout", 60)
+            if ran.code == 0:
+                clean.append(path.name)
+            else:
+                print(path.name, ran.code, match[0], (ran.err + ran.out)[-600:], sep="\n")
+    print(f"{len(whole)} whole lines, {len(clean)} run clean")
+    assert len(whole) >= LEAST_WHOLE
+    assert len(whole) - len(clean) <= MOST_UNCLEAN
+
+
+def test_the_corpus_is_whole() -> None:
+    """There are as many files as promised, and each says how it runs and what is expected."""
+    assert len(FILES) >= LEAST
+    for file in FILES:
+        assert file.run, file.path
+        assert file.expect.split(":")[0] in ("ok", "refused"), file.path
+        assert "--expect" in file.run or file.expect != "ok" or "unverified" in file.path.name, file.path
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(nvcc_version() is None, reason="needs nvcc and a host compiler")
+@pytest.mark.parametrize("file", [pytest.param(file, id=file.path.name) for file in FILES if file.expect == "ok"][::5])
+def test_nvcc_takes_every_fifth_file(file: Public) -> None:
+    """What a GPU's compiler is given compiles too: the same rule leaves out the same."""
+    words = file.run
+    defines = dict(word.partition("=")[::2] for at, word in enumerate(words) if words[at - 1] in ("-D", "--define"))
+    name = next((words[at + 1] for at, word in enumerate(words) if word in ("-k", "--kernel")), None)
+    written = read_file(file.path, defines)
+    kernel = find_kernel(written, name)
+    compiled = compile_cubin(
+        written.text, str(file.path), defines=defines, names=[kernel.expression], backend="nvcc", arch="sm_90"
+    )
+    assert compiled.cubin
