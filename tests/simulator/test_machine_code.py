@@ -21,7 +21,7 @@ from cudabench.simulator.machine_code.launch import Asked
 from cudabench.simulator.report import Code, Lines
 from cudabench.system import native
 
-FOLDER = Path(__file__).parent / "machine_code"
+FOLDER = Path(__file__).parents[1] / "machine_code"
 CARD: dict[str, dict[str, Any]] = json.loads((FOLDER / "h100.json").read_text())["kernels"]
 PIECES = ("LDG", "STG", "LDL", "STL", "LDS", "STS", "ATOMS")
 
