@@ -22,7 +22,10 @@ from cudabench.simulator.report import Code, Lines
 from cudabench.system import native
 
 FOLDER = Path(__file__).parents[1] / "machine_code"
-CARD: dict[str, dict[str, Any]] = json.loads((FOLDER / "h100.json").read_text())["kernels"]
+CARD: dict[str, dict[str, dict[str, Any]]] = {
+    source: json.loads((FOLDER / card).read_text())["kernels"]
+    for source, card in (("kernels.cu", "h100.json"), ("unseen.cu", "unseen.json"))
+}
 PIECES = ("LDG", "STG", "LDL", "STL", "LDS", "STS", "ATOMS")
 
 pytestmark = pytest.mark.skipif(
@@ -49,17 +52,17 @@ def run(
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
-@pytest.mark.parametrize("kernel", sorted(CARD))
-def test_counts_are_those_of_a_card(kernel: str, arch: str) -> None:
+@pytest.mark.parametrize(("source", "kernel"), [(source, kernel) for source in CARD for kernel in sorted(CARD[source])])
+def test_counts_are_those_of_a_card(source: str, kernel: str, arch: str) -> None:
     """A kernel's results are those of its PTX, and of the code that an H100 ran also its counts."""
-    made = compiled((FOLDER / "kernels.cu").read_text(), arch)
+    made = compiled((FOLDER / source).read_text(), arch)
     i = np.arange(4096, dtype=np.int64)
     x = ((i * i * 48271 + i * 2654435761) // 1024 % 4096).astype(np.int32)
     y, f = np.zeros(8192, np.int32), (np.arange(8192) % 97).astype(np.float32)
     code, machine = run(made, kernel, [x, y, f], 4096)
     assert isinstance(code, Code), code
     assert made.cubin is not None
-    card = CARD[kernel]
+    card = CARD[source][kernel]
     if cubin.code_sha256(made.cubin, [kernel]) != card["code_sha256"]:
         return
     assert zlib.crc32(y.tobytes()) == card["y"]

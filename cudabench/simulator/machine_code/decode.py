@@ -164,7 +164,8 @@ class Reader:
             place = self.constant((bank, offset), (bank, offset + 4))
         parts = [part for part in f"{match['part']}{match['rest']}".split(".") if part]
         half = next((_HALF[part] for part in parts if part in _HALF), 0)
-        if any(part not in (*_HALF, "F32", "64", "U32") for part in parts) or (match["size"] and sign is None):
+        known = (*(_HALF if kind == "h" else ()), "F32", "64", "U32")
+        if any(part not in known for part in parts) or (match["size"] and sign is None):
             raise Unreadable(text)
         keep = ALL ^ sign if match["size"] and sign is not None else ALL
         if not match["sign"]:
@@ -306,14 +307,21 @@ def _halves(name: str, count: int) -> Callable[[sass.Instruction, list[str]], tu
 
 def _to_float(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
     size = next((m for m in one.modifiers if re.fullmatch(r"[US](8|16|32|64)", m)), "S32")
-    byte = re.fullmatch(r"(.*)\.B(\d)", operands[1].replace(".reuse", ""))
+    part = re.fullmatch(r"(.*)\.([BH])(\d)", operands[1].replace(".reuse", ""))
     bits = int(size[1:])
-    if byte:
-        operands[1] = byte[1]
-    first = (8 * int(byte[2]) if byte and bits == 8 else 16 * int(byte[2]) // 2 if byte else 0) if bits < 32 else 0
+    if part:
+        operands[1] = part[1]
+    first = int(part[3]) * (8 if part[2] == "B" else 16) if part and bits < 32 else 0
     cut = (32 - bits) << 8 | (32 - bits - first) if bits < 32 else 0
     wide = bits == 64
     return "i2f", "dw" if wide else "dx", [int(size[0] == "S"), int(wide), int(_has(one, "F64")), cut]
+
+
+def _special_function(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+    name = one.modifiers[0].lower()
+    if name.endswith("64h") and _NUMBER.fullmatch(operands[1]):
+        operands[1] = hex(_number(operands[1], "r"))  # the upper word of a float64
+    return f"mufu.{name}", "df", []
 
 
 def _to_integer(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
@@ -445,7 +453,7 @@ FORMS: dict[str, Form] = {
     "HADD2": _halves("hadd2", 2), "HMUL2": _halves("hmul2", 2), "HFMA2": _halves("hfma2", 3),
     "I2F": _to_float, "I2FP": _to_float, "F2I": _to_integer, "F2F": _float_to_float, "F2FP": _packed,
     "FRND": lambda one, _: ("frnd", "df", [0, 0, 0, _pick(one, WHOLE, 0)]),
-    "MUFU": lambda one, _: (f"mufu.{one.modifiers[0].lower()}", "df", []),
+    "MUFU": _special_function,
     "IDP": lambda one, _: ("idp", "dxxx", [int(m == "S8") for m in one.modifiers[1:3]]),
     "S2R": ("special", "ds"), "CS2R": lambda one, _: ("mov" if _has(one, "32") else "ldc", "dz", [0, 5]),
     "LDC": _constant, "R2UR": ("r2ur", "pdx"), "VOTE": _vote, "REDUX": lambda one, _: (

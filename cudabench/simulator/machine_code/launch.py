@@ -29,7 +29,7 @@ SPARE_STACK = 64  # bytes of a lane
 SLACK, MOST = 8, 1 << 26  # warp instructions of a launch: so many times those of the PTX at most, and so many in all
 MOST_BYTES = 1 << 28  # of the arrays that a launch may write, of which a copy is made
 DIFFERS = "its results differ from those of the PTX in"
-FUSED = "ptxas fused multiplications with additions, which round once, and that changes more than the rounding of"
+ROUNDED = "it has multiplications fused with additions, which the PTX has not, and other results in"
 IN_ANOTHER_ORDER = "with its atomics in another order it has other results in"
 ORDERED = ("ATOM", "ATOMG", "ATOMS")
 ROUNDING = {"f2": 4e-3, "f4": 1e-4, "f8": 1e-9}
@@ -155,15 +155,13 @@ def _code(asked: Asked, plan: Plan, placed: Placed, before: dict[int, Array], re
         return ran
     slots = placed.space.slots
     unlike = [slots[at].name for at, data in ran.arrays.items() if differ(data, slots[at].bytes)]
-    unsettled = ran.unsettled
-    if unlike and asked.fuses():
-        unsettled = f"{FUSED} {', '.join(unlike)}"
-    elif unlike:
+    if unlike:
         # What an atomic returns hangs on the order of warps, which is another one here.
         ordered = plan.code.meets or any(one.opcode in ORDERED for one in ran.decoded.instructions)
-        return f"{IN_ANOTHER_ORDER if ordered else DIFFERS} {', '.join(unlike)}"
+        differs = IN_ANOTHER_ORDER if ordered else ROUNDED if asked.fuses() else DIFFERS
+        return f"{differs} {', '.join(unlike)}"
     rows = zip(ran.decoded.instructions, ran.counts.tolist(), strict=True)
-    return Code({one.address: tuple(row) for one, row in rows}, unsettled)
+    return Code({one.address: tuple(row) for one, row in rows}, ran.unsettled)
 
 
 def differ(mine: Array, other: Array) -> bool:
