@@ -142,7 +142,7 @@ class Machine {
     bool follow(Warp &warp, Path path);
     bool control(Warp &warp, const Instruction &one, Path &path, u32 mask);
     void branch(Warp &warp, i32 target, u32 taken, Path &path, i32 on);
-    void scatter(Warp &warp, const u32 *addresses, i32 offset, Path &path);
+    void scatter(Warp &warp, const u32 *addresses, i32 offset, Path &path, u32 mask);
     void release(Warp &warp, bool again);
     void issue(i32 at, u32 mask);
     bool fails(const char *reason);

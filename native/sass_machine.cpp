@@ -289,14 +289,14 @@ void Machine::branch(Warp &warp, i32 target, u32 taken, Path &path, i32 on) {
 }
 
 // Lanes jump to where a register of each says: one place at a time, and the others issue the jump again.
-void Machine::scatter(Warp &warp, const u32 *addresses, i32 offset, Path &path) {
-    const u32 to = addresses[first_lane(path.mask)];
+void Machine::scatter(Warp &warp, const u32 *addresses, i32 offset, Path &path, u32 mask) {
+    const u32 to = addresses[first_lane(mask)];
     u32 alike = 0;
-    for (u32 lanes = path.mask; lanes; lanes &= lanes - 1)
+    for (u32 lanes = mask; lanes; lanes &= lanes - 1)
         alike |= addresses[first_lane(lanes)] == to ? lanes & -lanes : 0;
     const i32 target = i32(to + u32(offset)) / 16;
-    tables += alike != path.mask;
-    branch(warp, target, alike, path, path.at);
+    tables += alike != mask;
+    branch(warp, target, alike, path, alike != mask ? path.at : path.at + 1);
 }
 
 // Free lanes whose barrier has all of its living lanes. again: those issue the instruction once more, as they do if the
@@ -436,8 +436,12 @@ bool Machine::control(Warp &warp, const Instruction &one, Path &path, u32 mask) 
         release(warp, true);
         return path.mask != 0;
     }
-    case CALL: path.at = one.target; return true;
-    case JUMP: scatter(warp, warp.at(one.sources[0].place), one.offset, path); return true;
+    case CALL: branch(warp, one.target, mask, path, path.at + 1); return true;
+    case JUMP:
+        if (!mask)
+            break;
+        scatter(warp, warp.at(one.sources[0].place), one.offset, path, mask);
+        return true;
     default: break;
     }
     path.at++;

@@ -47,7 +47,7 @@ ATOMICS = {
 }
 # What does nothing to the lanes of one block that runs alone.
 IDLE = (
-    "NOP", "DEPBAR", "LDGDEPBAR", "ERRBAR", "MEMBAR", "CCTL", "FENCE", "PMTRIG", "NANOSLEEP", "ENDCOLLECTIVE",
+    "NOP", "DEPBAR", "LDGDEPBAR", "ERRBAR", "MEMBAR", "CCTL", "FENCE", "PMTRIG", "NANOSLEEP", "ENDCOLLECTIVE", "CGAERRBAR",
 )  # fmt: skip
 
 GLOBAL_ATOMICS = ("RED", "REDG", "ATOM", "ATOMG")
