@@ -514,6 +514,8 @@ def _row(reader: Reader, one: sass.Instruction, places: Mapping[str, int]) -> Ro
         raise Unreadable(f"{one.mnemonic} {', '.join(one.operands)}")
     if one.opcode == "BRX":
         row.fields["offset"] += one.address + 16
+    if name == "atomg" and _has(one, "E"):
+        row.fields["wide"] = 64  # also where CAS has no .64 at its register
     row.mode = immediate + row.mode
     return row
 
