@@ -47,7 +47,8 @@ ATOMICS = {
 }
 # What does nothing to the lanes of one block that runs alone.
 IDLE = (
-    "NOP", "DEPBAR", "LDGDEPBAR", "ERRBAR", "MEMBAR", "CCTL", "FENCE", "PMTRIG", "NANOSLEEP", "ENDCOLLECTIVE", "CGAERRBAR",
+    "NOP", "DEPBAR", "LDGDEPBAR", "ERRBAR", "CGAERRBAR", "MEMBAR", "CCTL", "FENCE", "PMTRIG", "NANOSLEEP",
+    "ENDCOLLECTIVE",
 )  # fmt: skip
 
 GLOBAL_ATOMICS = ("RED", "REDG", "ATOM", "ATOMG")
