@@ -219,12 +219,12 @@ def predict(title: str, path: Path, names: Mapping[str, Path]) -> None:
 
 def show(recorded: dict[str, Any], again: bool) -> None:
     """Print a card's table."""
-    from cudabench.cards.load import like
+    from cudabench.cards.load import card_for_device
     from cudabench.records.results import DeviceInfo
 
     device, kernels = recorded["device"], recorded["kernels"]
     known = {spec.name for spec in fields(DeviceInfo)}
-    card = like(DeviceInfo(**{name: value for name, value in device.items() if name in known}))
+    card = card_for_device(DeviceInfo(**{name: value for name, value in device.items() if name in known}))
     places = {name: (HERE / one["file"]).with_suffix(".toml") for name, one in kernels.items()}
     limits = {name: its for name, _, _, its in counted_here(card, places)} if again else {}
     rows, uncounted = [], []

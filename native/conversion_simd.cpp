@@ -53,6 +53,7 @@ inline u64 clamped(u64 x, i32 flags) {
 
 inline u32 to_tf32(u32 x, bool to_even) {
     u32 step = to_even ? 0xFFF + (x >> 13 & 1) : 0x1000;
+    x = to_even && (x & 0x7FFFFFFF) > 0x7F800000 ? 0x7FFFFFFF : x;
     return ((x & 0x7F800000) != 0x7F800000 ? x + step : x) & 0xFFFFE000;
 }
 
@@ -79,8 +80,8 @@ const Operation ALL_OF_THEM[] = {
     TO_WHOLE(s8, i8) TO_WHOLE(u8, u8) TO_WHOLE(s16, i16) TO_WHOLE(u16, u16)
     TO_WHOLE(s32, i32) TO_WHOLE(u32, u32) TO_WHOLE(s64, i64) TO_WHOLE(u64, u64)
     R1("cvt.f64.f32", f64, f32, x) R1("cvt.f32.f64", f32, f64, x)
-    R1("round.f32", f32, f32, integral(x)) R1("round.f64", f64, f64, integral(x))
-    ONE("finish.f32", f32, f32, x)
+    R1("round.f32", f32, f32, result(integral(x), x)) R1("round.f64", f64, f64, result(integral(x), x))
+    ONE("finish.f32", f32, f32, result(x, x))
     ONE("finish.f64", f64, f64, x)
     ONE("tf32", u32, u32, to_tf32(x, o.flags))
     TWO("szext.u", u32, u32, u32, extended(x, y)) TWO("szext.s", u32, i32, u32, extended(x, y))

@@ -7,19 +7,14 @@ namespace engine::LEVEL {
 
 namespace {
 
-// One rounding. A NaN is that of the first operand of the product and then of the sum, as the NumPy engine finds it.
+// One rounding. A NaN of z goes before that of x.
 template <class T> inline T fused(T x, T y, T z) {
     T found;
     if constexpr (sizeof(T) == 8)
         found = __builtin_fma(x, y, z);
     else
         found = __builtin_fmaf(x, y, z);
-    const T product = x * y;
-    T nan = z != z ? quiet(z) : made_nan<T>();
-    nan = product != product ? made_nan<T>() : nan;
-    nan = y != y ? quiet(y) : nan;
-    nan = x != x ? quiet(x) : nan;
-    return found != found ? nan : found;
+    return result(found, z != z ? z : x, y);
 }
 
 template <class T> inline T root(T x) {
@@ -77,12 +72,12 @@ template <class T, class F> void detour(Block &block, const Op &op, F apart) {
 #define COMPARED(NAME, T, E) {NAME, [](Block &b, const Op &o) { compared<T>(b, o, [](T x, T y) { return E; }); }},
 #define DETOUR(NAME, T, E) {NAME, [](Block &b, const Op &o) { detour<T>(b, o, [](T x, T y) { (void)y; return E; }); }},
 
-// Of two NaNs the result is the first, though compilers exchange the operands of sums and products.
 #define FLOATS(T, N) \
-    R2("add." #N, T, x != x ? quiet(x) : x + y) R2("sub." #N, T, x - y) \
-    R2("mul." #N, T, x != x ? quiet(x) : x * y) R2("div." #N, T, x / y) \
-    R1("sqrt." #N, T, T, root(x)) R1("rcp." #N, T, T, 1 / x) R1("rsqrt." #N, T, T, 1 / root(f64(x))) \
-    ONE("abs." #N, T, T, absolute(x)) ONE("neg." #N, T, T, negative(x)) \
+    R2("add." #N, T, result(x + y, x, y)) R2("sub." #N, T, result(x - y, x, y)) \
+    R2("mul." #N, T, result(x * y, x, y)) R2("div." #N, T, result(x / y, y, x)) \
+    R1("sqrt." #N, T, T, result(root(x), x)) R1("rcp." #N, T, T, result(1 / x, x)) \
+    R1("rsqrt." #N, T, T, result(T(1 / root(f64(x))), x)) \
+    ONE("abs." #N, T, T, result(absolute(x), x)) ONE("neg." #N, T, T, result(negative(x), x)) \
     TWO("copysign." #N, T, T, T, with_sign(sign_of(x), y)) \
     TWO("min." #N, T, T, T, (extreme<T, true>(x, y, o.flags))) \
     TWO("max." #N, T, T, T, (extreme<T, false>(x, y, o.flags))) \
@@ -104,9 +99,10 @@ template <class T, class F> void detour(Block &block, const Op &op, F apart) {
 
 const Operation ALL_OF_THEM[] = {
     FLOATS(f32, f32) FLOATS(f64, f64)
-    R1("sin.f32", f32, f32, std::sin(finite_or_nan(f64(x)))) R1("cos.f32", f32, f32, std::cos(finite_or_nan(f64(x))))
-    R1("ex2.f32", f32, f32, std::exp2(f64(x))) R1("lg2.f32", f32, f32, std::log2(f64(x)))
-    R1("tanh.f32", f32, f32, x != x ? nan_of<f64>() : std::tanh(f64(x)))
+    R1("sin.f32", f32, f32, result(f32(std::sin(finite_or_nan(f64(x)))), x))
+    R1("cos.f32", f32, f32, result(f32(std::cos(finite_or_nan(f64(x)))), x))
+    R1("ex2.f32", f32, f32, result(f32(std::exp2(f64(x))), x)) R1("lg2.f32", f32, f32, result(f32(std::log2(f64(x))), x))
+    R1("tanh.f32", f32, f32, result(f32(std::tanh(f64(x))), x))
     DETOUR("detour.rsqrt.f64", f64, inverse_roots_apart(x))
     ONE("rcp.upper.f64", f64, f64, upper(flushed(1 / flushed(upper(x)))))
     ONE("rsqrt.upper.f64", f64, f64, upper(flushed(1 / root(flushed(upper(x))))))

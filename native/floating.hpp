@@ -16,8 +16,16 @@ template <class T> inline T nan_of() {
     return as_bits<T>(sizeof(T) == 8 ? Word<T>(0x7FF8000000000000) : Word<T>(0x7FC00000));
 }
 template <class T> inline T quiet(T x) { return as_bits<T>(as_bits<Word<T>>(x) | as_bits<Word<T>>(nan_of<T>())); }
-// The NaN that the processor makes of numbers.
-template <class T> inline T made_nan() { return negative(nan_of<T>()); }
+// A result whose NaN is that of the hardware (measured on an H100): float32 has one. Of float64 operands that are NaN
+// the last one goes on, quieted.
+template <class T> inline T result(T found, T first, T last) {
+    if constexpr (sizeof(T) == 4)
+        return found != found ? as_bits<T>(Word<T>(0x7FFFFFFF)) : found;
+    T nan = first != first ? quiet(first) : negative(nan_of<T>());
+    nan = last != last ? quiet(last) : nan;
+    return found != found ? nan : found;
+}
+template <class T> inline T result(T found, T operand) { return result(found, operand, operand); }
 template <class T> constexpr Word<T> INFINITE = sizeof(T) == 8 ? Word<T>(0x7FF0000000000000) : Word<T>(0x7F800000);
 template <class T> constexpr Word<T> NORMAL = sizeof(T) == 8 ? Word<T>(1) << 52 : Word<T>(1) << 23;
 
@@ -36,7 +44,7 @@ template <class T, bool LEAST> inline T extreme(T x, T y, i32 flags) {
         found = with_sign(sign_of(first) ^ sign_of(second), found);
     if (flags & PASS_NAN)
         found = (first != first) | (second != second) ? nan_of<T>() : found;
-    return found;
+    return result(found, first, second);
 }
 
 // x + y rounded to odd, so that a second rounding does no harm.

@@ -27,18 +27,11 @@ inline f64 in_reach(f64 x) {
     return absolute(x) > 0x1p17 && size_of(x) < INFINITE<f64> ? with_sign(sign_of(x), 0x1p17) : x;
 }
 
-// The bits of a NaN as NumPy makes them of a wider one.
-inline u32 cut_nan(u32 fraction, bool negative) {
-    return (negative ? 0x8000u : 0u) | (0x7C00u + (fraction ? fraction : 1u));
-}
-inline u32 nan16(f32 x) { return cut_nan(as_bits<u32>(x) >> 13 & 0x3FF, sign_of(x)); }
-inline u32 nan16(f64 x) { return cut_nan(u32(as_bits<u64>(x) >> 42) & 0x3FF, sign_of(x)); }
+// Of a float64 that is NaN.
+inline u32 nan16(f64 x) { return u32(as_bits<u64>(x) >> 48 & 0x8000) | 0x7E00 | u32(as_bits<u64>(x) >> 42 & 0x3FF); }
 
-// A float16 NaN as NumPy widens it to float64: it stays a signalling one.
-inline f64 wide64(u16 half) {
-    const u64 nan = u64(half & 0x8000) << 48 | u64(0x7FF) << 52 | u64(half & 0x3FF) << 42;
-    return (half & 0x7FFF) > 0x7C00 ? as_bits<f64>(nan) : f64(Float16::wide(half));
-}
+// Between float16 and float64 a NaN keeps its upper bits, quieted.
+inline f64 wide64(u16 half) { return result(f64(Float16::wide(half)), f64(Float16::wide(half))); }
 
 // cvt to 16 bits; NAN_OF_ITS_OWN: whether a NaN keeps its bits; else it becomes 0x7FFF.
 template <class K, class A, bool NAN_OF_ITS_OWN> inline u16 converted(A x, i32 flags) {
@@ -49,7 +42,7 @@ template <class K, class A, bool NAN_OF_ITS_OWN> inline u16 converted(A x, i32 f
         found = K::rounded(to_odd(x), flags & ROUNDING);
     else
         found = K::rounded(x, flags & ROUNDING);
-    return u16(x == x ? found : NAN_OF_ITS_OWN ? nan16(x) : 0x7FFFu);
+    return u16(x == x ? found : NAN_OF_ITS_OWN ? nan16(f64(x)) : 0x7FFFu);
 }
 
 // The halves of 32 registers as float64: of pairs the lower ones, then the upper ones.
@@ -114,11 +107,11 @@ const Operation ALL_OF_THEM[] = {
     EACH_TYPE("fma", 3, sum_to_odd(x * y, z)) EACH_TYPE("abs", 1, absolute(x)) EACH_TYPE("neg", 1, negative(x))
     EACH_TYPE("min", 2, (extreme<f64, true>(x, y, flags))) EACH_TYPE("max", 2, (extreme<f64, false>(x, y, flags)))
     EACH_TYPE("ex2", 1, std::exp2(x)) EACH_TYPE("tanh", 1, std::tanh(x))
-    ONE("cvt.f32.f16", f32, u16, Float16::wide(x)) ONE("cvt.f64.f16", f64, u16, wide64(x))
+    ONE("cvt.f32.f16", f32, u16, result(Float16::wide(x), 0.0f)) ONE("cvt.f64.f16", f64, u16, wide64(x))
     ONE("cvt.f32.bf16", f32, u16, Brain16::wide(x))
-    ONE("cvt.f16.f32", u16, f32, (converted<Float16, f32, true>(x, o.flags)))
+    ONE("cvt.f16.f32", u16, f32, (converted<Float16, f32, false>(x, o.flags)))
     ONE("cvt.f16.f64", u16, f64, (converted<Float16, f64, true>(x, o.flags)))
-    ONE("directed.f16.f32", u16, f32, (converted<DirectedFloat16, f32, true>(x, o.flags)))
+    ONE("directed.f16.f32", u16, f32, (converted<DirectedFloat16, f32, false>(x, o.flags)))
     ONE("directed.f16.f64", u16, f64, (converted<DirectedFloat16, f64, true>(in_reach(x), o.flags)))
     ONE("cvt.bf16.f32", u16, f32, (converted<Brain16, f32, false>(x, o.flags)))
     ONE("cvt.bf16.f64", u16, f64, (converted<Brain16, f64, false>(x, o.flags)))

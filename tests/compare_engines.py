@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from cudabench import cli
-from cudabench.simulator import launch
+from cudabench.simulator.count.shares import Shares
 from cudabench.simulator.native import launch as native
 from cudabench.simulator.native.outcome import outcome
 from cudabench.simulator.outcome import Outcome
@@ -118,13 +118,13 @@ def comparing(threads: int = 2) -> Iterator[Comparison]:
         pending[:] = [(plan, placed, ran, how, slots, after)]
         return "compared"
 
-    def told(own: Outcome) -> Report:
+    def reported(own: Outcome) -> Report:
         made = report(own)
         if own.engine == "numpy" and pending and pending[0][0] is own.plan:
             plan, placed, ran, how, slots, after = pending.pop()
             shares = None
             if how["shares"]:
-                shares = launch.Shares(plan.code, plan.blocks)
+                shares = Shares(plan.code, plan.blocks)
             mine = report(outcome(ran, plan, placed, how["issued"], shares))
             where = f"{plan.code.name} grid {plan.grid} block {plan.block}"
             differs = unlike(mine, made)
@@ -139,7 +139,7 @@ def comparing(threads: int = 2) -> Iterator[Comparison]:
             found.looks += [f"{where}: {one}" for one in looks_unlike(mine, made)]
         return made
 
-    native.attempt, Outcome.report = both, told  # type: ignore[method-assign]
+    native.attempt, Outcome.report = both, reported  # type: ignore[method-assign, assignment]
     try:
         yield found
     finally:

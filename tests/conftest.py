@@ -80,7 +80,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         return None
     from xdist.scheduler import LoadScopeScheduling
 
-    class ByFile(LoadScopeScheduling):
+    class ByFile(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
             path, _, test = nodeid.partition("::")
             if path.endswith("test_frozen.py"):
@@ -119,7 +119,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         lack = "the driver is simulated"
     for item in items if lack else ():
         if item.get_closest_marker("gpu") and not item.get_closest_marker("driver"):
-            item.add_marker(pytest.mark.skip(reason=lack))
+            item.add_marker(pytest.mark.skip(reason=str(lack)))
 
 
 def pytest_collection_finish() -> None:
@@ -170,7 +170,7 @@ def brief() -> Iterator[None]:
 def one_look_at_the_checkout() -> Iterator[None]:
     """Ask git once of the checkout, and of each file that it does not hold: two processes less for most runs."""
     root = Path(__file__).resolve().parent.parent
-    ask, known = provenance.git, dict[Path | None, Any]()
+    ask, known = provenance.git, dict[Path | None, dict[str, Any] | None]()
     words = ["git", "-C", str(root), "ls-files", "-z"]
     listed = subprocess.run(words, capture_output=True, text=True).stdout if (root / ".git").exists() else ""
     held = {root / name for name in listed.split("\0")}
@@ -304,12 +304,10 @@ class FakeDevice:
         return Variable(name, 7, pointer, len(first))
 
     def variable(self, name: str, module_variables: Sequence[Variable]) -> np.ndarray:
-        """Return the bytes of a variable."""
         found = next(v for v in module_variables if v.name == name)
         return self.at(found.pointer, found.nbytes)
 
     def free_bytes(self) -> int:
-        """Return what was set."""
         return self.free
 
     def allocate(self, nbytes: int, *, own_page: bool = False) -> int:
@@ -319,7 +317,6 @@ class FakeDevice:
         return pointer
 
     def release(self, pointer: int) -> None:
-        """Free."""
         del self.memory[pointer]
 
     def at(self, pointer: int, nbytes: int) -> np.ndarray:
@@ -329,11 +326,9 @@ class FakeDevice:
         return self.memory[base][pointer - base : pointer - base + nbytes]
 
     def upload(self, pointer: int, array: np.ndarray) -> None:
-        """Copy in."""
         self.at(pointer, array.nbytes)[:] = np.frombuffer(array.tobytes(), np.uint8)
 
     def download(self, pointer: int, array: np.ndarray) -> None:
-        """Copy out."""
         self.log.append("download")
         array.reshape(-1).view(np.uint8)[:] = self.at(pointer, array.nbytes)
 
@@ -360,7 +355,6 @@ class FakeDevice:
         return lambda: self.log.append("demote")
 
     def alive(self) -> bool:
-        """Return that it is."""
         return True
 
     def bind(self, module: Any, launches: Sequence[Launch], pointers: Mapping[str, int]) -> Callable[[], None]:
@@ -387,7 +381,6 @@ class FakeDevice:
         return work
 
     def run(self, work: Callable[[], None], doing: str) -> None:
-        """Run at once."""
         self.log.append("run")
         work()
 
@@ -408,7 +401,6 @@ class FakeDevice:
         return self.seconds(self.samples)
 
     def other_processes(self) -> list[str]:
-        """Return what was set."""
         return self.others
 
     def sm_clock_mhz(self) -> int | None:

@@ -20,7 +20,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -49,7 +49,7 @@ class Map:
     strides: tuple[int, ...] = ()
     steps: tuple[int, ...] = ()
     swizzle: int = 0
-    fill: str = "zeros"
+    fill: Literal["zeros", "nan"] = "zeros"
     place: int = 0
 
     @property
@@ -73,7 +73,7 @@ def random_floats(rng: np.random.Generator, shape: tuple[int, ...], type_: str, 
         "e5m2": ml_dtypes.float8_e5m2, "f32": np.float32,
     }[type_]  # fmt: skip
     if kind == "whole":
-        x = rng.integers(-8, 9, shape).astype(np.float32)
+        x: Array = rng.integers(-8, 9, shape).astype(np.float32)
     else:
         x = rng.standard_normal(shape)
         spread = {"f16": 6, "e4m3": 4, "e5m2": 6}.get(type_, 30)
@@ -311,7 +311,8 @@ def launched_on_gpu(device: Any, module: Any, name: str, case: Case) -> list[Arr
     """Return the arrays after a case's launch."""
     from cudabench.records.launch import Launch, TensorMap
 
-    pointers, arguments = {}, []
+    pointers: dict[str, int] = {}
+    arguments: list[Any] = []
     for place, value in enumerate(case.arguments):
         if isinstance(value, np.ndarray):
             buffer = f"a{place}"
@@ -324,7 +325,8 @@ def launched_on_gpu(device: Any, module: Any, name: str, case: Case) -> list[Arr
         else:
             arguments.append(value)
     grid, block = ((*sides, 1, 1)[:3] for sides in (case.grid, case.block))
-    work = device.bind(module, [Launch(name, grid, block, tuple(arguments), case.shared)], pointers)
+    launch = Launch(name, grid, block, tuple(arguments), case.shared)  # type: ignore[arg-type]
+    work = device.bind(module, [launch], pointers)
     device.run(work, f"running {case.name}")
     found = []
     for place, value in enumerate(case.arguments):
@@ -433,4 +435,5 @@ def record(path: str, *files: str) -> None:
 if __name__ == "__main__":
     import tests.hopper_cases as itself  # whose classes those of `hopper_tiles` are
 
-    {"run": itself.run, "compare": itself.compare, "record": itself.record}[sys.argv[1]](*sys.argv[2:])
+    commands: dict[str, Any] = {"run": itself.run, "compare": itself.compare, "record": itself.record}
+    commands[sys.argv[1]](*sys.argv[2:])

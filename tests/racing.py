@@ -26,7 +26,7 @@ class Statement(NamedTuple):
 
     kind: str
     array: str = "s"
-    index: Index = Index(1, 0, 0)
+    index: Index = Index(1, 0, 0)  # type: ignore[assignment]  # a tuple has a method of that name
     value: int | None = None
     first: int = 0
     end: int = 1024

@@ -77,7 +77,7 @@ def load(name: str) -> Card:
     if path.exists() or name.endswith(".json") or "/" in name:
         if not path.exists():
             raise no_such_file(path, "*.json", f"--on {line(name)}")
-        return of(files.document_of(files.read_text(path), line(name)), name)
+        return card_from_document(files.document_of(files.read_text(path), line(name)), name)
     near = did_you_mean(_plain(name), NAMES)
     raise UsageError(
         f"--on {line(name)} is not a known card.{near} Use {', '.join(NAMES)}, or a file of "
@@ -104,7 +104,9 @@ def known_as(name: str) -> str | None:
 def shipped(name: str) -> Card:
     """Return one of the package's cards."""
     if name in MEASURED:
-        return replace(of(json.loads(measured_file(name).read_text(encoding="utf-8")), name), file="", key=name)
+        return replace(
+            card_from_document(json.loads(measured_file(name).read_text(encoding="utf-8")), name), file="", key=name
+        )
     return Card(datasheets.SHEETS[name].device, datasheets.ceilings(name), key=name)
 
 
@@ -113,7 +115,7 @@ def measured_file(name: str) -> Path:
     return Path(__file__).with_name(f"{name}.json")
 
 
-def like(device: DeviceInfo) -> Card:
+def card_for_device(device: DeviceInfo) -> Card:
     """Return the card of a device: with the package's ceilings if it has them, else with what clocks and units
     allow."""
     for name in NAMES:
@@ -130,7 +132,7 @@ def like(device: DeviceInfo) -> Card:
     return Card(device, peak)
 
 
-def of(document: Mapping[str, Any], name: str) -> Card:
+def card_from_document(document: Mapping[str, Any], name: str) -> Card:
     """Return the card of a document, called `name` in errors. Raises CudabenchError without ceilings."""
 
     def refuse(why: str) -> CudabenchError:

@@ -33,10 +33,10 @@ class Claim:
     loop: bool = True
 
 
-def hashed(one: Ceiling, image: bytes, ptx: str, entry: str) -> Ceiling:
+def hashed(ceiling: Ceiling, image: bytes, ptx: str, entry: str) -> Ceiling:
     """Return a ceiling with the hashes of its kernel's code."""
     digest = hashlib.sha256(ptx.encode()).hexdigest()
-    return replace(one, sha256=cubin.code_sha256(image, [entry]), ptx_sha256=digest)
+    return replace(ceiling, sha256=cubin.code_sha256(image, [entry]), ptx_sha256=digest)
 
 
 def check(image: bytes, entry: str, claim: Claim) -> str:

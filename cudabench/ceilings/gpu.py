@@ -117,14 +117,14 @@ class Ceilings:
         measure = self._launch_latency if name == "launch-latency" else self._kernel
         return measure(chapter.BY_NAME[name], blank)
 
-    def _beside_theory(self, one: Ceiling) -> Ceiling:
-        top, made_of = chapter.theoretical(one.name, one.group, self.device.info, nvml.link(self._board))
-        notes = [made_of, notes_of(one.name, self.device.info.compute_capability)]
+    def _beside_theory(self, ceiling: Ceiling) -> Ceiling:
+        top, made_of = chapter.theoretical(ceiling.name, ceiling.group, self.device.info, nvml.link(self._board))
+        notes = [made_of, notes_of(ceiling.name, self.device.info.compute_capability)]
         named = self.device.info.clocks.get("sm_mhz")
-        if one.clock_mhz and named and abs(one.clock_mhz / named - 1) > OTHER_CLOCK:
-            notes.append(f"it ran at {one.clock_mhz:.0f} MHz")
-        fraction = one.value / top if top and one.value is not None else None
-        return replace(one, theoretical=top, fraction=fraction, reason="; ".join(note for note in notes if note))
+        if ceiling.clock_mhz and named and abs(ceiling.clock_mhz / named - 1) > OTHER_CLOCK:
+            notes.append(f"it ran at {ceiling.clock_mhz:.0f} MHz")
+        fraction = ceiling.value / top if top and ceiling.value is not None else None
+        return replace(ceiling, theoretical=top, fraction=fraction, reason="; ".join(note for note in notes if note))
 
     # Kernels --------------------------------------------------------------------------------------------------------
 
@@ -161,11 +161,11 @@ class Ceilings:
         claim = chapter.claim_of(benchmark, capability(self.device.info.compute_capability))
         return code.check(images[0][0], images[0][1][0], claim)
 
-    def _hashed(self, one: Ceiling) -> Ceiling:
+    def _hashed(self, ceiling: Ceiling) -> Ceiling:
         """Return a ceiling with the hashes of its kernel's code, if it has a kernel."""
-        benchmark = chapter.BY_NAME.get(ENERGY_OF.get(one.name, one.name))
+        benchmark = chapter.BY_NAME.get(ENERGY_OF.get(ceiling.name, ceiling.name))
         images = self.module.images([benchmark.function]) if benchmark else []
-        return code.hashed(one, images[0][0], self.module.ptx, images[0][1][0]) if images else one
+        return code.hashed(ceiling, images[0][0], self.module.ptx, images[0][1][0]) if images else ceiling
 
     def _extents(self, benchmark: Microbenchmark) -> list[Extent]:
         """Return the launches to choose from, the one with the largest arrays last."""

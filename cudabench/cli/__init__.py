@@ -119,10 +119,6 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 def invoke(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; errors are one sentence on standard error."""
     words = habits.meant(group, sys.argv[1:] if arguments is None else arguments)
-
-    def say(message: str, code: int) -> int:
-        return _say(shortened(message, words), code)
-
     provenance.COMMAND.set(tuple(words))
     begin_command()
     try:
@@ -130,42 +126,61 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
         with _ahead(words):
             value: Any = group.main(args=words, prog_name="cudabench", standalone_mode=False)
         return value if isinstance(value, int) else 0
-    except CudabenchError as error:
-        return say(str(error), error.exit_code)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
         return 0
-    except click.ClickException as error:
-        told = habits.answer(group, words, error)
-        if not told:
-            told = error.format_message()
-            if isinstance(error, click.NoSuchOption) and error.ctx:
-                told += f" '{error.ctx.command_path} --help-all' shows all options."
-        return say(" ".join(told.split()), error.exit_code)
-    except Terminated:
-        return say("terminated by SIGTERM: only finished results are shown and written.", EXIT_TERMINATED)
-    except (KeyboardInterrupt, click.Abort):
-        return say("interrupted.", EXIT_INTERRUPTED)
-    except MemoryError:
-        return say("this machine's memory is too small for the problem: use a smaller --size.", EXIT_FAILED)
     except BrokenPipeError:
         # The reader of a pipe has closed it, as `| head` does; Python would complain again at exit.
         output_fault()
         return EXIT_FAILED
-    except OSError as error:
-        output_fault()
+    except (Exception, KeyboardInterrupt, Terminated) as error:
+        if isinstance(error, OSError):
+            output_fault()
+        message, code = _explained(error, words)
+        if message is None:
+            if os.environ.get("CUDABENCH_TRACEBACK"):
+                raise
+            what = f"{type(error).__name__}: {error}"
+            message = f"this is a defect of cudabench ({what}); CUDABENCH_TRACEBACK=1 shows where."
+        return _say(shortened(message, words), code)
+
+
+def _explained(error: BaseException, words: Sequence[str]) -> tuple[str | None, int]:
+    """Return the sentence for an error of a command line and its exit code; None for the sentence of a defect."""
+    if isinstance(error, CudabenchError):
+        return str(error), error.exit_code
+    if isinstance(error, click.ClickException):
+        return _usage(error, words), error.exit_code
+    if isinstance(error, Terminated):
+        return "terminated by SIGTERM: only finished results are shown and written.", EXIT_TERMINATED
+    if isinstance(error, (KeyboardInterrupt, click.Abort)):
+        return "interrupted.", EXIT_INTERRUPTED
+    return _of_the_system(error), EXIT_FAILED
+
+
+def _usage(error: click.ClickException, words: Sequence[str]) -> str:
+    """Return the sentence for a line that click refuses."""
+    message = habits.answer(group, words, error)
+    if not message:
+        message = error.format_message()
+        if isinstance(error, click.NoSuchOption) and error.ctx:
+            message += f" '{error.ctx.command_path} --help-all' shows all options."
+    return " ".join(message.split())
+
+
+def _of_the_system(error: BaseException) -> str | None:
+    """Return the sentence for what the operating system refuses, or None for another error."""
+    if isinstance(error, MemoryError):
+        return "this machine's memory is too small for the problem: use a smaller --size."
+    if isinstance(error, OSError):
         what = error.filename or ("standard output cannot be written" if error.errno in FULL else "the system refuses")
-        return say(f"{what}: {error.strerror or error}.", EXIT_FAILED)
-    except Exception as error:
-        if os.environ.get("CUDABENCH_TRACEBACK"):
-            raise
-        if isinstance(error, ImportError) and any(sign in str(error) for sign in NO_MEMORY):
-            return say("this process may take too little memory: raise the limit that 'ulimit -v' shows.", EXIT_FAILED)
-        if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
-            limits = "raise the limits that 'ulimit -u' and 'ulimit -v' show"
-            return say(f"this process may start no more threads: {limits}.", EXIT_FAILED)
-        what = f"{type(error).__name__}: {error}"
-        return say(f"this is a defect of cudabench ({what}); CUDABENCH_TRACEBACK=1 shows where.", EXIT_FAILED)
+        return f"{what}: {error.strerror or error}."
+    if isinstance(error, ImportError) and any(sign in str(error) for sign in NO_MEMORY):
+        return "this process may take too little memory: raise the limit that 'ulimit -v' shows."
+    if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
+        limits = "raise the limits that 'ulimit -u' and 'ulimit -v' show"
+        return f"this process may start no more threads: {limits}."
+    return None
 
 
 def _ahead(words: Sequence[str]) -> AbstractContextManager[None]:

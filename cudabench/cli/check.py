@@ -20,7 +20,7 @@ from cudabench.views.export.run import Run as Exported
 
 if TYPE_CHECKING:
     from cudabench.measure.run import Run
-    from cudabench.userkernel.plan import Every
+    from cudabench.userkernel.plan import KernelRequests
 
 HELP = """Run all kernels of FILE.cu, or of a profile, in the simulator and report hazards: races, accesses out of
 bounds or misaligned, reads of unwritten memory, divergent barriers. Nothing is timed.
@@ -42,12 +42,12 @@ that the simulator lacks, so it was not checked.
 @click.pass_context
 def _check(ctx: click.Context, /, **given: Any) -> int:
     from cudabench.userkernel import plan
-    from cudabench.userkernel.plan import every
+    from cudabench.userkernel.plan import for_each_kernel
 
     choice = devices.choose(simulated(given["device"], "check"))
     requests = _requests(ctx, given)
     with reading(requests[0].file, given, len(requests)):
-        wanted = every(requests, "check")
+        wanted = for_each_kernel(requests, "check")
     with reading(requests[0].file, given, len(wanted.requests)):
         # A kernel that cannot run is a finding; the other kernels still run.
         series = [
@@ -93,7 +93,7 @@ def _requests(ctx: click.Context, given: dict[str, Any]) -> list[Any]:
     return [run.request_of({**given, **blank, "file": file}) for file in dict.fromkeys(files)]
 
 
-def _show(checked: Run, output: Output, *, wanted: Every, github: bool) -> None:
+def _show(checked: Run, output: Output, *, wanted: KernelRequests, github: bool) -> None:
     """Print a line for each kernel with its hazards, and annotations for GitHub."""
     from cudabench.views import checked as page
 

@@ -82,7 +82,7 @@ def shard(
         if not quiet:
             console.out().print(fleet.shard_line(written), soft_wrap=True)
 
-    code = shards.run(planned(folder, words, host, rack), _ids(expect), in_turn=in_turn, told=told)
+    code = shards.measure_cards(planned(folder, words, host, rack), _ids(expect), in_turn=in_turn, told=told)
     if code == EXIT_TERMINATED:
         raise Terminated
     return code
@@ -231,7 +231,7 @@ def _watch(made: Submission, folder: Path, quiet: bool, begin: Callable[[Engine]
                 if not made.open:
                     break
                 time.sleep(POLL_S)
-                made.look(running)
+                made.update(running)
         except (KeyboardInterrupt, Terminated):
             left = made.cancel(running)
             running.finish()

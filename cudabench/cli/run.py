@@ -106,7 +106,7 @@ def requests_of(
     # A profile uses an option's longest spelling without the dashes.
     keys = {name: max(param.opts, key=len).lstrip("-") for name, param in params.items() if name not in UNWRITTEN}
     names = {key: name for name, key in keys.items()}
-    content = profile.read(
+    content = profile.load_profile(
         given["profile"], {key: bool(getattr(params[names[key]], "is_flag", False)) for key in names}
     )
     typed = {

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,6 +14,9 @@ from cudabench import text
 from cudabench.cli.help import headed
 from cudabench.cli.options import PLACE, option
 from cudabench.errors import DeviceUnusable, UsageError
+
+if TYPE_CHECKING:
+    from cudabench.devices.pycuda_build import Step
 
 
 @headed(
@@ -61,18 +66,7 @@ def command(with_nvcc: bool, find_links: str | None, rebuild: bool, yes: bool, d
         click.echo(f"The installed PyCUDA does not load ({text.line(why)}), so it is built again.")
     with tempfile.TemporaryDirectory(prefix="cudabench-setup-") as folder:
         work = Path(folder)
-        for at, step in enumerate([*steps, *check], 1):
-            click.echo(f"{at}/{len(steps) + len(check)} {step.title}: {step.why} ... ", nl=False)
-            try:
-                seconds, printed = build.carry_out(step, work)
-            except build.StepFailed as failed:
-                click.echo("failed")
-                if verbose:
-                    click.echo(text.log(failed.log), err=True)
-                raise
-            click.echo(f"{seconds:.0f} s" if seconds >= 1 else "done")
-            if verbose:
-                click.echo(text.log(printed), err=True)
+        carry_out([*steps, *check], work, verbose)
         first = json.loads((work / "first.json").read_text(encoding="utf-8")) if check else None
     if steps:
         version, why = build.state(where.python)
@@ -82,15 +76,38 @@ def command(with_nvcc: bool, find_links: str | None, rebuild: bool, yes: bool, d
                 "for the first warning of the linker."
             )
         click.echo(text.line(f"PyCUDA {version} is in {where.prefix}."))
-    if first is None:
-        why = text.line(str(driver.problem))
-        click.echo(f"Kernels were not run, because {why}: run 'cudabench setup-gpu' again on the machine with the GPU.")
-        return 0
+    click.echo(first_kernel(first) if first else not_run(str(driver.problem)))
+    return 0
+
+
+def carry_out(steps: Sequence[Step], folder: Path, verbose: bool) -> None:
+    """Carry out the steps in a folder, and print of each what it does, how long it took and, if verbose, its output."""
+    from cudabench.devices import pycuda_build as build
+
+    for at, step in enumerate(steps, 1):
+        click.echo(f"{at}/{len(steps)} {step.title}: {step.why} ... ", nl=False)
+        try:
+            seconds, printed = build.carry_out(step, folder)
+        except build.StepFailed as failed:
+            click.echo("failed")
+            if verbose:
+                click.echo(text.log(failed.log), err=True)
+            raise
+        click.echo(f"{seconds:.0f} s" if seconds >= 1 else "done")
+        if verbose:
+            click.echo(text.log(printed), err=True)
+
+
+def not_run(problem: str) -> str:
+    """Return the sentence for a machine whose driver has a problem."""
+    why = text.line(problem)
+    return f"Kernels were not run, because {why}: run 'cudabench setup-gpu' again on the machine with the GPU."
+
+
+def first_kernel(first: dict[str, Any]) -> str:
+    """Return the sentence on the first kernel's results file."""
     (result,) = first["results"]
     rate = result["bandwidth_gbps"]
     speed = "no GPU ran it, so the bandwidth is unknown" if rate is None else f"{rate:.0f} GB/s"
-    click.echo(
-        f"The first kernel, vecadd, ran on {text.line(first['device']['name'])} and was verified: {speed}. "
-        "Next: cudabench transpose"
-    )
-    return 0
+    name = text.line(first["device"]["name"])
+    return f"The first kernel, vecadd, ran on {name} and was verified: {speed}. Next: cudabench transpose"

@@ -63,7 +63,7 @@ class Board:
             "throttle": None if reasons is None else [text for bit, text in THROTTLE.items() if reasons & bit],
         }
 
-    def look(self) -> dict[str, Any]:
+    def readings(self) -> dict[str, Any]:
         """Return the state and the utilization of the card, for `load`."""
         return {"busy": getattr(self.ask("nvmlDeviceGetUtilizationRates"), "gpu", None), **self.state()}
 
@@ -151,12 +151,12 @@ def link(board: Board | None) -> tuple[int, int] | None:
     return (int(generation), int(lanes)) if generation and lanes else None
 
 
-def load(looks: Sequence[dict[str, Any]]) -> Load | None:
+def load(readings: Sequence[dict[str, Any]]) -> Load | None:
     """Return the state of a card while it was busy; idle readings, such as during compiles, do not count."""
-    if not looks:
+    if not readings:
         return None
     # NVML reports a run that is shorter than its interval of utilization as idle.
-    busy = [each for each in looks if each["busy"]] or looks
+    busy = [each for each in readings if each["busy"]] or readings
 
     def middle(clock: str) -> float | None:
         values = [float(each["clocks"][clock]) for each in busy if each["clocks"][clock] is not None]

@@ -70,7 +70,7 @@ class Excess:
     cycles: float
 
 
-def over(access: Access) -> float:
+def wasted_cycles(access: Access) -> float:
     """Return the wasted cycles of a row's requests."""
     spent = cost(access)
     return (spent.actual - spent.ideal) * CYCLES[unit(access.space)]
@@ -78,7 +78,7 @@ def over(access: Access) -> float:
 
 def wasted(rows: Iterable[Access]) -> float:
     """Return the wasted cycles of all accesses, which order kernels with equal bounds."""
-    return sum(map(over, rows))
+    return sum(map(wasted_cycles, rows))
 
 
 def excesses(rows: Sequence[Access]) -> list[Excess]:
@@ -115,7 +115,7 @@ def _sum(first: Access, second: Access) -> Access:
     )
 
 
-def spoken(pattern: Pattern | None) -> str:
+def pattern_text(pattern: Pattern | None) -> str:
     """Return the pattern of lanes in a few words: 'stride 128 B', 'rows of 4', 'one place'."""
     if pattern is None:
         return ""

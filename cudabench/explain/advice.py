@@ -197,8 +197,8 @@ def _shifted(row: Access, found: PatternCount, others: Sequence[Access]) -> str 
         return None if halo or beside else f"{_over(row)}: {cure}"
     theirs = (each.pattern for other in others for each in other.patterns)
     aligned = any(
-        one.kind in ("contiguous", "rows", "permutation") and not one.varies and one.offset % SECTOR == 0
-        for one in theirs
+        their.kind in ("contiguous", "rows", "permutation") and not their.varies and their.offset % SECTOR == 0
+        for their in theirs
     )
     several = len({p.pattern.offset % SECTOR for p in row.patterns if p.pattern.kind == pattern.kind}) > 1
     start = pattern.offset % SECTOR
@@ -401,14 +401,14 @@ def _constant(row: Access, others: Sequence[Access]) -> str | None:
     if not _is_wasteful(row):
         return None
     lines = {
-        (one.file, one.line)
-        for one in others
-        if (one.space, one.array) == (row.space, row.array) and worst(one).pattern.kind in ("contiguous", "rows")
+        (other.file, other.line)
+        for other in others
+        if (other.space, other.array) == (row.space, row.array) and worst(other).pattern.kind in ("contiguous", "rows")
     }
     copies = {
-        (one.file, one.line): name(one)
-        for one in others
-        if (one.space, one.op) == ("shared", "store") and (one.file, one.line) in lines
+        (other.file, other.line): name(other)
+        for other in others
+        if (other.space, other.op) == ("shared", "store") and (other.file, other.line) in lines
     }
     here, shared = copies.get((row.file, row.line)), "copy it to shared memory, or " if row.array_bytes <= SMALL else ""
     cure = _first(
@@ -518,7 +518,7 @@ def _wavefronts(places: Sequence[int | None], width: int, load: bool) -> int:
 # Divergence ---------------------------------------------------------------------------------------------------------
 
 
-def parted(branch: Branch, instructions: int) -> str | None:
+def divergence_advice(branch: Branch, instructions: int) -> str | None:
     """Return the advice for a divergent branch, or None if it costs little; instructions: the launch's."""
     if not branch.parted or not branch.instructions:
         return None

@@ -64,7 +64,9 @@ class Code:
         return Counter(step.place for step in self.steps or () if step.place is not None)
 
 
-def read(compiled: Compiled, name: str, arch: str, threads: int, shared: int = 0, hidden: Sequence[str] = ()) -> Code:
+def code_of(
+    compiled: Compiled, name: str, arch: str, threads: int, shared: int = 0, hidden: Sequence[str] = ()
+) -> Code:
     """Return the code, not disassembled, of the kernel with a C++ name in `compiled`.
 
     threads: of a block, and `shared` its bytes of dynamic shared memory, for the occupancy. hidden: as in
@@ -106,12 +108,12 @@ def disassembled(code: Code, compiled: Compiled, name: str, filename: str) -> Co
     ptx, places = compiled.lines, places_of(compiled.lines, filename)
     steps = tuple(
         Step(
-            f"@{one.guard} {one.mnemonic}" if one.guard else one.mnemonic,
-            _LABEL.sub("", ", ".join(one.operands)),
-            places.get(one.ptx_line),
+            f"@{instruction.guard} {instruction.mnemonic}" if instruction.guard else instruction.mnemonic,
+            _LABEL.sub("", ", ".join(instruction.operands)),
+            places.get(instruction.ptx_line),
         )
         for function in functions
-        for one in function.instructions
+        for instruction in function.instructions
     )
     figures = replace(
         code.figures,

@@ -133,7 +133,7 @@ class Copies:
             return None
         taken, past = flow.alone(line)
         votes: Counter[int] = Counter()
-        for number in (one for one in block.successors if len(entering[one]) == 1):
+        for number in (successor for successor in block.successors if len(entering[successor]) == 1):
             here = {i.ptx_line for i in function.blocks[number].instructions} - flow.jumps
             only = [flow.block.get(each, -1) for each in here]
             votes[number] += sum(each in taken for each in only) - sum(each in past for each in only)

@@ -65,7 +65,7 @@ def tiles(report: Report, case: Case) -> tuple[Tile, ...]:
             continue
         itemsize = declared[0] if declared else min((row.bytes for row in rows), default=WORD)
         steps: Counter[int] = Counter()
-        for each in (one for row in rows for one in row.patterns):
+        for each in (pattern for row in rows for pattern in row.patterns):
             for step in {abs(each.pattern.stride), *map(abs, each.pattern.axes or ())}:
                 if step > itemsize and step % itemsize == 0 and nbytes % step == 0 and step < nbytes:
                     steps[step] += each.requests
@@ -85,7 +85,7 @@ def declared_shape(case: Case, name: str, nbytes: int, line: int = 0) -> tuple[i
     text = chapters.with_headers(case.source)
     dimensions = rf"__shared__([^;{{}}]*?)\b{re.escape(name)}\s*((?:\[[^\];]*\]\s*)(?:\[[^\];]+\]\s*)*)"
     found = None
-    known = constants.Constants(constants.read(text), case.defines, WORD)
+    known = constants.Constants(constants.read_macros(text), case.defines, WORD)
     for match in re.finditer(dimensions, text):
         if found and line and text.count("\n", 0, match.start()) >= line:
             break
@@ -134,7 +134,7 @@ def thread_accesses(
     ]  # fmt: skip
     times: Counter[tuple[object, ...]] = Counter()
     for request in trace.shared:
-        tile = of(request, shared)
+        tile = tile_of(request, shared)
         who = (request.instruction, request.block, request.warp)
         times[who] += 1
         if tile is None or times[who] > FEW:
@@ -151,7 +151,7 @@ def thread_accesses(
     return tuple(found)
 
 
-def of(request: SharedRequest, shared: Sequence[Tile]) -> Tile | None:
+def tile_of(request: SharedRequest, shared: Sequence[Tile]) -> Tile | None:
     """Return the variable that a request's first active lane accesses."""
     first = next(address for address in request.addresses if address is not None)
     return next((tile for tile in shared if tile.start <= first < tile.start + tile.nbytes), None)
@@ -176,7 +176,7 @@ def bank_requests(trace: Trace, case: Case, shared: Sequence[Tile]) -> tuple[Ban
         alike.setdefault(key, (request, []))[1].append(numbers[request.instruction])
     found = []
     for request, which in alike.values():
-        tile = of(request, shared)
+        tile = tile_of(request, shared)
         words = {word for address in request.addresses for word in _words(address, request.width)}
         found.append(
             BankRequest(

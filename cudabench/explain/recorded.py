@@ -15,7 +15,7 @@ from cudabench.compile import nvdisasm
 from cudabench.explain import executed
 from cudabench.explain.code import Place, places_of
 from cudabench.explain.code_copies import Executions
-from cudabench.explain.drawings import Tile, bank_requests, elements, of
+from cudabench.explain.drawings import Tile, bank_requests, elements, tile_of
 from cudabench.records.launch import WARP
 from cudabench.records.planned import Buffer, Case
 from cudabench.records.results import BankRequest, LineCode, Step, WarpElements, Watch
@@ -77,7 +77,7 @@ def _shared(trace: Trace, case: Case, tiles: Sequence[Tile]) -> _Found:
     for request in trace.shared:
         together[request.order].append(request)
     for number, requests in together.items():
-        first, tile = requests[0], of(requests[0], tiles)
+        first, tile = requests[0], tile_of(requests[0], tiles)
         if tile is None:
             continue
         warps = []

@@ -274,10 +274,13 @@ class _Gaps:
             leaves=next(filter(None, map(self._left, way[: level + 1])), 0),
         )
 
-    def _parts(self, one: Statement) -> bool:
+    def _parts(self, statement: Statement) -> bool:
         """Return whether a statement's condition is divergent."""
-        lines = {*range(self.line(one.first), self.line(one.head) + 1), self.line(one.last) if one.kind == "do" else 0}
-        return one.kind not in ("plain", "block") and not lines.isdisjoint(self.parted)
+        lines = {
+            *range(self.line(statement.first), self.line(statement.head) + 1),
+            self.line(statement.last) if statement.kind == "do" else 0,
+        }
+        return statement.kind not in ("plain", "block") and not lines.isdisjoint(self.parted)
 
     def _parting(self, *ways: Sequence[Step]) -> tuple[int, ...]:
         """Return the line of the first divergent statement on each way, if any."""
@@ -287,7 +290,11 @@ class _Gaps:
     def _left(self, step: Step) -> int:
         """Return the line of an earlier condition in the statement's list that lets some threads leave, or 0."""
         conditions = (one for one in step.list[: step.index] if one.kind == "if" and self._parts(one))
-        leaving = (one for one in conditions if not {*LEAVES}.isdisjoint(self.text.words[one.first : one.last]))
+        leaving = (
+            condition
+            for condition in conditions
+            if not {*LEAVES}.isdisjoint(self.text.words[condition.first : condition.last])
+        )
         return next((self.line(one.first) for one in leaving), 0)
 
 
@@ -296,9 +303,9 @@ def _loop(way: list[Step], level: int) -> int | None:
     return next((at for at in range(level - 1, -1, -1) if way[at].statement.kind in LOOPS), None)
 
 
-def _flat(one: Statement) -> list[Statement]:
+def _flat(statement: Statement) -> list[Statement]:
     """Return the statements of a block, or the single statement."""
-    return one.bodies[0] if one.kind == "block" else [one]
+    return statement.bodies[0] if statement.kind == "block" else [statement]
 
 
 def _seen(text: str) -> str:
@@ -321,7 +328,7 @@ def _seen(text: str) -> str:
             group = [*opened.pop(), directive]
             branches = [(one.end(), two.start()) for one, two in pairwise(group)]
             condition = group[0][2].strip("() \t") if group[0][1] == "if" else ""
-            uneven = any(plain.count("{", *one) != plain.count("}", *one) for one in branches)
+            uneven = any(plain.count("{", *branch) != plain.count("}", *branch) for branch in branches)
             if condition in ("0", "false"):
                 hidden.append(branches[0])
             elif condition in ("1", "true") or (len(branches) > 1 and uneven):

@@ -28,7 +28,7 @@ UNKNOWN_MODEL = "unknown card"
 
 
 @dataclass
-class Numbered:
+class NameNumbers:
     """Numbers for names, in the order of their first use."""
 
     names: list[Any] = field(default_factory=list)
@@ -56,9 +56,9 @@ class Report:
 
     folders: list[Folder]
     sums: Sums = field(default_factory=Sums)
-    ids: Numbered = field(default_factory=Numbered)
-    models: Numbered = field(default_factory=Numbered)
-    labels: Numbered = field(default_factory=Numbered)
+    ids: NameNumbers = field(default_factory=NameNumbers)
+    models: NameNumbers = field(default_factory=NameNumbers)
+    labels: NameNumbers = field(default_factory=NameNumbers)
 
     def findings(self, rule: Rule = RULE, expected: Iterable[str] = ()) -> Fleet:
         """Return the findings. `expected` are ids of cards that should be there."""
@@ -185,7 +185,7 @@ def load(paths: Sequence[Path]) -> Report:
     report = Report([Folder(path) for path in order])
     for number, path in enumerate(order):
         files = frozenset(names[path])
-        for chunk in reading.read(path, names[path]):
+        for chunk in reading.read_shards(path, names[path]):
             _take(report, number, chunk, files)
     return report
 

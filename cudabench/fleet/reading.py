@@ -107,7 +107,7 @@ def listed(folder: Path) -> list[str]:
         raise CudabenchError(f"{folder} cannot be read: {error.strerror or error}.") from None
 
 
-def read(folder: Path, names: Sequence[str]) -> Iterator[Chunk]:
+def read_shards(folder: Path, names: Sequence[str]) -> Iterator[Chunk]:
     """Yield the content of a folder's files, some hundred at a time; several processes read many files.
 
     Raises UsageError if an option of the command line would replace a shard.

@@ -130,7 +130,7 @@ def _card(plan: Plan, name: str, status: CardStatus, **more: Any) -> Card:
 # Measuring -----------------------------------------------------------------------------------------------------------
 
 
-def run(
+def measure_cards(
     plan: Plan, expected: Iterable[str] = (), *, in_turn: bool = False, told: Callable[[Written], None] = lambda _: None
 ) -> int:
     """Measure every card of the plan, all at once or in turn, and write a shard for each; return the exit code of all.
@@ -177,7 +177,7 @@ def _together(plan: Plan, targets: Sequence[Target], told: Callable[[Written], N
         left = list(runs)
         while left:
             for each in left:
-                each.look()
+                each.record_state()
             until = time.monotonic() + LOOK_S
             while time.monotonic() < until and all(each.process.poll() is None for each in left):
                 time.sleep(0.02)
@@ -194,7 +194,7 @@ class _Run:
     def __init__(self, plan: Plan, target: Target) -> None:
         self.target, self._plan = target, plan
         self._board = nvml.board(target.id) if target.info else None
-        self._looks: list[dict[str, Any]] = []
+        self._readings: list[dict[str, Any]] = []
         self._folder = tempfile.TemporaryDirectory(prefix="cudabench-shard-")
         self._file = Path(self._folder.name) / "results.json"
         self._said = Path(self._folder.name) / "stderr"
@@ -211,10 +211,10 @@ class _Run:
                 start_new_session=True,  # an interrupt reaches only this process, which passes it on
             )
 
-    def look(self) -> None:
+    def record_state(self) -> None:
         """Record the card's present state."""
         if self._board:
-            self._looks.append(self._board.look())
+            self._readings.append(self._board.readings())
 
     def finish(self) -> Written:
         """Write the shard of a run that has ended."""
@@ -240,7 +240,7 @@ class _Run:
             pci_address=probe.pci_address(info.index or 0) if info else None,
             serial=self._board.text("nvmlDeviceGetSerial") if self._board else None,
             exit_code=code,
-            load=nvml.load(self._looks),
+            load=nvml.load(self._readings),
             health=self._board.health() if self._board else None,
         )
         if info and not document.get("device"):

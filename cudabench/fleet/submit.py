@@ -64,7 +64,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Kept:
+class SubmissionRecord:
     """A submission's record in its folder."""
 
     words: tuple[str, ...]
@@ -221,7 +221,7 @@ class Submission:
     def save(self) -> None:
         """Write the record."""
         plan, tasks = self.plan, tuple(self.entries)
-        kept = Kept(plan.words, plan.device, plan.quiet, self.engine, self.settings, self.hold_s, tasks)
+        kept = SubmissionRecord(plan.words, plan.device, plan.quiet, self.engine, self.settings, self.hold_s, tasks)
         outputs.write_ours(record(plan.folder), json.dumps(asdict(kept), indent=1).encode())
 
     # Submitting
@@ -259,13 +259,13 @@ class Submission:
 
     # Watching
 
-    def look(self, engine: Engine) -> None:
+    def update(self, engine: Engine) -> None:
         """Update the state of every task, and submit again tasks that were preempted or lost their node."""
         open_ones = [entry for entry in self.entries if entry.state in ("pending", "running")]
         states = engine.states([entry.job for entry in open_ones])
         again = []
         for entry in open_ones:
-            said = task.read(self.plan.folder, entry.number) or {}
+            said = task.last_state(self.plan.folder, entry.number) or {}
             entry.host = str(said.get("host") or entry.host)[: place.MOST_NAME]
             word = states.get(entry.job, "")
             if said.get("exit_code") in range(256):
@@ -303,7 +303,7 @@ class Submission:
             if entry.state in ("pending", "running") and not entry.job:
                 entry.state = "failed"
         # `look` sees a job that was cancelled meanwhile as failed, and continues a preempted one.
-        self.look(engine)
+        self.update(engine)
         left = [entry for entry in self.entries if entry.state in ("failed", "repeated")]
         for entry in left:
             entry.attempts, entry.exit_code = 0, None
@@ -362,14 +362,14 @@ def load(folder: Path) -> Submission:
     path = record(folder)
     try:
         with open_bytes(path) as stream:
-            kept: Kept = decode(Kept, parse_json(stream.read(MOST_RECORD)), "it")
+            kept: SubmissionRecord = decode(SubmissionRecord, parse_json(stream.read(MOST_RECORD)), "it")
         check_settings(kept.settings)
     except FileNotFoundError:
         raise CudabenchError(f"{folder} lacks a submission: 'cudabench fleet submit' makes one.") from None
     except OSError as error:
         raise CudabenchError(f"{path} cannot be read: {error.strerror}.") from None
     except (ValueError, RecursionError, Misfit, UsageError):
-        kept = Kept((), None, False, "local", {}, 0.0, ())
+        kept = SubmissionRecord((), None, False, "local", {}, 0.0, ())
     # A job's name becomes a word of scancel's command.
     right = all(
         entry.number == at and re.fullmatch(r"(\d+(_\d+)?)?", entry.job, re.ASCII)

@@ -53,16 +53,16 @@ class Task:
         taken = {card for number in range(self.tasks) if number != self.number for card in self._cards(number)}
         repeated = bool(cards) and {*cards} <= taken
         self._mark({**note, "cards": [] if repeated else cards})
-        code = EXIT_OK if repeated else shard.run(plan)
+        code = EXIT_OK if repeated else shard.measure_cards(plan)
         if code == EXIT_TERMINATED:
             sys.exit(code)  # unfinished; the submission sees it
         self._mark({**note, "cards": [] if repeated else cards, "exit_code": code, "repeated": repeated})
         if not repeated:
-            hold(lambda: sum(read(self.plan.folder, number) is not None for number in range(self.tasks)), self)
+            hold(lambda: sum(last_state(self.plan.folder, number) is not None for number in range(self.tasks)), self)
         return code
 
     def _cards(self, number: int) -> list[str]:
-        cards = (read(self.plan.folder, number) or {}).get("cards")
+        cards = (last_state(self.plan.folder, number) or {}).get("cards")
         return [each for each in cards if isinstance(each, str)] if isinstance(cards, list) else []
 
     def _mark(self, note: dict[str, Any]) -> None:
@@ -89,7 +89,7 @@ def marker(folder: Path, number: int) -> Path:
     return folder / STATE / "tasks" / f"{number}.json"
 
 
-def read(folder: Path, number: int) -> dict[str, Any] | None:
+def last_state(folder: Path, number: int) -> dict[str, Any] | None:
     """Return a task's last recorded state; None before it has started."""
     with suppress(OSError, ValueError, RecursionError), open_bytes(marker(folder, number)) as stream:
         found = parse_json(stream.read(MOST_BYTES))

@@ -178,7 +178,7 @@ def _beginning(array: np.ndarray) -> np.ndarray:
     return np.resize(whole[:ROTATION_BYTES], ROTATION_BYTES)
 
 
-def turned(array: np.ndarray) -> np.ndarray:
+def rotated_input(array: np.ndarray) -> np.ndarray:
     """Return what a kernel reads of an input that begins later by `ROTATION_BYTES`."""
     whole = np.concatenate([np.ascontiguousarray(array).reshape(-1).view(np.uint8), _beginning(array)])
     return whole[ROTATION_BYTES:][: array.nbytes].view(array.dtype).reshape(array.shape)
@@ -220,7 +220,9 @@ def lay_out(device: Device, operation: Operation, problem: Problem) -> tuple[Buf
         if half and needed + pages <= free and not any(b.role == role and b.nbytes >= half for b in buffers):
             whole[name] = pages
             needed += pages
-    count = how_many(sum(sizes.values()) + 2 * sum(guards.values()) + half * len(_ENDS.values() & whole.keys()), free)
+    count = place_count(
+        sum(sizes.values()) + 2 * sum(guards.values()) + half * len(_ENDS.values() & whole.keys()), free
+    )
     count = min(count, free // max(needed, 1))
     made = []
     for _ in range(count):
@@ -237,7 +239,7 @@ def guard_bytes(nbytes: int) -> int:
     return LARGE_GUARD_BYTES if nbytes >= LARGE_ARRAY_BYTES else SMALL_GUARD_BYTES
 
 
-def how_many(nbytes: int, free: int) -> int:
+def place_count(nbytes: int, free: int) -> int:
     """Return the number of places for a problem that takes nbytes at each: two at least, where they fit."""
     least = 2 if 2 * nbytes <= min(free, LARGEST_PAIR_BYTES) else 1
     return max(least, min(MOST, min(TOGETHER_BYTES, free) // max(nbytes, 1)))

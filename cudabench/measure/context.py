@@ -15,7 +15,7 @@ import numpy as np
 from cudabench.cards.load import Card
 from cudabench.errors import CudabenchError, UnsupportedFeature, UsageError
 from cudabench.measure import verify
-from cudabench.measure.buffers import turned
+from cudabench.measure.buffers import rotated_input
 from cudabench.occupancy import capability
 from cudabench.operations.shared import pieces
 from cudabench.records.launch import POISON, WARP
@@ -42,13 +42,13 @@ BASELINE_S = 0.4
 class InputSet:
     """Inputs of one seed and the right outputs for them, in host memory, made when first needed.
 
-    `turned` names the arrays that begin later than those of `base`; see `buffers`.
+    `rotated` names the arrays that begin later than those of `base`; see `buffers`.
     """
 
     operation: Operation
     problem: Problem
     base: InputSet | None = None
-    turned: frozenset[str] = frozenset()
+    rotated: frozenset[str] = frozenset()
     _references: dict[str, Arrays] = field(default_factory=dict, init=False)
     _poisons: dict[str, tuple[int, int]] = field(default_factory=dict, init=False)
 
@@ -57,7 +57,7 @@ class InputSet:
         """The seeded inputs, as a kernel reads them."""
         if self.base is None:
             return self.operation.inputs(self.problem)
-        return {name: turned(one) if name in self.turned else one for name, one in self.base.arrays.items()}
+        return {name: rotated_input(one) if name in self.rotated else one for name, one in self.base.arrays.items()}
 
     def expected(self, name: str, begin: Callable[[], None] = lambda: None) -> Arrays:
         """Return the right outputs of a kernel, by the `expects` of its case; `begin`: called if they are computed."""
@@ -112,8 +112,8 @@ class RunContext:
         """The inputs that the seed decides, by name."""
         self.progress("making inputs", 0)
         first, second = (
-            {name: np.ascontiguousarray(array).reshape(-1).view(np.uint8) for name, array in one.arrays.items()}
-            for one in self.input_sets
+            {name: np.ascontiguousarray(array).reshape(-1).view(np.uint8) for name, array in input_set.arrays.items()}
+            for input_set in self.input_sets
         )
         return frozenset(name for name, own in first.items() if not _equal(own, second[name]))
 
@@ -231,10 +231,10 @@ def describe(case: Case, device: str) -> Result:
     )
 
 
-def stopped(results: Sequence[Result], at: int, found: Result) -> list[Result]:
+def stopped_pair(results: Sequence[Result], at: int, found: Result) -> list[Result]:
     """Return the results of a pair where the one at `at` ended the measurement."""
     reason = f"not timed, because the other side is {found.status}"
-    other = [replace(one, status="skipped", time=None, reason=reason) for one in results]
+    other = [replace(result, status="skipped", time=None, reason=reason) for result in results]
     return [*other[:at], found, *other[at + 1 :]]
 
 
@@ -306,7 +306,7 @@ def concluded(
     what they are of."""
     verification, expected = evidence.verification, run.expected(case.expects)
     buffers = run.operation.buffers(run.problem)
-    types = {one.dtype for one in buffers if one.role in ("out", "inout")}
+    types = {buffer.dtype for buffer in buffers if buffer.role in ("out", "inout")}
     notes: Notes = {
         "launch": launch_warnings(case),
         "unverified": unverified_warnings(verification, expected, buffers),
@@ -324,7 +324,7 @@ def concluded(
         ],
         "state": [warning("state", variables=_variables(evidence.state))] if evidence.state else [],
         "arithmetic": arithmetic_warnings(
-            evidence.code, types.pop() if len(types) == 1 else "", verification, [one.dtype for one in buffers]
+            evidence.code, types.pop() if len(types) == 1 else "", verification, [buffer.dtype for buffer in buffers]
         ),
         **more,
     }
@@ -397,7 +397,7 @@ def launch_warnings(case: Case) -> list[Warning]:
     """Return what the launch itself gives away."""
     unset = [
         warning("constant", kernel=case.kernel, name=name, value=value or "...")
-        for name, _, value in (one.partition("=") for one in case.unset_constants)
+        for name, _, value in (unset_constant.partition("=") for unset_constant in case.unset_constants)
     ]
     threads = case.threads
     if threads % WARP == 0:
@@ -425,7 +425,7 @@ def extent_warnings(
         return []
     beyond = [hazard.message for hazard in hazards if hazard.kind == "out-of-bounds"]
     past, before = (
-        [one.name for one in buffers if f"{side} of '{one.name}'" in " ".join(beyond)]
+        [buffer.name for buffer in buffers if f"{side} of '{buffer.name}'" in " ".join(beyond)]
         for side in ("past the end", "before the start")
     )
     names = [name for name in past if name not in before]  # no size is enough then

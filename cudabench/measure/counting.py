@@ -10,7 +10,7 @@ from functools import cached_property
 from math import prod
 from typing import Any, NamedTuple
 
-from cudabench.cards.load import Card, like
+from cudabench.cards.load import Card, card_for_device
 from cudabench.compile import nvdisasm
 from cudabench.compile.record import Compiled
 from cudabench.compile.sass import Function
@@ -280,7 +280,7 @@ class Counting:
             seconds = min(seconds, self.until - time.monotonic())
         if seconds <= 0:
             raise CudabenchError(f"--budget {self.settings.budget:g} s was spent before its turn")
-        card = like(device)
+        card = card_for_device(device)
         if not card.device.sm_count or not card.sm_hz:
             raise CudabenchError(f"{device.name} does not tell its multiprocessors and their clock")
         architecture = "sm_" + device.compute_capability.replace(".", "")
@@ -404,7 +404,7 @@ def counted(
                 lanes_taken=branch.taken / branch.lanes if branch.lanes else 0.0,
                 instructions=branch.instructions,
                 threads_per_instruction=branch.threads / branch.instructions if branch.instructions else None,
-                advice=advice.parted(branch, report.instructions),
+                advice=advice.divergence_advice(branch, report.instructions),
                 file=case.header(branch.file),
             )
             for branch in report.branches

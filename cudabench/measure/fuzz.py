@@ -88,7 +88,7 @@ class Fuzz:
         # One sample: nothing here is about time.
         self.settings = replace(settings, min_time=0.0, max_time=0.0, min_samples=1, cpu=False)
         self.problem = plan.problem(self.request)
-        if not any(one.path is None for one in self.problem.expectations):
+        if not any(expectation.path is None for expectation in self.problem.expectations):
             raise UsageError(
                 "--fuzz has nothing to compare other inputs with: add --expect 'NAME=EXPRESSION'; a file holds the "
                 "answer to one input only."
@@ -103,15 +103,17 @@ class Fuzz:
     @cached_property
     def drawn(self) -> set[str]:
         """The arrays whose values may change: drawn by `random`, read by an expectation, and no places."""
-        parsed = [self.problem.parsed(one) for one in self.problem.expectations if one.path is None]
+        parsed = [
+            self.problem.parsed(expectation) for expectation in self.problem.expectations if expectation.path is None
+        ]
         names = {name for one in parsed for name in one.names}
         places = {name for one in parsed for name in precision.indices(one)}
         return {
-            one.name
-            for one in self.problem.arrays
-            if one.init == "random"
-            and {one.name, self.problem.before(one.name)} & names
-            and not {one.name, self.problem.before(one.name)} & places
+            array.name
+            for array in self.problem.arrays
+            if array.init == "random"
+            and {array.name, self.problem.before(array.name)} & names
+            and not {array.name, self.problem.before(array.name)} & places
         }
 
     @cached_property
@@ -120,8 +122,8 @@ class Fuzz:
         texts = self.request.given()
         words = {name: set(re.findall(r"[^\W\d]\w*", text)) for name, text in texts.items()}
         wanted: set[str] = set()
-        for one in self.problem.arrays:
-            parts = arguments.array_parts(array_within(texts.get(one.name, ""))[1])
+        for array in self.problem.arrays:
+            parts = arguments.array_parts(array_within(texts.get(array.name, ""))[1])
             wanted |= set(re.findall(r"[^\W\d]\w*", parts[1])) if parts else set()
         for _ in texts:  # a number that is made of others stands for them
             wanted |= {part for name in wanted & set(texts) for part in words[name]}
@@ -136,7 +138,7 @@ class Fuzz:
         """Return the case of a class of values, sizes and a seed."""
         request = replace(self._with(sizes, "random"), seed=seed)
         if values != "random":
-            shapes = {one.name: one for one in plan.problem(request).arrays}
+            shapes = {array.name: array for array in plan.problem(request).arrays}
             request = replace(self._with(sizes, values, shapes, seed), seed=seed)
         return Trial(values, dict(sizes), request)
 
@@ -167,7 +169,7 @@ class Fuzz:
                 problem = plan.problem(request)
                 self._allowed[key] = (
                     self._meets_where(problem)
-                    and sum(math.prod(one.shape) for one in problem.arrays) <= MAX_ELEMENTS
+                    and sum(math.prod(array.shape) for array in problem.arrays) <= MAX_ELEMENTS
                     and whole_launch(request, problem)
                     and bool(plan.build([request]).cases)
                 )
@@ -207,9 +209,9 @@ class Fuzz:
         """Run the cases, make the first that fails smaller, and say what came of it. `working`: told how far it is."""
         record, rows = Record(), self.sizes()
         seen: set[str] = set()
-        texts = [one.text for one in self.problem.expectations if one.path is None]
+        texts = [expectation.text for expectation in self.problem.expectations if expectation.path is None]
         named = {name for text in texts for name in re.findall(r"\bnp\.(\w+)", text)}
-        kinds = {one.dtype for one in self.problem.arrays if one.name in self.drawn}
+        kinds = {array.dtype for array in self.problem.arrays if array.name in self.drawn}
         classes = [name for name in CLASSES if _matters(name, kinds, named)] if self.drawn else ["random"]
         with self.session:
             for at in range(self.count):
@@ -384,7 +386,9 @@ def fuzz_all(
             new = replace(result, fuzz=asdict(record))
             if record.failed:
                 new = replace(
-                    unmeasured(new), status="wrong", reason=f"with {_told(record.failed)}: {record.failed['reason']}"
+                    without_figures(new),
+                    status="wrong",
+                    reason=f"with {_told(record.failed)}: {record.failed['reason']}",
                 )
             run.replace(result, new)
             run.write()
@@ -411,7 +415,7 @@ def _told(failed: Mapping[str, Any]) -> str:
     return f"{failed['values']} values{sizes}, seed {failed['seed']}"
 
 
-def unmeasured(result: Result) -> Result:
+def without_figures(result: Result) -> Result:
     """Return a result without its figures, as a wrong kernel's."""
     return replace(
         result, time=None, bandwidth_gbps=None, gflops=None, copy_gbps=None, copy_fraction=None, peak_fraction=None,
@@ -423,7 +427,7 @@ def each_kernel(requests: Sequence[UserRequest], series: Sequence[Series]) -> li
     """Return a request for each kernel of the series, which may have come from a glob."""
     found = []
     for case in (case for one in series for case in one.cases):
-        of_file = [one for one in requests if one.file == case.source.name]
+        of_file = [request for request in requests if request.file == case.source.name]
         own = next((one for one in of_file if not one.kernels or case.kernel in one.kernels), of_file[0])
         found.append(replace(own, kernels=(case.kernel,)))
     return found

@@ -44,7 +44,7 @@ from cudabench.measure.context import (
     describe,
     kept_in_cache,
     kept_sentence,
-    stopped,
+    stopped_pair,
     wrong_reason,
 )
 from cudabench.measure.outputs import ELSEWHERE, KernelState, OutputCheck, Site, WrongOutput
@@ -87,7 +87,7 @@ class Subject:
         without overwriting its inputs, which are then fresh in one run only."""
         site = self.sites[0]
         restored = any(buffer.role == "inout" for buffer in site.buffers.buffers)
-        return site.turned is not None and not self.state.kept and not restored
+        return site.rotated is not None and not self.state.kept and not restored
 
 
 @dataclass
@@ -114,10 +114,10 @@ class GpuRun(RunContext):
             buffer_set.release()
         self._buffer_sets = ()
 
-    def alone(self, one: Subject, turn: int) -> None:
+    def alone(self, subject: Subject, place: int) -> None:
         """Poison outputs for the inputs of a place that lie at others: a kernel there could find and copy them."""
-        for at, site in enumerate(one.sites):
-            if at != turn and site.inputs is one.sites[turn].inputs:
+        for at, site in enumerate(subject.sites):
+            if at != place and site.inputs is subject.sites[place].inputs:
                 for work in site.buffers.reset(site.poison):
                     work()
 
@@ -154,7 +154,7 @@ class GpuRun(RunContext):
         except CudabenchError as error:
             if isinstance(error, UsageError) and cases[self.at].named:
                 raise
-            return stopped(results, self.at, replace(results[self.at], status="failed", reason=str(error)))
+            return stopped_pair(results, self.at, replace(results[self.at], status="failed", reason=str(error)))
 
     def _measured(self, cases: Sequence[Case], results: list[Result], always: bool = True) -> list[Result]:
         """Return the results of a case, or of two that are sampled in turn; `results` become what is known of them."""
@@ -166,20 +166,20 @@ class GpuRun(RunContext):
                 results[self.at] = own[self.at].result
             if not always and same_code(*own):
                 return [replace(result, status="skipped", reason=SAME_CODE) for result in results]
-            for self.at, one in enumerate(own):
-                self._bind(one)
+            for self.at, subject in enumerate(own):
+                self._bind(subject)
             for part in self.then.parts if self.then else ():
                 self.device.begin(part.source, part.defines, [launch.function for launch in part.launches])
             missed = True
             while missed:
                 sampler = Sampler(self, own)
                 sampler.sample()
-                for one in own:
-                    one.state.look()
+                for subject in own:
+                    subject.state.note_changes()
                 # Of a variable that was not set back, since no run before had changed it, the samples say nothing.
-                missed = any(one.state.missed for one in own)
-            for self.at, one in enumerate(own):
-                results[self.at] = self._concluded(one, sampler)
+                missed = any(subject.state.missed for subject in own)
+            for self.at, subject in enumerate(own):
+                results[self.at] = self._concluded(subject, sampler)
             return results
         except WrongOutput as wrong:
             found = replace(
@@ -190,24 +190,24 @@ class GpuRun(RunContext):
                 hazards=wrong.hazards or None,
                 state=own[self.at].state.kept,
             )
-            return stopped(results, self.at, found)
+            return stopped_pair(results, self.at, found)
         finally:
             if self.device.alive():
-                for one in own:
-                    one.state.release()
+                for subject in own:
+                    subject.state.release()
 
-    def befores(self, one: Subject) -> list[list[Work]]:
+    def befores(self, subject: Subject) -> list[list[Work]]:
         """Return, by site, what is queued before a sample and is not timed."""
-        local_bytes = one.module.resources(one.case.function).local_bytes
-        kept = self.settings.cache == "cold" and kept_in_cache(one.module.ptx)
+        local_bytes = subject.module.resources(subject.case.function).local_bytes
+        kept = self.settings.cache == "cold" and kept_in_cache(subject.module.ptx)
         return [
             [
                 *site.reset(),
-                *one.state.reset(),
+                *subject.state.reset(),
                 self.device.scrub(local_bytes),
                 *(self.device.demote(site.buffers.addresses[b.name], b.nbytes) for b in site.buffers.buffers if kept),
             ]
-            for site in one.sites
+            for site in subject.sites
         ]
 
     def _loaded(self, case: Case, result: Result) -> Subject:
@@ -258,61 +258,61 @@ class GpuRun(RunContext):
             shared = needs.shared_bytes + dynamic
             check_resident(function, has, threads, needs.registers, shared, bound=bound)
 
-    def _bind(self, one: Subject) -> None:
+    def _bind(self, subject: Subject) -> None:
         """Bind the kernel to every place, run it there once and note how its outputs compare; WrongOutput where one is
         wrong."""
-        one.sites = self._sites(one.case, one.module)
-        for site in one.sites:
+        subject.sites = self._sites(subject.case, subject.module)
+        for site in subject.sites:
             if copy := site.buffers.copy():
                 copy()  # what it writes is the same from now on
-        if not one.case.source.builtin:
-            one.unwritten = [site.buffers.digests(site.buffers.unwritten) for site in one.sites]
-        for turn, site in enumerate(one.sites):
+        if not subject.case.source.builtin:
+            subject.unwritten = [site.buffers.digests(site.buffers.unwritten) for site in subject.sites]
+        for place, site in enumerate(subject.sites):
             self.progress("running", 0)
-            self.launch(one, turn)
-            one.state.look()
+            self.launch(subject, place)
+            subject.state.note_changes()
             self.progress("verifying", 0)
-            found = one.check.by_digest(site, "before") if turn else one.check.in_full(site, "before")[0]
-            one.before = one.before or found
-            self.raise_if_wrong(one, found)
-        self._nothing_outside(one)
-        if one.state.kept and len(one.sites) > 1:
+            found = subject.check.by_digest(site, "before") if place else subject.check.in_full(site, "before")[0]
+            subject.before = subject.before or found
+            self.raise_if_wrong(subject, found)
+        self._nothing_outside(subject)
+        if subject.state.kept and len(subject.sites) > 1:
             # Once more, on other inputs, with what the first launches left.
-            for turn in range(2):
-                self.launch(one, turn, reset=False)
-                if again := one.check.by_digest(one.sites[turn], "again"):
-                    raise WrongOutput(f"{wrong_reason(again)}: {kept_sentence(one.state.kept)}", again)
+            for place in range(2):
+                self.launch(subject, place, reset=False)
+                if again := subject.check.by_digest(subject.sites[place], "again"):
+                    raise WrongOutput(f"{wrong_reason(again)}: {kept_sentence(subject.state.kept)}", again)
 
-    def _concluded(self, one: Subject, sampler: Sampler) -> Result:
+    def _concluded(self, subject: Subject, sampler: Sampler) -> Result:
         """Return the result of a timed kernel; WrongOutput where its last output for either set of inputs says so, or
         of a pair, whose places either may have had last, one that it leaves now."""
-        case, (timing, timed) = one.case, sampler.timings[self.at]
+        case, (timing, timed) = subject.case, sampler.timings[self.at]
         last = () if sampler.pair else sampler.of_place[::-1]
         self.progress("verifying", 1)
-        count = len({id(site.inputs) for site in one.sites})
+        count = len({id(site.inputs) for site in subject.sites})
         for at in range(count)[::-1]:
-            turn = next((turn for turn in last if turn % count == at), at)
+            place = next((place for place in last if place % count == at), at)
             if not last:
-                self.launch(one, turn)
+                self.launch(subject, place)
             if at:
-                self.raise_if_wrong(one, one.check.by_digest(one.sites[turn], "after"))
-        after, outputs = one.check.in_full(one.sites[turn], "after")
-        self.raise_if_wrong(one, after)
-        verification = verify.merge(one.before, after) if one.before and after else None
+                self.raise_if_wrong(subject, subject.check.by_digest(subject.sites[place], "after"))
+        after, outputs = subject.check.in_full(subject.sites[place], "after")
+        self.raise_if_wrong(subject, after)
+        verification = verify.merge(subject.before, after) if subject.before and after else None
         if not case.source.builtin:
-            self._inputs_unchanged(one, one.unwritten)
-        self._nothing_outside(one)
-        one.state.look()
+            self._inputs_unchanged(subject, subject.unwritten)
+        self._nothing_outside(subject)
+        subject.state.note_changes()
         arch = "sm_" + self.device.info.compute_capability.replace(".", "")
-        entries = {kernel.entry for image in one.images for kernel in image.kernels}
+        entries = {kernel.entry for image in subject.images for kernel in image.kernels}
         evidence = Evidence(
-            verification and replace(verification, samples=one.check.samples),
-            one.state.kept,
-            machine_code.describe_all(one.images, arch, one.module.ptx),
-            [one.module.ptx],
+            verification and replace(verification, samples=subject.check.samples),
+            subject.state.kept,
+            machine_code.describe_all(subject.images, arch, subject.module.ptx),
+            [subject.module.ptx],
             entries,
         )
-        measured = self._rated(replace(one.result, figures=self.figures(outputs)), timing, sampler.copy)
+        measured = self._rated(replace(subject.result, figures=self.figures(outputs)), timing, sampler.copy)
         formats = evidence.code.arithmetic if evidence.code and evidence.code.arithmetic else ()
         if case.peer:
             formats = self.operation.peer(case.peer).arithmetic or (self.problem.dtype,)
@@ -345,35 +345,35 @@ class GpuRun(RunContext):
             place.fill(inputs.arrays)
             contents = constants_of(self.operation, inputs.arrays)
             constants = [partial(module.set_constant, name, content) for name, content in contents.items()]
-            turned = None
+            rotated = None
             if drawn:
                 other = self.device.bind(module, case.launches, place.rotated(drawn))
-                turned = Site(place, later[id(inputs)], other, None, poison[at % 2], constants)
+                rotated = Site(place, later[id(inputs)], other, None, poison[at % 2], constants)
             work = self.device.bind(module, case.launches, place.addresses)
-            sites.append(Site(place, inputs, work, turned, poison[at % 2], constants))
+            sites.append(Site(place, inputs, work, rotated, poison[at % 2], constants))
         return sites
 
-    def launch(self, one: Subject, turn: int, *, turned: bool = False, reset: bool = True) -> None:
+    def launch(self, subject: Subject, place: int, *, rotated: bool = False, reset: bool = True) -> None:
         """Run the kernel once at a place on poisoned outputs, where it finds no right ones at others, after its state
-        has been set back unless told; `turned`: on the inputs that begin later."""
-        site = (one.sites[turn].turned if turned else None) or one.sites[turn]
-        self.alone(one, turn)
-        for work in (*site.reset(), *(one.state.reset() if reset else ())):
+        has been set back unless told; `rotated`: on the inputs that begin later."""
+        site = (subject.sites[place].rotated if rotated else None) or subject.sites[place]
+        self.alone(subject, place)
+        for work in (*site.reset(), *(subject.state.reset() if reset else ())):
             work()
-        self.device.run(site.work, f"running {one.case.kernel}")
+        self.device.run(site.work, f"running {subject.case.kernel}")
 
-    def raise_if_wrong(self, one: Subject, verification: Verification | None) -> None:
+    def raise_if_wrong(self, subject: Subject, verification: Verification | None) -> None:
         """Raise WrongOutput where outputs are wrong."""
         if verification is None or not verification.mismatches:
             return
-        self._nothing_outside(one)
-        if not one.case.source.builtin:  # an input that was written into explains a wrong output, not the other way
-            self._inputs_unchanged(one)
+        self._nothing_outside(subject)
+        if not subject.case.source.builtin:  # an input that was written into explains a wrong output, not the other way
+            self._inputs_unchanged(subject)
         raise WrongOutput.of(verification)
 
-    def _inputs_unchanged(self, one: Subject, digests: Sequence[tuple[int, ...]] = ()) -> None:
+    def _inputs_unchanged(self, subject: Subject, digests: Sequence[tuple[int, ...]] = ()) -> None:
         """Raise WrongOutput where a kernel wrote into an input; `digests` are of all that it may not write, before."""
-        for at, site in enumerate(one.sites):
+        for at, site in enumerate(subject.sites):
             if digests and site.buffers.digests(site.buffers.unwritten) == digests[at]:
                 continue
             for buffer in site.buffers.buffers:
@@ -384,9 +384,9 @@ class GpuRun(RunContext):
             if digests:
                 raise WrongOutput(f"the kernel wrote {ELSEWHERE}")
 
-    def _nothing_outside(self, one: Subject) -> None:
+    def _nothing_outside(self, subject: Subject) -> None:
         """Raise WrongOutput where a kernel wrote outside an array."""
-        for hazard in filter(None, (site.buffers.stray() for site in one.sites)):
+        for hazard in filter(None, (site.buffers.stray() for site in subject.sites)):
             raise WrongOutput(f"{hazard.message}; --device sim names the line", None, (hazard,))
 
     def _rated(self, result: Result, timing: Timing, copy: Timing | None) -> Result:
@@ -415,20 +415,20 @@ class GpuRun(RunContext):
         )
 
 
-def same_code(one: Subject, two: Subject) -> bool:
+def same_code(subject: Subject, other: Subject) -> bool:
     """Tell whether two kernels are the same instructions, on the same data, with the same arguments and resources; not
     where the code of one is not known."""
-    return bool(one.images and two.images) and _code(one) == _code(two)
+    return bool(subject.images and other.images) and _code(subject) == _code(other)
 
 
-def _code(one: Subject) -> tuple[object, ...]:
+def _code(subject: Subject) -> tuple[object, ...]:
     """Return what decides a kernel's time besides the card: instructions, data, resources, launches."""
-    case = one.case
+    case = subject.case
     hidden = (case.source.name, *(f"{folder}/" for folder in case.source.folders))
     return (
-        [cubin.code_sha256(image.cubin, [kernel.entry for kernel in image.kernels]) for image in one.images],
-        [cubin.data_sha256(image.cubin, hidden) for image in one.images],
-        (one.result.registers, one.result.local_bytes, one.result.shared_bytes),
+        [cubin.code_sha256(image.cubin, [kernel.entry for kernel in image.kernels]) for image in subject.images],
+        [cubin.data_sha256(image.cubin, hidden) for image in subject.images],
+        (subject.result.registers, subject.result.local_bytes, subject.result.shared_bytes),
         [(each.grid, each.block, repr(each.arguments), each.shared_bytes, each.cluster) for each in case.launches],
         dict(case.constants),
     )

@@ -36,7 +36,7 @@ class WrongOutput(Exception):
 class Site:
     """A kernel bound to one place of the memory with one set of inputs.
 
-    `work` queues its launches. `turned` has the same outputs with inputs that begin later, None where all inputs are
+    `work` queues its launches. `rotated` has the same outputs with inputs that begin later, None where all inputs are
     fixed. `poison` is the byte that outputs are filled with before a run. `constants` fills the module's `__constant__`
     variables.
     """
@@ -44,7 +44,7 @@ class Site:
     buffers: BufferSet
     inputs: InputSet
     work: Work
-    turned: Site | None = None
+    rotated: Site | None = None
     poison: int = POISON
     constants: Sequence[Work] = ()
 
@@ -54,10 +54,10 @@ class Site:
 
     def works(self, runs: int, last: Site | None = None) -> list[Work]:
         """Return the launches of a sample of `runs` runs back to back, on other inputs from one to the next; the last
-        is of this site, or of `turned` where that is given. One run where all inputs are fixed."""
-        if self.turned is None:
+        is of this site, or of `rotated` where that is given. One run where all inputs are fixed."""
+        if self.rotated is None:
             return [self.work]
-        pair = [self.work, self.turned.work] if last is self.turned else [self.turned.work, self.work]
+        pair = [self.work, self.rotated.work] if last is self.rotated else [self.rotated.work, self.work]
         return (pair * (runs // 2 + 1))[-runs:]
 
 
@@ -95,7 +95,7 @@ class OutputCheck:
         verification, _ = self.in_full(site, when)
         return verification if verification and verification.mismatches else None
 
-    def timed(self, site: Site) -> Verification | None:
+    def check_sample(self, site: Site) -> Verification | None:
         """Look at the outputs of a timed sample; as `by_digest`, but comparisons in full are left out when they took
         too much of the time so far, which can be only where a kernel's outputs differ from run to run."""
         if not (expected := site.inputs.expected(self.expects)):
@@ -137,7 +137,7 @@ class KernelState:
             self._images[variable] = at, device.digest(variable.pointer, variable.nbytes)
             at += _aligned(variable.nbytes)
 
-    def look(self) -> None:
+    def note_changes(self) -> None:
         """Note which variables differ from their first images now."""
         for variable, (_, digest) in self._images.items():
             if self._device.digest(variable.pointer, variable.nbytes) != digest:

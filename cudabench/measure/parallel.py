@@ -47,7 +47,7 @@ def jobs(wanted: int | None, cases: int, buffers: Sequence[Buffer]) -> int:
         raise UsageError(f"{VARIABLE}={said} is not a number of processes: set it to 1 or more, or unset it.")
     if said:
         return min(int(said), cases)
-    each = EACH_BYTES + COPIES * sum(one.nbytes for one in buffers)
+    each = EACH_BYTES + COPIES * sum(buffer.nbytes for buffer in buffers)
     return max(1, min(len(os.sched_getaffinity(0)), cases, int(SPARE * confined.host_memory()) // each))
 
 
@@ -59,6 +59,32 @@ class _Process:
     to: Connection
     out_of: Connection
     has: int | None = None
+
+    def begin(self, number: int) -> None:
+        """Give a case to the process, which has none."""
+        self.has = number
+        with suppress(BrokenPipeError):  # `receive` finds that the process has ended
+            self.to.send(number)
+
+    def receive(self) -> tuple[int | None, str, Any]:
+        """Return the process's case, the kind of what it sent, working, finished or ended, and the content."""
+        number = self.has
+        try:
+            kind, content = self.out_of.recv()
+        except (EOFError, ConnectionResetError):
+            return number, "ended", f"the process that ran it ended ({self.end()}); --jobs 1"
+        if kind == "finished":
+            self.has = None
+        return number, kind, content
+
+    def end(self) -> str:
+        """End the process, and return how it ended."""
+        self.to.close()
+        self.out_of.close()
+        self.process.kill()
+        self.process.join()
+        code = self.process.exitcode or 0
+        return "out of memory" if code == 12 else f"signal {-code}" if code < 0 else f"exit status {code}"
 
 
 def results(
@@ -80,44 +106,52 @@ def results(
     following = 0
     try:
         while following < len(cases):
-            while waiting and len(processes) < min(count, len(waiting) + sum(one.has is not None for one in processes)):
+            while waiting and len(processes) < min(count, len(waiting) + len(_busy(processes))):
                 processes.append(_fork(cases, simulate, processes))
-            for one in processes:
-                while waiting and one.has is None:
-                    number = waiting.pop()
-                    if instead := refused(cases[number]):
-                        done[number] = (instead, "")
-                        continue
-                    one.has = number
-                    with suppress(BrokenPipeError):  # reading tells
-                        one.to.send(number)
+            _hand_out(processes, waiting, cases, refused, done)
             while following in done:
-                found = done.pop(following)
-                if isinstance(found, CudabenchError):
-                    raise found
+                answer = done.pop(following)
+                if isinstance(answer, CudabenchError):
+                    raise answer
                 following += 1
-                yield found
+                yield answer
             if following == len(cases):
                 break
-            ready = set(wait([one.out_of for one in processes]))
-            for one in [one for one in processes if one.out_of in ready]:
-                try:
-                    kind, content = one.out_of.recv()
-                except (EOFError, ConnectionResetError):
-                    processes.remove(one)
-                    why = f"the process that ran it ended ({_end(one)}); --jobs 1"
-                    if one.has is not None:
-                        done[one.has] = (failure(cases[one.has], why), "")
-                    continue
+            ready = set(wait([process.out_of for process in processes]))
+            for process in [process for process in processes if process.out_of in ready]:
+                number, kind, content = process.receive()
+                if kind == "ended":
+                    processes.remove(process)
                 if kind == "working":
-                    if one.has == min(other.has for other in processes if other.has is not None):
-                        progress(cases[one.has].kernel, *content)
-                    continue
-                assert one.has is not None
-                done[one.has], one.has = content, None
+                    if number is not None and number == min(_busy(processes)):
+                        progress(cases[number].kernel, *content)
+                elif number is not None:
+                    done[number] = content if kind == "finished" else (failure(cases[number], content), "")
     finally:
-        for one in processes:
-            _end(one)
+        for process in processes:
+            process.end()
+
+
+def _hand_out(
+    processes: Sequence[_Process],
+    waiting: list[int],
+    cases: Sequence[Case],
+    refused: Callable[[Case], Result | None],
+    done: dict[int, Any],
+) -> None:
+    """Give each process that has no case the next one that waits; those that are refused are done."""
+    for process in processes:
+        while waiting and process.has is None:
+            number = waiting.pop()
+            if instead := refused(cases[number]):
+                done[number] = (instead, "")
+            else:
+                process.begin(number)
+
+
+def _busy(processes: Sequence[_Process]) -> list[int]:
+    """Return the numbers of the cases that processes have."""
+    return [process.has for process in processes if process.has is not None]
 
 
 def _fork(cases: Sequence[Case], simulate: Simulate, others: Sequence[_Process]) -> _Process:
@@ -171,13 +205,3 @@ def _work(
 
             traceback.print_exc()
         os._exit(1)
-
-
-def _end(one: _Process) -> str:
-    """End a process, and return how it ended."""
-    one.to.close()
-    one.out_of.close()
-    one.process.kill()
-    one.process.join()
-    code = one.process.exitcode or 0
-    return "out of memory" if code == 12 else f"signal {-code}" if code < 0 else f"exit status {code}"

@@ -62,13 +62,19 @@ def judge(problem: UserProblem, seed: int) -> Judgement:
         if one.init != "empty"
     }
     try:
-        needed = [_Judge(problem, one).judged(inputs) for one in problem.expectations if one.path is None]
+        needed = [
+            _Judge(problem, expectation).judged(inputs)
+            for expectation in problem.expectations
+            if expectation.path is None
+        ]
     except _Undecided as reason:
         return Judgement(str(reason))
     except CudabenchError as error:  # the expectation has no value here
         return Judgement(str(error).rstrip("."))
     atol = max((one for one in needed if one is not None), default=None)
-    exact = [one for one in problem.expectations if problem.array(one.name).dtype not in TOLERANCES]
+    exact = [
+        expectation for expectation in problem.expectations if problem.array(expectation.name).dtype not in TOLERANCES
+    ]
     if atol is not None and exact:
         return Judgement("rounding needs a wider tolerance, which the whole numbers beside it cannot have")
     return Judgement(atol=atol)
@@ -77,10 +83,10 @@ def judge(problem: UserProblem, seed: int) -> Judgement:
 class _Judge:
     """An expectation, its expression, and the array that it is compared with."""
 
-    def __init__(self, problem: UserProblem, one: Expectation) -> None:
-        self.problem, self.one = problem, one
-        self.expression, self.array = problem.parsed(one), problem.array(one.name)
-        if one.function and self.array.dtype == "bfloat16":  # the function's values are not bits
+    def __init__(self, problem: UserProblem, expectation: Expectation) -> None:
+        self.problem, self.expectation = problem, expectation
+        self.expression, self.array = problem.parsed(expectation), problem.array(expectation.name)
+        if expectation.function and self.array.dtype == "bfloat16":  # the function's values are not bits
             self.array = replace(self.array, dtype="float32")
 
     def judged(self, inputs: Mapping[str, np.ndarray]) -> float | None:
@@ -134,7 +140,7 @@ class _Judge:
 
         `strict`: whole numbers are read, whose division by zero is 0 in NumPy and anything in C.
         """
-        problem, expression, array, one = self.problem, self.expression, self.array, self.one
+        problem, expression, array, one = self.problem, self.expression, self.array, self.expectation
         seen: set[str] = set()
         values = {**problem.numbers, **read}
         value = expression.evaluate(values, limit=host_memory())

@@ -46,7 +46,7 @@ PARTS = {
 COMMAND: ContextVar[tuple[str, ...] | None] = ContextVar("command", default=None)
 
 
-class Spent:
+class TimeSpent:
     """Where the time of a run goes, from now on: seconds by part, each until the next begins."""
 
     def __init__(self) -> None:
@@ -99,7 +99,7 @@ def begin(record: dict[str, Any], uuid: str | None) -> None:
     record |= {key: state and {"before": state[key], "after": None} for key in KEYS}
 
 
-def finish(record: dict[str, Any], uuid: str | None, spent: Spent) -> None:
+def finish(record: dict[str, Any], uuid: str | None, spent: TimeSpent) -> None:
     """Add the card's state after the run, or after what of it is done, and where the time went."""
     if record:
         record["seconds"] = spent.seconds()

@@ -53,7 +53,7 @@ class Kept:
 
     def __init__(self, file: ResultsFile, path: Path | None, listener: Listener) -> None:
         self.file, self.path, self.listener = file, path, listener
-        self.spent = origin.Spent()
+        self.spent = origin.TimeSpent()
         self._uuid: str | None = None
 
     def write(self) -> None:
@@ -108,7 +108,7 @@ class Run(Kept):
         self.devices, self.trace, self.record = devices, trace, record
         self.cards, self.counted = tuple(cards), counted or record
         self.outcomes = [
-            Outcome(one, replace(settings, cpu=settings.cpu and one.baseline), one.make()) for one in series
+            Outcome(each, replace(settings, cpu=settings.cpu and each.baseline), each.make()) for each in series
         ]
         file = ResultsFile(
             settings={
@@ -127,7 +127,9 @@ class Run(Kept):
             self.note({"on_cards": {card.key: card.architecture for card in self.cards}})
         sources = [part.source for one in series for case in one.cases for part in case.parts if not case.peer]
         if self.counted:
-            texts = {name: [one.text for one in sources if one.name == name] for name in (s.name for s in sources)}
+            texts = {
+                name: [source.text for source in sources if source.name == name] for name in (s.name for s in sources)
+            }
             self.file.listings = {name: listing(parts) for name, parts in texts.items()}
         if provenance:
             self.file.provenance = origin.gather(sources, compiler(devices[0], self.file.tool))
@@ -154,7 +156,7 @@ class Run(Kept):
         self.write()
         seconds = self.outcomes[0].settings.budget
         end = None if seconds is None else time.monotonic() + seconds
-        later = kernels = sum(len(one.series.cases) for one in self.outcomes) * len(self.devices)
+        later = kernels = sum(len(outcome.series.cases) for outcome in self.outcomes) * len(self.devices)
         with self.listener(kernels) as self.shown:
             self.shown.bound(self.outcomes[0].settings.max_time, end)
             for outcome in self.outcomes:
@@ -172,7 +174,7 @@ class Run(Kept):
                             self.file.results.append(result)
                             self.finish()
                             self.write()
-        timed = [one for one in self.file.results if one.status == "ok" and one.time and not one.peer]
+        timed = [each for each in self.file.results if each.status == "ok" and each.time and not each.peer]
         if self.counted and timed:
             with self.listener(len(timed)) as self.shown:
                 self.shown.bound(0.0, end)
@@ -184,7 +186,7 @@ class Run(Kept):
 
         for outcome in self.outcomes:
             counting = Counting(outcome.operation, outcome.settings, end)
-            for result in [one for one in outcome.results if one in timed]:
+            for result in [each for each in outcome.results if each in timed]:
                 case = next(c for c in outcome.series.cases if c.kernel == result.kernel and c.block == result.block)
                 device = self.file.device_of(result)
                 assert device is not None
@@ -223,7 +225,7 @@ class Run(Kept):
     def take(self, point: Point, result: Result) -> Result:
         """Add a point to a series of this run, or to a new one, with its result, and return that."""
         make = point.series.make
-        outcome = next((one for one in self.outcomes if one.series.make is make), None)
+        outcome = next((each for each in self.outcomes if each.series.make is make), None)
         if outcome is None:
             outcome = Outcome(point.series, self.outcomes[0].settings, make())
             self.outcomes.append(outcome)

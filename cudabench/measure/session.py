@@ -228,11 +228,11 @@ class Session(AbstractContextManager["Session"]):
     def pair(self, make: Make, cases: Sequence[Case], always: bool = False) -> list[Result]:
         """Return the results of two cases that a GPU measured with interleaved samples. Where its worker is lost, the
         one that it ran has failed, and the other is 'skipped'."""
-        from cudabench.measure.context import stopped
+        from cudabench.measure.context import stopped_pair
 
         def lost(at: int, reason: str) -> list[Result]:
             failed = [self._failed(case, reason) for case in cases]
-            return stopped(failed, at, failed[at])
+            return stopped_pair(failed, at, failed[at])
 
         self._begin(cases)
         found: list[Result] = self.ask(

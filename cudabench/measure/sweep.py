@@ -165,7 +165,7 @@ def rounds(chosen: Sequence[T]) -> list[T]:
 def second_pass(run: Run, plan: Plan, settings: Settings) -> list[Final]:
     """Measure the best points of each problem again; what comes out takes the place of their first results."""
     finals: list[Final] = []
-    points = {identity(case): (one.series.make, case) for one in run.outcomes for case in one.series.cases}
+    points = {identity(case): (outcome.series.make, case) for outcome in run.outcomes for case in outcome.series.cases}
     for results in by_problem(run.file.results, plan.axes).values():
         if not (chosen := {identity(result): result for result in finalists(results)}):
             continue

@@ -51,22 +51,22 @@ class Sampler:
     def __init__(self, run: GpuRun, own: Sequence[Subject]) -> None:
         self.run, self.device, self.settings = run, run.device, shortened(run.settings, run.until)
         self.own, self.sites, self.pair = own, own[0].sites, len(own) > 1
-        for one in own:
-            one.befores, one.samples = run.befores(one), []
+        for subject in own:
+            subject.befores, subject.samples = run.befores(subject), []
         self.copies_of = [None if self.pair else site.buffers.copy() for site in self.sites]
         self.runs = self.copy_runs = 1
         self.of_place: list[int] = []
         self.copies: list[float] = []
         self.watched = len(self.sites) > 1 and not self.pair and not own[0].case.source.builtin
-        self.turns: Counter[int] = Counter()
+        self.visits: Counter[int] = Counter()
         self.left: dict[int, tuple[int, ...]] = {}  # digests of what samples left at a place
 
     def sample(self) -> None:
         """Warm up and sample; WrongOutput where a sample's output is wrong."""
         self._warm_up_all()
         self.clock = SmClock(self.device.sm_clock_mhz)
-        for one in self.own:
-            one.check.start()
+        for subject in self.own:
+            subject.check.start()
         self._until_enough()
         self.device.use_stream(0)
         self._check_touched(range(len(self.sites)))
@@ -78,16 +78,16 @@ class Sampler:
         """Have the clocks up, and find how many runs make a sample."""
         hot = self.settings.cache == "hot"
         budget_s = WARM_UP_S if self.settings.max_time else 0.0
-        for one in self._in_turn():
-            self.run.alone(one, 0)
-            one.typical = self._warm_up(one.sites[0].work, one.befores[0], budget_s)
-        if hot and all(one.may_repeat() for one in self.own):
-            self.runs = hot_runs(min(one.typical for one in self.own))
-        for one in self._in_turn() if self.runs > 1 else ():
-            if self._first_turned_runs(one):
-                self.run.alone(one, 0)
+        for subject in self._in_turn():
+            self.run.alone(subject, 0)
+            subject.typical = self._warm_up(subject.sites[0].work, subject.befores[0], budget_s)
+        if hot and all(subject.may_repeat() for subject in self.own):
+            self.runs = hot_runs(min(subject.typical for subject in self.own))
+        for subject in self._in_turn() if self.runs > 1 else ():
+            if self._first_rotated_runs(subject):
+                self.run.alone(subject, 0)
                 # Again: the references took their time.
-                self._warm_up(one.sites[0].work, one.befores[0], WARM_UP_S)
+                self._warm_up(subject.sites[0].work, subject.befores[0], WARM_UP_S)
         if self.copies_of[0] is not None:
             typical = self._warm_up(self.copies_of[0], (), budget_s / 5)
             self.copy_runs = hot_runs(typical) if hot else 1
@@ -106,108 +106,108 @@ class Sampler:
 
     def _until_enough(self) -> None:
         settings, random = self.settings, self.run.random
-        most = max(1, min(MAX_GROUP, round(GROUP_S / (sum(one.typical for one in self.own) * self.runs))))
+        most = max(1, min(MAX_GROUP, round(GROUP_S / (sum(subject.typical for subject in self.own) * self.runs))))
         inputs = {id(site.inputs) for site in self.sites}
-        first, *second = [one.samples for one in self.own]
+        first, *second = [subject.samples for subject in self.own]
         if second:
-            from cudabench.results.ab import settled
+            from cudabench.results.ab import enough_pairs
         start = time.monotonic()
         self.run.at = 0
         self.run.progress("timing", 0)
         stop = False
         while not stop:
             group = random.randint((most + 1) // 2, most)
-            for turn in random.sample(range(len(self.sites)), len(self.sites)):
-                self._group(turn, group)
+            for place in random.sample(range(len(self.sites)), len(self.sites)):
+                self._group(place, group)
                 self.elapsed = time.monotonic() - start
                 # Every place has its say or, where time is up, every set of inputs: a kernel may know one of them.
                 reached = {id(self.sites[at].inputs) for at in self.of_place}
                 if self.elapsed >= settings.max_time and reached == inputs:
                     break
             elapsed = self.elapsed
-            stop = settled(first, second[0], elapsed, settings) if second else enough(first, elapsed, settings)
+            stop = enough_pairs(first, second[0], elapsed, settings) if second else enough(first, elapsed, settings)
             self.run.at = 0
             self.run.progress("timing", min(self.elapsed / max(settings.min_time, 1e-9), 1.0))
 
-    def _group(self, turn: int, group: int) -> None:
+    def _group(self, place: int, group: int) -> None:
         """Take a group of samples of everything at a place."""
         run, cache = self.run, self.settings.cache
-        self.device.use_stream(turn)
-        noted = [at for at in self.left if at != turn and self.sites[at].inputs is self.sites[turn].inputs]
-        self._check_touched([turn, *noted])
-        self.run.alone(self.own[0], turn)
+        self.device.use_stream(place)
+        noted = [at for at in self.left if at != place and self.sites[at].inputs is self.sites[place].inputs]
+        self._check_touched([place, *noted])
+        self.run.alone(self.own[0], place)
         self.left |= {other: self._written(other) for other in noted}
-        if (copy := self.copies_of[turn]) is not None:
+        if (copy := self.copies_of[place]) is not None:
             self.copies += [self.device.sample([copy] * self.copy_runs, cache) for _ in range(group)]
-        for one in self._in_turn() if self.runs > 1 else ():
-            self._stop_anywhere(one, turn)
+        for subject in self._in_turn() if self.runs > 1 else ():
+            self._check_random_stop(subject, place)
         for left in range(group - 1, -1, -1):
-            for one in self._in_turn(run.random.sample((0, 1), 2) if self.pair else (0,)):
-                site = one.sites[turn]
-                one.samples.append(self.device.sample(site.works(self.runs), cache, one.befores[turn]))
+            for subject in self._in_turn(run.random.sample((0, 1), 2) if self.pair else (0,)):
+                site = subject.sites[place]
+                subject.samples.append(self.device.sample(site.works(self.runs), cache, subject.befores[place]))
                 # With hot caches only the last output is checked: a look would cool the cache.
-                if (cache == "cold" or left == 0) and (found := one.check.timed(site)):
+                if (cache == "cold" or left == 0) and (found := subject.check.check_sample(site)):
                     inputs = "" if run.fixed else f" (inputs of --seed {site.inputs.problem.seed})"
-                    number = len(one.samples)
+                    number = len(subject.samples)
                     raise WrongOutput.of(found, f"timed sample {number}{inputs}: ", samples=number)
-            self.of_place.append(turn)
-        self.turns[turn] += 1
-        if self.watched and (self.turns[turn] <= ALWAYS_LEFT or not run.random.randrange(ONE_LEFT_IN)):
-            self.left[turn] = self._written(turn)
-        self.clock.look(len(self.of_place))
+            self.of_place.append(place)
+        self.visits[place] += 1
+        if self.watched and (self.visits[place] <= ALWAYS_LEFT or not run.random.randrange(ONE_LEFT_IN)):
+            self.left[place] = self._written(place)
+        self.clock.read_if_due(len(self.of_place))
 
-    def _written(self, turn: int) -> tuple[int, ...]:
-        buffers = self.sites[turn].buffers
+    def _written(self, place: int) -> tuple[int, ...]:
+        buffers = self.sites[place].buffers
         return buffers.digests(buffers.written)
 
-    def _check_touched(self, turns: Iterable[int]) -> None:
+    def _check_touched(self, places: Iterable[int]) -> None:
         """Raise WrongOutput where launches at other places wrote to one of these: before a place's next turn nothing
         but the kernel has been at work there. What lies there is noted at turns that a kernel cannot know."""
-        if any(self.left.pop(turn) != self._written(turn) for turn in turns if turn in self.left):
+        if any(self.left.pop(place) != self._written(place) for place in places if place in self.left):
             raise WrongOutput(f"the kernel wrote {ELSEWHERE}")
 
-    def _turned(self, one: Subject, site: Site) -> Site | None:
+    def _rotated(self, subject: Subject, site: Site) -> Site | None:
         """Return the site whose inputs begin later, where what a kernel makes of them can be looked at."""
-        return site.turned if self.run.operation.turnable and not one.case.source.builtin else None
+        return site.rotated if self.run.operation.rotatable and not subject.case.source.builtin else None
 
-    def _first_turned_runs(self, one: Subject) -> bool:
+    def _first_rotated_runs(self, subject: Subject) -> bool:
         """Run a kernel of the user's once on each set of inputs that begin later, so that later looks are by digest,
         and tell whether there are any; WrongOutput where an output is wrong."""
         self.run.progress("verifying", 0)
-        turned = {turn: found for turn, site in enumerate(one.sites) if (found := self._turned(one, site))}
-        for turn in {id(site.inputs): turn for turn, site in turned.items()}.values():
-            self.run.launch(one, turn, turned=True)
-            self.run.raise_if_wrong(one, one.check.in_full(turned[turn], "before")[0])
-        return bool(turned)
+        rotated = {place: found for place, site in enumerate(subject.sites) if (found := self._rotated(subject, site))}
+        for place in {id(site.inputs): place for place, site in rotated.items()}.values():
+            self.run.launch(subject, place, rotated=True)
+            self.run.raise_if_wrong(subject, subject.check.in_full(rotated[place], "before")[0])
+        return bool(rotated)
 
-    def _stop_anywhere(self, one: Subject, turn: int) -> None:
+    def _check_random_stop(self, subject: Subject, place: int) -> None:
         """Run a sample that does not count and ends after a launch that nobody can foresee, on either inputs, and hold
         what that one leaves against the reference; WrongOutput where it is wrong.
 
         Of a sample of many launches only the last one's output is left to look at: a kernel that tells that it is not
         the last one, by where its inputs begin or by a count that it keeps in its output, could be idle in all others.
         """
-        if one.case.source.builtin:
+        if subject.case.source.builtin:
             return
-        site = one.sites[turn]
-        last = self.run.random.choice([site, self._turned(one, site) or site])
+        site = subject.sites[place]
+        last = self.run.random.choice([site, self._rotated(subject, site) or site])
         launches = self.run.random.randint(1, self.runs)
-        self.device.sample(site.works(launches, last), self.settings.cache, one.befores[turn])
-        if found := one.check.timed(last):
+        self.device.sample(site.works(launches, last), self.settings.cache, subject.befores[place])
+        if found := subject.check.check_sample(last):
             raise WrongOutput.of(found, f"the last of {launches} launches back to back: ")
 
     def _timings(self) -> list[tuple[Timing, list[Warning]]]:
         """Return what the samples of each kernel say, and what they say against themselves."""
         clocks, clock_after = self.clock.beside(len(self.of_place))
         of_set = [self.sites[place].inputs.problem.seed for place in self.of_place]
-        chosen = [slower_inputs(one.samples, of_set) for one in self.own]
+        chosen = [slower_inputs(subject.samples, of_set) for subject in self.own]
         kept = [*range(len(self.of_place))]
         for slower, _ in chosen:  # the samples on the slower inputs count: of a pair's for both
             kept = sorted({*kept} & {*slower}) or kept
         found = []
-        for one, (_, said) in zip(self.own, chosen, strict=True):
+        for subject, (_, said) in zip(self.own, chosen, strict=True):
             timing = stats.summarize(
-                [one.samples[at] for at in kept],
+                [subject.samples[at] for at in kept],
                 self.settings.cache,
                 self.runs,
                 len(self.sites),
@@ -237,7 +237,7 @@ class SmClock:
         self._next = 0.0
         self.first = self._ask(0)
 
-    def look(self, samples: int) -> None:
+    def read_if_due(self, samples: int) -> None:
         """Read the clock after so many samples, if it is time to."""
         if self.first is not None and time.monotonic() >= self._next:
             self._ask(samples)

@@ -333,7 +333,7 @@ OPERATION = Operation(
     default_size=(1024,),
     simulated_size=(64,),
     block_dimensions=2,
-    turnable=False,  # rotation would move the large diagonal
+    rotatable=False,  # rotation would move the large diagonal
     dtypes={"float32": "float", "float64": "double"},
     kernels=(
         Kernel("gauss-jordan", "solve_eliminate", (32, 8), over_matrix, any_grid=True, launches=by_column),

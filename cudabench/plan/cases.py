@@ -70,15 +70,15 @@ def build(operation: Operation, request: Request) -> list[Case]:
     else:
         picked = _from_file(operation, request.source, request.kernels)
     cases = []
-    for one in picked:
+    for pick in picked:
         try:
-            cases.append(replace(_case(operation, one, problem, request), named=one.named))
+            cases.append(replace(_case(operation, pick, problem, request), named=pick.named))
         except (UsageError, NotANumber) as error:
-            constants_differ = f"The constants of {one.kernel.name} contradict each other: {error}."
+            constants_differ = f"The constants of {pick.kernel.name} contradict each other: {error}."
             said = constants_differ if isinstance(error, NotANumber) else str(error)
-            if one.named or len(picked) == 1:
+            if pick.named or len(picked) == 1:
                 raise UsageError(said) from None
-            cases.append(replace(_unplanned(operation, one, problem), skip_reason=said))
+            cases.append(replace(_unplanned(operation, pick, problem), skip_reason=said))
     if all(case.skip_reason for case in cases):
         raise UsageError(cases[0].skip_reason or "")
     return [*_without_other_kernels(cases), *_peers(operation, problem, request.peers)]
@@ -148,8 +148,10 @@ def _without_other_kernels(cases: Sequence[Case]) -> list[Case]:
 
     found = []
     for case in cases:
-        units = {id(one.unit): replace(one.unit, source=reduced(case, one.unit)) for one in case.launches if one.unit}
-        launches = tuple(replace(one, unit=units[id(one.unit)]) if one.unit else one for one in case.launches)
+        units = {
+            id(each.unit): replace(each.unit, source=reduced(case, each.unit)) for each in case.launches if each.unit
+        }
+        launches = tuple(replace(each, unit=units[id(each.unit)]) if each.unit else each for each in case.launches)
         own = reduced(case, None) if case.source.builtin else case.source
         found.append(replace(case, source=own, launches=launches))
     return found
@@ -230,7 +232,7 @@ def _from_file(operation: Operation, path: str, names: Sequence[str]) -> list[Pi
             own = kernel.function if kernel.function in functions else alone
             found = _own(operation, file, text, find_kernel(file, own), kernel) if own else None
             picked.append(replace(found, named=named) if found else _built_in(operation, kernel, named))
-    if not any(one.replaced for one in picked):
+    if not any(pick.replaced for pick in picked):
         raise UsageError(
             f"{path} lacks a kernel for {', '.join(names)}; it has {', '.join(functions) or 'no __global__ function'}: "
             "name one of them with --kernel."
@@ -271,37 +273,39 @@ def _own(
 
 
 def _launch_own(
-    operation: Operation, one: Picked, launches: Sequence[Launch], chapter: Unit, problem: Problem
+    operation: Operation, pick: Picked, launches: Sequence[Launch], chapter: Unit, problem: Problem
 ) -> list[Launch]:
     """Return a rung's launches with the user's functions in place of those that they replace."""
     orders: dict[str, tuple[int, ...]] = {}
     own = []
     for launch in launches:
-        function = one.replaced.get(launch.function)
+        function = pick.replaced.get(launch.function)
         if function is None:
             own.append(replace(launch, unit=chapter))
             continue
         if launch.function not in orders:
-            orders[launch.function] = _order(operation, one, function, launch, problem)
+            orders[launch.function] = _order(operation, pick, function, launch, problem)
         arguments = tuple(launch.arguments[i] for i in orders[launch.function])
         own.append(replace(launch, function=function.expression, arguments=arguments))
     if not orders:
-        function = next(iter(one.replaced.values()))
+        function = next(iter(pick.replaced.values()))
         launched = ", ".join(dict.fromkeys(launch.function for launch in launches))
         raise UsageError(
-            f"{one.text.name}:{function.line}: {one.rung.name} launches {launched} here, not {function.name}: name "
+            f"{pick.text.name}:{function.line}: {pick.rung.name} launches {launched} here, not {function.name}: name "
             "a kernel that does with --kernel."
         )
     return own
 
 
-def _order(operation: Operation, one: Picked, own: records.Kernel, launch: Launch, problem: Problem) -> tuple[int, ...]:
+def _order(
+    operation: Operation, pick: Picked, own: records.Kernel, launch: Launch, problem: Problem
+) -> tuple[int, ...]:
     """Return the order in which a user's function takes a launch's arguments. Raises UsageError if they do not fit.
 
     `const` distinguishes two pointers: an input that comes second is still the input.
     """
-    file = parse_text(one.text.text, one.text.name)
-    chapter = chapters.functions(chapters.name(operation, one.rung))[launch.function]
+    file = parse_text(pick.text.text, pick.text.name)
+    chapter = chapters.functions(chapters.name(operation, pick.rung))[launch.function]
     buffers = {buffer.name: buffer for buffer in operation.buffers(problem)}
     ctype, wanted = operation.dtypes[problem.dtype], chapter.parameters
     fits = len(own.parameters) == len(wanted) and all(
@@ -309,9 +313,9 @@ def _order(operation: Operation, one: Picked, own: records.Kernel, launch: Launc
         for parameter, like, passed in zip(own.parameters, wanted, launch.arguments, strict=True)
     )
     if not fits:
-        taker = "its kernels take" if one.rung.launches is None else f"{launch.function} of {one.rung.name} takes"
+        taker = "its kernels take" if pick.rung.launches is None else f"{launch.function} of {pick.rung.name} takes"
         raise UsageError(
-            f"{one.text.name}:{own.line}: {operation.name} cannot call {own.signature}; {taker} "
+            f"{pick.text.name}:{own.line}: {operation.name} cannot call {own.signature}; {taker} "
             f"({', '.join(str(parameter) for parameter in wanted)}), with T = {ctype}."
         )
     pointers = [i for i, parameter in enumerate(wanted) if parameter.pointer]
@@ -359,8 +363,8 @@ def _size(operation: Operation, given: tuple[int, ...] | None, demanded: tuple[i
     return dict(zip(names, values, strict=True))
 
 
-def _case(operation: Operation, one: Picked, problem: Problem, request: Request) -> Case:
-    kernel = one.kernel
+def _case(operation: Operation, pick: Picked, problem: Problem, request: Request) -> Case:
+    kernel = pick.kernel
     block = dim3(request.block or kernel.block)
     check_block(block)
     refuse(
@@ -375,16 +379,16 @@ def _case(operation: Operation, one: Picked, problem: Problem, request: Request)
         ),
     )
     fixed = _fixed(operation, problem, block)
-    chapter = chapters.of(operation, one.rung)
+    chapter = chapters.of(operation, pick.rung)
     macros = chapters.macros(chapter)
     given = request.defines
-    if one.text.builtin:
+    if pick.text.builtin:
         _check_defines(operation, fixed, request.defines)
         given = {name: text for name, text in request.defines.items() if name in kernel.constants}
     else:
-        macros = _with_own(macros, chapters.macros(one.text), fixed | dict(given), problem)
+        macros = _with_own(macros, chapters.macros(pick.text), fixed | dict(given), problem)
     asked, defines = _geometry(kernel, problem, block, macros, fixed, given)
-    ruled = kernel.constants if one.text.builtin else {}  # the rules apply only to the chapter's own kernel
+    ruled = kernel.constants if pick.text.builtin else {}  # the rules apply only to the chapter's own kernel
     for name in (name for name in ruled if name in given):
         if reason := ruled[name](asked[name], asked):
             raise UsageError(f"--define {name}={given[name]} is refused: {kernel.name} takes {reason}.")
@@ -406,7 +410,7 @@ def _case(operation: Operation, one: Picked, problem: Problem, request: Request)
         )
     if kernel.launches is None:
         arguments, shared = operation.arguments(problem), kernel.shared_bytes(asked)
-        launches = [Launch(one.rung.function, grid, block, arguments, shared)]
+        launches = [Launch(pick.rung.function, grid, block, arguments, shared)]
     else:
         launches = list(kernel.launches(asked, grid))
     check_shared(
@@ -414,14 +418,14 @@ def _case(operation: Operation, one: Picked, problem: Problem, request: Request)
         f"{kernel.name} needs",
         "make the block, or the constants and options that set it, smaller",
     )
-    if not one.text.builtin:
-        launches = _launch_own(operation, one, launches, Unit(chapter, defines), problem)
-        written = chapters.with_headers(one.text)
+    if not pick.text.builtin:
+        launches = _launch_own(operation, pick, launches, Unit(chapter, defines), problem)
+        written = chapters.with_headers(pick.text)
         wanted = {name: text for name, text in defines.items() if _expects_macro(written, name)}
         defines = wanted | dict(request.defines)
     chosen = {} if kernel.launches else _chosen(kernel, asked, macros, {**fixed, **given})
     return replace(
-        _unplanned(operation, one, problem),
+        _unplanned(operation, pick, problem),
         block=block,
         grid=grid,
         launches=tuple(launches),
@@ -521,16 +525,16 @@ def _expects_macro(text: str, name: str) -> bool:
     return bool(re.search(rf"\b{name}\b", text)) and not re.search(rf"\b(typename|class)\s+{name}\b", text)
 
 
-def _unplanned(operation: Operation, one: Picked, problem: Problem) -> Case:
+def _unplanned(operation: Operation, pick: Picked, problem: Problem) -> Case:
     """Return a case without launches, for a skipped kernel."""
-    kernel, own = one.kernel, (one.kernel.expected, one.kernel.tolerance)
+    kernel, own = pick.kernel, (pick.kernel.expected, pick.kernel.tolerance)
     # The rung with its expected output and tolerance; '' for the operation's.
     expects = next(k.name for k in operation.kernels if (k.expected, k.tolerance) == own) if any(own) else ""
     return replace(
-        _empty(operation, problem, kernel.name, kernel.function, one.text),
+        _empty(operation, problem, kernel.name, kernel.function, pick.text),
         id=operation.kernel_id(kernel.name),
         expects=expects,
-        architecture=kernel.architecture if one.text.builtin else "",
+        architecture=kernel.architecture if pick.text.builtin else "",
     )
 
 

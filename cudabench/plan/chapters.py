@@ -69,7 +69,7 @@ def ideas(operation: Operation, *, whole: bool = False) -> dict[str, str]:
 
 def macros(source: Source) -> Mapping[str, Macro]:
     """Return the macros of a source and of the headers beside it, by name."""
-    return constants.read(with_headers(source))
+    return constants.read_macros(with_headers(source))
 
 
 def with_headers(source: Source) -> str:

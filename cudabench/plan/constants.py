@@ -40,7 +40,7 @@ _GUARDED = re.compile(
 
 
 @lru_cache(maxsize=32)
-def read(text: str) -> Mapping[str, Macro]:
+def read_macros(text: str) -> Mapping[str, Macro]:
     """Return the macros of a source text by name; the first of several definitions of a name."""
     plain = without_remarks(text)
     guarded, code = set(_GUARDED.findall(plain)), set(re.findall(r"#[ \t]*define[ \t]+(\w+).*\\\n", plain))

@@ -246,7 +246,7 @@ class Operation:
     # declare the variable.
     constant_memory: Mapping[str, str] = field(default_factory=dict)
     # Whether rotated inputs are still valid.
-    turnable: bool = True
+    rotatable: bool = True
     # Compiler defines that all kernels share, from options that are fixed at compile time (a radius).
     defines: Callable[[Problem], dict[str, str]] = lambda problem: {}
     # The size that the options set (a picture's size), or None.

@@ -90,7 +90,7 @@ def _grain(samples: Sequence[float]) -> float:
     return resolution(samples) / 2 / float(np.median(samples)) * share if len(levels) > 1 else 0.0
 
 
-def settled(old: Sequence[float], new: Sequence[float], elapsed: float, settings: Settings) -> bool:
+def enough_pairs(old: Sequence[float], new: Sequence[float], elapsed: float, settings: Settings) -> bool:
     """Tell whether to stop: at least min_samples pairs, min_time and an interval within PRECISE; or max_time.
 
     The rule looks at the width of the interval alone, never at where it lies.

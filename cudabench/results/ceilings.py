@@ -37,10 +37,10 @@ def value(amount: float | None, unit: str) -> str:
     return f"{units.digits(amount / factor)} {prefix}{space if prefix else ''}{unit}"
 
 
-def group_of(one: Ceiling) -> str:
+def group_of(ceiling: Ceiling) -> str:
     """Return a ceiling's group. For a known kind it is today's group, since older files have fewer groups."""
-    kind = KINDS.get(one.name)
-    return kind.group if kind else one.group
+    kind = KINDS.get(ceiling.name)
+    return kind.group if kind else ceiling.group
 
 
 def groups(ceilings: Iterable[Ceiling]) -> dict[str, list[Ceiling]]:
@@ -48,13 +48,13 @@ def groups(ceilings: Iterable[Ceiling]) -> dict[str, list[Ceiling]]:
     return grouped((group_of(ceiling), ceiling) for ceiling in ceilings)
 
 
-def at_its_clock(one: Ceiling, named_mhz: float | None) -> tuple[float | None, float | None]:
+def at_its_clock(ceiling: Ceiling, named_mhz: float | None) -> tuple[float | None, float | None]:
     """Return what the card allows at the clock that was counted during the measurement, and the fraction reached of
     it; (None, None) if no clock was counted or nothing can be derived.
 
     named_mhz: the driver's clock, on which the theoretical value is based.
     """
-    known = (one.clock_mhz, one.theoretical, one.value, named_mhz)
+    known = (ceiling.clock_mhz, ceiling.theoretical, ceiling.value, named_mhz)
     if not all(figure and 0 < figure < math.inf for figure in known):
         return None, None
     clock_mhz, theoretical, amount, named = (float(figure or 0) for figure in known)
@@ -81,19 +81,19 @@ def part(fraction: float | None) -> str:
     return percent(fraction) if fraction is not None and math.isfinite(fraction) else NOTHING
 
 
-def is_over(one: Ceiling) -> bool:
+def is_over(ceiling: Ceiling) -> bool:
     """Whether a ceiling is shown as more than clocks and units allow."""
-    return one.status == "ok" and one.fraction is not None and 1.0005 <= one.fraction < math.inf
+    return ceiling.status == "ok" and ceiling.fraction is not None and 1.0005 <= ceiling.fraction < math.inf
 
 
 def notes_of(ceilings: Sequence[Ceiling], device: DeviceInfo | None) -> list[str]:
     """Return a sentence for each ceiling that lacks a value, has a reservation, or is more than clocks and units allow.
     Ceilings with the same reason share a sentence."""
 
-    def why(one: Ceiling) -> str:
-        if one.status != "ok":
-            return f"{WORDS[one.status]}: {one.reason}"
-        return "" if one.value is None else _SHOWN.sub("", one.reason.partition("; ")[2])
+    def why(ceiling: Ceiling) -> str:
+        if ceiling.status != "ok":
+            return f"{WORDS[ceiling.status]}: {ceiling.reason}"
+        return "" if ceiling.value is None else _SHOWN.sub("", ceiling.reason.partition("; ")[2])
 
     named = device.clocks.get("sm_mhz") if device else None
     found = grouped((why(ceiling), ceiling.name) for ceiling in ceilings)
@@ -105,18 +105,18 @@ def notes_of(ceilings: Sequence[Ceiling], device: DeviceInfo | None) -> list[str
 _SHOWN = re.compile(r"(?:^|; )(?:it ran at \d+ MHz|more than that: [^;]*)")
 
 
-def _why_over(one: Ceiling, named_mhz: float | None) -> str:
+def _why_over(ceiling: Ceiling, named_mhz: float | None) -> str:
     """Return why a ceiling can be more than clocks and units allow."""
-    made_of = one.reason.partition("; ")[0]
-    text = f"{units.percent(one.fraction or 0)} of what {made_of or 'clocks and units'} allow"
-    top, reached = at_its_clock(one, named_mhz)
-    if top is None or reached is None or one.clock_mhz is None:
+    made_of = ceiling.reason.partition("; ")[0]
+    text = f"{units.percent(ceiling.fraction or 0)} of what {made_of or 'clocks and units'} allow"
+    top, reached = at_its_clock(ceiling, named_mhz)
+    if top is None or reached is None or ceiling.clock_mhz is None:
         return f"{text}: its clock was not counted, and may be higher than the driver's clock"
     if reached < 1.0005:
-        return f"{text}: it ran at {one.clock_mhz:.0f} MHz, more than the driver's clock"
+        return f"{text}: it ran at {ceiling.clock_mhz:.0f} MHz, more than the driver's clock"
     return (
-        f"{text}, and {units.percent(reached)} of the {value(top, one.unit)} that they allow at the "
-        f"{one.clock_mhz:.0f} MHz counted in one launch: either the clock was higher in the samples, or "
+        f"{text}, and {units.percent(reached)} of the {value(top, ceiling.unit)} that they allow at the "
+        f"{ceiling.clock_mhz:.0f} MHz counted in one launch: either the clock was higher in the samples, or "
         "their times are too short"
     )
 
@@ -160,8 +160,8 @@ class Comparison:
         return tuple(row for row in self.rows if _has(row.base) and not _has(row.new))
 
 
-def _has(one: Ceiling | None) -> bool:
-    return one is not None and one.status == "ok" and one.value is not None and 0 < one.value < math.inf
+def _has(ceiling: Ceiling | None) -> bool:
+    return ceiling is not None and ceiling.status == "ok" and ceiling.value is not None and 0 < ceiling.value < math.inf
 
 
 def compare(base: ResultsFile, new: ResultsFile) -> Comparison:
@@ -203,17 +203,17 @@ def better(base: Ceiling | None, new: Ceiling | None) -> float | None:
     return 1 / ratio if less_is_better(new) else ratio
 
 
-def units_of(one: Ceiling | None) -> Ceiling | None:
+def units_of(ceiling: Ceiling | None) -> Ceiling | None:
     """Return a ceiling with its theoretical value in place of the measured one, as a datasheet has it."""
-    if one is None or one.source == "datasheet":
-        return one
-    return replace(one, value=one.theoretical, source="datasheet")
+    if ceiling is None or ceiling.source == "datasheet":
+        return ceiling
+    return replace(ceiling, value=ceiling.theoretical, source="datasheet")
 
 
-def less_is_better(one: Ceiling) -> bool:
+def less_is_better(ceiling: Ceiling) -> bool:
     """Whether a smaller value is better: by the ceiling's kind, or by its unit if the kind is unknown."""
-    kind = KINDS.get(one.name)
-    return kind.less_is_better if kind else one.unit == "s" or one.unit.startswith("J/")
+    kind = KINDS.get(ceiling.name)
+    return kind.less_is_better if kind else ceiling.unit == "s" or ceiling.unit.startswith("J/")
 
 
 def names_of(comparison: Comparison, labels: Sequence[str]) -> tuple[str, str]:

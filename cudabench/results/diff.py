@@ -89,7 +89,7 @@ def difference(
     shown = pair.new or pair.old
     record = CodeDifference(pair.name, arch, "changed", shown.line if shown else 1, threads)
     codes: list[Code | None] = [
-        code.read(compiled, one.expression, arch, threads, pair.shared, side.hidden)
+        code.code_of(compiled, one.expression, arch, threads, pair.shared, side.hidden)
         if one and isinstance(compiled, Compiled)
         else None
         for one, side, compiled in zip(chosen, sides, made, strict=True)

@@ -246,12 +246,9 @@ class Machine:
     def run_chunk(self, chunk: Chunk) -> None:
         """Run the blocks of a chunk to their end."""
         self.start(chunk)
-        blocks, executed = self.code.blocks, self.executed
-        turns = self.turns
+        blocks, turns = self.code.blocks, self.turns
         clock, deadline = time.monotonic, self.deadline
         timed = deadline < math.inf
-        everybody = chunk.blocks * chunk.warps, chunk.blocks * chunk.threads
-        shares = self.shares
         ran = self.barriers.ran if self.barriers.any else None
         ways = {
             "branch": self.branch, "exit": self.exit, "barrier": self.barrier, "call": self.call,
@@ -260,48 +257,25 @@ class Machine:
         while True:
             if turns is not None:
                 turns.step()
-            ready = self.ready
-            if len(ready) == 1 and not (self.waiting or self.parked or self.held or self.watch):
-                (number, mask), forced = ready.popitem(), False
-                self.keep = _NOTHING
-            elif (chosen := self.choose()) is not None:
-                number, mask, forced = chosen
-            elif ready or self.waiting or self.parked:
-                continue
-            else:
+            chosen = self.choose()
+            if chosen is None:
+                if self.ready or self.waiting or self.parked:
+                    continue
                 break
+            number, mask, forced = chosen
             block = blocks[number]
             self.mask = mask
             self._warps = -1
             if ran is not None:
                 ran(number, mask)
-            if mask is not chunk.root and block.ops and block.ops[0].kind == "collective":
-                missing = members.missing(self, block.ops[0])
-                if missing is not None:
-                    if not forced:
-                        self.waiting[number] = mask
-                        continue
-                    self.hazards.elsewhere_in_mask(self, block.ops[0], missing)
-            weight = block.weight
-            self.steps += weight
+            apart = mask is not chunk.root and block.ops and block.ops[0].kind == "collective"
+            if apart and self.waits_for_lanes(number, mask, block.ops[0], forced):
+                continue
+            self.steps += block.weight
             if self.steps > self.next_look or (timed and clock() > deadline):
                 self.examine(block, number, mask)
-            if mask is None:
-                count, active_ = everybody
-            else:
-                count, active_ = active(mask, chunk)
-            self._warps = count
-            self.instructions += weight * count
-            if shares is not None:
-                shares.add(number, weight, mask, chunk)
-            times = executed[number]
-            times[0] += count
-            times[1] += active_
-            if block.simple:
-                for run in block.runs:
-                    run(self)
-            else:
-                self.guarded(block)
+            self.count(block, number, mask)
+            self.execute(block)
             if self.spins or (turns is not None and number in self.code.polling):
                 self.spins = False
                 self.asleep.add(number)
@@ -318,6 +292,32 @@ class Machine:
         self.global_races.barrier()
         self.cluster_races.barrier()
         self.departures.finish()
+
+    def count(self, block: Block, number: int, mask: Array | None) -> None:
+        """Count what the warps of a mask execute in a block."""
+        chunk = self.chunk
+        if mask is None:
+            warps, lanes = chunk.blocks * chunk.warps, chunk.blocks * chunk.threads
+        else:
+            warps, lanes = active(mask, chunk)
+        self._warps = warps
+        self.instructions += block.weight * warps
+        if self.shares is not None:
+            self.shares.add(number, block.weight, mask, chunk)
+        times = self.executed[number]
+        times[0] += warps
+        times[1] += lanes
+
+    def waits_for_lanes(self, number: int, mask: Array | None, op: Op, forced: bool) -> bool:
+        """Tell whether lanes wait at a collective for others that its mask names; forced: they go on, with a hazard."""
+        missing = members.missing(self, op)
+        if missing is None:
+            return False
+        if not forced:
+            self.waiting[number] = mask
+            return True
+        self.hazards.elsewhere_in_mask(self, op, missing)
+        return False
 
     def choose(self) -> tuple[int, Array | None, bool] | None:
         """Return the block of code that runs next, its lanes, and whether they go on without others that they name.
@@ -374,8 +374,12 @@ class Machine:
             found = kept[key] = frozenset(index for index, bit in enumerate(bits) if bit == "1")
         return found
 
-    def guarded(self, block: Block) -> None:
-        """Run a block in which some instructions are predicated."""
+    def execute(self, block: Block) -> None:
+        """Run a block's instructions, those that are predicated for the lanes of their guards."""
+        if block.simple:
+            for run in block.runs:
+                run(self)
+            return
         mask, keep, warps = self.mask, self.keep, self._warps
         registers = self.registers
         for op in block.ops:

@@ -16,7 +16,7 @@ from cudabench.source.records import Kernel, Layout, Parameter, SourceFile
 from cudabench.source.types import numpy_type
 from cudabench.userkernel import expressions, object_uses, textures
 from cudabench.userkernel.by_value import Leaf, accessor_of, leaves
-from cudabench.userkernel.pointers import check_fit, like, of_pointers, row_of, rows_of
+from cudabench.userkernel.pointers import check_fit, element_type, of_pointers, row_of, rows_of
 from cudabench.userkernel.textures import read_object, read_tensor_map
 from cudabench.userkernel.values import (
     CONSTANTS,
@@ -43,7 +43,7 @@ class NoLine(UsageError):
     """A kernel without a suggested command line: the sentence says what the user must write."""
 
 
-def offered(lead: str, example: object) -> str:
+def line_or_reason(lead: str, example: object) -> str:
     """Return the end of a message: a valid line, or why a line cannot be suggested."""
     try:
         return led(lead, str(example))
@@ -56,7 +56,7 @@ def led(lead: str, line: str) -> str:
     return f"{lead}{f', with your own value for each {GAP}' if GAP in line else ''}: {line}"
 
 
-def named(text: str, option: str, example: str) -> tuple[str, str]:
+def split_name_value(text: str, option: str, example: str) -> tuple[str, str]:
     """Return the two sides of NAME=VALUE; --const allows a qualified name. Raises UsageError for other texts."""
     name, equals, value = text.partition("=")
     name, value = name.strip(), value.strip()
@@ -66,7 +66,7 @@ def named(text: str, option: str, example: str) -> tuple[str, str]:
     return name, value
 
 
-def read(
+def parse_arguments(
     texts: Sequence[str], kernel: Kernel, known: Mapping[str, Any], example: object, file: SourceFile
 ) -> tuple[Argument, ...]:
     """Return the arguments of a kernel, given in any order, in the order of its parameters.
@@ -75,27 +75,32 @@ def read(
     structs. Scalars are read first, each after the scalars that it names, so that a shape or a number may name a later
     scalar. Raises UsageError for arguments that do not fit the signature.
     """
-    given = [named(text, "--arg", "n=4096 or --arg 'x=float32[n]:random'") for text in texts]
+    given = [split_name_value(text, "--arg", "n=4096 or --arg 'x=float32[n]:random'") for text in texts]
     names = [name for name, _ in given]
     null = {name for name, value in given if value in NULL}
     for parameter in kernel.parameters:
         why = None if parameter.name in null else _not_given(parameter, kernel, file)
-        if why and (parameter.name not in names or textures.out_of_reach(parameter, file)):
+        if why and (parameter.name not in names or textures.why_not_passable(parameter, file)):
             raise UsageError(why)
     check_names(names, kernel, example)
     reader = _Reader(kernel, file, {**CONSTANTS, **known})
-    by_name, unnamed = dict(given), iter([one for one in given if one[0] not in {p.name for p in kernel.parameters}])
+    by_name, unnamed = (
+        dict(given),
+        iter([argument for argument in given if argument[0] not in {p.name for p in kernel.parameters}]),
+    )
     ordered = [Given(p.name, by_name[p.name], p) if p.name else Given(*next(unnamed), p) for p in kernel.parameters]
-    for one in numbers_first(ordered):
-        reader.number(one)
-    arrays = [one for one in ordered if one.name not in reader.found]
-    arrays.sort(key=lambda one: bool(one.kind) and one.inner in names)  # views of other arguments' arrays come last
-    for one in arrays:
-        reader.array(one)
+    for argument in numbers_first(ordered):
+        reader.number(argument)
+    arrays = [argument for argument in ordered if argument.name not in reader.found]
+    arrays.sort(
+        key=lambda argument: bool(argument.kind) and argument.inner in names
+    )  # views of other arguments' arrays come last
+    for argument in arrays:
+        reader.array(argument)
     for name in reader.inside:
         reader.point(name)
     check_memory(arrays_of(reader.found.values()))
-    return tuple(reader.found[one.name] for one in ordered)
+    return tuple(reader.found[argument.name] for argument in ordered)
 
 
 @dataclass(frozen=True)
@@ -124,22 +129,22 @@ class Given:
 
 def numbers_first(given: Sequence[Given]) -> list[Given]:
     """Return numbers and structs, each after those that it names. Raises UsageError for a cycle."""
-    waiting = [one for one in given if not (one.parameter.pointer or one.kind)]
+    waiting = [argument for argument in given if not (argument.parameter.pointer or argument.kind)]
     found: list[Given] = []
 
-    def waits(one: Given) -> bool:
-        words = set(re.findall(r"\w+", re.sub(r"\b\w+\s*:", "", one.text)))  # the values of a struct's members
-        others = {other.name for other in waiting} - {one.name}
-        structs = [other.name for other in waiting if other.text.startswith("{") and other is not one]
+    def waits(argument: Given) -> bool:
+        words = set(re.findall(r"\w+", re.sub(r"\b\w+\s*:", "", argument.text)))  # the values of a struct's members
+        others = {other.name for other in waiting} - {argument.name}
+        structs = [other.name for other in waiting if other.text.startswith("{") and other is not argument]
         return bool(words & others) or any(word.startswith(f"{name}_") for word in words for name in structs)
 
     while waiting:
-        free = [one for one in waiting if not waits(one)]
+        free = [argument for argument in waiting if not waits(argument)]
         if not free:
-            lacking = " and ".join(one.where for one in waiting)
+            lacking = " and ".join(argument.where for argument in waiting)
             raise UsageError(f"{lacking} need each other: give one of them as a number.")
         found += free
-        waiting = [one for one in waiting if one not in free]
+        waiting = [argument for argument in waiting if argument not in free]
     return found
 
 
@@ -156,7 +161,7 @@ def check_names(names: Sequence[str], kernel: Kernel, example: object) -> None:
     plural, verb = "s" * (len(wanted) != 1), "is" if len(names) == 1 else "are"
     count = f"takes {len(wanted)} argument{plural}, {len(names)} {verb} given"
     lacks = f" ({', '.join(missing)} missing)" if missing and len(names) < len(wanted) else ""
-    raise UsageError(f"{kernel.signature} {what} {count}{lacks}; {offered('write', example)}".replace("  ", " "))
+    raise UsageError(f"{kernel.signature} {what} {count}{lacks}; {line_or_reason('write', example)}".replace("  ", " "))
 
 
 class _Reader:
@@ -169,29 +174,29 @@ class _Reader:
 
     # Numbers ----------------------------------------------------------------------------------------------------------
 
-    def number(self, one: Given) -> None:
+    def number(self, argument: Given) -> None:
         """Read a number or a struct; an accessor is an array."""
-        parameter = one.parameter
+        parameter = argument.parameter
         if said := {**textures.OBJECTS, textures.MAP_TYPE: f"a tensor map: write {textures.MAP_EXAMPLE}"}.get(
             parameter.type
         ):
-            if parameter.type in textures.OBJECTS and (array_parts(one.text) or one.text.startswith("@")):
+            if parameter.type in textures.OBJECTS and (array_parts(argument.text) or argument.text.startswith("@")):
                 kind = "texture" if parameter.type == textures.TYPE else "surface"
-                said = f"a {kind} object: write {kind}({one.text})"
-            raise UsageError(f"{one.where}: '{parameter}' is {said}.")
+                said = f"a {kind} object: write {kind}({argument.text})"
+            raise UsageError(f"{argument.where}: '{parameter}' is {said}.")
         if accessor_of(parameter):
             return
         layout = layout_of(parameter.type, self.file)
         if layout is not None and not layout.dtype:
-            self.found[one.name] = record = self.record(one, layout)
+            self.found[argument.name] = record = self.record(argument, layout)
             self.scalars.update(record.numbers)
         else:
-            self.found[one.name] = scalar = self.scalar(one)
-            self.scalars[one.name] = scalar.value
+            self.found[argument.name] = scalar = self.scalar(argument)
+            self.scalars[argument.name] = scalar.value
 
-    def scalar(self, one: Given) -> Scalar:
+    def scalar(self, argument: Given) -> Scalar:
         """Return a number."""
-        where, text, parameter, kernel = one.where, one.text, one.parameter, self.kernel
+        where, text, parameter, kernel = argument.where, argument.text, argument.parameter, self.kernel
         wanted, by_value = parameter.number, f"{where}: {_by_value(parameter, kernel)}"
         array = text.startswith(("@", "{")) or array_parts(text)
         refuse(
@@ -199,7 +204,7 @@ class _Reader:
             (
                 array,
                 f"{where} is an array; {kernel.signature} takes one number: write --arg "
-                f"{one.name}={_number_like(wanted)}.",
+                f"{argument.name}={_number_like(wanted)}.",
             ),
         )
         explicit, colon, rest = text.partition(":")
@@ -210,32 +215,32 @@ class _Reader:
         refuse(
             (
                 wanted not in (None, dtype),
-                f"{where}: {one.name} is {parameter.type} in {kernel.signature}: write --arg "
-                f"{one.name}={wanted}:{rest} or {one.name}={rest}.",
+                f"{where}: {argument.name} is {parameter.type} in {kernel.signature}: write --arg "
+                f"{argument.name}={wanted}:{rest} or {argument.name}={rest}.",
             ),
             (not plain and (dtype or parameter.vector or _is_struct(parameter.type, self.file)), by_value),
             (
                 not plain,
                 f"{where}: the type of '{parameter}' in {kernel.signature} is not known here: write it down, as in "
-                f"--arg {one.name}=int32:{rest or text}.",
+                f"--arg {argument.name}=int32:{rest or text}.",
             ),
         )
         value = expressions.parse(rest if colon else text, where, self.scalars).evaluate(self.scalars)
-        return Scalar(one.name, dtype, fitting(value, dtype, where, parameter))
+        return Scalar(argument.name, dtype, fitting(value, dtype, where, parameter))
 
-    def record(self, one: Given, layout: Layout) -> Record:
+    def record(self, argument: Given, layout: Layout) -> Record:
         """Return a struct or vector by value; its pointers are read later, by `point`."""
-        where = one.where
-        if one.text.startswith("@"):
-            content = np.ascontiguousarray(load(one.text[1:], where)).tobytes()
+        where = argument.where
+        if argument.text.startswith("@"):
+            content = np.ascontiguousarray(load(argument.text[1:], where)).tobytes()
             if len(content) != layout.size:
-                size = f"{one.parameter.type} has {layout.size}"
+                size = f"{argument.parameter.type} has {layout.size}"
                 raise UsageError(f"{where} has {len(content)} bytes, {size}: save a single value.")
-            return Record(one.name, content, layout.align)
+            return Record(argument.name, content, layout.align)
 
         packed, numbers = bytearray(layout.size), []
-        self.inside[one.name] = pointers = []
-        for leaf in leaves(one.text, layout, where):
+        self.inside[argument.name] = pointers = []
+        for leaf in leaves(argument.text, layout, where):
             at, text, kind, path = leaf
             if not kind.dtype:
                 pointers.append(leaf)
@@ -246,10 +251,10 @@ class _Reader:
                     "parameters: write a __global__ function beside it that takes it so."
                 )
             found = expressions.parse(text, where, self.scalars, label=f"{where}: '{text}'").evaluate(self.scalars)
-            value = fitting(found, kind.dtype, where, one.parameter)
-            numbers.append((f"{one.name}_{path}", value))
+            value = fitting(found, kind.dtype, where, argument.parameter)
+            numbers.append((f"{argument.name}_{path}", value))
             packed[at : at + kind.size] = np.dtype(kind.dtype).type(value).tobytes()
-        return Record(one.name, bytes(packed), layout.align, tuple(numbers))
+        return Record(argument.name, bytes(packed), layout.align, tuple(numbers))
 
     def point(self, name: str) -> None:
         """Set a struct's pointers: to their own arrays, called `p_data` for p.data, or to other arguments' arrays."""
@@ -281,79 +286,91 @@ class _Reader:
 
     # Arrays -----------------------------------------------------------------------------------------------------------
 
-    def array(self, one: Given) -> None:
+    def array(self, argument: Given) -> None:
         """Read an array, an object over an array, or a null pointer."""
-        accessor = None if one.parameter.pointer else accessor_of(one.parameter)
-        if one.kind:
-            self.found[one.name] = self.tensor_map(one) if one.kind == "tensormap" else self.view(one)
+        accessor = None if argument.parameter.pointer else accessor_of(argument.parameter)
+        if argument.kind:
+            self.found[argument.name] = (
+                self.tensor_map(argument) if argument.kind == "tensormap" else self.view(argument)
+            )
         elif accessor:
-            array = self.pointed(replace(one, parameter=accessor.parameter(one.name)))
+            array = self.pointed(replace(argument, parameter=accessor.parameter(argument.name)))
             if not isinstance(array, Array):
                 like_ = accessor.example("float32")
-                raise UsageError(f"{one.where}: '{one.parameter}' takes an array: write {one.name}={like_}.")
-            self.found[one.name] = accessor.record(array)
+                raise UsageError(
+                    f"{argument.where}: '{argument.parameter}' takes an array: write {argument.name}={like_}."
+                )
+            self.found[argument.name] = accessor.record(array)
         else:
-            self.found[one.name] = self.pointed(one)
+            self.found[argument.name] = self.pointed(argument)
 
-    def pointed(self, one: Given) -> Array | Null:
+    def pointed(self, argument: Given) -> Array | Null:
         """Return the argument of a pointer."""
-        where, parameter, kernel = one.where, one.parameter, self.kernel
+        where, parameter, kernel = argument.where, argument.parameter, self.kernel
         if of_pointers(parameter):
             # `const` protects the pointers; the rows may be written.
-            found = self.pointed(replace(one, parameter=replace(row_of(parameter), const=False)))
+            found = self.pointed(replace(argument, parameter=replace(row_of(parameter), const=False)))
             return rows_of(found, parameter, kernel, where) if isinstance(found, Array) else found
         if parameter.type.endswith("*"):
             raise UsageError(f"{where}: {_by_value(parameter, kernel)}")
-        if one.text in NULL:
-            return Null(one.name)
-        made = read_array(one.name, one.text, where, self.scalars, parameter.const)
+        if argument.text in NULL:
+            return Null(argument.name)
+        made = read_array(argument.name, argument.text, where, self.scalars, parameter.const)
         if made is None:
             raise UsageError(
                 f"{where} is not an array; {kernel.signature} takes a pointer: write --arg "
-                f"'{one.name}={like(parameter)}[n]:random' or --arg {one.name}=@FILE.npy."
+                f"'{argument.name}={element_type(parameter)}[n]:random' or --arg {argument.name}=@FILE.npy."
             )
         if made.init == "empty" and parameter.const:
             raise UsageError(
-                f"{where}: {one.name} is const in {kernel.signature}, so 'empty' would leave it poison: use "
+                f"{where}: {argument.name} is const in {kernel.signature}, so 'empty' would leave it poison: use "
                 "random, zeros, ones or arange."
             )
         check_fit(made, parameter, kernel, where)
         return made
 
-    def view(self, one: Given) -> Array | BufferView:
+    def view(self, argument: Given) -> Array | BufferView:
         """Return a texture or a surface, over its own array or another argument's."""
-        kind, parameter, kernel = one.kind, one.parameter, self.kernel
+        kind, parameter, kernel = argument.kind, argument.parameter, self.kernel
         if kernel.expression == object_uses.STEPS and parameter.type == "double":  # a parameter that no step passes
             parameter = Parameter(parameter.name, textures.KINDS[kind][0])
         if wrong := textures.misfit(kind, parameter):
-            raise UsageError(f"{one.where}: '{parameter}' in {kernel.signature} is not a {kind} object, but {wrong}.")
-        needs = f"{one.where}: a {kind} needs an array: write {kind}(float32[n,n]:random)."
+            raise UsageError(
+                f"{argument.where}: '{parameter}' in {kernel.signature} is not a {kind} object, but {wrong}."
+            )
+        needs = f"{argument.where}: a {kind} needs an array: write {kind}(float32[n,n]:random)."
         fetches = object_uses.wants_linear(parameter.name, kernel.text, self.file.text)
-        found = read_object(one.name, one.text, *self.inner(one, kind == "texture", needs), fetches=fetches)
-        object_uses.check_uses(found.argument, parameter, kernel, self.file, one.where)
+        found = read_object(
+            argument.name, argument.text, *self.inner(argument, kind == "texture", needs), fetches=fetches
+        )
+        object_uses.check_uses(found.argument, parameter, kernel, self.file, argument.where)
         return found
 
-    def tensor_map(self, one: Given) -> Array | BufferView:
+    def tensor_map(self, argument: Given) -> Array | BufferView:
         """Return a tensor map over its own array or another argument's."""
-        if one.parameter.element not in (textures.MAP_TYPE, "CUtensorMap_st", "void"):
-            raise UsageError(f"{one.where}: '{one.parameter}' in {self.kernel.signature} is not a CUtensorMap.")
-        needs = f"{one.where}: a tensor map needs an array: write {textures.MAP_EXAMPLE}."
-        return read_tensor_map(one.name, one.text, *self.inner(one, False, needs), self.scalars, one.parameter.pointer)
+        if argument.parameter.element not in (textures.MAP_TYPE, "CUtensorMap_st", "void"):
+            raise UsageError(
+                f"{argument.where}: '{argument.parameter}' in {self.kernel.signature} is not a CUtensorMap."
+            )
+        needs = f"{argument.where}: a tensor map needs an array: write {textures.MAP_EXAMPLE}."
+        return read_tensor_map(
+            argument.name, argument.text, *self.inner(argument, False, needs), self.scalars, argument.parameter.pointer
+        )
 
-    def inner(self, one: Given, const: bool, needs: str) -> tuple[Array, bool]:
+    def inner(self, argument: Given, const: bool, needs: str) -> tuple[Array, bool]:
         """Return the array under a texture or a tensor map, and whether it is another argument; `needs` is the error
         without an array."""
-        if not one.text.endswith(")"):
-            raise UsageError(f"{one.where} does not end with ')': add it, after the array and the options.")
-        other, text = self.found.get(one.inner), one.inner
+        if not argument.text.endswith(")"):
+            raise UsageError(f"{argument.where} does not end with ')': add it, after the array and the options.")
+        other, text = self.found.get(argument.inner), argument.inner
         if isinstance(other, Array):
             return other, True
-        if one.kind in textures.KINDS and re.fullmatch(r"[^\W\d]\w*", text) and text not in NULL:
+        if argument.kind in textures.KINDS and re.fullmatch(r"[^\W\d]\w*", text) and text not in NULL:
             raise UsageError(
-                f"{one.where}: '{text}' is not an array of another argument: name one, or write "
-                f"{one.kind}(float32[n,n]:random)."
+                f"{argument.where}: '{text}' is not an array of another argument: name one, or write "
+                f"{argument.kind}(float32[n,n]:random)."
             )
-        own = Given(one.name, text, Parameter(one.parameter.name, "void", True, const))
+        own = Given(argument.name, text, Parameter(argument.parameter.name, "void", True, const))
         found = self.pointed(own) if text.startswith("@") or array_parts(text) else None
         if not isinstance(found, Array):
             raise UsageError(needs)
@@ -369,7 +386,7 @@ def check_taken(kernel: Kernel, file: SourceFile) -> None:
 
 def _not_given(parameter: Parameter, kernel: Kernel, file: SourceFile) -> str | None:
     """Return why --arg cannot give a parameter of this type, or None."""
-    if said := textures.out_of_reach(parameter, file):
+    if said := textures.why_not_passable(parameter, file):
         return f"{kernel.signature} takes {said}"
     ctype = parameter.type
     if parameter.pointer:
@@ -475,10 +492,10 @@ def extents_of(text: str, where: str, scalars: Mapping[str, Any]) -> tuple[int, 
         raise UsageError(
             f"{where}: the shape [{text}] has {len(extents)} numbers; it takes 1 to 8, as in [n] or [n,m]."
         )
-    return tuple(whole(extent, f"{where}: the shape [{text}]") for extent in extents)
+    return tuple(as_whole_number(extent, f"{where}: the shape [{text}]") for extent in extents)
 
 
-def whole(value: Any, what: str, least: int = 1) -> int:
+def as_whole_number(value: Any, what: str, least: int = 1) -> int:
     """Return a number as an int. Raises UsageError for a fraction or a number under `least`."""
     if isinstance(value, (float, np.floating)) and float(value).is_integer():
         value = int(value)

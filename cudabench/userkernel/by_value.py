@@ -18,7 +18,7 @@ from cudabench.errors import UsageError, did_you_mean, refuse
 from cudabench.source.brackets import listed
 from cudabench.source.records import Layout, Parameter
 from cudabench.source.words import listed_words
-from cudabench.userkernel.pointers import like
+from cudabench.userkernel.pointers import element_type
 from cudabench.userkernel.values import Array, Record, shape_text
 
 _NAME = re.compile(r"(?:(?:torch|at)\s*::\s*)?(?:Generic)?PackedTensorAccessor(32|64)?\s*<(.*)>", re.S)
@@ -30,7 +30,7 @@ def example_of(layout: Layout) -> str:
     if layout.dtype:
         return "2.5" if np.dtype(layout.dtype).kind == "f" else "1"
     if layout.pointee:
-        return f"{like(layout.pointee)}[1024]:random"
+        return f"{element_type(layout.pointee)}[1024]:random"
     if layout.element and layout.element.dtype and layout.count > _FEW:
         return example_of(layout.element)
     if layout.element:

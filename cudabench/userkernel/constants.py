@@ -16,12 +16,12 @@ from cudabench.userkernel.values import Array
 FIRST_STREAM = 1 << 20  # first stream of random numbers, after those of the arguments
 
 
-def read(texts: Sequence[str], file: SourceFile, numbers: Mapping[str, Any]) -> tuple[Array, ...]:
+def parse_constants(texts: Sequence[str], file: SourceFile, numbers: Mapping[str, Any]) -> tuple[Array, ...]:
     """Return the variables that --const sets, each as an array. Raises UsageError for an unknown name."""
     known = {constant.name: constant for constant in file.constants}
     made: list[Array] = []
     for text in texts:
-        name, value = arguments.named(text, "--const", "'c=float32[16]:random', c=@c.npy or c=2.5")
+        name, value = arguments.split_name_value(text, "--const", "'c=float32[16]:random', c=@c.npy or c=2.5")
         where = f"--const {name}={value}"
         plain = name.rpartition("::")[2]
         refuse(
@@ -71,7 +71,7 @@ def _one(
     )
 
 
-def like(constant: Constant, file: SourceFile) -> str:
+def example_of(constant: Constant, file: SourceFile) -> str:
     """Return a valid --const value of a variable: random numbers for an array."""
     dtype, layout = numpy_type(constant.type, file.types), constant.layout
     if dtype and not constant.extents:
@@ -94,7 +94,7 @@ def options(file: SourceFile, kernel: Kernel, given: Sequence[Array]) -> list[st
     a --const value."""
     names = kernel.names - {one.name.rpartition("::")[2] for one in given}
     return [
-        f"{constant.name}={like(constant, file)}"
+        f"{constant.name}={example_of(constant, file)}"
         for constant in file.constants
         if not constant.starts and constant.name in names
     ]

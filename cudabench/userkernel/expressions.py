@@ -177,41 +177,52 @@ def _call(name: str, *arguments: Any) -> ast.Call:
 def _guards(label: str, limit: int) -> dict[str, Callable[..., Any]]:
     """Return the functions that a guarded tree calls, by their names there."""
 
-    def refuse(what: str) -> ExpressionError:
-        return ExpressionError(f"{label}: {what}.")
+    def allow(fault: str) -> None:
+        if fault:
+            raise ExpressionError(f"{label}: {fault}.")
 
     def checked(value: Any) -> Any:
-        if isinstance(value, int) and not isinstance(value, bool):
-            if not fits(value):
-                raise refuse(BEYOND)
-        elif isinstance(value, (np.ndarray, np.generic)):
-            if value.dtype.kind not in "biufc":
-                raise refuse("a value in it is not an array of numbers")
-            if value.nbytes > limit:
-                raise refuse(
-                    f"an array in it has {value.size} elements, {value.nbytes / 1e9:.1f} GB; the limit here is "
-                    f"{limit / 1e9:.1f} GB"
-                )
+        allow(_fault_of_value(value, limit))
         return value
 
     def guard(kind: type[ast.operator]) -> Callable[[Any, Any], Any]:
         def operate(left: Any, right: Any) -> Any:
-            if not all(isinstance(side, (int, float, complex, np.ndarray, np.generic)) for side in (left, right)):
-                raise refuse("arithmetic needs numbers and arrays, not lists")
-            whole = isinstance(left, int) and isinstance(right, int)
-            if whole and kind in _SIGNS and right > 64 and (kind is ast.LShift or abs(left) > 1):
-                raise refuse(f"{left}{_SIGNS[kind]}{right} leaves the range of 64 bits")  # 9**9**9 fills the memory
-            if kind is not ast.MatMult and np.ndim(left) and np.ndim(right):
-                try:
-                    np.broadcast_shapes(left.shape, right.shape)
-                except ValueError:
-                    shapes = " and ".join(f"[{','.join(map(str, side.shape))}]" for side in (left, right))
-                    raise refuse(f"arrays of the shapes {shapes} do not fit together") from None
+            allow(_fault_of_operands(kind, left, right))
             return checked(BINARY[kind](left, right))
 
         return operate
 
     return {"checked()": checked, **{f"{kind.__name__}()": guard(kind) for kind in BINARY}}
+
+
+def _fault_of_value(value: Any, limit: int) -> str:
+    """Return why a value is refused, or ''; limit: of an array's bytes."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return "" if fits(value) else BEYOND
+    if not isinstance(value, (np.ndarray, np.generic)):
+        return ""
+    if value.dtype.kind not in "biufc":
+        return "a value in it is not an array of numbers"
+    if value.nbytes > limit:
+        size = f"{value.size} elements, {value.nbytes / 1e9:.1f} GB"
+        return f"an array in it has {size}; the limit here is {limit / 1e9:.1f} GB"
+    return ""
+
+
+def _fault_of_operands(kind: type[ast.operator], left: Any, right: Any) -> str:
+    """Return why an operator is not applied to two values, or ''."""
+    if not all(isinstance(side, (int, float, complex, np.ndarray, np.generic)) for side in (left, right)):
+        return "arithmetic needs numbers and arrays, not lists"
+    whole = isinstance(left, int) and isinstance(right, int)
+    if whole and kind in _SIGNS and right > 64 and (kind is ast.LShift or abs(left) > 1):
+        return f"{left}{_SIGNS[kind]}{right} leaves the range of 64 bits"  # 9**9**9 fills the memory
+    if kind is not ast.MatMult and np.ndim(left) and np.ndim(right):
+        try:
+            np.broadcast_shapes(left.shape, right.shape)
+        except ValueError:
+            shapes = " and ".join(f"[{','.join(map(str, side.shape))}]" for side in (left, right))
+            return f"arrays of the shapes {shapes} do not fit together"
+    return ""
 
 
 def _read_only(value: Any) -> Any:
@@ -235,7 +246,7 @@ _RESHAPING = {"ravel", "reshape", "squeeze", "transpose", "swapaxes", "expand_di
 _CHEAP = frozenset({*ELEMENTWISE, *_LINEAR, *TYPES}) - {"i0", "round", "around"}
 
 
-def costly(tree: ast.expr, values: Mapping[str, Any]) -> bool:
+def may_be_slow(tree: ast.expr, values: Mapping[str, Any]) -> bool:
     """Tell whether a checked tree may need much time or memory, with the names of `values`."""
     nodes, called = 0, set()
     for node in ast.walk(tree):
@@ -257,7 +268,7 @@ def costly(tree: ast.expr, values: Mapping[str, Any]) -> bool:
     return nodes * int(elements) > CHEAP_STEPS
 
 
-def within(label: str, function: Callable[[], Any], limit: int) -> Any:
+def run_bounded(label: str, function: Callable[[], Any], limit: int) -> Any:
     """Return a function's value, computed in a separate process with `limit` bytes and a minute.
 
     Raises ExpressionError, which begins with `label`, if that is too little, and what the function raises.
@@ -306,9 +317,9 @@ class Expression:
         """Return the value with the names of `values`; `limit` is its most bytes."""
         try:
             compute = bind(self.label, self.text, values, limit)
-            apart = self.arrays and costly(self.tree, values)
+            apart = self.arrays and may_be_slow(self.tree, values)
             with np.errstate(all="ignore"):
-                result = within(self.label, compute, limit) if apart else compute()
+                result = run_bounded(self.label, compute, limit) if apart else compute()
         except ExpressionError:
             raise
         except Exception as error:  # any error of NumPy on values that do not match

@@ -67,8 +67,8 @@ def wants_linear(name: str, text: str, file: str) -> bool:
     """Tell whether a kernel with this text, or a function in `file` that it passes the parameter to, reads it by
     tex1Dfetch. If the name is not found, tell whether the kernel uses tex1Dfetch at all."""
     every = uses(text, "texture")
-    own = [one for one in every if one.name == name] or uses(_taken_by(name, text, file), "texture")
-    return any(one.linear for one in own or every)
+    own = [use for use in every if use.name == name] or uses(_taken_by(name, text, file), "texture")
+    return any(use.linear for use in own or every)
 
 
 def _taken_by(name: str, text: str, file: str) -> str:

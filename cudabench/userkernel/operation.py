@@ -112,23 +112,22 @@ def _reference(problem: UserProblem, inputs: Mapping[str, np.ndarray]) -> Arrays
     return expected | {name: np.concatenate(values) for name, values in functions.items()}
 
 
-def _function_value(problem: UserProblem, one: Expectation, value: Any) -> np.ndarray:
+def _function_value(problem: UserProblem, expectation: Expectation, value: Any) -> np.ndarray:
     """Return the expected value of a function of an output. Raises UsageError for another shape."""
-    array = problem.array(one.name)
-    shape = np.shape(_applied(problem, one, np.zeros(array.shape, array.storage)))
+    array = problem.array(expectation.name)
+    shape = np.shape(_applied(problem, expectation, np.zeros(array.shape, array.storage)))
     value = np.asarray(value)
     if value.shape not in ((), shape):
-        raise UsageError(
-            f"{one.option}: {one.function} has the shape {list(shape)}, the expected value {list(value.shape)}."
-        )
+        has = f"{expectation.function} has the shape {list(shape)}, the expected value {list(value.shape)}"
+        raise UsageError(f"{expectation.option}: {has}.")
     return np.broadcast_to(value, shape)
 
 
-def _applied(problem: UserProblem, one: Expectation, output: np.ndarray) -> np.ndarray:
+def _applied(problem: UserProblem, expectation: Expectation, output: np.ndarray) -> np.ndarray:
     """Return a function of an output, in double precision."""
-    held = from_bfloat16(output) if problem.array(one.name).dtype == "bfloat16" else output
-    values = {**problem.numbers, one.name: widened(held)}
-    return np.asarray(problem.function(one).evaluate(values, limit=host_memory()))
+    held = from_bfloat16(output) if problem.array(expectation.name).dtype == "bfloat16" else output
+    values = {**problem.numbers, expectation.name: widened(held)}
+    return np.asarray(problem.function(expectation).evaluate(values, limit=host_memory()))
 
 
 def _functions(problem: UserProblem, ones: Sequence[Expectation], own: Tolerance) -> Parts:
@@ -147,12 +146,12 @@ def _functions(problem: UserProblem, ones: Sequence[Expectation], own: Tolerance
     return parts
 
 
-def _records(problem: UserProblem, one: Expectation, kind: np.dtype[Any]) -> Parts:
+def _records(problem: UserProblem, expectation: Expectation, kind: np.dtype[Any]) -> Parts:
     """Return the comparison of records: field by field, each with the tolerance of its type."""
 
     def parts(want: np.ndarray, got: np.ndarray) -> Iterator[tuple[str, np.ndarray, np.ndarray, Tolerance]]:
         both = (np.ascontiguousarray(side).reshape(-1).view(np.uint8).view(kind) for side in (want, got))
-        for (path, expected), (_, have) in zip(*(leaves(side, one.name) for side in both), strict=True):
+        for (path, expected), (_, have) in zip(*(leaves(side, expectation.name) for side in both), strict=True):
             yield path, expected, have, plain_tolerance(problem, expected.dtype.name)
 
     return parts

@@ -24,7 +24,7 @@ from cudabench.source.files import read_file
 from cudabench.source.records import Kernel, SourceFile
 from cudabench.source.words import without_remarks
 from cudabench.userkernel import arguments, constants, pointers, steps, values
-from cudabench.userkernel.arguments import NoLine, offered
+from cudabench.userkernel.arguments import NoLine, line_or_reason
 from cudabench.userkernel.object_uses import check_no_reference
 from cudabench.userkernel.operation import operation_of
 from cudabench.userkernel.problem import UserProblem, launch_of, main_dtype, problem_of
@@ -96,7 +96,7 @@ class _Builder:
 
         group = steps.parse(request.steps)
         example = f"cudabench {self.command} {shlex.quote(request.file)} {steps.EXAMPLE} --arg n=4096 ..."
-        whole, kernels = steps.union(group, self.names, kernel, example)
+        whole, kernels = steps.combined_signature(group, self.names, kernel, example)
         self.read(whole, [whole], example)
         launches = steps.launches(group, kernels, self.arguments, self.numbers, self.file)
         name = request.kernels[0] if request.kernels else "+".join(one.qualified_name for one in kernels.values())
@@ -123,7 +123,7 @@ class _Builder:
         for kernel, (_, name, outright, own), order in zip(kernels, picked, orders, strict=True):
             if own.grid is None or own.block is None:
                 lack = " and ".join(f"--{option}" for option in ("grid", "block") if getattr(own, option) is None)
-                line = arguments.offered("write", example)
+                line = arguments.line_or_reason("write", example)
                 raise UsageError(f"{kernel.signature} needs {lack} to be launched; {line}")
             numbers, passed = {**self.numbers, **_known(own)}, tuple(given[one] for one in order)
             launch = launch_of(
@@ -135,13 +135,13 @@ class _Builder:
     def read(self, first: Kernel, kernels: Sequence[Kernel], example: object) -> list[tuple[str, ...]]:
         """Read the arguments for one of several kernels; return their names in each kernel's order."""
         request = self.request
-        found = arguments.read(request.arguments, first, _known(request), example, self.file)
+        found = arguments.parse_arguments(request.arguments, first, _known(request), example, self.file)
         self.arguments, orders = pointers.for_each_kernel(found, first, kernels, self.file)
         scalars = {argument.name: argument.value for argument in self.arguments if isinstance(argument, Scalar)}
         self.size = {name: int(value) if isinstance(value, bool) else value for name, value in scalars.items()}
         members = (argument.numbers for argument in self.arguments if isinstance(argument, Record))
         self.numbers = {**values.CONSTANTS, **_known(request), **self.size, **ChainMap(*members)}
-        self.fixed = constants.read(request.constants, self.file, self.numbers)
+        self.fixed = constants.parse_constants(request.constants, self.file, self.numbers)
         self.problem = problem_of(request, self.arguments, self.numbers, self.fixed)
         return orders
 
@@ -352,14 +352,14 @@ def _with_line(said: str, example: str | NoLine) -> str:
 
 
 @dataclass(frozen=True)
-class Every:
+class KernelRequests:
     """Requests of one kernel each, and the other kernels of their files, as 'FILE: NAME'."""
 
     requests: tuple[UserRequest, ...]
     left_out: tuple[str, ...]
 
 
-def every(requests: Sequence[UserRequest], command: str) -> Every:
+def for_each_kernel(requests: Sequence[UserRequest], command: str) -> KernelRequests:
     """Return a request for each kernel of the given requests; a request without a kernel means all of its file.
 
     Each of several kernels takes the values of --arg and --expect with its parameters' names. Raises UsageError for a
@@ -379,7 +379,7 @@ def every(requests: Sequence[UserRequest], command: str) -> Every:
         for kernel in read_file(path).kernels
         if not kernel.file and (path, kernel.qualified_name, kernel.line) not in taken
     ]
-    return Every(tuple(found), tuple(left_out))
+    return KernelRequests(tuple(found), tuple(left_out))
 
 
 def _kernels(request: UserRequest, command: str) -> list[tuple[Kernel, str]]:
@@ -393,7 +393,7 @@ def _kernels(request: UserRequest, command: str) -> list[tuple[Kernel, str]]:
             names = ", ".join(kernel.qualified_name for kernel in templates)
             verb = "is a template, which runs" if len(templates) == 1 else "are templates, which run"
             raise UsageError(
-                f"{request.file}: {names} {verb} only as an instance: name all kernels, {offered('as in', line)}"
+                f"{request.file}: {names} {verb} only as an instance: name all kernels, {line_or_reason('as in', line)}"
             )
         request = replace(request, kernels=("all",))
     try:

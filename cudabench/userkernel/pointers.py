@@ -26,14 +26,14 @@ _BITS = {
 _SAME_BITS = {"bfloat16": ("uint16",), "int8": ("uint8",), "uint8": ("bool", "int8"), "bool": ("uint8",)}
 
 
-def like(parameter: Parameter) -> str:
+def element_type(parameter: Parameter) -> str:
     """Return the NumPy type of an array for a pointer; bytes if NumPy lacks the type."""
     pointee = _pointee(parameter)
     return pointee[0] if pointee else "float32" if parameter.type == "void" else "uint8"
 
 
 def elements(parameter: Parameter) -> int | None:
-    """Return how many elements of `like` make one of the pointer's; None for a struct or an unknown type."""
+    """Return how many elements of `element_type` make one of the pointer's; None for a struct or an unknown type."""
     pointee = _pointee(parameter)
     return pointee[1] if pointee else 1 if parameter.type == "void" else None
 

@@ -146,7 +146,7 @@ def problem_of(
         if bound is not None and not 0 <= bound < float("inf"):
             raise UsageError(f"{option} {bound:g} is not a tolerance: give a number of at least 0, such as 1e-5.")
     expectations = [_expectation(text, read, numbers) for text in request.expect]
-    saves = tuple(arguments.named(text, "--save", "y=y.npy") for text in request.save)
+    saves = tuple(arguments.split_name_value(text, "--save", "y=y.npy") for text in request.save)
     nbytes, flops = number(request.bytes, "--bytes", numbers), number(request.flops, "--flops", numbers)
     problem = UserProblem(
         request, tuple(read), dict(numbers), tuple(expectations), nbytes, flops, saves, tuple(constants)
@@ -176,7 +176,7 @@ def _expectation(text: str, read: Sequence[Argument], numbers: Mapping[str, Any]
     """Return the expectation of --expect on an array, or on a function of an output, such as np.sum(y)=1."""
     left, right = sides(text)
     if not re.search(r"\W", left) or not left:
-        name, value = arguments.named(text, "--expect", "'y=a*x+y0' or y=@FILE.npy")
+        name, value = arguments.split_name_value(text, "--expect", "'y=a*x+y0' or y=@FILE.npy")
         return Expectation(name, value, value[1:] if value.startswith("@") else None)
     option = f"--expect '{left}={right}'"
     arrays = [array.name for array in arrays_of(read)]
@@ -240,7 +240,7 @@ def number(text: str | None, option: str, numbers: Mapping[str, Any]) -> int:
     value = expressions.parse(text, option, numbers).evaluate(numbers)
     if isinstance(value, float) and np.isfinite(value):
         value = round(value)
-    return arguments.whole(value, f"{option} '{text}'", least=0)
+    return arguments.as_whole_number(value, f"{option} '{text}'", least=0)
 
 
 def dimensions(text: str, option: str, numbers: Mapping[str, Any]) -> Dim:
@@ -251,7 +251,7 @@ def dimensions(text: str, option: str, numbers: Mapping[str, Any]) -> Dim:
     values = value if isinstance(value, tuple) else (value,)
     if not 1 <= len(values) <= 3:
         raise UsageError(f"{option} '{text}' has {len(values)} numbers: write X, X,Y or X,Y,Z.")
-    x, y, z = (*(arguments.whole(one, f"{option} '{text}'") for one in values), 1, 1)[:3]
+    x, y, z = (*(arguments.as_whole_number(one, f"{option} '{text}'") for one in values), 1, 1)[:3]
     return (x, y, z)
 
 

@@ -44,7 +44,7 @@ class Profile:
         return merged(self.common, self.tables.get(kernel, {}))
 
 
-def read(path: str, known: Mapping[str, bool]) -> Profile:
+def load_profile(path: str, known: Mapping[str, bool]) -> Profile:
     """Read a profile; `known` are the options that it may have, and whether each is a flag."""
     document = _toml(path)
     common: dict[str, Any] = {}

@@ -26,7 +26,7 @@ from cudabench.plan.space import (
 from cudabench.plan.space import count as count_of
 from cudabench.source.brackets import split
 from cudabench.userkernel import expressions, plan
-from cudabench.userkernel.arguments import named
+from cudabench.userkernel.arguments import split_name_value
 from cudabench.userkernel.request import LAUNCH, UserRequest, name_of
 
 BLOCK_NAMES = ("bx", "by", "bz")
@@ -202,7 +202,7 @@ def space_of(
 
 def _parameter(text: str, request: UserRequest) -> Axis:
     """Return the axis of NAME=V1,V2. Raises UsageError if no option uses NAME."""
-    name, value = named(text, "--param", "BM=32,64,128")
+    name, value = split_name_value(text, "--param", "BM=32,64,128")
     inside = [*request.arguments, *request.constants]
     elsewhere = [*request.kernels, *request.expect, *request.defines.values()]
     shown = [one for field in LAUNCH if (one := getattr(request, field))]

@@ -67,7 +67,7 @@ def parse(texts: Sequence[str]) -> Group:
     return Group(tuple(member for text in texts for member in _members(text, text)))
 
 
-def union(
+def combined_signature(
     group: Group, names: Sequence[str], kernel: Callable[[str], Kernel], example: str
 ) -> tuple[Kernel, dict[str, Kernel]]:
     """Return a signature that takes all arguments by name, in the order of `names`, and the kernels by their names.
@@ -130,29 +130,29 @@ def launches(
         )
         return replace(bare, arguments=tuple(passed))
 
-    def follow(one: Group, places: dict[str, str]) -> None:
-        count = number(one.count, "--step", numbers)
+    def follow(group: Group, places: dict[str, str]) -> None:
+        count = number(group.count, "--step", numbers)
         if count < 1:
-            raise UsageError(f"--step: '* {one.count}' gives {count}; a count is at least 1.")
+            raise UsageError(f"--step: '* {group.count}' gives {count}; a count is at least 1.")
         refuse(
             *(
                 (
                     not isinstance(by_name.get(name), (Array, BufferView)),
                     f"--step: swap({', '.join(pair)}): '{name}' is not an array of --arg.",
                 )
-                for pair in one.swaps
+                for pair in group.swaps
                 for name in pair
             )
         )
         for _ in range(count):
-            for member in one.members:
+            for member in group.members:
                 if isinstance(member, Group):
                     follow(member, places)
                 else:
                     if len(done) >= MOST_LAUNCHES:
                         raise UsageError(f"--step: more than {MOST_LAUNCHES} launches; repeat them less often.")
                     done.append(launch(member, places))
-            for left, right in one.swaps:
+            for left, right in group.swaps:
                 places[left], places[right] = places.get(right, right), places.get(left, left)
 
     follow(group, {})

@@ -190,7 +190,7 @@ def _value(parameter: Parameter, file: SourceFile, sized: _Sized) -> str:
     if parameter.pointer:
         return _array(parameter, file, sized)
     if accessor := accessor_of(parameter):
-        return f"{pointers.like(accessor.parameter(''))}[{','.join([GAP] * accessor.dimensions)}]:random"
+        return f"{pointers.element_type(accessor.parameter(''))}[{','.join([GAP] * accessor.dimensions)}]:random"
     layout = layout_of(parameter.type, file)
     if layout and numbers_in(layout)[0] <= {"float16", "float32", "float64"}:
         return example_of(layout)
@@ -216,7 +216,7 @@ def _array(parameter: Parameter, file: SourceFile, sized: _Sized) -> str:
         shape = GAP
     elif by_rows:
         shape = f"{sized.size},{sized.size}" if sized.size else GAP
-    return f"{pointers.like(one)}[{shape}]:{start}"
+    return f"{pointers.element_type(one)}[{shape}]:{start}"
 
 
 def _start(parameter: Parameter, text: str) -> str:

@@ -62,7 +62,7 @@ def misfit(kind: str, parameter: Parameter) -> str | None:
     return None if parameter.number in (None, "uint64") else "a number: give it one, as n=4096"
 
 
-def out_of_reach(parameter: Parameter, file: SourceFile) -> str | None:
+def why_not_passable(parameter: Parameter, file: SourceFile) -> str | None:
     """Return why --arg cannot give a parameter with objects in its struct or memory, with the repair, or None. `file`
     declares structs."""
     element = parameter.element or parameter.type

@@ -42,14 +42,14 @@ def columns(ceilings: Sequence[Ceiling], device: DeviceInfo | None) -> list[Colu
     ]
 
 
-def _value(one: Ceiling | None) -> str:
-    return NOTHING if one is None else results.WORDS[one.status] or results.value(one.value, one.unit)
+def _value(ceiling: Ceiling | None) -> str:
+    return NOTHING if ceiling is None else results.WORDS[ceiling.status] or results.value(ceiling.value, ceiling.unit)
 
 
-def _spread(one: Ceiling) -> str:
-    if one.low is None or one.high is None or not one.value or one.samples in (None, 1):
+def _spread(ceiling: Ceiling) -> str:
+    if ceiling.low is None or ceiling.high is None or not ceiling.value or ceiling.samples in (None, 1):
         return NOTHING
-    return f"±{(one.high - one.low) / 2 / one.value * 100:.1f}%"
+    return f"±{(ceiling.high - ceiling.low) / 2 / ceiling.value * 100:.1f}%"
 
 
 def show(out: Console, device: DeviceInfo | None, ceilings: Sequence[Ceiling]) -> None:
@@ -97,8 +97,8 @@ def pair_columns(comparison: Comparison, labels: Sequence[str]) -> list[Column[R
         sides = [one for one in (row.base, row.new) if row.by_units and one and one.source == "measured"]
         return _value(sides[0]) if sides else ""
 
-    def compared(row: Row, one: Ceiling | None) -> str:
-        return _value(results.units_of(one) if row.by_units else one)
+    def compared(row: Row, ceiling: Ceiling | None) -> str:
+        return _value(results.units_of(ceiling) if row.by_units else ceiling)
 
     def source(file: ResultsFile) -> str:
         if not comparison.by_units:

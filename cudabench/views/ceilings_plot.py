@@ -24,10 +24,10 @@ def draw(figure: Figure, files: Sequence[ResultsFile], labels: Sequence[str]) ->
     first = {ceiling.name: ceiling for ceiling in files[0].ceilings}
     alone = len(files) == 1
 
-    def relative(one: Ceiling) -> float | None:
+    def relative(ceiling: Ceiling) -> float | None:
         if alone:
-            return one.fraction if one.status == "ok" and one.value is not None else None
-        return ceilings.better(first.get(one.name), one)
+            return ceiling.fraction if ceiling.status == "ok" and ceiling.value is not None else None
+        return ceilings.better(first.get(ceiling.name), ceiling)
 
     cards = files if alone else files[1:]
     names = list(

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
 
 from cudabench.explain import verdict
-from cudabench.explain.accesses import by_line, cost, over, spoken, unit
+from cudabench.explain.accesses import by_line, cost, pattern_text, unit, wasted_cycles
 from cudabench.explain.advice import conflict
 from cudabench.records.launch import WARP, dim_text
 from cudabench.records.results import Access, BankRequest, Branch, Hazard, Result, ThreadAccess, Warning
@@ -70,7 +70,7 @@ NOTHING_TO_CHANGE = "No line wastes enough to be worth a change."
 
 def changes(result: Result) -> list[str]:
     """Return what to change, the most costly first: lines by their waste, then arithmetic, branches and blocks."""
-    rows = sorted(by_line(result.access or ()), key=over, reverse=True)
+    rows = sorted(by_line(result.access or ()), key=wasted_cycles, reverse=True)
     found = [
         *(f"{at}: {said}" for at, said in said_at((row.advice, place_of(row)) for row in rows if row.advice)),
         *(warning.message for warning in result.warnings if warning.code in COSTLY),
@@ -119,7 +119,7 @@ COLUMNS: tuple[Column[Access], ...] = (
     Column("line", place_of),
     Column("array", lambda row: shortened(row.array or "", NAME_WIDTH), right=False),
     Column("access", lambda row: f"{row.space} {row.op} {row.bytes} B", right=False),
-    Column("lanes of a warp", lambda row: spoken(row.pattern), right=False, expendable=2),
+    Column("lanes of a warp", lambda row: pattern_text(row.pattern), right=False, expendable=2),
     Column("requests", lambda row: units.about(row) + units.count(row.requests), expendable=1),
     Column(
         "per request", lambda row: f"{units.about(row)}{units.digits(cost(row).per_request or 0, 3)} {unit(row.space)}"

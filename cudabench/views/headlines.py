@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from cudabench.explain import verdict
-from cudabench.explain.accesses import excesses, over, wasted
+from cudabench.explain.accesses import excesses, wasted, wasted_cycles
 from cudabench.records.results import Result
 from cudabench.results import units
 from cudabench.results.columns import NOTHING
@@ -38,7 +38,7 @@ def waste_line(result: Result, name: str) -> str:
     """Return a kernel's waste and its most wasteful line; '' if the waste is small."""
     if not excesses(result.access or ()):
         return ""
-    row = max(result.access or (), key=over)
+    row = max(result.access or (), key=wasted_cycles)
     return f"Most waste: {name}, {waste(result)}, line {units.place_of(row)}: {' '.join(row.source.split())}"
 
 

@@ -16,7 +16,7 @@ from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
-from cudabench.cards.load import like
+from cudabench.cards.load import card_for_device
 from cudabench.explain.accesses import total
 from cudabench.explain.card_rates import roofs
 from cudabench.records.file import ResultsFile, under_another_roof
@@ -201,7 +201,7 @@ def _priced(of: Member) -> Mapping[str, Any]:
     if device is None or device.kind != "cuda":
         return {}
     if device.sm_count and device.clocks:
-        return roofs(like(device))
+        return roofs(card_for_device(device))
     return {"card": device.name, "memory_gbps": device.peak_gbps}
 
 

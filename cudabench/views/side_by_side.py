@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from difflib import SequenceMatcher
 
 from cudabench.explain import verdict
-from cudabench.explain.accesses import by_line, cost, spoken, unit
+from cudabench.explain.accesses import by_line, cost, pattern_text, unit
 from cudabench.explain.advice import conflict
 from cudabench.records.results import Access, BankRequest, Result
 from cudabench.results import units
@@ -100,7 +100,7 @@ def _cell(row: Access | None) -> str:
     if row is None:
         return "-"
     requests = f"{units.about(row)}{units.count(row.requests)} requests"
-    return f"{_number(row)} {unit(row.space)}, {spoken(row.pattern)}, {requests}"
+    return f"{_number(row)} {unit(row.space)}, {pattern_text(row.pattern)}, {requests}"
 
 
 def changed(old: Access | None, new: Access | None) -> str:

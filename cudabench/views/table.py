@@ -49,17 +49,7 @@ def show(
         order = list(dict.fromkeys(headlines.name_at(result, results) for result in results))
         results = sorted(results, key=lambda result: order.index(headlines.name_at(result, results)))
     out.print(problem_line(operation, results, settings, device))
-    if device.timed:
-        columns = timed_columns(operation, results)
-    else:
-        columns = bounded_columns(results) if bounded else simulated_columns(results)
-    columns = with_detours(columns, operation, results)
-    if len(devices) > 1:
-        columns.insert(2, Column("device", lambda r: r.device, right=False))
-    if headlines.several_sizes(results):
-        columns.insert(2, Column("size", units.size))
-    if all(result.id is None for result in results):  # no ladder
-        columns = [column for column in columns if column.heading != "id"]
+    columns = columns_of(operation, devices, results, bounded)
     out.print()
     kept, dropped = tables.fitting(columns, results, out.width)
     out.print(tables.table(kept, results, lambda result: tables.BAD.get(result.status, ""), wrap=False))
@@ -75,6 +65,34 @@ def show(
             say(out, text)
         for text in behind_lines(operation, devices, results, more):
             say(out, text, soft_wrap=True)
+    exceptions(out, operation, results)
+    if cpus:
+        out.print()
+        out.print(cpu_line(cpus))
+    for line in warning_lines(results):
+        say(err, line, "yellow")
+
+
+def columns_of(
+    operation: Operation, devices: Sequence[DeviceInfo], results: Sequence[Result], bounded: bool
+) -> list[Column[Result]]:
+    """Return the columns that fit the device, and those that only some tables need; bounded: limits on a card."""
+    if devices[0].timed:
+        columns = timed_columns(operation, results)
+    else:
+        columns = bounded_columns(results) if bounded else simulated_columns(results)
+    columns = with_detours(columns, operation, results)
+    if len(devices) > 1:
+        columns.insert(2, Column("device", lambda r: r.device, right=False))
+    if headlines.several_sizes(results):
+        columns.insert(2, Column("size", units.size))
+    if all(result.id is None for result in results):  # no ladder
+        columns = [column for column in columns if column.heading != "id"]
+    return columns
+
+
+def exceptions(out: Console, operation: Operation, results: Sequence[Result]) -> None:
+    """Print the constants that rules chose, the kernels without figures and why, slow cards, and figures of users."""
     if said := chosen_line(operation, results):
         say(out, said, "dim")
     named = ((headlines.name_at(result, results), result) for result in results)
@@ -87,11 +105,6 @@ def show(
         if result.figures:
             figures = ", ".join(f"{name} {value:.6g}" for name, value in result.figures.items())
             out.print(f"{headlines.name_at(result, results)}: {figures}")
-    if cpus:
-        out.print()
-        out.print(cpu_line(cpus))
-    for line in warning_lines(results):
-        say(err, line, "yellow")
 
 
 # The lines around the table ------------------------------------------------------------------------------------------

@@ -151,7 +151,7 @@ def test_a_signal_while_a_process_starts(what: str, tmp_path: Path, monkeypatch:
     words = ("vecadd", "--size", "300000000", "--device", "sim", "--no-cpu")
     start: dict[str, Callable[[], object]] = {
         "command": lambda: confined.run(["sleep", "600"], seconds=600, memory=1 << 30),
-        "shard": lambda: shard.run(shard.Plan(tmp_path / "runs", words, "sim")),
+        "shard": lambda: shard.measure_cards(shard.Plan(tmp_path / "runs", words, "sim")),
         "worker": lambda: session.Worker("tests.fake_worker", 0),
         "worker ahead": lambda: session.ahead(0).__enter__(),
     }

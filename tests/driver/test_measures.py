@@ -222,7 +222,7 @@ def test_a_library_of_ones_own() -> None:
     from cudabench.devices.cuda import CudaDevice
     from cudabench.errors import DeviceError
 
-    streams = []
+    streams: list[int] = []
     with CudaDevice(0, primary=True) as device:
         call = peers.Call("library 1", lambda pointers: streams.append)
         work = device.bind(call, [], {})

@@ -709,7 +709,7 @@ def test_counting_ends_with_the_budget() -> None:
 
 def test_a_card_that_the_package_knows() -> None:
     """A card by the name of a shipped one has that one's ceilings."""
-    card = cards.like(replace(CLOCKED, name="NVIDIA H200"))
+    card = cards.card_for_device(replace(CLOCKED, name="NVIDIA H200"))
     assert card.value("memory-read") == cards.load("h200").value("memory-read")
     assert card.device.l2_bytes == 1 << 20  # of the card that is there
 

@@ -580,7 +580,7 @@ def test_every_visible_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_
     it said, and so has one that CUDA_VISIBLE_DEVICES grants and nobody sees."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", f"{uuid(0)},{uuid(1)[:20]},{uuid(9)}")
     plan = Plan(tmp_path / "s", ("vecadd",), host="n1")
-    assert shard.run(plan, [uuid(8)], in_turn=in_turn) == 1
+    assert shard.measure_cards(plan, [uuid(8)], in_turn=in_turn) == 1
     cards = {card.id: card for path in (tmp_path / "s").iterdir() for card in [loaded(path)]}
     assert {name: card.status for name, card in cards.items()} == {
         uuid(0): "ok", uuid(1): "failed", uuid(8): "missing", uuid(9): "missing"
@@ -607,7 +607,7 @@ def test_a_run_on_another_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     """A run that lands on another card than the shard is named by has failed, whatever it measured."""
     monkeypatch.setattr(shard.place, "granted", list)
     (tmp_path / "stand_in.py").write_text(STAND_IN.replace('["uuid"] = card', '["uuid"] = "GPU-other"'))
-    shard.run(Plan(tmp_path / "s", ("vecadd",)))
+    shard.measure_cards(Plan(tmp_path / "s", ("vecadd",)))
     assert loaded(tmp_path / "s" / f"{uuid(0)}.json").reason == "it should run on this card, but ran on GPU-other"
 
 
@@ -615,7 +615,7 @@ def test_a_run_on_another_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_a_run_that_is_ended_leaves_no_shard(tmp_path: Path) -> None:
     """A run that somebody ends, as Slurm does when it preempts a job, says nothing about its card."""
     (tmp_path / "stand_in.py").write_text("import os, signal; os.kill(os.getpid(), signal.SIGTERM)")
-    assert shard.run(Plan(tmp_path / "s", ("vecadd",))) == 143
+    assert shard.measure_cards(Plan(tmp_path / "s", ("vecadd",))) == 143
     assert not [*(tmp_path / "s").iterdir()]
 
 
@@ -693,7 +693,7 @@ def test_what_nvml_says(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", fake_nvml(looks))
     board = nvml.board("GPU-1")
     assert board is not None
-    assert nvml.load([board.look() for _ in range(4)]) == Load(
+    assert nvml.load([board.readings() for _ in range(4)]) == Load(
         1980.0, 2619.0, 690.0, 61.0, ("power cap", "software thermal slowdown"), 3
     )
     health = board.health()
@@ -793,12 +793,12 @@ def test_a_card_that_was_measured_is_not_again(tmp_path: Path, monkeypatch: pyte
     """A task that is given a card that another one has measured says so and measures nothing."""
     (tmp_path / ".fleet" / "tasks").mkdir(parents=True)
     ran: list[Plan] = []
-    monkeypatch.setattr(shard, "run", lambda plan: ran.append(plan) or 0)
+    monkeypatch.setattr(shard, "measure_cards", lambda plan: ran.append(plan) or 0)
     plan = Plan(tmp_path, ("vecadd",), "sim")
     assert task.Task(plan, 0, 2, 0.0, name="card")() == 0
     assert task.Task(plan, 1, 2, 0.0, name="card")() == 0
     assert len(ran) == 1
-    assert [(task.read(tmp_path, n) or {})["repeated"] for n in range(2)] == [False, True]
+    assert [(task.last_state(tmp_path, n) or {})["repeated"] for n in range(2)] == [False, True]
 
 
 # The page ------------------------------------------------------------------------------------------------------------

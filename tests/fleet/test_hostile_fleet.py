@@ -236,7 +236,7 @@ def test_an_exit_code_that_is_none(
         def states(self, jobs: Any) -> dict[str, str]:
             return dict.fromkeys(jobs, "CANCELLED")
 
-    made.look(Gone())  # type: ignore[arg-type]
+    made.update(Gone())  # type: ignore[arg-type]
     assert (made.entries[0].state, made.entries[0].exit_code, made.exit_code()) == ("failed", None, 1)
 
 

@@ -19,7 +19,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from tests.frozen import parts, speed
-from tests.frozen.shell import DATA, ROOT, checkout, shell
+from tests.frozen.shell import DATA, ROOT, Shell, checkout, shell
 
 
 def main() -> int:
@@ -74,7 +74,7 @@ def timed(action: str, other: Path | None) -> int:
     return 0
 
 
-def add_results(here: parts.Shell) -> None:
+def add_results(here: Shell) -> None:
     """Make the results files of data/results.txt that are not there."""
     for line in (DATA / "results.txt").read_text().splitlines():
         name, _, words = line.partition(": ")

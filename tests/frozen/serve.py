@@ -50,7 +50,7 @@ for line in sys.stdin:
             except BaseException:
                 traceback.print_exc()
                 end = 1
-            threading._shutdown()
+            threading._shutdown()  # type: ignore[attr-defined]
             atexit._run_exitfuncs()
             gc.collect()
             sys.stdout.flush()

@@ -158,10 +158,10 @@ def test_the_rule_looks_at_the_width_alone() -> None:
     """Sampling stops where the interval is narrow, wherever it lies, and at the longest time in any case."""
     for slower in (0.0, 0.5):
         old, new = map(list, drifting(20e-6, slower, 2, n=2000))
-        assert not ab.settled(old[:20], new[:20], 1.0, Settings())
-        assert ab.settled(old, new, 1.0, Settings())
-        assert not ab.settled(old, new, 0.1, Settings())
-    assert ab.settled([1e-5], [1e-5], 10.0, Settings())
+        assert not ab.enough_pairs(old[:20], new[:20], 1.0, Settings())
+        assert ab.enough_pairs(old, new, 1.0, Settings())
+        assert not ab.enough_pairs(old, new, 0.1, Settings())
+    assert ab.enough_pairs([1e-5], [1e-5], 10.0, Settings())
 
 
 # The protocol --------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import pytest
 from cudabench import operations
 from cudabench.errors import OutOfMemory
 from cudabench.measure import gpu_run, timing
-from cudabench.measure.buffers import MOST, ROTATION_BYTES, how_many
+from cudabench.measure.buffers import MOST, ROTATION_BYTES, place_count
 from cudabench.measure.context import POISONS, poison_bytes
 from cudabench.measure.gpu_run import GpuRun
 from cudabench.measure.session import Budget
@@ -448,7 +448,7 @@ def test_every_place_is_verified() -> None:
 )
 def test_number_of_places(nbytes: int, free: int, count: int) -> None:
     """Eight places, fewer over 128 MiB together; two up to 4 GiB together; one where two do not fit."""
-    assert how_many(nbytes, free) == count
+    assert place_count(nbytes, free) == count
 
 
 def test_release_gives_all_places_back() -> None:
@@ -571,11 +571,11 @@ def test_the_clock_beside_each_sample() -> None:
     device does not tell."""
     told = iter([1980, 1965, 1950, 1935])
     clock = SmClock(lambda: next(told))
-    clock.look(3)  # too early
+    clock.read_if_due(3)  # too early
     clock._next = 0.0
-    clock.look(4)
+    clock.read_if_due(4)
     clock._next = 0.0
-    clock.look(6)
+    clock.read_if_due(6)
     assert clock.beside(8) == ((1965,) * 4 + (1950,) * 2 + (1935,) * 2, 1935)
     assert SmClock(lambda: None).beside(3) == ((), None)
     timing = measure(FakeDevice(right, clocks=[1980])).time
@@ -595,7 +595,7 @@ def test_reading_the_clock_is_no_load() -> None:
 
     clock = SmClock(slow)
     assert clock._next >= time.monotonic() + 0.2
-    clock.look(1)
+    clock.read_if_due(1)
     assert clock.beside(2) == ((1980, 1980), 1980)
 
 

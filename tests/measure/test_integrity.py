@@ -12,7 +12,7 @@ import pytest
 
 from cudabench.devices.protocol import Variable
 from cudabench.measure import context, gpu_run
-from cudabench.measure.buffers import ROTATION_BYTES, turned
+from cudabench.measure.buffers import ROTATION_BYTES, rotated_input
 from cudabench.measure.gpu_run import GpuRun
 from cudabench.measure.verify import zeros_pass
 from cudabench.records.planned import Settings, Tolerance
@@ -110,9 +110,9 @@ def test_inputs_that_begin_later() -> None:
     """What a kernel reads from further on in the memory, behind which an array goes on with its beginning."""
     long = np.arange(300, dtype=np.float32).reshape(3, 100)
     skipped = ROTATION_BYTES // 4
-    assert turned(long).reshape(-1).tolist() == [*range(skipped, 300), *range(skipped)]
+    assert rotated_input(long).reshape(-1).tolist() == [*range(skipped, 300), *range(skipped)]
     short = np.arange(3, dtype=np.int32)
-    assert turned(short).tolist() == [(skipped + at) % 3 for at in range(3)]
+    assert rotated_input(short).tolist() == [(skipped + at) % 3 for at in range(3)]
 
 
 def test_large_state_that_begins_late_is_timed_again() -> None:

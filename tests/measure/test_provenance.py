@@ -158,7 +158,7 @@ def test_the_cards_state_before_and_after(monkeypatch: pytest.MonkeyPatch) -> No
     provenance.begin(record, "GPU-1")
     lack = NVMLError("not supported")
     monkeypatch.setitem(sys.modules, "pynvml", library(700_000, nvmlDeviceGetTemperature=lack))
-    provenance.finish(record, "GPU-1", provenance.Spent())
+    provenance.finish(record, "GPU-1", provenance.TimeSpent())
     assert record["power_w"] == {"before": 100.5, "after": 700.0}
     assert record["temperature_c"] == {"before": 41, "after": None}
     assert record["clocks"]["before"] == {"sm_mhz": 1980, "memory_mhz": 1980}
@@ -171,5 +171,5 @@ def test_without_nvml_the_state_is_unknown(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setitem(sys.modules, "pynvml", None)
     provenance.begin(record, "GPU-1")
     monkeypatch.setitem(sys.modules, "pynvml", library(1, nvmlInit=NVMLError("no driver")))
-    provenance.finish(record, "GPU-1", provenance.Spent())
+    provenance.finish(record, "GPU-1", provenance.TimeSpent())
     assert [record[key] for key in provenance.KEYS] == [None] * 4

@@ -198,12 +198,12 @@ TEXT = """
 
 def of(text: str, itemsize: int = 4, **defines: str) -> Constants:
     """Return the constants of a text."""
-    return Constants(constants.read(text), defines, itemsize)
+    return Constants(constants.read_macros(text), defines, itemsize)
 
 
 def test_macros_are_read() -> None:
     """Names, parameters and guards are found; comments and macros over several lines are not."""
-    macros = constants.read(TEXT)
+    macros = constants.read_macros(TEXT)
     assert macros["STAGES"] == Macro("(sizeof(T) == 4 ? 3 : 2)", None, True)
     assert macros["SQUARE"] == Macro("((x) * (x))", ("x",), False)
     assert "HIDDEN" not in macros

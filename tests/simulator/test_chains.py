@@ -39,6 +39,26 @@ class Plain:
         """Let a block read a word."""
         self.heard[block] = joined(self.heard[block], self.words[word])
 
+    def do(self, what: str, pairs: list[tuple[int, int]], now: int) -> None:
+        """Let blocks do one thing at a time, each with its word."""
+        announced = [self.own(block) for block, _ in pairs]
+        blocks = [block for block, _ in pairs]
+        if what in ("look", "acquire"):
+            for block, word in pairs:
+                self.hear(block, word)
+        elif what in ("write", "update", "red"):
+            for (block, word), row in zip(pairs, announced, strict=True):
+                if what == "update":
+                    self.hear(block, word)
+                self.words[word] = row if what == "write" else joined(self.words[word], row)
+        elif what == "fence":
+            for block in blocks:
+                self.fenced[block] = now
+        else:
+            blocks = list(range(1, BLOCKS + 1))
+        for block in blocks if what in ("fence", "acquire", "update", "barrier") else ():
+            self.settle(block)
+
 
 def joined(one: list[int], other: list[int]) -> list[int]:
     """Return the later of two times each."""
@@ -60,34 +80,15 @@ def test_clocks_are_those_of_a_plain_count(seed: int, monkeypatch: pytest.Monkey
         what = rng.choice(["fence", "write", "look", "acquire", "update", "red", "barrier"])
         if what == "fence":
             ours.fence(blocks)
-            for block, _ in pairs:
-                plain.fenced[block] = ours.now
-                plain.settle(block)
         elif what == "write":
             ours.write(0, WORDS, places, blocks)
-            announced = [plain.own(block) for block, _ in pairs]
-            for (_, word), row in zip(pairs, announced, strict=True):
-                plain.words[word] = row
         elif what in ("look", "acquire"):
             ours.hear(0, places, blocks, what == "acquire")
-            for block, word in pairs:
-                plain.hear(block, word)
-                if what == "acquire":
-                    plain.settle(block)
         elif what == "barrier":
             ours.barrier()
-            for block in range(1, BLOCKS + 1):
-                plain.settle(block)
         else:
             ours.update(0, WORDS, places, blocks, what == "update")
-            announced = [plain.own(block) for block, _ in pairs]
-            for (block, word), row in zip(pairs, announced, strict=True):
-                if what == "update":
-                    plain.hear(block, word)
-                plain.words[word] = joined(plain.words[word], row)
-            if what == "update":
-                for block, _ in pairs:
-                    plain.settle(block)
+        plain.do(what, pairs, ours.now)
         assert not ours.lost
         every = [(block, other) for block in range(1, BLOCKS + 1) for other in range(1, BLOCKS + 1) if other != block]
         mine, others = np.array(every).T

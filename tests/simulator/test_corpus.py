@@ -12,13 +12,9 @@ import numpy as np
 import pytest
 
 from cudabench.compile.compiler import compile_ptx, nvrtc_version
+from cudabench.simulator.api import run as simulate
 from cudabench.source.choose_kernel import find_kernel as find
 from cudabench.source.files import read_file as read
-
-try:
-    from cudabench.simulator.api import run as simulate
-except ImportError:
-    simulate = None
 
 CORPUS = Path(__file__).parents[1] / "corpus"
 KINDS = {
@@ -31,7 +27,6 @@ Shape = tuple[int, ...]
 Array = np.ndarray[Any, Any]
 
 pytestmark = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
-needs_simulator = pytest.mark.skipif(simulate is None, reason="needs the simulator")
 
 
 def execute(
@@ -41,7 +36,6 @@ def execute(
     kernel = find(read(path))
     compiled = compile_ptx(path.read_text(), path.name, arch=arch, names=[kernel.expression])
     names = [parameter.name for parameter in kernel.parameters]
-    assert simulate is not None
     entry = compiled.lowered[kernel.expression]
     report = simulate(compiled.ptx, entry, grid, block, list(arguments), shared_bytes=shared, names=names)
     return list(report.hazards)
@@ -84,7 +78,6 @@ def test_wrong_kernels_are_well_formed(path: Path) -> None:
     assert len(launch(path)[3]) == len(find(read(path)).parameters)
 
 
-@needs_simulator
 @pytest.mark.parametrize("arch", ["sm_90", pytest.param("sm_120", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("path", WRONG, ids=lambda path: path.stem)
 def test_wrong(path: Path, arch: str) -> None:
@@ -682,7 +675,6 @@ RUNS += [
 ]
 
 
-@needs_simulator
 @pytest.mark.parametrize(("name", "size", "arch"), RUNS)
 def test_right(name: str, size: int, arch: str) -> None:
     """The result is that of NumPy, and nothing is reported."""

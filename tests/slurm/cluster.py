@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "srun", "sbatch", "squeue", "scancel", "scontrol", "sinfo")
 NODES = ("n1", "n2", "n3")
@@ -148,11 +149,11 @@ class Cluster:
         """Return the nodes on which nothing runs and jobs may."""
         return {*self.run("sinfo", "-h", "-N", "-p", "gpu", "-t", "idle", "-o", "%N").stdout.split()}
 
-    def run(self, *words: str, **settings: object) -> subprocess.CompletedProcess[str]:
+    def run(self, *words: str, **settings: Any) -> subprocess.CompletedProcess[str]:
         """Run one of Slurm's commands, or any other that calls them."""
         return subprocess.run(
             words, env=self.environment, capture_output=True, text=True, check=False, timeout=240, **settings
-        )  # type: ignore[call-overload, no-any-return]
+        )
 
     def kill_node(self, node: str) -> None:
         """Let a node die: its daemon and all that runs on it are gone, and Slurm has heard nothing from them."""
@@ -176,14 +177,14 @@ class Cluster:
             for process in _of_node(node, self.folder):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(process, signal.SIGKILL)
-        for process in reversed(self._processes.values()):
-            process.terminate()
-        for process in self._processes.values():
+        for daemon in reversed(self._processes.values()):
+            daemon.terminate()
+        for daemon in self._processes.values():
             try:
-                process.wait(10)
+                daemon.wait(10)
             except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+                daemon.kill()
+                daemon.wait()
         self._processes.clear()
 
 

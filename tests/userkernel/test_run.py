@@ -982,7 +982,7 @@ def made(text: str, seed: int = 0, index: int = 0) -> np.ndarray:
              "int64": "long", "float16": "__half", "bfloat16": "__nv_bfloat16", "complex64": "cuFloatComplex",
              "bool": "bool", "int32": "int", "float32": "float"}[text.partition("[")[0]]  # fmt: skip
     file = read(source(f"__global__ void f(int n, float a, {ctype} *x) {{}}\n", "init.cu"))
-    found = arguments.read(["n=10", "a=0.5", f"x={text}"], find(file), {}, "", file)
+    found = arguments.parse_arguments(["n=10", "a=0.5", f"x={text}"], find(file), {}, "", file)
     array = found[2]
     assert isinstance(array, Array)
     return array.make(seed, index)

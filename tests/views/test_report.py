@@ -284,7 +284,10 @@ def test_a_page_says_where_counts_beside_a_time_are_from(on: Counted, said: str)
 
 def test_options_are_code_in_sentences() -> None:
     """An option in a sentence is marked as code, and nothing else of the sentence becomes markup."""
-    assert report.said("add --limits, <b>-- or --x-y") == "add <code>--limits</code>, &lt;b&gt;-- or <code>--x-y</code>"
+    assert (
+        report.sentence_html("add --limits, <b>-- or --x-y")
+        == "add <code>--limits</code>, &lt;b&gt;-- or <code>--x-y</code>"
+    )
 
 
 def test_a_wrong_kernel_comes_first() -> None:

@@ -49,7 +49,6 @@ def exponents(x: Array, least: int) -> Array:
 
 
 def _power(exponent: Array) -> Array:
-    """Return 2 to an exponent."""
     return ((exponent.astype(np.int64) + _BIAS) << _MANTISSA).view(F64)
 
 

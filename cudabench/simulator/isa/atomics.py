@@ -136,7 +136,7 @@ def _compare_and_swap(
 
 
 class Atomic:
-    """One atomic instruction."""
+    """An atomic as the machine runs it: on global memory, on shared memory, or on either by its address."""
 
     def __init__(self, builder: Builder, ins: Instruction, target: int | None) -> None:
         words = ins.modifiers
@@ -169,7 +169,6 @@ class Atomic:
         self.target = target
 
     def __call__(self, machine: Machine) -> None:
-        """Run the instruction."""
         if self.releases:
             machine.fence(self.wide)
         idle = self.access.polls and idles(self.access, [machine.array(one, self.dtype) for one in self.sources])

@@ -103,10 +103,12 @@ def _cvt(builder: Builder, ins: Instruction) -> Run:
         return lambda machine: machine.put(
             target, resized(machine.registers[source], type_, result, width, machine.chunk)
         )
-    half = type_ in ("f16", "bf16")
+    half, plain = type_ in ("f16", "bf16"), not (integral or saturate or flush or relu)
 
     def convert(x: Array) -> Array:
         x = from_halves(x, type_) if half else x
+        if plain and (result, type_) == ("f32", "bf16"):
+            return x  # the upper half of a float32 as it is
         if flush and x.dtype == np.float32:
             x = rounding.flush(x)
         if result in INTEGERS:
@@ -129,6 +131,7 @@ def to_float(x: Array, result: str, mode: str, integral: str | None, saturate: b
         bits = x.view(np.uint32)
         step = np.uint32(0x1000) if mode != "rn" else np.uint32(0xFFF) + ((bits >> np.uint32(13)) & np.uint32(1))
         found = np.where(np.isfinite(x), bits + step, bits)
+        found = np.where(np.isnan(x), np.uint32(0x7FFFFFFF), found) if mode == "rn" else found
         return found & np.uint32(0xFFFFE000)
     dtype = DTYPES[result]
     if x.dtype.kind != "f" and mode != "rn":
@@ -139,9 +142,28 @@ def to_float(x: Array, result: str, mode: str, integral: str | None, saturate: b
         found = x.astype(dtype)
     else:
         found = rounding.directed(x, np.zeros_like(x), dtype, mode)
+    found = _with_nan(found, x)
     if flush and dtype == np.float32:
         found = rounding.flush(found)
     return rounding.saturate(found) if saturate else found
+
+
+def _with_nan(found: Array, x: Array) -> Array:
+    """Return converted floats with the hardware's NaNs: one, but from and to float64 the upper bits stay."""
+    if x.dtype.kind != "f":
+        return found
+    if found.dtype == np.float16:
+        bits = np.uint16(0x7FFF)
+        if x.dtype == np.float64:
+            wide = x.view(np.uint64)
+            bits = (wide >> np.uint64(48) & np.uint64(0x8000) | wide >> np.uint64(42) & np.uint64(0x3FF)).astype(
+                np.uint16
+            )
+            bits |= np.uint16(0x7E00)
+        return np.where(np.isnan(x), bits.view(np.float16), found)
+    if found.dtype == np.float64:
+        return rounding.with_nan(found, found)
+    return found if x.dtype == np.float64 else rounding.with_nan(found)
 
 
 def _cvt_pair(builder: Builder, ins: Instruction, result: str) -> Run:

@@ -105,7 +105,6 @@ class Shared:
         return (row, offset) if well else None
 
     def bytes(self, machine: Machine, spot: Spot, nbytes: int) -> Array:
-        """Return the bytes at a place."""
         return machine.shared[spot[0], spot[1] : spot[1] + nbytes]
 
     def note(self, machine: Machine, block: int, spot: Spot, nbytes: int, data: Array = ()) -> None:
@@ -149,7 +148,6 @@ class Global:
         return found, address
 
     def bytes(self, machine: Machine, spot: Spot, nbytes: int) -> Array:
-        """Return the bytes at a place."""
         region, address = spot
         return region.bytes[address - region.base : address - region.base + nbytes]
 
@@ -174,7 +172,6 @@ class Global:
 
 
 def reduction(ins: Instruction) -> str:
-    """Return the operation of a reduction."""
     name = next((word for word in ins.modifiers if word in _REDUCTIONS), "")
     if not name:
         raise refuse(ins)

@@ -28,8 +28,8 @@ Function = Callable[..., Array]
 
 
 def rounding_mode(ins: Instruction) -> str:
-    """Return rn, rz, rm or rp; nearest is the default."""
-    return next((word for word in ins.modifiers if word in ROUNDINGS), "rn")
+    """Return rn, rz, rm, rp or rna; nearest is the default."""
+    return next((word for word in ins.modifiers if word in (*ROUNDINGS, "rna")), "rn")
 
 
 def from_halves(bits: Array, type_: str) -> Array:
@@ -51,11 +51,14 @@ def compute_halves(function: Function, type_: str) -> Function:
     return in_parts(single, 16, 32) if type_.endswith("x2") else single
 
 
-def build_float(builder: Builder, ins: Instruction, function: Function, type_: str) -> Run:
-    """Return the run of a floating-point instruction on all its source operands."""
+def build_float(builder: Builder, ins: Instruction, function: Function, type_: str, *, keeps_nan: bool = False) -> Run:
+    """Return the run of a floating-point instruction on all its source operands; keeps_nan: a NaN is the function's."""
     if type_ not in FLOATS:
         raise refuse(ins)
     flushed, saturated, relu = (word in ins.modifiers for word in ("ftz", "sat", "relu"))
+    costly = function is rounding.fma64
+    if type_ in ("f32", "f32x2", "f64") and not keeps_nan:
+        function = _with_nan(function, ins.opcode)
     if flushed or saturated or relu:
         inner = function
 
@@ -93,7 +96,18 @@ def build_float(builder: Builder, ins: Instruction, function: Function, type_: s
         result[mask] = compute(*[np.broadcast_to(value, mask.shape)[mask] for value in values])
         machine.put(target, result)
 
-    return run_where_active if function is rounding.fma64 else run
+    return run_where_active if costly else run
+
+
+def _with_nan(function: Function, opcode: str) -> Function:
+    """Return a function whose NaNs are the hardware's; which operand goes first depends on the opcode."""
+    order = {"div": (1, 0), "fma": (0, 2, 1), "mad": (0, 2, 1)}.get(opcode)
+
+    def compute(*operands: Array) -> Array:
+        found = function(*operands)
+        return rounding.with_nan(found, *(operands if order is None else [operands[place] for place in order]))
+
+    return compute
 
 
 def counted(builder: Builder, ins: Instruction, run: Run) -> Run:
@@ -154,12 +168,12 @@ def _arithmetic(builder: Builder, ins: Instruction) -> Run:
     type_ = ins.modifiers[-1]
     if type_ == "f64" and {"approx", "ftz"} <= set(ins.modifiers):  # rcp and rsqrt, as the PTX ISA defines them
         function = _upper(np.reciprocal if ins.opcode == "rcp" else _ROOT)
-        return build_float(builder, ins._replace(modifiers=("f64",)), function, type_)
+        return build_float(builder, ins._replace(modifiers=("f64",)), function, type_, keeps_nan=True)
     function, name, operands = _ROUNDED.get(ins.opcode) or (_EXACT[ins.opcode], "", None)
     mode = rounding_mode(ins)
     if operands is not None and mode != "rn":
         function = lambda *given: rounding.rounded(name, mode, *operands(*given))  # noqa: E731
-    return counted(builder, ins, build_float(builder, ins, function, type_))
+    return counted(builder, ins, build_float(builder, ins, function, type_, keeps_nan=ins.opcode == "copysign"))
 
 
 @instruction("fma", "mad", types=FLOATS)

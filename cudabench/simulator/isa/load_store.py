@@ -132,7 +132,6 @@ def load(machine: Machine, access: MemoryOp, space: str, address: Value, offset:
 
 
 def store(machine: Machine, access: MemoryOp, space: str, address: Value, offset: int, data: list[Value]) -> None:
-    """Write each lane's elements."""
     if space != "generic":
         _STORE[space](machine, access, address, offset, data)
         return

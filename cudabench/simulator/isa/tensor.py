@@ -381,7 +381,6 @@ class _Moved:
         return found or [np.zeros((1, 1), self.dtype)] * self.step
 
     def load(self, machine: Machine) -> None:
-        """Run a load."""
         for number in range(0, self.held, self.step):
             values = self.element(machine, number * self.each)
             if not self.whole:
@@ -394,7 +393,6 @@ class _Moved:
             machine.put(target, machine.registers[source])
 
     def store(self, machine: Machine) -> None:
-        """Run a store."""
         wide = UNSIGNED[max(32, self.bits)]
         for number in range(0, self.held, self.step):
             values = [machine.array(source, wide) for source in self.registers[number : number + self.step]]

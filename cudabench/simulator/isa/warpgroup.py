@@ -128,7 +128,6 @@ class Matrix:
 
 
 def _sign(operand: Operand) -> int:
-    """Return a scale, 1 or -1."""
     assert isinstance(operand, Immediate)
     return -1 if operand.value & 0x80000000 or operand.value < 0 else 1
 

@@ -40,7 +40,7 @@ def _cvt(emit: Emit, ins: Instruction) -> None:
 
 def _flags(ins: Instruction) -> int:
     words = ins.modifiers
-    mode = ROUNDINGS.index(rounding_mode(ins))
+    mode = 0 if "rna" in ins.modifiers else ROUNDINGS.index(rounding_mode(ins))
     saturates = any(word in ("sat", "satfinite") for word in words)
     return mode | FLUSH * ("ftz" in words) | SATURATE * saturates | RELU * ("relu" in words)
 
@@ -117,7 +117,9 @@ def _between_floats(emit: Emit, ins: Instruction, result: str, type_: str) -> No
         flags &= ~SATURATE
     if result != "bf16" and BITS[result] >= (16 if type_ == "f16" else BITS[kind]):
         flags &= ~3
-    if result == kind:  # float32 and float64 as they are
+    if result == kind and type_ == "bf16" and not flags and integral is None:
+        emit.op("mov.32", into, (value,))  # a NaN keeps its bits
+    elif result == kind:  # float32 and float64 as they are
         emit.op(f"finish.{kind}", into, (value,), flags=flags)
     else:
         emit.op(_name(result, kind, flags), into, (value,), flags=flags)

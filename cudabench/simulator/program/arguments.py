@@ -137,12 +137,22 @@ def scalar_bytes(value: Any, parameter: Variable, name: str) -> bytes:
             return (value & ((1 << (8 * parameter.size)) - 1)).to_bytes(parameter.size, "little")
         raise LaunchError(f"argument '{name}' is a struct of {parameter.size} bytes: pass it as bytes, not {value!r}.")
     if parameter.type[0] == "f":
-        if not isinstance(value, (int, float)):
-            raise LaunchError(f"argument '{name}' must be a number, not {value!r}.")
-        try:
-            return struct.pack("<" + letter, float(value))
-        except OverflowError:
-            return struct.pack("<" + letter, float("inf") if value > 0 else float("-inf"))
+        return _float_bytes(value, letter, name)
+    return _integer_bytes(value, parameter, name)
+
+
+def _float_bytes(value: Any, letter: str, name: str) -> bytes:
+    """Return the bytes of a floating-point argument; one out of the type's range is an infinity."""
+    if not isinstance(value, (int, float)):
+        raise LaunchError(f"argument '{name}' must be a number, not {value!r}.")
+    try:
+        return struct.pack("<" + letter, float(value))
+    except OverflowError:
+        return struct.pack("<" + letter, float("inf") if value > 0 else float("-inf"))
+
+
+def _integer_bytes(value: Any, parameter: Variable, name: str) -> bytes:
+    """Return the bytes of an integer argument."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if not isinstance(value, int):

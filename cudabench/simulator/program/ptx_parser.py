@@ -152,13 +152,7 @@ class _Parser:
                 if match["bits"] != "64":
                     raise PtxError(f"PTX with .address_size {match['bits']} is not supported: compile for 64 bits.")
             elif match["kind"]:
-                body, first = None, 0
-                if match["end"] == "{":
-                    end = self.closing(position)
-                    body = text[position:end]
-                    first = text.count("\n", 0, position) + 1
-                    position = end + 1
-                function = self.function(match["kind"] == "entry", match["header"], body, first)
+                function, position = self.defined(match, position)
                 if function.body is not None or function.name not in functions:
                     functions[function.name] = function
             elif match["variable"] and match["variable"].strip():
@@ -171,6 +165,16 @@ class _Parser:
             raise PtxError("this is not PTX: it has no .version directive.")
         kept = debug_info.local_variables(text) if "debug" in target else {}
         return Module(version, target, self.files, functions, variables, kept)
+
+    def defined(self, match: re.Match[str], position: int) -> tuple[Function, int]:
+        """Return the function or the declaration whose header ends at a position, and where its text ends."""
+        body, first = None, 0
+        if match["end"] == "{":
+            end = self.closing(position)
+            body = self.text[position:end]
+            first = self.text.count("\n", 0, position) + 1
+            position = end + 1
+        return self.function(match["kind"] == "entry", match["header"], body, first), position
 
     def closing(self, position: int) -> int:
         depth = 1

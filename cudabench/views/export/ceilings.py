@@ -40,8 +40,8 @@ def as_markdown(runs: Sequence[Run]) -> str:
 
 
 def _columns(members: Sequence[Ceiling], named_mhz: float | None) -> list[Column[Ceiling]]:
-    def value(one: Ceiling) -> str:
-        return ceilings.value(one.value, one.unit) if one.status == "ok" else one.status
+    def value(ceiling: Ceiling) -> str:
+        return ceilings.value(ceiling.value, ceiling.unit) if ceiling.status == "ok" else ceiling.status
 
     return [
         Column("ceiling", lambda one: one.name, right=False),

@@ -90,7 +90,7 @@ def compiled(template: str) -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"shown": shown, "said": said, "seconds": units.seconds, "percent": units.percent}
+    environment.filters |= {"shown": shown, "said": sentence_html, "seconds": units.seconds, "percent": units.percent}
     environment.filters["whole"] = Markup  # for this package's own files and JSON whose '<' is escaped
     return environment.from_string(template)
 
@@ -103,7 +103,7 @@ def shown(said: str, most: int = MOST_SHOWN) -> str:
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*\b")
 
 
-def said(sentence: str, most: int = 900) -> str:
+def sentence_html(sentence: str, most: int = 900) -> str:
     """Return a sentence like `shown`, as HTML with unbreakable options."""
     from markupsafe import Markup
 

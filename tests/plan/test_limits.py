@@ -1,0 +1,70 @@
+"""The limits of a launch: what lies on one is allowed, what lies beyond is refused with the repair."""
+
+from __future__ import annotations
+
+import re
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from cudabench.errors import OutOfMemory, UsageError
+from cudabench.occupancy import MAX_CLUSTER, MAX_GRID, MAX_SHARED
+from cudabench.plan import limits
+from cudabench.records.launch import Dim
+from cudabench.records.planned import Buffer
+
+
+@pytest.mark.parametrize(
+    ("block", "fits"),
+    [
+        ((33, 33, 1), "32 x 32"),  # squares of a warp
+        ((40, 32, 1), "32 x 32"),
+        ((63, 17, 1), "32 x 17"),
+        ((64, 17, 1), "64 x 9"),
+        ((2048, 1, 1), "1024"),
+        ((32, 32, 4), "32 x 32"),
+        ((16, 16, 5), "16 x 16 x 3"),
+    ],
+)
+def test_a_block_with_too_many_threads(block: Dim, fits: str) -> None:
+    """The block that is suggested is the next one that fits."""
+    with pytest.raises(UsageError, match=f"such as {re.escape(fits)}\\."):
+        limits.check_block(block)
+
+
+def test_grids_and_clusters_on_the_limit() -> None:
+    """A grid and a cluster of the largest size are allowed, one more is not."""
+    limits.check_grid(MAX_GRID)
+    for axis in range(3):
+        grid = tuple(side + (at == axis) for at, side in enumerate(MAX_GRID))
+        with pytest.raises(UsageError, match=f"{'xyz'[axis]} = {MAX_GRID[axis] + 1}; CUDA allows at most"):
+            limits.check_grid(grid)  # type: ignore[arg-type]
+    limits.check_cluster((MAX_CLUSTER, 1, 1), (2 * MAX_CLUSTER, 1, 1))
+    with pytest.raises(UsageError, match=f"has {2 * MAX_CLUSTER} blocks"):
+        limits.check_cluster((MAX_CLUSTER, 2, 1), (2 * MAX_CLUSTER, 2, 1))
+
+
+def test_shared_memory_on_the_limit() -> None:
+    """A block may have all the shared memory that a card gives."""
+    limits.check_shared(MAX_SHARED, "it needs", "use less")
+    with pytest.raises(
+        UsageError, match=rf"it needs 227 KiB of shared memory \({MAX_SHARED + 1} bytes\).*: use less\."
+    ):
+        limits.check_shared(MAX_SHARED + 1, "it needs", "use less")
+
+
+@pytest.mark.parametrize("free", [99, 100])
+def test_memory_of_the_host(monkeypatch: pytest.MonkeyPatch, free: int) -> None:
+    """A problem needs its arrays and, for outputs, the reference besides; as much as there is suffices."""
+    unit = limits.SURELY_FREE
+    buffers = [Buffer("a", (20 * unit,), "uint8", "in"), Buffer("b", (40 * unit,), "uint8", "out")]
+    operation: Any = SimpleNamespace(name="scale", smaller="a smaller --size", buffers=lambda problem: buffers)
+    monkeypatch.setattr(limits, "host_memory", lambda: free * unit)
+    if free == 100:
+        limits.check_memory(operation, None)  # type: ignore[arg-type]
+    else:
+        with pytest.raises(
+            OutOfMemory, match=r"scale of this size needs 7 GB .* 6\.6 GB of memory free: use a smaller"
+        ):
+            limits.check_memory(operation, None)  # type: ignore[arg-type]
