@@ -442,6 +442,11 @@ def _warpsync(one: sass.Instruction, operands: list[str]) -> tuple[str, str, lis
     return "warpsync", "" if _has(one, "ALL") else "x", [int(_has(one, "ALL"))]
 
 
+def _idle(_: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+    operands.clear()
+    return "nop", "", []
+
+
 FORMS: dict[str, Form] = {
     "MOV": ("mov", "dx"), "IMAD": _multiply, "IADD3": _add, "VIADD": ("iadd3", "dxx"), "LEA": _shift_and_add,
     "LOP3": _logic, "SHF": _shift, "PLOP3": ("plop3", "ppcccii"), "SEL": ("sel", "dxxc"), "FSEL": ("sel", "dffc"),
@@ -470,7 +475,7 @@ FORMS: dict[str, Form] = {
     "BMOV": _moved_barrier, "WARPSYNC": _warpsync, "BAR": _barrier, "B2R": _barrier_result,
     "EXIT": ("exit", "c"), "CALL": ("call", ""), "RET": _jump, "BRX": _jump,
 }  # fmt: skip
-FORMS |= {"YIELD": ("yield", ""), **dict.fromkeys(IDLE, ("nop", ""))}
+FORMS |= {"YIELD": ("yield", ""), **dict.fromkeys(IDLE, _idle)}
 _TO_ALL = ("VOTEU", "R2UR", "REDUX")  # they read the active lanes, though what they write is uniform
 _WIDTHS = {"128": 16, "64": 8, "F64": 8, "S64": 8, "U64": 8, "U8": 1, "S8": 1, "8": 1, "U16": 2, "S16": 2, "16": 2}
 
@@ -489,7 +494,7 @@ def _form(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[in
 
 def _row(reader: Reader, one: sass.Instruction, places: Mapping[str, int]) -> Row:
     """Decode one instruction; places: the numbers of instructions by their labels."""
-    operands = [operand for operand in one.operands if operand]
+    operands = [operand.partition(' (*"SpillRefill')[0].strip() for operand in one.operands if operand]
     name, kinds, modes = _form(one, operands)
     row = Row(name, mode=modes)
     guard = condition(one.guard) if one.guard else (layout.TRUE, 0)
@@ -523,53 +528,59 @@ def _row(reader: Reader, one: sass.Instruction, places: Mapping[str, int]) -> Ro
 
 def _operand(reader: Reader, row: Row, kind: str, operands: list[str], immediate: list[int]) -> None:
     """Take the operands of one kind of `FORMS` off the list."""
-    match kind:
-        case "d":
-            place = reader.register(operands.pop(0).replace(".reuse", ""))
-            row.fields["into"] = -1 if place == layout.CONSTANTS else place
-        case "p":
-            if operands and _PREDICATE.fullmatch(operands[0]):
-                number = condition(operands.pop(0))[0]
-                row.predicates.append(-1 if number % 8 == layout.TRUE else number)
-        case "q":
-            if _PREDICATE.fullmatch(operands[0]):
-                operands.pop(0)
-        case "c" | "k":
-            given = operands and _PREDICATE.fullmatch(operands[0])
-            row.conditions.append(condition(operands.pop(0)) if given else (layout.TRUE, ALL if kind == "k" else 0))
-        case "i":
-            immediate.append(int(operands.pop(0), 16))
-        case "h" if operands and _NUMBER.fullmatch(operands[0]) and not operands[0].startswith("0x"):
-            high, low = _number(operands.pop(0), "h"), _number(operands.pop(0), "h")
-            row.sources.append((reader.constant(high << 16 | low), ALL, 0, 0, 0))
-        case "x" | "w" | "f" | "r" | "h":
-            row.sources.append(reader.source(operands.pop(0), kind))
-        case "v":
-            row.sources.append(reader.source(operands.pop(0), "w"))
-        case "1":
-            row.sources.append((reader.constant(1), ALL, 0, 0, 0))
-        case "a":
-            row.fields |= reader.address(operands.pop(0))
-        case "t":
-            to = reader.address(operands.pop(0))
-            row.mode += [to["address"], to["beside"], to["offset"]]
-        case "l":
-            _constant_address(reader, row, operands.pop(0))
-        case "z":
-            operands.pop(0)
-            row.sources.append((reader.constant(0), ALL, 0, 0, 0))
-        case "s":
-            immediate.append(SPECIAL[operands.pop(0)])
-        case "b":
-            immediate.append(int(operands.pop(0)[1:]))
-        case "j":
-            # `R8 -0x170 (*"BRANCH_TARGETS .L_x_1", ...)`, relative to the next instruction; `R8 (name)`.
-            register, *behind = operands[0].split()
-            row.sources.append(reader.source(register, "x"))
-            row.fields["offset"] = int(behind[0], 16) if behind and behind[0][0] in "-0" else 0
-            operands.clear()
-        case "-":
-            operands.pop(0)
+    if kind in "dpqck":
+        _written_or_asked(reader, row, kind, operands)
+    elif kind in "xwfrhv1z":
+        row.sources.append(_value(reader, kind, operands))
+    elif kind in "isb":
+        text = operands.pop(0)
+        immediate.append(SPECIAL[text] if kind == "s" else int(text[1:]) if kind == "b" else int(text, 16))
+    else:
+        _place(reader, row, kind, operands)
+
+
+def _written_or_asked(reader: Reader, row: Row, kind: str, operands: list[str]) -> None:
+    """Take off a register that is written, or a predicate that is written, left out or asked."""
+    if kind == "d":
+        place = reader.register(operands.pop(0).replace(".reuse", ""))
+        row.fields["into"] = -1 if place == layout.CONSTANTS else place
+        return
+    given = condition(operands.pop(0)) if operands and _PREDICATE.fullmatch(operands[0]) else None
+    if kind in "ck":
+        row.conditions.append(given or (layout.TRUE, ALL if kind == "k" else 0))
+    elif kind == "p" and given:
+        row.predicates.append(-1 if given[0] % 8 == layout.TRUE else given[0])
+
+
+def _value(reader: Reader, kind: str, operands: list[str]) -> tuple[int, int, int, int, int]:
+    """Take off what is read, and return where it is."""
+    if kind == "1":
+        return reader.constant(1), ALL, 0, 0, 0
+    text = operands.pop(0)
+    if kind == "z":
+        return reader.constant(0), ALL, 0, 0, 0
+    if kind == "h" and _NUMBER.fullmatch(text) and not text.startswith("0x"):
+        high, low = _number(text, "h"), _number(operands.pop(0), "h")
+        return reader.constant(high << 16 | low), ALL, 0, 0, 0
+    return reader.source(text, "w" if kind == "v" else kind)
+
+
+def _place(reader: Reader, row: Row, kind: str, operands: list[str]) -> None:
+    """Take off an address, or where a jump goes to."""
+    text = operands.pop(0)
+    if kind == "a":
+        row.fields |= reader.address(text)
+    elif kind == "t":
+        to = reader.address(text)
+        row.mode += [to["address"], to["beside"], to["offset"]]
+    elif kind == "l":
+        _constant_address(reader, row, text)
+    elif kind == "j":
+        # `R8 -0x170 (*"BRANCH_TARGETS .L_x_1", ...)`, relative to the next instruction; `R8 (name)`.
+        register, *behind = text.split()
+        row.sources.append(reader.source(register, "x"))
+        row.fields["offset"] = int(behind[0], 16) if behind and behind[0][0] in "-0" else 0
+        operands.clear()
 
 
 def _constant_address(reader: Reader, row: Row, text: str) -> None:
