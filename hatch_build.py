@@ -1,4 +1,4 @@
-"""Builds the simulator's native engine when the package is installed; without a C++ compiler it is left out."""
+"""Builds the native libraries when the package is installed; without a C++ compiler they are left out."""
 
 from __future__ import annotations
 
@@ -30,14 +30,18 @@ class NativeEngine(BuildHookInterface):  # type: ignore[type-arg]
             self._temporary = tempfile.TemporaryDirectory()
             folder = Path(self._temporary.name)
         try:
-            made = native.build(folder)
+            made = [native.build(folder)]
         except native.NotBuilt as lack:
             self.app.display_warning(f"The simulator will run without its native engine, as {lack}.")
             return
+        try:
+            made += native.build_runtimes(folder)
+        except native.NotBuilt as lack:
+            self.app.display_warning(f"Programs will have no CUDA runtime, as {lack}.")
         if version != "editable":
             platform = next(tag for tag in platform_tags() if not tag.startswith(("manylinux", "musllinux")))
             build_data["tag"], build_data["pure_python"] = f"py3-none-{platform}", False
-            build_data["force_include"][str(made)] = f"cudabench/_native/{made.name}"
+            build_data["force_include"] |= {str(one): f"cudabench/_native/{one.name}" for one in made}
 
 
 def _builder(root: Path) -> ModuleType:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import struct
 import subprocess
 import sys
 import time
@@ -147,6 +148,23 @@ def vecadd(times: int = 1000) -> Case:
     return run
 
 
+def lasting(times: int = 1000) -> Case:
+    """The same launches without checks, in an address space that lasts, as a program's host has them."""
+    space, (a, b) = simulator.AddressSpace(), np.random.default_rng(3).random((2, 1024), np.float32)
+    file = KERNELS / "vecadd.cu"
+    code = simulator.load(compile_ptx(file.read_text(), file.name, arch="sm_90").ptx, space=space)
+    addresses = [space.allocate(one.copy().view(np.uint8)) for one in (a, b, np.zeros_like(a))]
+    raw = struct.pack("<QQQi", *addresses, 1024).ljust(code.code("add").parameter_bytes, b"\0")
+
+    def run() -> Launches:
+        space.bytes_at(addresses[2]).fill(0)
+        for _ in range(times):
+            simulator.run(code, "add", 4, 256, simulator.Placed(space, raw), checked=False)
+        return Launches(space.bytes_at(addresses[2]).copy(), [])
+
+    return run
+
+
 def matmul(side: int = 512) -> Case:
     """A product of matrices, without tiles."""
     code, (a, b) = program("matmul"), np.random.default_rng(4).random((2, side, side), np.float32)
@@ -166,6 +184,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "10 queens": queens,
     "Mandelbrot 512^2": mandelbrot,
     "1,000 launches of vecadd 1,024": vecadd,
+    "1,000 of them unchecked, memory lasts": lasting,
     "matmul naive 512^3": matmul,
 }
 

@@ -11,6 +11,8 @@ inline i64 price(const Asked &asked, const Request &request) {
     Block &block = asked.block;
     if (asked.access.kind == ATOMIC)
         return count_atomic(block, asked.op, request, asked.data);
+    if (!block.launch.about.checked)
+        return 0;
     return block.worker.counters.count(block, request);
 }
 inline bool in_one_region(const Asked &asked, const Lanes &lanes, i32 &slot) {
@@ -55,7 +57,7 @@ bool in_region(const Asked &asked, i32 space, i32 slot, const Lanes &lanes, bool
     }
     Request request{asked.access, space, slot, asked.warp, lanes.mask, lanes.addresses, lanes.straight, lanes.stride};
     count(asked, request, counted);
-    if (region.watched && space == GLOBAL)
+    if (region.watched && space == GLOBAL && block.launch.about.checked)
         block.worker.races.note(block, asked.op, request, asked.data);
     if (stores)
         block.launch.undo.keep(block.launch, slot, -region.base, lanes.addresses, lanes.low, lanes.high,
@@ -105,7 +107,7 @@ bool global_lanes(const Asked &asked, i32 space, const Lanes &lanes, const Move 
         }
         if (!in_region(asked, space, slot, part, false, memory))
             return false;
-        if (asked.access.number[space] >= 0)
+        if (asked.access.number[space] >= 0 && launch.about.checked)
             asked.block.worker.counters.rows[size_t(asked.access.number[space] * launch.places + slot)].beside++;
         move(memory, part);
     }
@@ -122,16 +124,13 @@ bool shared_lanes(const Asked &asked, const Lanes &lanes, const Move &move) {
         block.suspect("an address in shared memory is out of bounds or misaligned", asked.op);
         return false;
     }
-    if (asked.variable < 0) {
-        asked.variable = 0;
-        const i64 place = lanes.addresses[0] + (access.issued[SHARED] > 0 ? access.shift[SHARED] : 0);
-        for (size_t number = 1; number < launch.shared_starts.size() && launch.shared_starts[number] <= place; number++)
-            asked.variable = i32(number);
+    if (launch.about.checked) {
+        Request request{access,         SHARED,      variable_of(asked, lanes.addresses[0]),
+                        asked.warp,     lanes.mask,  lanes.addresses,
+                        lanes.straight, lanes.stride};
+        price(asked, request);
+        block.worker.races.note(block, asked.op, request, asked.data);
     }
-    Request request{access,     SHARED,          asked.variable, asked.warp,
-                    lanes.mask, lanes.addresses, lanes.straight, lanes.stride};
-    price(asked, request);
-    block.worker.races.note(block, asked.op, request, asked.data);
     move(Memory{block.shared, 0}, lanes);
     return true;
 }
@@ -146,8 +145,10 @@ bool local_lanes(const Asked &asked, const Lanes &lanes, const Move &move) {
         block.suspect("an address in local memory is out of bounds or misaligned", asked.op);
         return false;
     }
-    Request request{access, LOCAL, 0, asked.warp, lanes.mask, lanes.addresses, lanes.straight, lanes.stride};
-    block.worker.counters.count(block, request);
+    if (block.launch.about.checked) {
+        Request request{access, LOCAL, 0, asked.warp, lanes.mask, lanes.addresses, lanes.straight, lanes.stride};
+        block.worker.counters.count(block, request);
+    }
     move(Memory{block.local + asked.warp * LANES * block.local_stride, block.local_stride}, lanes);
     return true;
 }

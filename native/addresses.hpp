@@ -16,10 +16,11 @@ constexpr i32 SHORT_ADDRESS = 1;                  // a flag: an address of 32 bi
 struct Form {
     const i64 *places; // 32
     u32 mask;
-    bool rows; // a full warp of which each eight lanes have this stride
+    u32 rows; // bits: which eights of lanes are all active and have this stride
     i64 stride;
 };
 constexpr int ROW = 8;
+constexpr u32 ROWS = 15, IN_ROW = 255; // all four; lanes of one
 
 // The addresses of a warp's active lanes; the inactive ones have that of the first active one.
 struct Lanes {
@@ -38,7 +39,7 @@ struct Lanes {
     // Take some lanes of others.
     void part(const Lanes &all, u32 active, i64 window) { fill(all.addresses, i64(-u64(window)), active); }
     bool within(i64 from, i64 to, i64 size) const { return low >= from && high <= to - size && !(bits & (size - 1)); }
-    Form form() const { return {addresses, mask, straight, stride}; }
+    Form form() const { return {addresses, mask, straight ? ROWS : 0, stride}; }
 
   private:
     void settle() {
@@ -90,6 +91,18 @@ class Move {
     void (*call)(void *, const Memory &, const Lanes &);
 };
 
+// The shared variable of an access, by the first lane of the block that goes there.
+inline i32 variable_of(const Asked &asked, i64 address) {
+    if (asked.variable < 0) {
+        const auto &starts = asked.block.launch.shared_starts;
+        const i64 place = address + (asked.access.issued[SHARED] > 0 ? asked.access.shift[SHARED] : 0);
+        asked.variable = 0;
+        for (size_t number = 1; number < starts.size() && starts[number] <= place; number++)
+            asked.variable = i32(number);
+    }
+    return asked.variable;
+}
+
 // Resolve, check, count and note the lanes of a warp, and move their data; false for a suspicion.
 bool by_space(const Asked &asked, const Lanes &lanes, const Move &move);
 
@@ -113,26 +126,27 @@ template <class T> inline T read(const u8 *place) {
 // One element of each lane into a register of type R; T says its width and whether it has a sign. more: what each lane
 // is behind the one before, besides.
 template <class T, class R> void fetch(const u8 *origin, const Form &form, i64 more, R *into) {
-    if (form.rows) {
-        const i64 step = form.stride + more;
-        for (int first = 0; first < LANES; first += ROW, into += ROW) {
+    const i64 step = form.stride + more;
+    u32 rest = form.mask;
+    for (int row = 0; form.rows >> row; row++)
+        if (form.rows >> row & 1) {
+            const int first = row * ROW;
             const u8 *place = origin + form.places[first] + first * more;
+            rest &= ~(IN_ROW << first);
             if (step == sizeof(R) && sizeof(T) == sizeof(R))
-                std::memcpy(into, place, ROW * sizeof(R));
+                std::memcpy(into + first, place, ROW * sizeof(R));
             else if (!step)
-                std::fill_n(into, ROW, R(read<T>(place)));
+                std::fill_n(into + first, ROW, R(read<T>(place)));
             else
-                for (int lane = 0; lane < ROW; lane++, place += step)
+                for (int lane = first; lane < first + ROW; lane++, place += step)
                     into[lane] = R(read<T>(place));
         }
-        return;
-    }
-    if (form.mask == ALL) {
+    if (rest == ALL) {
         for (int lane = 0; lane < LANES; lane++)
             into[lane] = R(read<T>(origin + form.places[lane] + lane * more));
         return;
     }
-    for (u32 rest = form.mask; rest; rest &= rest - 1) {
+    for (; rest; rest &= rest - 1) {
         const int lane = first_lane(rest);
         into[lane] = R(read<T>(origin + form.places[lane] + lane * more));
     }
@@ -141,12 +155,14 @@ template <class T, class R> void fetch(const u8 *origin, const Form &form, i64 m
 // What lanes wrote lies lane by lane, `count` elements each.
 template <class T> void put(u8 *origin, const Form &form, i64 more, const u8 *data, i32 count) {
     const i64 size = i64(sizeof(T)) * count;
-    if (form.rows && form.stride + more == size) {
-        for (int first = 0; first < LANES; first += ROW)
+    u32 rest = form.mask;
+    for (int row = 0; form.stride + more == size && form.rows >> row; row++)
+        if (form.rows >> row & 1) {
+            const int first = row * ROW;
+            rest &= ~(IN_ROW << first);
             std::memcpy(origin + form.places[first] + first * more, data + first * size, size_t(ROW * size));
-        return;
-    }
-    for (u32 rest = form.mask; rest; rest &= rest - 1) {
+        }
+    for (; rest; rest &= rest - 1) {
         const int lane = first_lane(rest);
         u8 *place = origin + form.places[lane] + lane * more;
         for (int element = 0; element < count; element++)

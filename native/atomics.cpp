@@ -255,20 +255,24 @@ i64 count_atomic(Block &block, const Op &op, const Request &request, const u8 *d
     const Launch &launch = block.launch;
     Atomics &atomics = block.worker.atomics;
     const bool by_one_lane = access.issued[request.space] != AS_IT_IS;
+    const bool compared = launch.about.ordered && launch.order.size() > 1;
     Price price;
+    if (!launch.about.checked && (request.space == SHARED || !compared))
+        return 0;
     if (request.space == SHARED) {
         const bool adds_one = (op.flags & ONE) && !access.returns && access.served == OF_LANES;
         price = shared_price(request.addresses, request.mask, access.size, adds_one ? WORDS : access.served);
     } else {
         const Places places = places_of(request.addresses, request.mask);
-        price = global_price(places, access.size);
-        atomics.contend(op.access, block.place, places);
         const bool shows = access.returns || (op.flags & SHOWS);
-        const bool compared = launch.about.ordered && launch.order.size() > 1;
         if (compared && (op.flags & SWAPS))
             atomics.swap(request, data, access.size);
         if (compared && atomics.order(op, shows, block.place, places))
             block.suspect("blocks that run one after another leave something else than blocks in step", op);
+        if (!launch.about.checked)
+            return 0;
+        price = global_price(places, access.size);
+        atomics.contend(op.access, block.place, places);
     }
     if (by_one_lane)
         price = {1, 1};

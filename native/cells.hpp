@@ -47,8 +47,10 @@ struct Row {
     bool global, looks, uniform, meets;
 };
 
-// Note the first granules of a row as far as that is simple; return how many.
+// steps: the lanes of which the next one's address is so much further. Else: note the first granules of a row as far as
+// that is simple; return how many.
 struct RowLoops {
+    u32 (*steps)(const i64 *addresses, i64 step);
     i64 (*load)(const Cells &, const Row &, const Times &);
     i64 (*store)(const Cells &, const Row &, const Times &, const u8 *data);
 };

@@ -12,39 +12,29 @@ constexpr i64 LINE = 128;
 constexpr int BANKS = 32;
 constexpr i32 MOST_LOOKS = 256; // of a block and row; the rest goes to one of its own
 
-// A set of sectors with the bytes in them where lanes begin, made for one request at a time.
+// A set of sectors with the bytes in them where lanes begin, made for one request.
 class Sectors {
   public:
-    void clear() {
-        if (++turn == 0)
-            std::fill_n(turns, PLACES, 0), turn = 1;
-    }
-    // Add a byte; return whether its sector and whether the byte itself is new.
+    // Add a byte; count its sector and the byte itself where they are new.
     void add(i64 address, i64 &new_sectors, i64 &new_bytes) {
-        u64 sector = u64(address) >> SECTOR_SHIFT;
-        u32 bit = 1u << (address & 31);
-        u32 place = u32(sector * 0x9E3779B97F4A7C15ull >> 57);
-        while (turns[place] == turn && keys[place] != sector)
+        const u64 sector = u64(address) >> SECTOR_SHIFT;
+        const u32 bit = 1u << (address & 31);
+        u32 place = u32(sector * 0x9E3779B97F4A7C15ull >> 58);
+        while (used >> place & 1 && keys[place] != sector)
             place = (place + 1) % PLACES;
-        if (turns[place] != turn) {
-            turns[place] = turn;
-            keys[place] = sector;
-            bytes[place] = 0;
-            new_sectors++;
-        }
-        new_bytes += !(bytes[place] & bit);
-        bytes[place] |= bit;
+        const u32 before = used >> place & 1 ? bytes[place] : 0;
+        keys[place] = sector;
+        new_sectors += !before;
+        new_bytes += !(before & bit);
+        bytes[place] = before | bit;
+        used |= u64(1) << place;
     }
 
   private:
-    static constexpr u32 PLACES = 128;
-    u64 keys[PLACES] = {};
-    u32 bytes[PLACES] = {};
-    u32 turns[PLACES] = {};
-    u32 turn = 0;
+    static constexpr u32 PLACES = 64; // for 32 lanes
+    u64 keys[PLACES], used = 0;       // bits
+    u32 bytes[PLACES];
 };
-
-thread_local Sectors set_of_sectors;
 
 // Wavefronts of some words, and how many are distinct: each bank delivers one word in a wavefront.
 Cost banks(const i32 *words, int count) {
@@ -58,11 +48,17 @@ Cost banks(const i32 *words, int count) {
     low &= -BANKS;
     i64 most = 0, distinct = 0;
     if (high - low < 64 * BANKS) {
-        u64 rows[BANKS] = {};
-        for (int place = 0; place < count; place++)
-            rows[words[place] & (BANKS - 1)] |= u64(1) << ((words[place] - low) / BANKS);
-        for (u64 row : rows) {
-            i64 here = row & (row - 1) ? __builtin_popcountll(row) : row != 0;
+        u64 rows[BANKS]; // of which those are set that are used: zeroing all takes longer
+        u32 used = 0;
+        for (int place = 0; place < count; place++) {
+            const int bank = words[place] & (BANKS - 1);
+            const u64 before = used >> bank & 1 ? rows[bank] : 0;
+            rows[bank] = before | u64(1) << ((words[place] - low) / BANKS);
+            used |= 1u << bank;
+        }
+        for (; used; used &= used - 1) {
+            const u64 row = rows[first_lane(used)];
+            const i64 here = row & (row - 1) ? __builtin_popcountll(row) : 1;
             most = std::max(most, here);
             distinct += here;
         }
@@ -101,7 +97,7 @@ Cost local_sectors(const i64 *addresses, u32 mask, i64 size) {
         const int own = mask >> lane & 1 ? lane : first;
         laid[lane] = (addresses[own] >> 2) * LINE + own * 4;
     }
-    return {sectors(laid, 4).pieces * std::max<i64>(1, size / 4), size};
+    return {sectors(laid, ALL, 4).pieces * std::max<i64>(1, size / 4), size};
 }
 
 // Sectors of a full warp whose lanes have one stride.
@@ -127,29 +123,41 @@ i64 distinct_addresses(const i64 *addresses, u32 mask) {
 
 } // namespace
 
-Cost sectors(const i64 *addresses, i64 size) {
-    i64 pieces = 1, distinct = 1;
+Cost sectors(const i64 *addresses, u32 mask, i64 size) {
+    i64 pieces = 1, distinct = 1, before = addresses[first_lane(mask)];
     bool rising = true;
-    for (int lane = 1; lane < LANES; lane++) {
-        const i64 before = addresses[lane - 1], here = addresses[lane];
+    auto follow = [&](i64 here) {
         rising &= here >= before;
         pieces += here >> SECTOR_SHIFT != before >> SECTOR_SHIFT;
         distinct += here != before;
-    }
+        before = here;
+    };
+    if (mask == ALL)
+        for (int lane = 1; lane < LANES; lane++)
+            follow(addresses[lane]);
+    else
+        for (u32 rest = mask & (mask - 1); rest; rest &= rest - 1)
+            follow(addresses[first_lane(rest)]);
     if (!rising) {
         pieces = distinct = 0;
-        Sectors &set = set_of_sectors;
-        set.clear();
-        for (int lane = 0; lane < LANES; lane++)
-            set.add(addresses[lane], pieces, distinct);
+        Sectors set;
+        for (u32 rest = mask; rest; rest &= rest - 1)
+            set.add(addresses[first_lane(rest)], pieces, distinct);
     }
     return {size >= 32 ? distinct * (size / 32) : pieces, (distinct * size + 31) / 32};
 }
 
 Cost wavefronts(const i64 *addresses, u32 mask, i64 size, bool load) {
     const int steps = int(std::max<i64>(1, size / 4));
-    const int together = size == 8 ? 16 : size == 16 ? 8 : LANES;
+    const int together = size == 8 ? 16 : 8;
     i32 words[4 * LANES];
+    if (size <= 4) {
+        int count = 0;
+        for (u32 rest = mask; rest; rest &= rest - 1)
+            words[count++] = i32(addresses[first_lane(rest)] >> 2);
+        const Cost all = banks(words, count);
+        return {all.pieces, (all.ideal + BANKS - 1) / BANKS};
+    }
     int ends[LANES + 1] = {}; // words of the lanes before
     for (int lane = 0, count = 0; lane < LANES; lane++) {
         if (mask >> lane & 1)
@@ -159,8 +167,6 @@ Cost wavefronts(const i64 *addresses, u32 mask, i64 size, bool load) {
     }
     const Cost all = banks(words, ends[LANES]);
     const i64 ideal = (all.ideal + BANKS - 1) / BANKS;
-    if (together == LANES)
-        return {all.pieces, ideal};
     const bool wide = load && (merged(addresses, mask, 1) || merged(addresses, mask, 2));
     const int group = wide ? 2 * together : together;
     i64 pieces = 0;
@@ -170,17 +176,19 @@ Cost wavefronts(const i64 *addresses, u32 mask, i64 size, bool load) {
 }
 
 Counters::Counters(const Launch &of)
-    : rows(size_t(of.about.numbers_count * of.places), Counts{}), launch(of), memories(size_t(of.about.numbers_count)) {
-}
+    : rows(of.about.checked ? size_t(of.about.numbers_count * of.places) : 0, Counts{}), launch(of),
+      memories(of.about.checked ? size_t(of.about.numbers_count) : 0) {}
 
 void Counters::start(const Block &block) {
     finish();
-    sampled = launch.sampled[size_t(block.place)];
+    sampled = looked_at() && launch.sampled[size_t(block.place)];
     for (Memory &memory : memories)
         memory.look = -1;
     if (sampled)
         samples.push_back({block.place, false, {}, {}});
 }
+
+bool Counters::looked_at() const { return !launch.sampled.empty(); }
 
 Cost Counters::price(const Request &request, i64 size, i64 shift) {
     Memory &memory = memories[size_t(request.access.number[request.space])];
@@ -222,7 +230,7 @@ Cost Counters::price(const Request &request, i64 size, i64 shift) {
     case SHARED: memory.cost = wavefronts(addresses, request.mask, size, request.access.kind == LOAD); break;
     case LOCAL: memory.cost = local_sectors(addresses, request.mask, size); break;
     case CONSTANT: memory.cost = {distinct_addresses(addresses, request.mask), 1}; break;
-    default: memory.cost = sectors(addresses, size);
+    default: memory.cost = sectors(addresses, request.mask, size);
     }
     return memory.cost;
 }
@@ -249,7 +257,7 @@ void Counters::add(const Block &block, const Request &request, Cost cost, i64 re
         sample(request, row, shift, cost);
         if (!block.place)
             visit(request, row, shift);
-    } else if (!counts.requests) {
+    } else if (!counts.requests && looked_at()) {
         samples.push_back({block.place, true, {}, {}});
         const i32 look = look_of(request, row, shift);
         samples.back().by_row[u64(row)].turns.push_back({look, 0, 1, cost.pieces, cost.ideal});

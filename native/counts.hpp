@@ -52,6 +52,7 @@ class Counters {
     // What a request costs of which `size` bytes of a lane are counted, some bytes behind its addresses.
     Cost price(const Request &request, i64 size, i64 shift);
     bool looks() const { return sampled; } // whether patterns of the block's accesses are looked at
+    bool looked_at() const;                // whether those of any block are
     // Add a request whose cost is known, some bytes behind its addresses.
     void add(const Block &block, const Request &request, Cost cost, i64 reloads, i64 shift = 0);
     // Close the last execution of a sampled block.
@@ -107,8 +108,8 @@ class Counters {
     std::unordered_map<u64, std::vector<i32>> turns; // of the first block: by row, then warp
 };
 
-// Sectors of 32 bytes that lanes of a size touch. Inactive lanes have the address of an active one.
-Cost sectors(const i64 *addresses, i64 size);
+// Sectors of 32 bytes that active lanes of a size touch.
+Cost sectors(const i64 *addresses, u32 mask, i64 size);
 // Wavefronts of shared memory; size: up to 16 bytes.
 Cost wavefronts(const i64 *addresses, u32 mask, i64 size, bool load);
 

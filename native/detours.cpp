@@ -4,6 +4,8 @@
 namespace engine {
 
 void note_detour(Block &block, const Op &op, u32 called, u32 others, u32 zero) {
+    if (!block.launch.about.checked)
+        return;
     Detour &more = block.worker.detours[op.line];
     more.taken += lanes_of(called);
     more.taking += 1;

@@ -118,7 +118,7 @@ struct LaunchDescription {
     const i64 *order;         // numbers of the blocks of the grid that run, in their order
     const i32 *shared_starts; // of the shared variables
     const u8 *followed;       // by place in `order`: 1 where the footprint of the block is followed
-    const u8 *sampled;        // likewise: whether patterns of its accesses are looked at
+    const u8 *sampled;        // likewise: whether patterns of its accesses are looked at; null for no block
     const i64 *chunks;        // places in `order` at which the chunks of the NumPy engine begin
     i64 ops_count, blocks_count, tables_count, accesses_count, registers_count, regions_count, parameters_size;
     i64 order_count, shared_starts_count, numbers_count, chunks_count;
@@ -130,6 +130,7 @@ struct LaunchDescription {
     i32 shares;                         // whether each block's instructions are kept
     i32 granule_global, granule_shared; // bytes of the smallest access
     i32 ordered;                        // whether the order of the blocks may show, so that one worker runs them
+    i32 checked; // whether races are looked for and anything is counted; bounds are looked at in any case
 };
 
 // What is counted of one memory instruction on one array.
@@ -148,6 +149,7 @@ struct Detour {
 };
 
 struct Launch;
+struct Pattern;
 struct Worker;
 struct Block;
 using Run = void (*)(Block &, const Op &);
@@ -211,6 +213,7 @@ struct Request {
     const i64 *addresses;  // 32; inactive lanes have that of the first active one
     bool straight = false; // a full warp of which lane k is at addresses[0] + k * stride
     i64 stride = 0;
+    const Pattern *pattern = nullptr; // what is known of the lanes, where anything is
 };
 
 } // namespace engine

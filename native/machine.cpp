@@ -28,7 +28,7 @@ namespace {
 
 constexpr i64 CHECKED = 256; // steps between two looks at the clock
 constexpr const char *NO_MEMORY = "there is not enough memory";
-constexpr auto ALONE = std::chrono::milliseconds(2);
+constexpr auto ALONE = std::chrono::microseconds(400);
 
 #define TABLES(LEVEL) {LEVEL::integers(), LEVEL::floats(), LEVEL::conversions(), LEVEL::halves(), LEVEL::memory()}
 
@@ -90,7 +90,7 @@ Launch::Launch(const LaunchDescription &d)
       registers(copied(d.registers, d.registers_count)), regions(copied(d.regions, d.regions_count)),
       parameters(copied(d.parameters, d.parameters_size)), order(copied(d.order, d.order_count)),
       chunks(copied(d.chunks, d.chunks_count)), shared_starts(copied(d.shared_starts, d.shared_starts_count)),
-      followed(copied(d.followed, d.order_count)), sampled(copied(d.sampled, d.order_count)) {
+      followed(copied(d.followed, d.order_count)), sampled(copied(d.sampled, d.sampled ? d.order_count : 0)) {
     if (d.footprint)
         per_block.assign(order.size(), 0);
     i64 real = d.block[0] * d.block[1] * d.block[2];
@@ -299,6 +299,8 @@ void Worker::start() {
             fill_special(launch.registers[index], i32(index), false);
     std::fill(exited.begin(), exited.end(), 0);
     std::fill(local.begin(), local.end(), 0);
+    if (!launch.about.checked) // else whoever reads what nobody wrote is found
+        std::fill(shared.begin(), shared.end(), 0);
     steps = 0;
     running = true;
     if (!launch.per_block.empty())
@@ -415,7 +417,7 @@ void Worker::execute(const CodeBlock &code, i32 number_, const u32 *mask) {
         arrive(number_ + 1, mask);
         return;
     }
-    u32 rest[LANES] = {}; // a block has 32 warps at most
+    u32 rest[LANES]; // a block has 32 warps at most
     for (int warp = 0; warp < warps; warp++) {
         u32 guard = ALL;
         if (code.guard >= 0) {

@@ -4,34 +4,53 @@
 
 namespace engine {
 
+Undo::~Undo() {
+    for (size_t number = 0; number < count; number++)
+        std::free(regions[number].load());
+    for (auto &chunk : chunks)
+        std::free(chunk.load());
+}
+
 void Undo::start(const Launch &launch) {
-    for (const Region &region : launch.regions) {
-        Pages pages;
-        if (region.writable) {
-            pages.count = (region.size + PAGE - 1) / PAGE;
-            pages.states.reset(new std::atomic<u8>[size_t(pages.count)]());
-            pages.copies.reset(static_cast<u8 *>(std::malloc(size_t((pages.count + 1) * PAGE))));
-            if (!pages.copies)
-                throw std::bad_alloc();
-        }
-        regions.push_back(std::move(pages));
-    }
+    count = launch.regions.size();
+    regions.reset(new std::atomic<State *>[count]());
+}
+
+// Return what is there, or zeros that are made now; other workers may do so at the same time.
+template <class T> T *Undo::made(std::atomic<T *> &place, size_t many) {
+    T *found = place.load(std::memory_order_acquire);
+    if (found)
+        return found;
+    T *fresh = static_cast<T *>(std::calloc(many, sizeof(T)));
+    if (!fresh)
+        throw std::bad_alloc();
+    if (place.compare_exchange_strong(found, fresh))
+        return fresh;
+    std::free(fresh);
+    return found;
+}
+
+u8 *Undo::copy(u32 number) {
+    constexpr u32 FIRST = 16; // each chunk has twice as many as the one before
+    const int chunk = 31 - __builtin_clz(number / FIRST + 1);
+    const size_t many = size_t(FIRST) << chunk;
+    return made(chunks[chunk], many * PAGE) + (number - (many - FIRST)) * PAGE;
 }
 
 void Undo::keep(const Launch &launch, i32 region, i64 low, i64 high) {
-    Pages &pages = regions[size_t(region)];
+    const Region &of = launch.regions[size_t(region)];
+    State *states = made(regions[size_t(region)], size_t((of.size + PAGE - 1) / PAGE));
     for (i64 page = low / PAGE; page <= (high - 1) / PAGE; page++) {
-        std::atomic<u8> &state = pages.states[size_t(page)];
-        if (state.load(std::memory_order_acquire) == 2)
+        State &state = states[page];
+        if (state.load(std::memory_order_acquire) >= KEPT)
             continue;
-        u8 untouched = 0;
+        u32 untouched = 0;
         if (state.compare_exchange_strong(untouched, 1)) {
-            const Region &of = launch.regions[size_t(region)];
-            i64 bytes = std::min(PAGE, of.size - page * PAGE);
-            std::memcpy(pages.copies.get() + page * PAGE, of.data + page * PAGE, size_t(bytes));
-            state.store(2, std::memory_order_release);
+            const u32 number = kept++;
+            std::memcpy(copy(number), of.data + page * PAGE, size_t(std::min(PAGE, of.size - page * PAGE)));
+            state.store(KEPT + number, std::memory_order_release);
         } else
-            while (state.load(std::memory_order_acquire) != 2) {
+            while (state.load(std::memory_order_acquire) < KEPT) {
             }
     }
 }
@@ -46,13 +65,14 @@ void Undo::keep(const Launch &launch, i32 region, i64 first, const i64 *places, 
 }
 
 void Undo::restore(const Launch &launch) {
-    for (size_t number = 0; number < regions.size(); number++)
-        for (i64 page = 0; page < regions[number].count; page++)
-            if (regions[number].states[size_t(page)] == 2) {
-                const Region &of = launch.regions[number];
-                std::memcpy(of.data + page * PAGE, regions[number].copies.get() + page * PAGE,
-                            size_t(std::min(PAGE, of.size - page * PAGE)));
-            }
+    for (size_t number = 0; number < count; number++)
+        if (const State *states = regions[number]) {
+            const Region &of = launch.regions[number];
+            for (i64 page = 0; page * PAGE < of.size; page++)
+                if (states[page] >= KEPT)
+                    std::memcpy(of.data + page * PAGE, copy(states[page] - KEPT),
+                                size_t(std::min(PAGE, of.size - page * PAGE)));
+        }
 }
 
 namespace {
@@ -137,11 +157,13 @@ void copy_keep(Block &block, const Op &op) {
                 data[lane * access.count + word] = block.at<u32>(op.from[1 + word])[warp * LANES + lane];
         const u8 *bytes = reinterpret_cast<const u8 *>(data);
         Request request{access, SHARED, 0, warp, lanes.mask, lanes.addresses, lanes.straight, lanes.stride};
-        block.worker.races.note(block, op, request, bytes);
-        block.worker.flying.add(op, request);
+        if (block.launch.about.checked) {
+            block.worker.races.note(block, op, request, bytes);
+            block.worker.flying.add(op, request);
+        }
         put<u32>(block.shared, lanes.form(), 0, bytes, access.count);
         const Flying::Source &source = block.worker.flying.sources[size_t(warp)];
-        if (access.size == 16 && source.mask)
+        if (access.size == 16 && source.mask && block.launch.about.checked)
             block.worker.counters.rows[size_t(source.row)].pieces += asked_twice(source, lanes.addresses);
     }
 }
@@ -167,7 +189,7 @@ using namespace engine;
 PUBLIC void cudabench_cost(const i64 *addresses, u32 mask, i64 size, i32 what, i64 *cost) {
     Lanes lanes;
     lanes.fill(addresses, 0, mask);
-    const Cost found = what ? wavefronts(lanes.addresses, mask, size, what == 1) : sectors(lanes.addresses, size);
+    const Cost found = what ? wavefronts(lanes.addresses, mask, size, what == 1) : sectors(lanes.addresses, mask, size);
     cost[0] = found.pieces;
     cost[1] = found.ideal;
 }

@@ -11,6 +11,7 @@ namespace engine {
 // The pages of the arrays as they were before the launch first wrote to them.
 class Undo {
   public:
+    ~Undo();
     void start(const Launch &launch);
     // Keep the pages of a region from one byte to another, counted from its start; several workers may.
     void keep(const Launch &launch, i32 region, i64 low, i64 high);
@@ -19,20 +20,25 @@ class Undo {
     void restore(const Launch &launch);
 
   private:
-    static constexpr i64 PAGE = 4096;
-    struct Pages {
-        std::unique_ptr<std::atomic<u8>[]> states;                        // 0 untouched, 1 being copied, 2 kept
-        std::unique_ptr<u8, void (*)(void *)> copies{nullptr, std::free}; // takes memory as pages are kept
-        i64 count = 0;
-    };
-    std::vector<Pages> regions;
+    static constexpr i64 PAGE = 512;
+    static constexpr u32 KEPT = 2;
+    using State = std::atomic<u32>; // of a page: 0 untouched, 1 being copied, KEPT + the number of its copy
+    template <class T> static T *made(std::atomic<T *> &place, size_t many);
+    u8 *copy(u32 number);
+    std::unique_ptr<std::atomic<State *>[]> regions; // the states of their pages, null where nobody wrote
+    size_t count = 0;
+    std::atomic<u32> kept{0};
+    std::atomic<u8 *> chunks[32]{}; // of copies
 };
 
 // Where the lanes of a warp went by an instruction: most warps go there in the same form again. All zeros before the
 // first one.
 struct Pattern {
     u32 mask;
-    bool straight, rows; // a full warp of one stride; of which each eight lanes have it
+    bool straight;        // a full warp of one stride
+    bool apart;           // each lane's word is in a bank of its own
+    u32 rows;             // bits: which eights of lanes are all active and have the stride
+    u32 behind, together; // lanes of which the next one goes to the place behind theirs, or to theirs
     i64 stride;
     i64 low, high, bits;         // of the steps: the least, the greatest, all of their bits
     i64 steps[LANES], on[LANES]; // from the first active lane, 0 where a lane is not active; -1 where it is

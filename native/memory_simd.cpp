@@ -24,27 +24,51 @@ template <class A> inline bool same(const Pattern &pattern, const A *base, i64 l
     return others == 0;
 }
 
-template <class A> void learn(Pattern &pattern, const A *base, u32 mask, i64 lead) {
-    i64 low = 0, high = 0, bits = 0, parted = i64(~mask), others = parted;
+// The lanes for which something holds.
+template <class F> inline u32 lanes_that(F holds) {
+    u32 found = 0;
+    for (int lane = 0; lane < LANES; lane++)
+        found |= u32(holds(lane)) << lane;
+    return found;
+}
+
+template <class A> void learn(Pattern &pattern, const A *base, u32 mask, i64 lead, i64 size, bool checked) {
+    i64 low = 0, high = 0, bits = 0, steps[LANES + 1];
     for (int lane = 0; lane < LANES; lane++) {
         const i64 on = -i64(mask >> lane & 1), step = i64(u64(i64(base[lane])) - u64(lead)) & on;
         pattern.on[lane] = on;
-        pattern.steps[lane] = step;
+        pattern.steps[lane] = steps[lane] = step;
         low = std::min(low, step);
         high = std::max(high, step);
         bits |= step;
     }
-    const u64 stride = u64(pattern.steps[1]);
-    for (int lane = 0; lane < LANES; lane++) {
-        const u64 step = u64(pattern.steps[lane]), row = u64(pattern.steps[lane & -ROW]);
-        others |= i64(step ^ stride * u64(lane));
-        parted |= i64((step - row) ^ stride * u64(lane & (ROW - 1)));
+    const u64 stride = u64(steps[1]);
+    pattern.rows = 0;
+    for (int row = 0; (mask & 3) == 3 && row < LANES / ROW; row++) {
+        u64 others = (mask >> row * ROW & IN_ROW) ^ IN_ROW;
+        for (int lane = 0; lane < ROW; lane++)
+            others |= u64(steps[row * ROW + lane]) - u64(steps[row * ROW]) - stride * u64(lane);
+        pattern.rows |= u32(!others) << row;
+    }
+    bool straight = pattern.rows == ROWS;
+    for (int row = 1; row < LANES / ROW; row++)
+        straight &= u64(steps[row * ROW]) == stride * u64(row * ROW);
+    if (checked) {
+        u32 banks = 0;
+        for (int lane = 0; lane < LANES; lane++)
+            banks |= 1u << (u32(steps[lane]) >> 2 & 31);
+        pattern.apart = lanes_of(banks) == lanes_of(mask);
+        const u32 pairs = mask & mask >> 1;
+        steps[LANES] = 0;
+        pattern.behind = lanes_that([&](int lane) { return u64(steps[lane + 1]) - u64(steps[lane]) == u64(size); });
+        pattern.together = lanes_that([&](int lane) { return steps[lane + 1] == steps[lane]; });
+        pattern.behind &= pairs;
+        pattern.together &= pairs;
     }
     pattern.mask = mask;
     pattern.known = 0;
     pattern.stride = i64(stride);
-    pattern.straight = !others;
-    pattern.rows = !parted;
+    pattern.straight = straight;
     pattern.low = low;
     pattern.high = high;
     pattern.bits = bits;
@@ -56,7 +80,7 @@ template <class A> i64 look(const Block &block, const Op &op, int warp, Pattern 
     const u32 mask = block.mask[warp];
     const i64 lead = base[first_lane(mask)];
     if (pattern.mask != mask || !same(pattern, base, lead))
-        learn(pattern, base, mask, lead);
+        learn(pattern, base, mask, lead, block.launch.accesses[size_t(op.access)].size, block.launch.about.checked);
     return i64(u64(lead) + u64(op.immediate)); // any bits: sums wrap
 }
 
@@ -77,55 +101,109 @@ void lay(Lanes &lanes, const Pattern &pattern, i64 first) {
         lanes.low = INT64_MIN; // within nothing
 }
 
-// Where lanes find their bytes, counted from the first active one, if all are in one array of global or constant memory
-// and nothing but what is done here is to do. Null where `by_space` is to look.
-u8 *at_once(const Asked &asked, Pattern &pattern, i64 first) {
+// What lanes in shared or local memory, and what those in one array of global or constant memory, are checked against,
+// and where their bytes are: `data` and, a lane further, `step` more.
+struct Place {
+    i32 space, region;
+    i64 low, end; // addresses
+    u8 *data;     // of address 0
+    i64 step;
+    bool watched;
+};
+
+// Find the place of lanes of which the first is at `first`; false where `by_space` is to look.
+bool find(const Asked &asked, i64 first, Place &place) {
+    const Access &access = asked.access;
+    const Block &block = asked.block;
+    const Launch &launch = block.launch;
+    if (access.space == SHARED) {
+        const bool known = access.shared_low <= access.shared_high;
+        place = {SHARED,
+                 variable_of(asked, first),
+                 known ? access.shared_low : 0,
+                 known ? access.shared_high : launch.about.shared_size,
+                 block.shared,
+                 0,
+                 true};
+        return access.size <= 16;
+    }
+    if (access.space == LOCAL) {
+        const bool known = access.local_low <= access.local_high;
+        place = {LOCAL,
+                 0,
+                 known ? access.local_low : 0,
+                 known ? access.local_high : launch.about.local_bytes,
+                 block.local + asked.warp * LANES * block.local_stride,
+                 block.local_stride,
+                 false};
+        return !access.skewed;
+    }
+    const i32 space = access.space == CONSTANT ? CONSTANT : GLOBAL;
+    const i64 slot = first >> SLOT_BITS;
+    if (slot <= 0 || slot >= i64(launch.regions.size()) || access.number[space] < 0)
+        return false;
+    const Region &region = launch.regions[size_t(slot)];
+    place = {space,
+             i32(slot),
+             region.base,
+             region.base + region.size,
+             region.data - region.base,
+             0,
+             region.watched && space == GLOBAL};
+    return !region.heap && (access.kind != STORE || region.writable);
+}
+
+// Where lanes find their bytes, counted from the first active one, if all are in one memory and nothing but what is
+// done here is to do; step: how much further each lane does. Null where `by_space` is to look.
+u8 *at_once(const Asked &asked, Pattern &pattern, i64 first, i64 &step) {
     const Access &access = asked.access;
     Block &block = asked.block;
     Worker &worker = block.worker;
     Launch &launch = block.launch;
-    const i32 space = access.space == CONSTANT ? CONSTANT : GLOBAL;
-    const i64 slot = first >> SLOT_BITS;
-    if (access.space == SHARED || access.space == LOCAL || slot <= 0 || slot >= i64(launch.regions.size()) ||
-        access.number[space] < 0 || worker.counters.looks())
+    Place place;
+    if (worker.counters.looks() || !find(asked, first, place))
         return nullptr;
-    const Region &region = launch.regions[size_t(slot)];
-    const i64 place = first - region.base;
-    if (place < 0 || place > region.size || place + pattern.low < 0 ||
-        pattern.high > region.size - access.size - place || ((first | pattern.bits) & (access.size - 1)) ||
-        region.heap || (access.kind == STORE && !region.writable))
+    if (first < place.low || first > place.end || first + pattern.low < place.low ||
+        pattern.high > place.end - access.size - first || ((first | pattern.bits) & (access.size - 1)))
         return nullptr;
-    const bool issued = access.issued[space] >= 0 && space != CONSTANT;
-    const i64 size = issued ? access.issued[space] : access.size, shift = issued ? access.shift[space] : 0;
-    const bool touches = launch.about.footprint && size, watched = region.watched && space == GLOBAL;
-    Counts &counts = worker.counters.rows[size_t(access.number[space] * launch.places + slot)];
-    if (size && (!counts.requests || (touches && shift)))
-        return nullptr;
-    const u32 phase = u32(first + shift) & 31;
-    const bool known = !size || pattern.known >> phase & 1;
-    Lanes lanes;
-    if (touches || watched || !known)
-        lay(lanes, pattern, first);
-    const Request request{access,       space,           i32(slot),        asked.warp,
-                          pattern.mask, lanes.addresses, pattern.straight, pattern.stride};
-    if (!known) {
-        const Cost cost = worker.counters.price(request, size, shift);
-        pattern.costs[phase] = {u32(cost.pieces), u32(cost.ideal)};
-        pattern.known |= 1u << phase;
+    if (launch.about.checked) {
+        const i32 space = place.space;
+        const bool issued = access.issued[space] >= 0 && space != CONSTANT;
+        const i64 size = issued ? access.issued[space] : access.size, shift = issued ? access.shift[space] : 0;
+        const bool touches = launch.about.footprint && size && space != SHARED && space != LOCAL;
+        Counts &counts = worker.counters.rows[size_t(access.number[space] * launch.places + place.region)];
+        if (size && ((!counts.requests && worker.counters.looked_at()) || (touches && shift)))
+            return nullptr;
+        // What a request costs depends on where in a sector it begins, or in a word.
+        const u32 phase = u32(first + shift) & (space == SHARED || space == LOCAL ? 3 : 31);
+        const bool known = !size || pattern.known >> phase & 1;
+        Lanes lanes;
+        if (touches || place.watched || !known)
+            lay(lanes, pattern, first);
+        const Request request{access,           space,          place.region, asked.warp, pattern.mask, lanes.addresses,
+                              pattern.straight, pattern.stride, &pattern};
+        if (!known) {
+            const bool apart = space == SHARED && size == 4 && pattern.apart;
+            const Cost cost = apart ? Cost{1, 1} : worker.counters.price(request, size, shift);
+            pattern.costs[phase] = {u32(cost.pieces), u32(cost.ideal)};
+            pattern.known |= 1u << phase;
+        }
+        if (size) {
+            counts.requests++;
+            counts.pieces += pattern.costs[phase].pieces;
+            counts.ideal += pattern.costs[phase].ideal;
+        } else
+            counts.merged++;
+        if (touches)
+            worker.footprints.note(block, request, size);
+        if (place.watched)
+            worker.races.note(block, asked.op, request, asked.data);
     }
-    if (size) {
-        counts.requests++;
-        counts.pieces += pattern.costs[phase].pieces;
-        counts.ideal += pattern.costs[phase].ideal;
-    } else
-        counts.merged++;
-    if (touches)
-        worker.footprints.note(block, request, size);
-    if (watched)
-        worker.races.note(block, asked.op, request, asked.data);
-    if (access.kind == STORE)
-        launch.undo.keep(launch, i32(slot), place, pattern.steps, pattern.low, pattern.high, access.size);
-    return region.data + place;
+    if (access.kind == STORE && place.space == GLOBAL)
+        launch.undo.keep(launch, place.region, first - place.low, pattern.steps, pattern.low, pattern.high,
+                         access.size);
+    step = place.step;
+    return place.data + first;
 }
 
 // from[0] holds the address; into[] gets the elements.
@@ -143,8 +221,9 @@ template <class T, class R> void load(Block &block, const Op &op) {
         };
         const Asked asked{block, op, access, nullptr, warp, variable};
         const i64 first = look(block, op, warp, pattern);
-        if (const u8 *origin = at_once(asked, pattern, first)) {
-            take(origin, {pattern.steps, pattern.mask, pattern.rows, pattern.stride}, 0);
+        i64 step;
+        if (const u8 *origin = at_once(asked, pattern, first, step)) {
+            take(origin, {pattern.steps, pattern.mask, pattern.rows, pattern.stride}, step);
             continue;
         }
         Lanes lanes;
@@ -175,8 +254,9 @@ template <class T, class R> void store(Block &block, const Op &op) {
         }
         const Asked asked{block, op, access, data, warp, variable};
         const i64 first = look(block, op, warp, pattern);
-        if (u8 *origin = at_once(asked, pattern, first)) {
-            put<T>(origin, {pattern.steps, pattern.mask, pattern.rows, pattern.stride}, 0, data, access.count);
+        i64 step;
+        if (u8 *origin = at_once(asked, pattern, first, step)) {
+            put<T>(origin, {pattern.steps, pattern.mask, pattern.rows, pattern.stride}, step, data, access.count);
             continue;
         }
         Lanes lanes;

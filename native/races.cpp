@@ -42,7 +42,8 @@ void Shadows::start(const Launch &launch) {
     // As GridRaces of the NumPy engine, which says so where a launch is too large.
     constexpr i64 MOST_LANES = 1 << 20;
     i64 blocks = about.grid[0] * about.grid[1] * about.grid[2];
-    between_blocks = blocks > 1 && blocks * about.block[0] * about.block[1] * about.block[2] <= MOST_LANES;
+    between_blocks =
+        about.checked && blocks > 1 && blocks * about.block[0] * about.block[1] * about.block[2] <= MOST_LANES;
 }
 
 bool Shadows::conflict(const Launch &launch) const {
@@ -87,7 +88,7 @@ bool Shadows::conflict(const Launch &launch) const {
 Races::Races(const Launch &of, int)
     : launch(of), loops(row_loops()), now(0), began(0), met_all(0), looks(of.shadows.between_blocks) {
     size_t warps = size_t(of.warps), cells = 0;
-    if (of.about.shared_size)
+    if (of.about.shared_size && of.about.checked)
         cells = size_t((of.about.shared_size + of.about.granule_shared - 1) / of.about.granule_shared);
     met.assign(warps, 0);
     partly.assign(warps, 0);
@@ -176,7 +177,7 @@ Races::Page *Races::page(i32 region, i64 number) {
     if (!found) {
         // Zeros: a new page holds no time, and a used one none of the block in hand. Each chunk has twice as many as
         // the one before: a small launch needs few.
-        constexpr size_t FIRST = 4;
+        constexpr size_t FIRST = 8;
         const size_t chunk = size_t(63 - __builtin_clzll(pages_used / FIRST + 1)), many = FIRST << chunk;
         if (chunk == chunks.size()) {
             auto *made = static_cast<Page *>(std::calloc(many, sizeof(Page)));
@@ -322,6 +323,68 @@ template <bool GLOBAL> const char *Races::visit(const Request &request, const u8
     return nullptr;
 }
 
+// Lanes that go here and there, one by one: what is as in most requests is looked at and noted here.
+template <bool GLOBAL> const char *Races::scattered(const Request &request, i64 base, int shift, const u8 *data) {
+    const Access &access = request.access;
+    const bool loads = access.kind == LOAD, between = GLOBAL && looks, uniform = access.uniform != 0;
+    const size_t warp = size_t(request.warp);
+    const bool meets = std::max(met[warp], partly[warp]) >= met_all;
+    const u64 least = GLOBAL && !looks ? 0 : began, others = OTHERS_READ | OTHERS_UPDATED;
+    const i64 many = std::max<i64>(1, access.size >> shift);
+    Page *of = nullptr;
+    i64 number = -1; // of the page
+    for (u32 rest = request.mask; rest; rest &= rest - 1) {
+        const int lane = first_lane(rest), thread = request.warp * LANES + lane;
+        const u64 mine = party(thread, thread);
+        const i64 from = (request.addresses[lane] - base) >> shift;
+        for (i64 place = from; place < from + many; place++) {
+            Cells cells{shared_stored.data(), shared_used.data(), shared_value.data()};
+            i64 at = place;
+            if (GLOBAL) {
+                if (place >> PAGE_BITS != number) {
+                    number = place >> PAGE_BITS;
+                    of = page(request.region, number);
+                }
+                cells = {of->stored, of->used, of->value};
+                at = place & (PAGE - 1);
+            }
+            const u64 stored = cells.stored[at], used = cells.used[at];
+            const bool inside = used >= met_all, own = (used & WHO) == mine;
+            if (loads) {
+                const bool fine = (stored >= least && stored < met_all) || (GLOBAL && !stored) ||
+                                  (stored >= began && (stored & (WHO | OTHERS)) == mine);
+                bool odd = inside && ((used & UPDATED) || (meets && !own));
+                if (between)
+                    odd |= (stored & OTHERS) || (used & others) || (used && used < began);
+                if (fine && !odd) {
+                    const int low = inside ? std::min(thread, low_of(used)) : thread;
+                    const int high = inside ? std::max(thread, high_of(used)) : thread;
+                    const u64 kept = used >= began ? used & OWN_UPDATED : 0;
+                    cells.used[at] = now | READ | OWN_READ | kept | party(low, high);
+                    continue;
+                }
+                if (const char *why = read<GLOBAL>(cells, at, thread, thread, false))
+                    return why;
+                continue;
+            }
+            const u32 value = value_of(data + (lane * many + place - from) * (i64(1) << shift), 1 << shift);
+            bool odd = uniform && stored >= met_all;
+            if (between)
+                odd |= stored || (used && (used < began || !own || (used & others)));
+            else
+                odd |= (stored >= met_all && (stored & WHO) != mine) || (inside && !own);
+            if (odd) {
+                if (const char *why = write<GLOBAL>(cells, at, thread, thread, uniform, value))
+                    return why;
+                continue;
+            }
+            cells.stored[at] = now | (uniform ? UNIFORM : 0) | (stored >= met_all ? HIDES : 0) | mine;
+            cells.value[at] = value;
+        }
+    }
+    return nullptr;
+}
+
 void Races::note(const Block &block, const Op &op, const Request &request, const u8 *data) {
     const Access &access = request.access;
     if (access.guess)
@@ -340,18 +403,23 @@ void Races::note(const Block &block, const Op &op, const Request &request, const
     noted[size_t(request.warp)] = now;
     const i64 base = global ? launch.regions[size_t(request.region)].base : 0, size = access.size;
     const int first = request.warp * LANES;
+    const i64 *addresses = request.addresses;
+    // Lanes of which the next one goes to the place behind theirs, or to theirs.
+    const Pattern *pattern = request.pattern;
+    const u32 pairs = request.mask & request.mask >> 1;
+    const u32 behind = pattern ? pattern->behind : loops.steps(addresses, size) & pairs;
+    const u32 together = pattern ? pattern->together : loops.steps(addresses, 0) & pairs;
+    if (!together && access.kind != ATOMIC && 2 * lanes_of(behind) < lanes_of(request.mask)) {
+        if (const char *why =
+                global ? scattered<true>(request, base, shift, data) : scattered<false>(request, 0, shift, data))
+            block.suspect(why, op);
+        return;
+    }
     for (u32 rest = request.mask; rest;) {
         const int lane = first_lane(rest);
-        int end = lane + 1;
-        const i64 *addresses = request.addresses;
-        const u32 inactive = ~(rest >> lane);
-        const int most = inactive ? lane + first_lane(inactive) : LANES; // the shift brings zeros from above
-        const bool one = end < most && addresses[end] == addresses[lane];
-        const i64 step = one ? 0 : size;
-        if (request.straight && request.stride == step)
-            end = LANES;
-        while (end < most && addresses[end] == addresses[end - 1] + step)
-            end++;
+        const bool one = together >> lane & 1;
+        const u32 breaks = ~((one ? together : behind) >> lane); // the shift brings zeros from above
+        const int end = std::min(LANES, lane + (breaks ? first_lane(breaks) : LANES) + 1);
         if (one && access.kind == STORE)
             for (int other = lane + 1; other < end; other++)
                 if (std::memcmp(data + other * size, data + lane * size, size_t(size))) {

@@ -38,7 +38,7 @@ class Races {
 
   private:
     friend class Shadows;
-    static constexpr int PAGE_BITS = 8, PAGE = 1 << PAGE_BITS; // granules
+    static constexpr int PAGE_BITS = 6, PAGE = 1 << PAGE_BITS; // granules
     struct Page {
         u64 stored[PAGE], used[PAGE];
         u32 value[PAGE];
@@ -76,6 +76,7 @@ class Races {
     bool ordered(int thread, u64 cell) const;
     bool parted(u64 cell, int low, int high) const;
     template <bool GLOBAL> const char *visit(const Request &request, const u8 *data, const Run &run);
+    template <bool GLOBAL> const char *scattered(const Request &request, i64 base, int shift, const u8 *data);
     template <bool GLOBAL>
     const char *visit(const Access &access, const Cells &cells, const Row &row, const Run &run, const u8 *data);
     template <bool GLOBAL> const char *read(const Cells &cells, i64 at, int low, int high, bool updates);

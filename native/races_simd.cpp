@@ -39,6 +39,13 @@ inline Pack parties(const Row &row, i64 first) {
     return ((places >> i64(row.each)) + row.low) * i64(THREAD + 2);
 }
 
+u32 steps(const i64 *addresses, i64 step) {
+    u64 found = 0;
+    for (int lane = 0; lane < LANES - 1; lane++)
+        found |= u64(addresses[lane + 1] - addresses[lane] == step) << lane;
+    return u32(found);
+}
+
 i64 load(const Cells &cells, const Row &row, const Times &times) {
     const Pack began = all(times.began), met = all(times.met), none{};
     const Pack least = row.global && !row.looks ? none : began;
@@ -99,7 +106,7 @@ i64 store(const Cells &cells, const Row &row, const Times &times, const u8 *data
 } // namespace
 
 const RowLoops &row_loops() {
-    static const RowLoops loops{load, store};
+    static const RowLoops loops{steps, load, store};
     return loops;
 }
 

@@ -120,7 +120,7 @@ void store(const Warp &warp, const Instruction &one, u8 *origin, i64 step, const
 template <bool LOADS> bool global(Machine &machine, Warp &warp, const Instruction &one, u32 mask, i64 &pieces) {
     Addresses all;
     fill(warp, one, false, mask, all);
-    pieces = sectors(all.of, one.size).pieces;
+    pieces = sectors(all.of, mask, one.size).pieces;
     return by_array(machine, all, one.size, !LOADS, [&](u8 *origin, u32 found) {
         LOADS ? load(warp, one, origin, 0, all, found) : store(warp, one, origin, 0, all, found);
     });
@@ -226,7 +226,7 @@ void update(Warp &warp, const Instruction &one, u8 *origin, const Addresses &all
 bool global_atomic(Machine &machine, Warp &warp, const Instruction &one, u32 mask, i64 &pieces) {
     Addresses all;
     fill(warp, one, false, mask, all);
-    pieces = sectors(all.of, one.size).pieces;
+    pieces = sectors(all.of, mask, one.size).pieces;
     return by_array(machine, all, one.size, true,
                     [&](u8 *origin, u32 found) { update(warp, one, origin, all, found); });
 }
@@ -247,7 +247,7 @@ bool copy(Machine &machine, Warp &warp, const Instruction &one, u32 mask, i64 &p
     fill(warp, one.mode[0], 32, 0, one.mode[1], one.mode[2], true, mask, to);
     if (!within(to, 0, i64(machine.shared.size()), one.size))
         return false;
-    pieces = sectors(from.of, one.size).pieces;
+    pieces = sectors(from.of, mask, one.size).pieces;
     if (one.size == 16) {
         i64 both[LANES];
         for (int lane = 0; lane < LANES; lane++)

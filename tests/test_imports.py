@@ -92,6 +92,7 @@ RANKS = [
     {"userkernel", "explain"},
     {"results"},
     {"measure", "ceilings"},
+    {"programs"},
     {"fleet"},
     {"views"},
     {"api"},

@@ -25,6 +25,7 @@ from cudabench.system.outputs import begin_command
 COMMANDS = {
     "list": "Show the kernels of each operation.",
     "run": "Run a kernel of your own from a .cu file, without host code.",
+    "exec": "Run a whole program without a GPU: check and count its launches.",
     "explain": "Show line by line why a kernel is slow (simulator).",
     "check": "Find races and stray accesses in your kernels (simulator).",
     "sweep": "Find the best block, macro, template argument or size.",
@@ -36,6 +37,7 @@ COMMANDS = {
     "export": "Convert results: CSV, Markdown, JUnit, SARIF and more.",
     "ceilings": "Measure what a card can do at most.",
     "fleet": "Find the slow card among many.",
+    "nvcc": "nvcc with what exec needs added.",
     "info": "Show what this machine can run, and how to install the rest.",
     "setup-gpu": "Install PyCUDA on a machine with no CUDA toolkit.",
     "schema": "Print the JSON Schema of the results file.",

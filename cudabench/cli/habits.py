@@ -28,7 +28,7 @@ HELP = {"-h", "--help", "--help-all"}
 
 # Each command with the words that other tools use for it.
 COMMANDS = {
-    "run": "bench benchmark measure time launch nvcc",
+    "run": "bench benchmark measure time launch",
     "explain": "profile prof ncu nsys nvprof analyze analyse inspect why",
     "check": "test memcheck racecheck initcheck synccheck sanitize sanitizer compute-sanitizer lint verify validate",
     "list": "ls l show kernels operations collect-only",

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from cudabench.compile.record import Resources
 from cudabench.symbols import plain_name
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from elftools.elf.elffile import ELFFile
 
-_SIZED, _REGISTERS = 0x04, 0x2F  # EIFMT_SVAL, EIATTR_REGCOUNT
+_SIZED, _REGISTERS, _FRAME = 0x04, 0x2F, 0x11  # EIFMT_SVAL, EIATTR_REGCOUNT, EIATTR_FRAME_SIZE
 WRITABLE = (".nv.global", ".nv.global.init", ".nv.constant3")
 
 
@@ -125,7 +126,21 @@ def registers(cubin: bytes, entry: str) -> int | None:
     They are in `.nv.info`, a list of attributes: a byte of format, a byte of kind, and for the format of sized values
     two bytes of size and the value; the kind 0x2f has the number of a symbol and the registers of its code.
     """
-    return _registers(cubin).get(entry)
+    return _values(cubin, _REGISTERS).get(entry)
+
+
+def resources(cubin: bytes, entry: str) -> Resources:
+    """Return the registers, the stack and the barriers of a kernel by its cubin alone, which does not tell its
+    spills."""
+    elf = opened(cubin)
+    text, about = elf.get_section_by_name(f".text.{entry}"), elf.get_section_by_name(f".nv.info.{entry}")
+    barriers = (text["sh_flags"] >> 20 & 0x7F) if text is not None else 0
+    found = re.search(b"\x02\x4c(.)\0", about.data(), re.DOTALL) if about is not None else None
+    return Resources(
+        registers=registers(cubin, entry) or 0,
+        local_bytes=_values(cubin, _FRAME).get(entry, 0),
+        barriers=found[1][0] if found else barriers,
+    )
 
 
 @lru_cache(maxsize=16)
@@ -136,7 +151,7 @@ def _code(cubin: bytes) -> Mapping[str, bytes]:
 
 
 @lru_cache(maxsize=16)
-def _registers(cubin: bytes) -> Mapping[str, int]:
+def _values(cubin: bytes, wanted: int) -> Mapping[str, int]:
     from elftools.elf.sections import SymbolTableSection
 
     elf = opened(cubin)
@@ -150,7 +165,7 @@ def _registers(cubin: bytes) -> Mapping[str, int]:
         at += 4
         if form != _SIZED:
             continue  # the value is in place of the size
-        if kind == _REGISTERS and size == 8:
+        if kind == wanted and size == 8:
             symbol, count = struct.unpack_from("<II", data, at)
             found.setdefault(table.get_symbol(symbol).name, int(count))
         at += size

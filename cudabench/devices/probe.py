@@ -203,6 +203,15 @@ def engine() -> Part:
     return Part("engine", version=f"native ({library.cudabench_native_version().decode()})")
 
 
+def runtime() -> Part:
+    """Return the CUDA runtime that `cudabench exec` gives a program."""
+    try:
+        native.runtimes(at_need=False)
+    except native.NotBuilt as lack:
+        return Part("runtime", problem=f"programs have no CUDA runtime: {lack.problem}", repair=lack.repair)
+    return Part("runtime", version="of CUDA 12 and 13")
+
+
 def gpu_compiler() -> Part:
     """Return the compiler for a GPU: nvcc, else NVRTC. A problem means that both are missing."""
     from cudabench.compile import compiler

@@ -52,7 +52,7 @@ from cudabench.measure.counting import (
 )
 from cudabench.occupancy import capability
 from cudabench.records.planned import Case
-from cudabench.records.results import Hazard, Result, Warning, Watch
+from cudabench.records.results import Hazard, Result, Verification, Warning, Watch
 from cudabench.results.warnings import warning
 from cudabench.simulator import api as simulator
 from cudabench.simulator.machine_code.launch import DIFFERS
@@ -163,19 +163,34 @@ class SimulatedRun(RunContext):
             **_in_words(case),
         )
         took = time.monotonic() - began
-        if self.disassemble:
-            run = as_loaded(self.device, case, run)
-        run = settled(run, own, self.disassemble)
+        run = self.settled(case, run, own)
         self.output = run.report.output
+        verification = self.input_sets[0].compare(case.expects, arrays, "simulated")
+        self.progress("verifying", 1)
+        result = self.told(result, case, run, own, verification)
+        result = replace(result, inputs="fixed" if self.fixed else "fresh")
+        result, faults = self._checked(case, run, result, arrays, began, took)
+        if faults:
+            return replace(result, status="wrong", reason="; ".join(faults))
+        return replace(result, figures=self.figures(arrays))
+
+    def settled(self, case: Case, run: sim.Run, own: Sequence[Kernel]) -> sim.Run:
+        """Return a run as its machine code, where that is read, has accesses and barriers."""
+        return settled(as_loaded(self.device, case, run) if self.disassemble else run, own, self.disassemble)
+
+    def told(
+        self, result: Result, case: Case, run: sim.Run, own: Sequence[Kernel], verification: Verification | None,
+        order: Sequence[str] = SIMULATED,
+    ) -> Result:  # fmt: skip
+        """Return the result with what a settled run came to; order: of warnings, by what they are of."""
         evidence = Evidence(
-            self.input_sets[0].compare(case.expects, arrays, "simulated"),
+            verification,
             self.device.changed(case),
             described(self.device, case, run.report.executed, run.report.accesses) if self.disassemble else None,
             [self.device.load(part).compiled.ptx for part in case.parts],
             {one.entry for one in own},
         )
         leaks = self.device.leaks(case)
-        self.progress("verifying", 1)
         result = counted(result, case, run, self.operation, self.problem, self.device.blocks(case))
         result = self._priced(self._with_drawings(result, case, run), case, run)
         notes = {
@@ -193,12 +208,7 @@ class SimulatedRun(RunContext):
             ]
         if not case.source.builtin and _wrote_nothing(run, own):
             notes["unreached"] = [warning("unreached", kernel=case.kernel)]
-        result = replace(result, inputs="fixed" if self.fixed else "fresh")
-        result = concluded(result, self, case, evidence, notes, SIMULATED)
-        result, faults = self._checked(case, run, result, arrays, began, took)
-        if faults:
-            return replace(result, status="wrong", reason="; ".join(faults))
-        return replace(result, figures=self.figures(arrays))
+        return concluded(result, self, case, evidence, notes, order)
 
     def _with_drawings(self, result: Result, case: Case, run: sim.Run) -> Result:
         """Return the result with what is drawn of it: single accesses, and the code by line."""

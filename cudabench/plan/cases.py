@@ -76,7 +76,7 @@ def build(operation: Operation, request: Request) -> list[Case]:
         except (UsageError, NotANumber) as error:
             constants_differ = f"The constants of {pick.kernel.name} contradict each other: {error}."
             said = constants_differ if isinstance(error, NotANumber) else str(error)
-            if pick.named or len(picked) == 1:
+            if pick.named:
                 raise UsageError(said) from None
             cases.append(replace(_unplanned(operation, pick, problem), skip_reason=said))
     if all(case.skip_reason for case in cases):

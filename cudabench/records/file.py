@@ -21,6 +21,7 @@ from cudabench.cards import Ceiling
 from cudabench.errors import CudabenchError
 from cudabench.records.decode import Misfit, decode
 from cudabench.records.fleet import Fleet
+from cudabench.records.program import Program
 from cudabench.records.results import DeviceInfo, Result
 from cudabench.records.revisions import Ab, CodeDifference
 from cudabench.system.outputs import write_whole
@@ -61,6 +62,8 @@ class ResultsFile:
         default_factory=list
     )
     fleet: Annotated[Fleet | None, "Of cudabench fleet: the card of a shard, or the findings of a report."] = None
+
+    program: Annotated[Program | None, "Of cudabench exec: the program, its launches and its end."] = None
 
     ab: Annotated[list[Ab], "Of cudabench ab: the two sides with their ratio."] = field(default_factory=list)
 
@@ -105,6 +108,7 @@ class ResultsFile:
             "ceilings": [asdict(each) for each in self.ceilings],
             "ab": [{**asdict(each), "old": _plain(each.old), "new": _plain(each.new)} for each in self.ab],
             "fleet": self.fleet and asdict(self.fleet),
+            "program": self.program and asdict(self.program),
         }
         return {
             "schema": SCHEMA,

@@ -21,7 +21,7 @@ FIRST_DEVICE = "The device, or the first of several; null if the run ended befor
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 # Keys of the file that are left out if they are empty.
-SOMETIMES = ("devices", "diff", "ceilings", "listings", "ab", "fleet")
+SOMETIMES = ("devices", "diff", "ceilings", "listings", "ab", "fleet", "program")
 
 UNITS = (
     (r"(.*_)?bytes", "bytes"),

@@ -16,6 +16,7 @@ from cudabench.simulator.errors import (
 )
 from cudabench.simulator.heap import HEAP_BYTES, Leak
 from cudabench.simulator.launch import DEFAULT_BUDGET, run
+from cudabench.simulator.memory import AddressSpace
 from cudabench.simulator.native.launch import THREADS
 from cudabench.simulator.program.arguments import Placed, Rows, Struct
 from cudabench.simulator.program.code import Unsupported
@@ -38,8 +39,8 @@ from cudabench.simulator.tensor_maps import TensorMap
 from cudabench.simulator.textures import Texture
 
 __all__ = [
-    "DEFAULT_BUDGET", "HEAP_BYTES", "THREADS", "Access", "Branch", "BudgetExceeded", "Code", "Contended", "Executed",
-    "Footprint", "Hazard", "Imbalance", "Kernel", "KernelAssert", "KernelTrap", "LaunchError", "Leak", "Lines",
-    "Placed", "Program", "PtxError", "Report", "Rows", "Struct", "TensorMap", "Texture", "Touch", "Unsupported",
-    "UnsupportedKernel", "load", "merge", "run",
+    "DEFAULT_BUDGET", "HEAP_BYTES", "THREADS", "Access", "AddressSpace", "Branch", "BudgetExceeded", "Code",
+    "Contended", "Executed", "Footprint", "Hazard", "Imbalance", "Kernel", "KernelAssert", "KernelTrap", "LaunchError",
+    "Leak", "Lines", "Placed", "Program", "PtxError", "Report", "Rows", "Struct", "TensorMap", "Texture", "Touch",
+    "Unsupported", "UnsupportedKernel", "load", "merge", "run",
 ]  # fmt: skip

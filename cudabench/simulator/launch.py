@@ -41,6 +41,7 @@ from cudabench.simulator.values import Index3
 
 # Vector steps: each is one instruction for all lanes that run it together.
 DEFAULT_BUDGET = 5_000_000
+UNCHECKED = Report(0, (), (), "", None, (), {}, (), (), None, None, "native")  # of a launch without counts
 MAX_RESIDENT = 2048 * 192  # threads that run at once: of an SM, times more SMs than any GPU has
 
 
@@ -137,8 +138,13 @@ def run(
     between: Between | None = None,
     schedule: str | None = None,
     machine: Asked | None = None,
+    checked: bool = True,
 ) -> Report:
     """Launch a kernel and return counts, hazards and printed text.
+
+    checked: not to look for races and to count nothing, but for addresses out of bounds or misaligned, undefined values
+    and barriers at which threads are missing, takes a fraction of the time; the report then counts nothing, unless the
+    launch has a fault of these or is none for the native engine.
 
     program: a loaded Program, or PTX text. grid, block: numbers of blocks and threads, x first, as an int or 1 to 3
     ints. arguments: one for each parameter: NumPy arrays (C-contiguous, used in place as device pointers), numbers,
@@ -197,11 +203,14 @@ def run(
     shares = Shares(code, plan.blocks) if plan.blocks == math.prod(grid3) and Shares.fit(code, plan.blocks) else None
     told = with_machine_code(machine, plan, placed)
     ends = math.inf if seconds is None else time.monotonic() + seconds
-    if recorder is None and native.wanted(plan):
+    if recorder is None and native.wanted(plan, checked):
         ran = native.attempt(
-            plan, placed, budget=budget or DEFAULT_BUDGET, seconds=seconds, footprint=footprint,
-            shares=shares is not None, issued=issued, progress=progress, threads=native.threads(),
+            plan, placed, budget=budget or DEFAULT_BUDGET, seconds=seconds, footprint=footprint and checked,
+            shares=shares is not None and checked, issued=issued, progress=progress, threads=native.threads(),
+            checked=checked,
         )  # fmt: skip
+        if ran == "":
+            return UNCHECKED
         if not isinstance(ran, str):
             finished = ran
             later = Report.later(
@@ -242,7 +251,10 @@ def _grid_barrier(code: Code, space: AddressSpace, grid: Index3, block: Index3) 
             f"kernel {code.name} synchronises its grid, so all blocks must run at once: {threads} threads are more "
             "than any GPU holds; let each thread do more."
         )
-    return space.place("the grid's barrier", np.zeros(64, np.uint8), True).base
+    if space.barrier is None:
+        space.barrier = space.place("the grid's barrier", np.zeros(64, np.uint8), True)
+    space.barrier.bytes.fill(0)
+    return space.barrier.base
 
 
 def _outcome(machine: Machine, recorder: Recorder | None) -> Outcome:

@@ -3,10 +3,23 @@
 Every array argument and every module variable is a region with 2^40 bytes of address space of its own, so that an
 address that misses its array still tells which array was meant. Generic addresses of the other spaces lie in windows
 below 2^39.
+
+A launch of arrays has an address space of its own. One that lasts is shared by the launches of a whole program, of
+several modules too:
+
+    space = AddressSpace()
+    program = load(ptx_text, space=space)                  # its variables lie in the space; so may other programs'
+    x = space.allocate(4096, "x")                          # an address; or of a uint8 array that is given, in its place
+    raw = struct.pack("<Qi", x, 1024).ljust(program.code("kernel").parameter_bytes, b"\\0")
+    run(program, "kernel", 4, 256, Placed(space, raw))     # with checked=False where nothing is to be counted
+    space.bytes_at(x)                                      # a uint8 array of what lies there, to read and to write
+    space.free(x)                                          # who goes there from now on is told of a use after free
+    program.unload()                                       # frees its variables
 """
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +37,7 @@ PARAMETER_WINDOW = 1 << 36
 SHARED_WINDOW = 1 << 37
 LOCAL_WINDOW = 1 << 38
 WINDOW = 1 << 32
+MOST_FREED = 256  # slots that stay empty
 MOST_FOLDS = 8  # masks of which a chunk remembers the lanes that share places
 
 
@@ -31,10 +45,12 @@ class Region:
     """Bytes at consecutive virtual addresses: an array argument, a module variable or the kernel's parameters.
 
     element, shape: bytes of an element and elements by dimension, as messages say them; 0 and () where not known. host:
-    where the bytes lie in the host's memory.
+    where the bytes lie in the host's memory. freed: the bytes that it had, of one that was freed and has none.
     """
 
-    __slots__ = ("base", "bytes", "constant", "element", "end", "host", "name", "shape", "size", "views", "writable")
+    __slots__ = (
+        "base", "bytes", "constant", "element", "end", "freed", "host", "name", "shape", "size", "views", "writable",
+    )  # fmt: skip
 
     def __init__(
         self, name: str, base: int, data: Array, writable: bool, constant: bool = False, host: int | None = None
@@ -44,7 +60,7 @@ class Region:
         self.size = data.size
         self.end = base + self.size
         self.views: dict[np.dtype[Any], Array] = {}
-        self.element = 0
+        self.element = self.freed = 0
         self.shape: tuple[int, ...] = ()
 
     def view(self, dtype: np.dtype[Any]) -> Array:
@@ -73,24 +89,73 @@ NOTHING = Region("nothing", 0, np.empty(0, np.uint8), False)
 
 
 class AddressSpace:
-    """The regions of a launch by slot; slot 0, where null pointers point, is empty."""
+    """The regions of a launch, or of all launches of a program, by slot; slot 0, where null pointers point, is empty.
+
+    version: changes with them. changed: the slots that are others than the native engine last saw in `table`, which is
+    its own.
+    """
 
     def __init__(self) -> None:
         self.slots: list[Region] = [NOTHING]
+        self.version = 0
+        self.changed: list[int] = [0]
+        self.table: Any = None
+        self.barrier: Region | None = None  # of launches that synchronise their grid
+        self._freed: deque[int] = deque()  # slots, in their order
 
     def place(self, name: str, data: Array, writable: bool, constant: bool = False, host: int | None = None) -> Region:
         """Give a flat uint8 array a slot of its own; constant: in the state space .const. host: as of a region."""
-        region = Region(name, len(self.slots) << SLOT_BITS, data, writable, constant, host)
-        self.slots.append(region)
+        return self.put(Region(name, len(self.slots) << SLOT_BITS, data, writable, constant, host))
+
+    def put(self, region: Region) -> Region:
+        """Put a region into its slot, the next one or one that others have left."""
+        slot = region.base >> SLOT_BITS
+        if slot == len(self.slots):
+            self.slots.append(region)
+        else:
+            self.slots[slot] = region
+        self.changed.append(slot)
+        self.version += 1
         return region
 
     def skip_to(self, slot: int) -> None:
         """Leave the slots in front of one empty."""
+        self.changed += range(len(self.slots), slot)
         self.slots += self.slots[:1] * (slot - len(self.slots))
 
     def place_heap(self, heap: Heap) -> None:
         """Give the device's heap a slot of its own."""
-        self.slots.append(heap.place(len(self.slots) << SLOT_BITS))
+        self.put(heap.place(len(self.slots) << SLOT_BITS))
+
+    def allocate(self, memory: int | Array, name: str = "") -> int:
+        """Return the address of so many bytes, zeros at first, or of those of a flat uint8 array, until they are freed.
+        name: what messages call them, else "allocation 5"."""
+        data = np.zeros(memory, np.uint8) if isinstance(memory, int) else memory
+        slot = self._freed.popleft() if len(self._freed) > MOST_FREED else len(self.slots)
+        return self.put(Region(name or f"allocation {slot}", slot << SLOT_BITS, data, True)).base
+
+    def free(self, address: int) -> None:
+        """Free what begins at an address; KeyError where nothing does. Its slot stays empty until `MOST_FREED` others
+        were freed, so that a use after free is told."""
+        region = self._at(address)
+        if region.base != address:
+            raise KeyError(address)
+        gone = Region(region.name, address, NOTHING.bytes, False)
+        gone.element, gone.shape, gone.freed = region.element, region.shape, max(1, region.size)
+        self.put(gone)
+        self._freed.append(address >> SLOT_BITS)
+
+    def bytes_at(self, address: int) -> Array:
+        """Return the bytes from an address to the end of what it points into; KeyError where it points at nothing."""
+        region = self._at(address)
+        return region.bytes[address - region.base :]
+
+    def _at(self, address: int) -> Region:
+        slot = address >> SLOT_BITS
+        region = self.slots[slot] if 0 < slot < len(self.slots) else NOTHING
+        if not region.base or region.freed or not 0 <= address - region.base <= region.size:
+            raise KeyError(address)
+        return region
 
     def nearest(self, address: int) -> Region | None:
         """Return the region whose slot an address lies in or near."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from cudabench.simulator.count.counters import Place
-from cudabench.simulator.count.order import Ways
+from cudabench.simulator.count.order import ways_of
 from cudabench.simulator.program.code import Code
 from cudabench.simulator.report import Access
 from cudabench.simulator.schedule import Schedule
@@ -22,11 +22,11 @@ CHUNK_BYTES = 1 << 25
 SPLIT_LANES = 16384
 RECURSIVE_LANES = 16384  # each level of calls keeps registers
 TRACED_BLOCKS = 256  # of a chunk whose single accesses are recorded
-MOST_PLANS = 32
+MOST_PLANS = 128
 SAMPLE_RUN = 4  # neighbouring blocks: a sample consists of such runs,
 SAMPLE_RUNS = 16  # of so many at most
 GOLDEN = 0.6180339887498949  # multiples of it lie evenly, and in step with no width of a grid
-MOST_BYTES = 1 << 26  # that a plan remembers from one launch to the next
+MOST_BYTES = 1 << 24  # that a plan remembers from one launch to the next
 
 
 class Plan:
@@ -49,7 +49,7 @@ class Plan:
         self.cluster = cluster
         self.members: dict[int, Any] = {}  # by chunk
         self.ready: Any = None  # for the native engine, see `native.launch.Ready`
-        self.ways = Ways(code)
+        self.ways = ways_of(code)
         static = code.static_shared
         padded = -(-static // 16) * 16 + dynamic_shared
         self.shared_size = padded if code.dynamic or dynamic_shared else static

@@ -1,4 +1,7 @@
-"""The simulator's native engine: builds it of `native/` by the machine's C++ compiler, and loads what was built.
+"""The native libraries: builds them of `native/` by the machine's C++ compiler, and loads what was built.
+
+The simulator's engine is of the files of `native/` itself; the CUDA runtime that `cudabench exec` gives a program is of
+those of `native/programs`, linked once for each version of CUDA whose programs it serves.
 
 Outside of functions nothing of the package is imported, as the install's hook, hatch_build.py, loads this file by path,
 and nothing that only a build needs.
@@ -6,7 +9,7 @@ A library is of its sources and options, whose hash, the key, stands among its b
 the package, one that a run built in the cache; CUDABENCH_NATIVE_LIBRARY names another one. CUDABENCH_ENGINE=numpy goes
 without, =native demands it.
 
-    python -m cudabench.system.native [--sanitize] [FOLDER]      # builds it by hand
+    python -m cudabench.system.native [--sanitize] [FOLDER]      # builds both by hand
 """
 
 from __future__ import annotations
@@ -42,6 +45,7 @@ SIMD = ("-O3", "-fno-math-errno", "-fno-trapping-math")  # of these files, whose
 PACKAGE = Path(__file__).parent.parent
 INSTALLED = PACKAGE / "_native"
 NAME = "libcudabench.dylib" if sys.platform == "darwin" else "libcudabench.so"
+RUNTIMES = ("libcudart.so.12", "libcudart.so.13")  # by names that are their symbols' versions, too
 BY_HAND = "python -m cudabench.system.native"
 NAMED = "CUDABENCH_NATIVE_LIBRARY"
 MOST_SECONDS = 900  # of all that the compiler does
@@ -85,7 +89,7 @@ def key(folder: Path | None = None, *, sanitize: bool = False) -> str:
     """Return what tells one library from another: a hash of the sources, headers too, the options and the machine."""
     folder = folder or source_folder()
     made = hashlib.sha256(repr((sys.platform, _machine(), OPTIONS, LEVELS, SIMD, sanitize and SANITIZE)).encode())
-    for path in sorted([*folder.glob("*.cpp"), *folder.glob("*.hpp")]):
+    for path in sorted(one for end in ("cpp", "hpp", "inc") for one in folder.glob(f"*.{end}")):
         made.update(f"\n{path.name} {path.stat().st_size}\n".encode() + path.read_bytes())
     return made.hexdigest()
 
@@ -109,27 +113,41 @@ def compiler() -> list[str]:
 
 
 def build(folder: Path, source: Path | None = None, *, sanitize: bool = False) -> Path:
-    """Return the library in a folder, built unless that of these sources and options is there. Raises NotBuilt."""
+    """Return the engine in a folder, built unless that of these sources and options is there. Raises NotBuilt."""
+    source = source or source_folder()
+    return _built(folder, source, (NAME,), sanitize=sanitize)[0]
+
+
+def build_runtimes(folder: Path, *, sanitize: bool = False) -> list[Path]:
+    """Return the CUDA runtimes in a folder, built like the engine. Raises NotBuilt."""
+    if sys.platform != "linux":
+        raise NotBuilt("programs run on Linux alone", "use Linux, or WSL")
+    return _built(folder, source_folder() / "programs", RUNTIMES, sanitize=sanitize)
+
+
+def _built(folder: Path, source: Path, names: Sequence[str], *, sanitize: bool) -> list[Path]:
     import tempfile
 
-    source, folder = (source or source_folder()).absolute(), folder.absolute()
-    made = folder / NAME
+    source, folder = source.absolute(), folder.absolute()
+    made = [folder / name for name in names]
     if not sources(source):
         raise NotBuilt(f"{source} has no C++ files", "install cudabench anew")
     wanted = key(source, sanitize=sanitize)
-    if _is_of(made, wanted):
+    if all(_is_of(one, wanted) for one in made):
         return made
     command = compiler()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with _alone(folder), tempfile.TemporaryDirectory() as work:
-            if not _is_of(made, wanted):  # by another process meanwhile
-                new = folder / f".{os.getpid()}-{NAME}"
+            if not all(_is_of(one, wanted) for one in made):  # by another process meanwhile
+                new = [folder / f".{os.getpid()}-{name}" for name in names]
                 try:
                     _compile(command, source, [*OPTIONS, *SANITIZE * sanitize], wanted, Path(work), new)
-                    os.replace(new, made)
+                    for one, place in zip(new, made, strict=True):
+                        os.replace(one, place)
                 finally:
-                    new.unlink(missing_ok=True)
+                    for one in new:
+                        one.unlink(missing_ok=True)
     except OSError as error:
         repair = f"name another folder by CUDABENCH_CACHE, or build it with {BY_HAND}"
         raise NotBuilt(f"{error.filename or folder} cannot be written ({error.strerror})", repair) from None
@@ -159,7 +177,9 @@ def _alone(folder: Path) -> Iterator[None]:
         yield
 
 
-def _compile(command: Sequence[str], source: Path, options: list[str], wanted: str, work: Path, made: Path) -> None:
+def _compile(
+    command: Sequence[str], source: Path, options: list[str], wanted: str, work: Path, made: Sequence[Path]
+) -> None:
     """Compile each file, for each level where it has several, and link all; the key is a function of its own."""
     own = work / "key.cpp"
     visible = '__attribute__((visibility("default")))'
@@ -176,13 +196,24 @@ def _compile(command: Sequence[str], source: Path, options: list[str], wanted: s
                 simd = SIMD * path.stem.endswith("_simd")
                 jobs.append([*command, *options, *simd, *more, f"-DLEVEL={level}", "-c", text, "-o", objects[-1]])
     _run(jobs, source)
-    link = [*command, *options, "-shared", *objects, "-o", str(made)]
     # Python may have loaded an older C++ library than the compiler's, as conda's does.
     own_library = ["-static-libstdc++", "-static-libgcc", "-Wl,--exclude-libs,ALL"]
-    try:
-        _run([[*link, *own_library * (sys.platform != "darwin" and "-g" not in options)]], source)
-    except Failed:
-        _run([link], source)  # the static library is missing
+    for library in made:
+        link = [*command, *options, "-shared", *objects, *_versioned(library, work), "-o", str(library)]
+        try:
+            _run([[*link, *own_library * (sys.platform != "darwin" and "-g" not in options)]], source)
+        except Failed:
+            _run([link], source)  # the static library is missing
+
+
+def _versioned(library: Path, work: Path) -> list[str]:
+    """Return what the linker has to be told of a CUDA runtime: programs ask for its symbols by its name."""
+    name = library.name.partition("-")[2]
+    if name not in RUNTIMES:
+        return []
+    script = work / f"{name}.map"
+    script.write_text(f"{name} {{ global: cuda*; __cuda*; local: *; }};\n")
+    return [f"-Wl,-soname,{name}", f"-Wl,--version-script={script}", "-ldl"]
 
 
 def _run(commands: Sequence[Sequence[str]], folder: Path) -> None:
@@ -327,12 +358,28 @@ def _found(named: str | None) -> Path:
     raise NotYet("it is not built yet", f"the next run in the simulator builds it, or {BY_HAND}")
 
 
-def _cached() -> Path | None:
+def _cached(source: Path | None = None) -> Path | None:
     """Return the cache's folder for the library of these sources."""
     from cudabench.system.folders import cache_folder
 
     folder = cache_folder()
-    return folder and folder / "native" / key()[:16]
+    return folder and folder / "native" / key(source)[:16]
+
+
+def runtimes(*, at_need: bool = True) -> Path:
+    """Return the folder with the CUDA runtimes of programs, built now if need be. Raises NotBuilt."""
+    source = source_folder() / "programs"
+    own, cached = key(source), _cached(source)
+    for folder in [INSTALLED, cached]:
+        if folder and all(_is_of(folder / name, own) for name in RUNTIMES):
+            return folder
+    compiler()
+    if cached is None:
+        raise NotBuilt("CUDABENCH_CACHE is off, so that a run does not build it", f"build it with {BY_HAND}")
+    if not at_need:
+        raise NotYet("it is not built yet", f"the next cudabench exec builds it, or {BY_HAND}")
+    _tell("Building the CUDA runtime of programs once, about 30 s ...")
+    return build_runtimes(cached)[0].parent
 
 
 def _built_at_need() -> Path:
@@ -380,14 +427,17 @@ def main() -> int:
     """Build by hand: print the library's path, or what the compiler said."""
     import argparse
 
-    parser = argparse.ArgumentParser(prog=BY_HAND, description="Build the simulator's native engine.")
+    parser = argparse.ArgumentParser(prog=BY_HAND, description="Build the native libraries.")
     parser.add_argument("folder", nargs="?", type=Path, default=INSTALLED, help="where to put it: in the package")
     parser.add_argument("--sanitize", action="store_true", help="with AddressSanitizer and UndefinedBehaviorSanitizer")
     words = parser.parse_args()
     try:
         with contextlib.suppress(OSError):
-            (words.folder / NAME).unlink()  # one that does not load may have the right key
+            for name in (NAME, *RUNTIMES):
+                (words.folder / name).unlink(missing_ok=True)  # one that does not load may have the right key
         print(build(words.folder, sanitize=words.sanitize))
+        if sys.platform == "linux" and sources(source_folder() / "programs"):
+            print(*build_runtimes(words.folder, sanitize=words.sanitize), sep="\n")
     except NotBuilt as lack:
         print(f"{lack.log}\n{lack}", file=sys.stderr)
         return 1

@@ -406,5 +406,10 @@ def _occupancy(result: Result) -> str:
     return percent(result.occupancy.fraction) if result.occupancy else NOTHING
 
 
+def hazards_column() -> Column[Result]:
+    """Return the column with the number of hazards."""
+    return Column("hazards", _hazards)
+
+
 def _hazards(result: Result) -> str:
     return NOTHING if result.hazards is None else str(len(result.hazards)) if result.hazards else "none"

@@ -265,7 +265,7 @@ def test_ladder_skips_what_cannot_run(cudabench: Runner) -> None:
 def test_info_in_json(cudabench: Runner) -> None:
     """`info --json` lists the parts that a run may need."""
     names = {part["name"] for part in cudabench("info", "--json").json["parts"]}
-    assert names == {"driver", "nvcc", "PyCUDA", "NVML", "NVRTC", "engine"}
+    assert names == {"driver", "nvcc", "PyCUDA", "NVML", "NVRTC", "engine", "runtime"}
 
 
 def test_module_runs_as_a_program(tmp_path: Path) -> None:

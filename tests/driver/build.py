@@ -14,6 +14,8 @@ from pathlib import Path
 from elftools.elf.elffile import ELFFile
 
 HERE = Path(__file__).parent
+NATIVE = HERE.parents[1] / "native" / "programs"
+CORE = ("errors", "graphs", "launches", "memory", "modules", "streams", "textures")  # what both fronts share
 # What this project's own GPU path asks the driver for stands in driver.cpp whole.
 DEFINED = re.compile(r"^CALL(?:_\w+)?\((cu\w+)", re.M)
 
@@ -37,11 +39,13 @@ def build(folder: Path) -> None:
     defined = set(DEFINED.findall((HERE / "driver.cpp").read_text()))
     missing = sorted(pycuda_calls() - defined)
     (folder / "missing.inc").write_text("".join(f"MISSING({name})\n" for name in missing))
-    for source, library in (("driver.cpp", "libcuda.so.1"), ("nvml.cpp", "libnvidia-ml.so.1")):
+    core = [str(NATIVE / f"{name}.cpp") for name in CORE]
+    for source, library, more in (("driver.cpp", "libcuda.so.1", core), ("nvml.cpp", "libnvidia-ml.so.1", [])):
         subprocess.run(
             [
                 "g++", "-std=c++17", "-O1", "-shared", "-fPIC", "-Wall", "-Wextra", f'-DHOST="{HERE / "host.py"}"',
-                f"-Wl,-soname,{library}", "-I", str(folder), "-o", str(folder / library), str(HERE / source), "-ldl",
+                f"-Wl,-soname,{library}", "-I", str(folder), "-I", str(NATIVE), "-o", str(folder / library),
+                str(HERE / source), *more, "-ldl",
             ],
             check=True,
         )  # fmt: skip

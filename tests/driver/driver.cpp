@@ -1,240 +1,76 @@
 // A CUDA driver without a GPU: libcuda.so.1 for programs in this Python process, whose launches run in the simulator.
 //
-// Device memory is host memory, and the address of an allocation is the simulator's: 2^40 bytes of address space each,
-// so that a pointer means the same wherever a kernel finds it. Streams are queues: what is queued runs when somebody
-// waits for it. Time is invented: each piece of work says how many nanoseconds it takes. What needs Python (loading a
-// module, launching) is called back; host.py sets these callbacks when cuInit starts it in the process's interpreter.
+// The front of native/programs (its core says how memory, streams and time are meant) that CUDA's driver API is. What
+// needs Python (loading a module, launching) is called back; host.py sets these callbacks when cuInit starts it in the
+// process's interpreter.
 //
 // Every call is listed once, by CALL (in a context), CALL_STARTED (after cuInit) or CALL_ANYTIME. These let one thread in
 // at a time, count the call, and give it the fault that CUDABENCH_DRIVER_FAIL asks for. A call of the list `missing.inc`
 // that stands nowhere here says its name and returns CUDA_ERROR_NOT_SUPPORTED.
-//
-// What is queued may run long after it was asked for. So it holds what it needs: events, streams and kernels by shared
-// pointers, memory by its address, which is looked up again, and what comes from the host's ordinary memory as a copy.
-// While Python is called back it may collect garbage and free memory here: that waits until the outermost call ends.
+
+#include "core.hpp"
 
 #include <dlfcn.h>
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
-#include <functional>
-#include <map>
-#include <memory>
-#include <mutex>
-#include <set>
 #include <sstream>
-#include <string>
-#include <vector>
 
-typedef int Status;
-typedef unsigned long long Address;
+using namespace programs;
 
-enum : Status {
-    SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, NO_DEVICE = 100, INVALID_DEVICE = 101,
-    INVALID_IMAGE = 200, INVALID_CONTEXT = 201, NO_BINARY = 209, INVALID_HANDLE = 400, NOT_FOUND = 500, NOT_READY = 600,
-    ILLEGAL_ADDRESS = 700, OUT_OF_RESOURCES = 701, ALREADY_REGISTERED = 712, NOT_REGISTERED = 713, LAUNCH_FAILED = 719,
-    TOO_LARGE = 720, NOT_SUPPORTED = 801, CAPTURING = 900, CAPTURE_UNJOINED = 904, CAPTURED_EVENT = 907, UNKNOWN = 999,
-    INTERRUPTED = -1,  // by host.py: Ctrl-C came while a kernel ran
-};
-
-const int SLOT_BITS = 40;
-const size_t SLOT = size_t(1) << SLOT_BITS;
-const int FRESH_SLOTS = 4096;  // addresses that are given before one is given again
-enum { MEMORY_HOST = 1, MEMORY_DEVICE = 2, MEMORY_ARRAY = 3, MEMORY_UNIFIED = 4 };  // CUmemorytype
-
-// What host.py sets ----------------------------------------------------------------------------------------------------
-
-struct Card {
-    char name[128];
-    int attributes[256];  // -1: unknown
-    size_t memory;
-    double bytes_per_ns;
-    unsigned char uuid[16];
-};
-
-struct Function {
-    int attributes[16];  // CUfunction_attribute
-    int parameters;
-    unsigned offsets[256], sizes[256];
-};
-
-struct Launch {
-    int module;
-    const char *name;
-    unsigned sides[6], cluster[3], shared;
-    const void *parameters;
-    size_t parameter_bytes;
-};
-
-struct Callbacks {
-    int (*load)(int module, const void *image, size_t bytes, int first_slot, int *slots);
-    int (*unload)(int module);
-    int (*find)(int module, const char *name, Function *function);
-    int (*variable)(int module, const char *name, Address *address, void **host, size_t *bytes);
-    int (*launch)(const Launch *launch, double *nanoseconds);
-    int (*texture)(Address handle, const void *resource, const void *texture, void *host, Address place, size_t bytes,
-                   const size_t *extents, unsigned flags);
-    int (*forget)(int slot);
-    int (*tensor_map)(void *map, int type, unsigned rank, Address place, const void *sizes, const void *strides,
-                      const void *box, const void *steps, int swizzle, int fill);
-};
-
-static Callbacks callbacks;
-static std::vector<Card> cards;
-
-// State ----------------------------------------------------------------------------------------------------------------
-
-struct Context;
-
-enum Kind { DEVICE, PINNED, REGISTERED, VARIABLE };  // REGISTERED: the host's own, page-locked later
-
-struct Memory {
-    char *host;
-    size_t bytes;
-    Context *context;
-    Kind kind;
-    bool of_host() const { return kind == PINNED || kind == REGISTERED; }
-};
-
-struct Work {
-    std::function<Status(double *)> run;    // null: a wait
-    std::shared_ptr<struct Stream> other;   // whose work up to `until` comes first
-    unsigned long long until = 0;
-};
-typedef std::shared_ptr<std::vector<Work>> Capture;
-
-struct Stream {
-    Context *context;
-    bool blocking;  // waits for the default stream, and is waited for by it
-    std::deque<std::pair<unsigned long long, Work>> queue;
-    Capture captured;
-};
-
-struct Event {
-    Context *context;
-    bool timed;
-    std::shared_ptr<Stream> stream;  // where it was recorded last, by the work of this number
-    unsigned long long until = 0;
-    double at = -1;
-    Capture captured;
-};
-
-struct Context {  // never deleted: what is queued and events name it
-    int device;
-    Status failed = SUCCESS;
-    std::shared_ptr<Stream> everything;  // the default stream
-    std::set<std::shared_ptr<Stream>> streams;
-    double now = 0;  // nanoseconds
-    int holders = 1;
-};
-
-struct Module {
-    int number, first_slot, slots;
-    Context *context;
-    std::map<std::string, struct Kernel *> kernels;
-};
-
-struct Kernel {
-    Module *module;
-    std::string name;
-    Function told;
-    int dynamic_shared;
-    bool large_clusters = false;
-};
-
-struct Array {
-    Address place;
-    size_t extents[3];
-    int format;
-    unsigned channels, flags;
-    size_t row() const;
-};
-
-struct Graph {
-    std::vector<Work> works;
-};
-
-template <class T> static std::map<T *, std::shared_ptr<T>> live;  // what handles of the program's stand for
-
-template <class T> static T *keep(T *made) {
-    live<T>[made] = std::shared_ptr<T>(made);
-    return made;
-}
-template <class T> static std::shared_ptr<T> held(T *handle) {
-    auto found = live<T>.find(handle);
-    return found == live<T>.end() ? nullptr : found->second;
-}
-
-static std::map<int, Memory> memories;          // by slot
-static std::set<int> reserved;                  // slots of modules' variables
-static thread_local std::vector<Context *> current;
-static Context *running;                        // whose work is being done
-static std::set<Context *> contexts;
 static std::map<int, Context *> primaries;
 static std::map<std::string, int> calls;
-static unsigned long long sequence;
-static int next_slot = 1, next_module;
-static Address next_handle = Address(1) << 35;
-static bool started, interrupted, has_objects;
-static size_t most_queued = 1024;               // works of a stream; one more waits until there is room, as on a GPU
-static uint64_t chance = 88172645463325252ull;
-
-static Context *context() { return current.empty() ? nullptr : current.back(); }
+static bool started;
 
 // Python ---------------------------------------------------------------------------------------------------------------
 
 template <class T> static T python(const char *name) { return (T)dlsym(RTLD_DEFAULT, name); }
 
-static bool python_lives() {
+bool programs::callable() {
     static auto initialized = python<int (*)()>("Py_IsInitialized");
     static auto finalizing = python<int (*)()>("Py_IsFinalizing") ? python<int (*)()>("Py_IsFinalizing")
                                                                   : python<int (*)()>("_Py_IsFinalizing");
     return initialized && initialized() && !(finalizing && finalizing());
 }
 
-static std::recursive_mutex one_at_a_time;
-static int depth;  // of calls in each other: 2 while Python, called back, calls
-static std::vector<std::function<void()>> later;
-
-struct Held {
-    Held() {
-        if (!one_at_a_time.try_lock()) {
-            // Whoever has it may be about to call Python, for which it needs the lock that this thread may hold.
-            static auto has_lock = python<int (*)()>("PyGILState_Check");
-            static auto leave = python<void *(*)()>("PyEval_SaveThread");
-            static auto take = python<void (*)(void *)>("PyEval_RestoreThread");
-            void *state = has_lock && has_lock() ? leave() : nullptr;
-            one_at_a_time.lock();
-            if (state) take(state);
-        }
-        depth++;
-    }
-    ~Held() {
-        while (depth == 1 && !later.empty()) {
-            auto work = std::move(later.back());
-            later.pop_back();
-            work();
-        }
-        depth--;
-        one_at_a_time.unlock();
-    }
-};
-
-// Do what takes away something that work may use once no work is being done.
-static Status at_rest(const std::function<void()> &work) {
-    if (depth > 1) later.push_back(work);
-    else work();
-    return context() ? context()->failed : SUCCESS;
+// Whoever has it may be about to call Python, for which it needs the lock that this thread may hold.
+void programs::lock(std::recursive_mutex &mutex) {
+    static auto has_lock = python<int (*)()>("PyGILState_Check");
+    static auto leave = python<void *(*)()>("PyEval_SaveThread");
+    static auto take = python<void (*)(void *)>("PyEval_RestoreThread");
+    void *state = has_lock && has_lock() ? leave() : nullptr;
+    mutex.lock();
+    if (state) take(state);
 }
 
-// Calls ----------------------------------------------------------------------------------------------------------------
+void programs::interrupt() {
+    static auto interrupt = python<void (*)()>("PyErr_SetInterrupt");
+    interrupt();
+}
 
-static bool sticky(Status status) { return status == 700 || status == 710 || (714 <= status && status <= 719); }
+Place programs::here() { return {}; }
+
+char *programs::map_memory(int, size_t bytes, Kind kind, const Place &) {
+    void *host = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (host == MAP_FAILED) return nullptr;
+    // A GPU's memory is as others left it.
+    if (kind == DEVICE) memset(host, 0xA5, std::min(bytes, size_t(64) << 20));
+    return (char *)host;
+}
+
+void programs::unmap_memory(int, const Memory &memory) {
+    if (memory.kind == DEVICE || memory.kind == PINNED) munmap(memory.host, memory.bytes);
+}
+
+void programs::copy_waits(Address, size_t, const Place &) {}
+void programs::copy_done(Address, size_t) {}
+
+int programs::host_slot() { return free_slot(); }
+
+// Calls ----------------------------------------------------------------------------------------------------------------
 
 // NAME:COUNT=STATUS, several separated by blanks; COUNT+ for that call and all behind it.
 static Status enter(const char *name) {
@@ -271,200 +107,6 @@ static Status in_context(const char *name) {
 #define CALL(name, ...) CALL_BY(in_context, name, __VA_ARGS__)
 #define END return SUCCESS; }
 
-// Memory ---------------------------------------------------------------------------------------------------------------
-
-static size_t used(int device) {
-    size_t sum = 0;
-    for (auto &one : memories)
-        sum += one.second.kind == DEVICE && one.second.context->device == device ? one.second.bytes : 0;
-    return sum;
-}
-
-static int free_slot() {
-    if (next_slot <= FRESH_SLOTS) return next_slot++;
-    int slot = 1;  // the lowest that is free again
-    while (memories.count(slot) || reserved.count(slot)) slot++;
-    next_slot = std::max(next_slot, slot + 1);
-    return slot;
-}
-
-static Status allocate(Address *address, size_t bytes, Kind kind) {
-    int device = context()->device;
-    if (!address || !bytes) return INVALID_VALUE;
-    if (bytes > SLOT / 2 || (kind == DEVICE && used(device) + bytes > cards[device].memory)) return OUT_OF_MEMORY;
-    void *host = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (host == MAP_FAILED) return OUT_OF_MEMORY;
-    // A GPU's memory is as others left it.
-    if (kind == DEVICE) memset(host, 0xA5, std::min(bytes, size_t(64) << 20));
-    int slot = free_slot();
-    memories[slot] = Memory{(char *)host, bytes, context(), kind};
-    *address = Address(slot) << SLOT_BITS;
-    return SUCCESS;
-}
-
-static void release(int slot) {
-    auto found = memories.find(slot);
-    if (found == memories.end()) return;
-    if (has_objects && python_lives()) callbacks.forget(slot);
-    if (found->second.kind == DEVICE || found->second.kind == PINNED) munmap(found->second.host, found->second.bytes);
-    memories.erase(found);
-}
-
-// The host's memory behind bytes of the device, null where they do not all lie in one allocation.
-static char *host_of(Address address, size_t bytes) {
-    auto found = memories.find(int(address >> SLOT_BITS));
-    size_t offset = address & (SLOT - 1);
-    if (found == memories.end() || offset > found->second.bytes || bytes > found->second.bytes - offset) return nullptr;
-    return found->second.host + offset;
-}
-
-// The slot of page-locked memory of the host, 0 for memory that is not.
-static int pinned_slot(const void *host) {
-    for (auto &one : memories)
-        if (one.second.of_host() && one.second.host <= (char *)host && (char *)host < one.second.host + one.second.bytes)
-            return one.first;
-    return 0;
-}
-
-// Streams --------------------------------------------------------------------------------------------------------------
-
-// The stream of a handle, null where there is none; 0 to 2 stand for the default stream.
-static std::shared_ptr<Stream> stream_of(Stream *stream) {
-    return (size_t)stream > 2 ? held(stream) : context()->everything;
-}
-
-static void step(Stream *stream);
-
-static void drain(Stream *stream, unsigned long long until) {
-    while (!stream->queue.empty() && stream->queue.front().first <= until) step(stream);
-}
-
-// Run the first work of a stream, behind what it has to wait for.
-static void step(Stream *stream) {
-    Context *in = stream->context;
-    auto [number, work] = std::move(stream->queue.front());
-    stream->queue.pop_front();
-    if (stream == in->everything.get()) {
-        for (auto &other : in->streams)
-            if (other->blocking) drain(other.get(), number);
-    } else if (stream->blocking) {
-        drain(in->everything.get(), number);
-    }
-    if (work.other) drain(work.other.get(), work.until);
-    if (!work.run || in->failed || !python_lives()) return;
-    double nanoseconds = 0;
-    running = in;
-    in->failed = work.run(&nanoseconds);
-    in->now += nanoseconds;
-}
-
-// What a call that waited returns; after Ctrl-C nothing, so that Python's own exception is what the program sees.
-static Status waited(Context *in) {
-    if (!interrupted) return in->failed;
-    interrupted = false;
-    static auto interrupt = python<void (*)()>("PyErr_SetInterrupt");
-    interrupt();
-    return SUCCESS;
-}
-
-static Status wait_for(Stream *stream, unsigned long long until) {
-    if (stream->captured) return CAPTURING;
-    if (depth == 1) drain(stream, until);
-    return waited(stream->context);
-}
-
-static Status wait_for_all(Context *in) {
-    if (depth > 1) return in->failed;
-    drain(in->everything.get(), sequence);
-    for (auto &stream : in->streams) drain(stream.get(), sequence);
-    for (auto at = in->streams.begin(); at != in->streams.end();)  // those that were destroyed meanwhile
-        at = live<Stream>.count(at->get()) ? std::next(at) : in->streams.erase(at);
-    return waited(in);
-}
-
-static void finish_everything() {
-    for (Context *in : contexts) wait_for_all(in);
-}
-
-static Status queue(const std::shared_ptr<Stream> &stream, Work work) {
-    if (stream->captured) {
-        stream->captured->push_back(std::move(work));
-        return SUCCESS;
-    }
-    if (stream->queue.size() >= most_queued && depth == 1) step(stream.get());
-    stream->queue.emplace_back(++sequence, std::move(work));
-    return SUCCESS;
-}
-
-static double moving(const Stream &stream, size_t bytes) {
-    return 1000 + bytes / cards[stream.context->device].bytes_per_ns;
-}
-
-// Where a copy begins or ends: memory of the device or, where that is 0, of the host; the bytes from row to row and the
-// rows from layer to layer.
-struct End {
-    Address device;
-    char *host;
-    size_t pitch, rows;
-    char *first(const size_t *box) const {  // null where the box does not lie in one allocation
-        return device ? host_of(device, ((box[2] - 1) * rows + box[1] - 1) * pitch + box[0]) : host;
-    }
-};
-
-static void move_box(char *to, size_t to_pitch, size_t to_rows, const char *from, const End &source, const size_t *box) {
-    for (size_t z = 0; z < box[2]; z++)
-        for (size_t y = 0; y < box[1]; y++)
-            memmove(to + (z * to_rows + y) * to_pitch, from + (z * source.rows + y) * source.pitch, box[0]);
-}
-
-// Copy a box of bytes, rows and layers. Ordinary memory of the host is read at once, and written before this returns.
-static Status copy_box(End to, End from, size_t width, size_t height, size_t depth_, Stream *handle, bool wait) {
-    struct Box { size_t sides[3]; } box{{width, height, depth_}};
-    if (!width || !height || !depth_) return SUCCESS;
-    auto stream = stream_of(handle);
-    if (!stream) return INVALID_HANDLE;
-    if (!to.first(box.sides) || !from.first(box.sides)) return INVALID_VALUE;
-    std::shared_ptr<std::vector<char>> copied;
-    if (!from.device && !pinned_slot(from.host)) {
-        copied = std::make_shared<std::vector<char>>(width * height * depth_);
-        move_box(copied->data(), width, height, from.host, from, box.sides);
-        from = End{0, copied->data(), width, height};
-    }
-    wait = wait || (!to.device && !pinned_slot(to.host) && !stream->captured);
-    double takes = moving(*stream, width * height * depth_);
-    queue(stream, Work{[=](double *time) -> Status {
-        (void)copied;
-        char *target = to.first(box.sides), *source = from.first(box.sides);
-        if (!target || !source) return ILLEGAL_ADDRESS;  // freed since: of a graph
-        move_box(target, to.pitch, to.rows, source, from, box.sides);
-        *time = takes;
-        return SUCCESS;
-    }, nullptr});
-    return wait ? wait_for(stream.get(), sequence) : SUCCESS;
-}
-
-static Status fill(Address at, size_t pitch, const void *pattern, size_t width, size_t count, size_t rows, Stream *handle) {
-    if (!count || !rows) return SUCCESS;
-    auto stream = stream_of(handle);
-    if (!stream) return INVALID_HANDLE;
-    size_t reach;
-    if (__builtin_mul_overflow(width, count, &reach) || __builtin_add_overflow(reach, (rows - 1) * pitch, &reach))
-        return INVALID_VALUE;
-    if (!host_of(at, reach) || at % width) return INVALID_VALUE;
-    std::string bytes((const char *)pattern, width);
-    double takes = moving(*stream, width * count * rows);
-    return queue(stream, Work{[=](double *time) -> Status {
-        char *to = host_of(at, reach);
-        if (!to) return ILLEGAL_ADDRESS;
-        for (size_t row = 0; row < rows; row++, to += pitch) {
-            if (width == 1) memset(to, bytes[0], count);
-            else for (size_t i = 0; i < count; i++) memcpy(to + i * width, bytes.data(), width);
-        }
-        *time = takes;
-        return SUCCESS;
-    }, nullptr});
-}
-
 // What host.py calls ---------------------------------------------------------------------------------------------------
 
 extern "C" void simulated_start(const Callbacks *functions, const Card *there, int count) {
@@ -497,7 +139,7 @@ CALL_ANYTIME(cuInit, unsigned)
     auto ensure = python<int (*)()>("PyGILState_Ensure");
     auto leave = python<void (*)(int)>("PyGILState_Release");
     auto run = python<int (*)(const char *, void *)>("PyRun_SimpleStringFlags");
-    if (!python_lives() || !ensure || !leave || !run) {
+    if (!callable() || !ensure || !leave || !run) {
         fprintf(stderr, "the simulated driver works in a Python process only\n");
         return NO_DEVICE;
     }
@@ -542,84 +184,16 @@ CALL_STARTED(cuDeviceGetPCIBusId, char *text, int room, int device) OF_DEVICE
 END
 CALL_STARTED(cuDeviceCanAccessPeer, int *can, int, int) *can = 0; END
 
-static const std::map<int, std::pair<const char *, const char *>> ERRORS = {
-    {1, {"CUDA_ERROR_INVALID_VALUE", "invalid argument"}},
-    {2, {"CUDA_ERROR_OUT_OF_MEMORY", "out of memory"}},
-    {3, {"CUDA_ERROR_NOT_INITIALIZED", "initialization error"}},
-    {100, {"CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"}},
-    {101, {"CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"}},
-    {200, {"CUDA_ERROR_INVALID_IMAGE", "device kernel image is invalid"}},
-    {201, {"CUDA_ERROR_INVALID_CONTEXT", "invalid device context"}},
-    {209, {"CUDA_ERROR_NO_BINARY_FOR_GPU", "no kernel image is available for execution on the device"}},
-    {400, {"CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"}},
-    {500, {"CUDA_ERROR_NOT_FOUND", "named symbol not found"}},
-    {600, {"CUDA_ERROR_NOT_READY", "device not ready"}},
-    {700, {"CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"}},
-    {701, {"CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", "too many resources requested for launch"}},
-    {710, {"CUDA_ERROR_ASSERT", "device-side assert triggered"}},
-    {712, {"CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED", "part or all of the requested memory range is already mapped"}},
-    {713, {"CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED", "pointer does not correspond to a registered memory region"}},
-    {715, {"CUDA_ERROR_ILLEGAL_INSTRUCTION", "an illegal instruction was encountered"}},
-    {716, {"CUDA_ERROR_MISALIGNED_ADDRESS", "misaligned address"}},
-    {719, {"CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"}},
-    {720, {"CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE", "too many blocks in cooperative launch"}},
-    {801, {"CUDA_ERROR_NOT_SUPPORTED", "operation not supported"}},
-    {900, {"CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", "operation not permitted when stream is capturing"}},
-    {904, {"CUDA_ERROR_STREAM_CAPTURE_UNJOINED", "capturing stream has unjoined work"}},
-    {907, {"CUDA_ERROR_CAPTURED_EVENT", "operation not permitted on an event last recorded in a capturing stream"}},
-    {999, {"CUDA_ERROR_UNKNOWN", "unknown error"}},
-};
 CALL_ANYTIME(cuGetErrorName, int error, const char **text)
-    *text = ERRORS.count(error) ? ERRORS.at(error).first : nullptr;
+    *text = error_of(error) ? error_of(error)->driver : nullptr;
     if (!*text) return INVALID_VALUE;
 END
 CALL_ANYTIME(cuGetErrorString, int error, const char **text)
-    *text = ERRORS.count(error) ? ERRORS.at(error).second : nullptr;
+    *text = error_of(error) && error_of(error)->driver ? error_of(error)->text : nullptr;
     if (!*text) return INVALID_VALUE;
 END
 
 // Contexts -------------------------------------------------------------------------------------------------------------
-
-static Context *new_context(int device) {
-    Context *made = new Context;
-    made->device = device;
-    made->everything.reset(new Stream{made, false, {}, nullptr});
-    contexts.insert(made);
-    return made;
-}
-
-template <class T> static void forget_all(Context *of) {
-    for (auto at = live<T>.begin(); at != live<T>.end();)
-        at = at->second->context == of ? live<T>.erase(at) : std::next(at);
-}
-
-static void unload(Module *module) {
-    for (auto &one : module->kernels) live<Kernel>.erase(one.second);
-    for (int slot = module->first_slot; slot < module->first_slot + module->slots; slot++) {
-        release(slot);
-        reserved.erase(slot);
-    }
-    if (python_lives()) callbacks.unload(module->number);
-    live<Module>.erase(module);
-}
-
-// Run what is queued, then free all that is the context's.
-static void destroy(Context *gone) {
-    if (!contexts.count(gone)) return;
-    finish_everything();
-    contexts.erase(gone);
-    for (auto at = live<Module>.begin(); at != live<Module>.end();) {
-        Module *module = (at++)->first;
-        if (module->context == gone) unload(module);
-    }
-    forget_all<Stream>(gone), forget_all<Event>(gone);
-    gone->streams.clear();
-    for (auto at = memories.begin(); at != memories.end();) {
-        auto [slot, memory] = *at++;
-        if (memory.context == gone) release(slot);
-    }
-    current.erase(std::remove(current.begin(), current.end(), gone), current.end());
-}
 
 static Status create_context(Context **made, int device) {
     OF_DEVICE
@@ -718,7 +292,7 @@ END
 CALL(cuMemHostRegister_v2, void *host, size_t bytes, unsigned)
     if (!host || !bytes) return INVALID_VALUE;
     if (pinned_slot(host) || pinned_slot((char *)host + bytes - 1)) return ALREADY_REGISTERED;
-    memories[free_slot()] = Memory{(char *)host, bytes, context(), REGISTERED};
+    memories[free_slot()] = Memory{(char *)host, bytes, context(), REGISTERED, {}};
 END
 CALL_STARTED(cuMemHostUnregister, void *host)
     int slot = pinned_slot(host);
@@ -790,7 +364,6 @@ END
 
 // Arrays, textures, surfaces, tensor maps ------------------------------------------------------------------------------
 
-struct ArrayDescriptor { size_t width, height, depth; int format; unsigned channels, flags; };
 struct Copy2D {
     size_t from_x, from_y; int from_type; const char *from_host; Address from_device; Array *from_array; size_t from_pitch;
     size_t to_x, to_y; int to_type; char *to_host; Address to_device; Array *to_array; size_t to_pitch;
@@ -803,60 +376,9 @@ struct Copy3D {
     size_t to_pitch, to_height;
     size_t width, height, depth;
 };
-struct Resource {
-    int type;
-    union { Array *array; struct { Address place; int format; unsigned channels; size_t bytes; } linear; int all[32]; } of;
-    unsigned flags;
-};
-
-static int format_bytes(int format) {  // CUarray_format
-    switch (format) {
-        case 1: case 8: return 1;
-        case 2: case 9: case 16: return 2;
-        default: return 4;
-    }
-}
-size_t Array::row() const { return extents[0] * channels * format_bytes(format); }
-
-static size_t array_bytes(const Array &array) {
-    return array.row() * std::max<size_t>(1, array.extents[1]) * std::max<size_t>(1, array.extents[2]);
-}
-static Status make_array(Array **made, const ArrayDescriptor &how) {
-    if (!how.width || (how.channels != 1 && how.channels != 2 && how.channels != 4)) return INVALID_VALUE;
-    std::unique_ptr<Array> array(
-        new Array{0, {how.width, how.height, how.depth}, how.format, how.channels, how.flags});
-    if (Status status = allocate(&array->place, array_bytes(*array), DEVICE)) return status;
-    *made = keep(array.release());
-    return SUCCESS;
-}
 CALL(cuArray3DCreate_v2, Array **made, const ArrayDescriptor *how) return make_array(made, *how); END
-CALL_STARTED(cuArrayDestroy, Array *handle)
-    auto array = held(handle);
-    if (!array) return INVALID_HANDLE;
-    live<Array>.erase(handle);
-    return at_rest([slot = int(array->place >> SLOT_BITS)] { finish_everything(), release(slot); });
-END
+CALL_STARTED(cuArrayDestroy, Array *handle) return destroy_array(handle); END
 
-// One end of a copy of boxes; status: what is wrong with it.
-static End end_of(int type, const char *host, Address device, Array *handle, const size_t *from, size_t pitch,
-                  size_t rows, const size_t *box, Status *status) {
-    if (type == MEMORY_ARRAY) {
-        auto array = held(handle);
-        if (!array) return *status = INVALID_HANDLE, End{};
-        size_t sides[3] = {array->row(), std::max<size_t>(1, array->extents[1]), std::max<size_t>(1, array->extents[2])};
-        for (int axis = 0; axis < 3; axis++)
-            if (box[axis] > sides[axis] || from[axis] > sides[axis] - box[axis]) *status = INVALID_VALUE;
-        device = array->place, pitch = sides[0], rows = sides[1];
-    } else if (type == MEMORY_HOST) {
-        device = 0;
-    } else if (type != MEMORY_DEVICE && type != MEMORY_UNIFIED) {
-        *status = INVALID_VALUE;
-    }
-    if (box[1] > 1 && pitch < from[0] + box[0]) *status = INVALID_VALUE;
-    if (box[2] > 1 && rows < from[1] + box[1]) *status = INVALID_VALUE;
-    size_t start = (from[2] * rows + from[1]) * pitch + from[0];
-    return End{device ? device + start : 0, device ? nullptr : (char *)host + start, pitch, rows};
-}
 static Status copy_3d(const Copy3D &how, Stream *stream, bool wait) {
     size_t box[3] = {how.width, how.height, how.depth};
     size_t from[3] = {how.from_x, how.from_y, how.from_z}, to[3] = {how.to_x, how.to_y, how.to_z};
@@ -883,31 +405,12 @@ CALL(cuMemcpy2DUnaligned_v2, const Copy2D *how) return copy_2d(*how, nullptr, tr
 CALL(cuMemcpy2DAsync_v2, const Copy2D *how, Stream *stream) return copy_2d(*how, stream, false); END
 CALL(cuMemcpy3D_v2, const Copy3D *how) return copy_3d(*how, nullptr, true); END
 CALL(cuMemcpy3DAsync_v2, const Copy3D *how, Stream *stream) return copy_3d(*how, stream, false); END
-static Status make_object(Address *handle, const Resource *resource, const void *how) {
-    if (resource->type != 0 && resource->type != 2) {
-        fprintf(stderr, "the simulated driver has textures of CUDA arrays and linear memory only\n");
-        return NOT_SUPPORTED;
-    }
-    auto array = resource->type == 0 ? held(resource->of.array) : nullptr;
-    if (resource->type == 0 && !array) return INVALID_HANDLE;
-    Address place = array ? array->place : resource->of.linear.place;
-    size_t bytes = array ? array_bytes(*array) : resource->of.linear.bytes;
-    char *host = host_of(place, bytes);
-    if (!host) return INVALID_VALUE;
-    // Of a CUDA array the format and channels stand where those of linear memory do.
-    Resource told = *resource;
-    if (array) told.of.linear = {place, array->format, array->channels, bytes};
-    size_t none[3] = {0, 0, 0};
-    *handle = next_handle += 16;
-    has_objects = true;
-    return callbacks.texture(*handle, &told, how, host, place, bytes, array ? array->extents : none, array ? array->flags : 0);
-}
 CALL(cuTexObjectCreate, Address *handle, const Resource *resource, const void *how, const void *)
     return make_object(handle, resource, how);
 END
 CALL(cuSurfObjectCreate, Address *handle, const Resource *resource) return make_object(handle, resource, nullptr); END
-CALL_STARTED(cuTexObjectDestroy, Address handle) return callbacks.texture(handle, 0, 0, 0, 0, 0, 0, 0); END
-CALL_STARTED(cuSurfObjectDestroy, Address handle) return callbacks.texture(handle, 0, 0, 0, 0, 0, 0, 0); END
+CALL_STARTED(cuTexObjectDestroy, Address handle) return forget_object(handle); END
+CALL_STARTED(cuSurfObjectDestroy, Address handle) return forget_object(handle); END
 CALL(cuTensorMapEncodeTiled, void *map, int type, unsigned rank, Address place, const void *sizes, const void *strides,
      const void *box, const void *steps, int, int swizzle, int, int fill)
     return callbacks.tensor_map(map, type, rank, place, sizes, strides, box, steps, swizzle, fill);
@@ -923,19 +426,12 @@ static size_t image_bytes(const char *image) {
     memcpy(sizes, image + 54, 8);
     return std::max(programs + sizes[0] * sizes[1], sections + sizes[2] * sizes[3]);
 }
-static Status load(Module **made, const char *image) {
-    if (!image) return INVALID_VALUE;
-    int slots = 0;
-    std::unique_ptr<Module> module(new Module{next_module++, next_slot, 0, context(), {}});
-    if (Status status = callbacks.load(module->number, image, image_bytes(image), next_slot, &slots)) return status;
-    module->slots = slots;
-    for (int slot = next_slot; slot < next_slot + slots; slot++) reserved.insert(slot);
-    next_slot += slots;
-    *made = keep(module.release());
-    return SUCCESS;
-}
-CALL(cuModuleLoadData, Module **made, const char *image) return load(made, image); END
-CALL(cuModuleLoadDataEx, Module **made, const char *image, unsigned, void *, void *) return load(made, image); END
+CALL(cuModuleLoadData, Module **made, const char *image)
+    return image ? load(made, image, image_bytes(image)) : INVALID_VALUE;
+END
+CALL(cuModuleLoadDataEx, Module **made, const char *image, unsigned, void *, void *)
+    return image ? load(made, image, image_bytes(image)) : INVALID_VALUE;
+END
 CALL_STARTED(cuModuleUnload, Module *module)
     if (!held(module)) return INVALID_HANDLE;
     return at_rest([=] {
@@ -943,46 +439,15 @@ CALL_STARTED(cuModuleUnload, Module *module)
         if (held(module)) unload(module);
     });
 END
-CALL(cuModuleGetFunction, Kernel **found, Module *module, const char *name)
-    if (!held(module)) return INVALID_HANDLE;
-    Kernel *&kernel = module->kernels[name];
-    if (!kernel) {
-        std::unique_ptr<Kernel> made(new Kernel{module, name, {}, 0});
-        if (Status status = callbacks.find(module->number, name, &made->told)) {
-            module->kernels.erase(name);
-            return status;
-        }
-        made->dynamic_shared = cards[context()->device].attributes[8] - made->told.attributes[1];
-        kernel = keep(made.release());
-    }
-    *found = kernel;
-END
+CALL(cuModuleGetFunction, Kernel **found, Module *module, const char *name) return find_kernel(found, module, name); END
 CALL(cuModuleGetGlobal_v2, Address *address, size_t *bytes, Module *module, const char *name)
-    if (!held(module)) return INVALID_HANDLE;
-    Address place;
-    void *host;
-    size_t size;
-    if (Status status = callbacks.variable(module->number, name, &place, &host, &size)) return status;
-    memories[int(place >> SLOT_BITS)] = Memory{(char *)host, size, context(), VARIABLE};
-    if (address) *address = place;
-    if (bytes) *bytes = size;
+    return find_variable(address, bytes, module, name);
 END
 CALL(cuFuncGetAttribute, int *value, int attribute, Kernel *kernel)
-    if (!held(kernel)) return INVALID_HANDLE;
-    if (attribute < 0 || attribute >= 16) return INVALID_VALUE;
-    *value = attribute == 8 ? kernel->dynamic_shared : kernel->told.attributes[attribute];
+    return held(kernel) ? kernel_attribute(value, attribute, kernel) : INVALID_HANDLE;
 END
 CALL(cuFuncSetAttribute, Kernel *kernel, int attribute, int value)
-    if (!held(kernel)) return INVALID_HANDLE;
-    if (attribute == 8) {
-        int most = cards[context()->device].attributes[97] - kernel->told.attributes[1];
-        if (value < 0 || value > most) return INVALID_VALUE;
-        kernel->dynamic_shared = std::max(kernel->dynamic_shared, value);
-    } else if (attribute == 14) {
-        kernel->large_clusters = value;
-    } else if (attribute != 9) {  // 9: a wish for more shared memory than L1 cache
-        return INVALID_VALUE;
-    }
+    return held(kernel) ? set_kernel_attribute(kernel, attribute, value) : INVALID_HANDLE;
 END
 CALL(cuFuncSetCacheConfig, Kernel *, int) END
 // PyCUDA's launches say both again.
@@ -991,17 +456,8 @@ CALL(cuFuncSetSharedSize, Kernel *, unsigned) END
 
 // Streams, events, graphs ----------------------------------------------------------------------------------------------
 
-CALL(cuStreamCreate, Stream **made, unsigned flags)
-    if (flags > 1) return INVALID_VALUE;
-    *made = keep(new Stream{context(), !(flags & 1), {}, nullptr});
-    context()->streams.insert(held(*made));
-END
-CALL_STARTED(cuStreamDestroy_v2, Stream *stream)
-    if (!held(stream)) return INVALID_HANDLE;
-    Context *in = stream->context;
-    live<Stream>.erase(stream);  // what is queued still runs
-    return in->failed;
-END
+CALL(cuStreamCreate, Stream **made, unsigned flags) return make_stream(made, flags, 0); END
+CALL_STARTED(cuStreamDestroy_v2, Stream *stream) return destroy_stream(stream); END
 CALL(cuStreamSynchronize, Stream *handle)
     auto stream = stream_of(handle);
     return stream ? wait_for(stream.get(), sequence) : INVALID_HANDLE;
@@ -1010,149 +466,32 @@ CALL(cuStreamQuery, Stream *handle)
     auto stream = stream_of(handle);
     return stream ? wait_for(stream.get(), sequence) : INVALID_HANDLE;
 END
-CALL(cuStreamWaitEvent, Stream *handle, Event *event, unsigned)
-    auto stream = stream_of(handle);
-    if (!stream || !held(event)) return INVALID_HANDLE;
-    if (event->captured) stream->captured = event->captured;  // its work becomes the graph's, in the order of the calls
-    else if (event->stream) return queue(stream, Work{nullptr, event->stream, event->until});
-END
-CALL(cuEventCreate, Event **made, unsigned flags)
-    if (flags > 7 || (flags & 4 && !(flags & 2))) return INVALID_VALUE;
-    *made = keep(new Event{context(), !(flags & 2), nullptr, 0, -1, nullptr});
-END
-CALL_STARTED(cuEventDestroy_v2, Event *event)
-    if (!held(event)) return INVALID_HANDLE;
-    Context *in = event->context;
-    live<Event>.erase(event);
-    return in->failed;
-END
-CALL(cuEventRecord, Event *handle, Stream *on)
-    auto event = held(handle);
-    auto stream = stream_of(on);
-    if (!event || !stream || stream->context != event->context) return INVALID_HANDLE;
-    event->captured = stream->captured;
-    event->at = -1;
-    unsigned long long number = stream->captured ? 0 : sequence + 1;
-    event->stream = stream->captured ? nullptr : stream;
-    event->until = number;
-    return queue(stream, Work{[=](double *) -> Status {
-        if (event->until == number) event->at = event->context->now;
-        return SUCCESS;
-    }, nullptr});
-END
-static Status reached(Event *event) {
-    if (!held(event)) return INVALID_HANDLE;
-    if (event->captured) return CAPTURED_EVENT;
-    return event->stream ? wait_for(event->stream.get(), event->until) : SUCCESS;
-}
+CALL(cuStreamWaitEvent, Stream *handle, Event *event, unsigned) return stream_waits(handle, event); END
+CALL(cuEventCreate, Event **made, unsigned flags) return make_event(made, flags); END
+CALL_STARTED(cuEventDestroy_v2, Event *event) return destroy_event(event); END
+CALL(cuEventRecord, Event *handle, Stream *on) return record(handle, on); END
 CALL(cuEventSynchronize, Event *event) return reached(event); END
 CALL(cuEventQuery, Event *event) return reached(event); END
 CALL(cuEventElapsedTime_v2, float *milliseconds, Event *start, Event *stop)
-    if (!held(start) || !held(stop) || start->context != stop->context) return INVALID_HANDLE;
-    for (Event *one : {start, stop})
-        if (!one->stream || !one->timed) return INVALID_HANDLE;
-    if (start->at < 0 || stop->at < 0) return NOT_READY;
-    *milliseconds = float((stop->at - start->at) * 1e-6);
+    return elapsed(milliseconds, start, stop);
 END
 
-CALL(cuStreamBeginCapture_v2, Stream *handle, int)
-    auto stream = stream_of(handle);
-    if (!stream) return INVALID_HANDLE;
-    if (stream->captured) return INVALID_VALUE;
-    if (stream == context()->everything) return CAPTURING;
-    stream->captured = std::make_shared<std::vector<Work>>();
-END
-CALL(cuStreamEndCapture, Stream *handle, Graph **graph)
-    auto stream = stream_of(handle);
-    if (!stream) return INVALID_HANDLE;
-    Capture works = stream->captured;
-    if (!works) return INVALID_VALUE;
-    for (auto &one : stream->context->streams)  // and those that joined by an event
-        if (one->captured == works) one->captured = nullptr;
-    *graph = keep(new Graph{*works});
-END
+CALL(cuStreamBeginCapture_v2, Stream *handle, int) return begin_capture(handle); END
+CALL(cuStreamEndCapture, Stream *handle, Graph **graph) return end_capture(handle, graph); END
 CALL(cuGraphInstantiateWithFlags, Graph **ready, Graph *graph, unsigned long long)
-    if (!held(graph)) return INVALID_HANDLE;
-    *ready = keep(new Graph(*graph));
+    return copy_graph(ready, graph, true);
 END
 CALL_STARTED(cuGraphDestroy, Graph *graph) if (!live<Graph>.erase(graph)) return INVALID_HANDLE; END
 CALL_STARTED(cuGraphExecDestroy, Graph *graph) if (!live<Graph>.erase(graph)) return INVALID_HANDLE; END
 CALL(cuGraphUpload, Graph *graph, Stream *) if (!held(graph)) return INVALID_HANDLE; END
-CALL(cuGraphLaunch, Graph *handle, Stream *on)
-    auto graph = held(handle);
-    auto stream = stream_of(on);
-    if (!graph || !stream) return INVALID_HANDLE;
-    Context *in = context();
-    return queue(stream, Work{[=](double *) -> Status {
-        for (Work &work : graph->works) {
-            double takes = 0;
-            Status status = work.run ? work.run(&takes) : SUCCESS;
-            in->now += takes;
-            if (status) return status;
-        }
-        return SUCCESS;
-    }, nullptr});
-END
+CALL(cuGraphLaunch, Graph *handle, Stream *on) return launch_graph(handle, on); END
 
 // Launches -------------------------------------------------------------------------------------------------------------
 
 static Status launch(Kernel *handle, const unsigned *sides, const unsigned *cluster, unsigned shared, Stream *on,
                      void **parameters, void **extra, bool cooperative) {
-    auto kernel = held(handle);
-    auto stream = stream_of(on);
-    if (!kernel || !stream) return INVALID_HANDLE;
-    if (stream->context != context() || kernel->module->context != context()) return INVALID_HANDLE;
-    const int *limits = cards[context()->device].attributes, *needs = kernel->told.attributes;
-    unsigned long long threads = 1;
-    for (int axis = 0; axis < 3; axis++) {  // the limits of blocks are attributes 2 to 4, those of grids 5 to 7
-        if (!sides[axis] || sides[axis] > unsigned(limits[5 + axis])) return INVALID_VALUE;
-        if (!sides[3 + axis] || sides[3 + axis] > unsigned(limits[2 + axis])) return INVALID_VALUE;
-        threads *= sides[3 + axis];
-        if (cluster && (!cluster[axis] || sides[axis] % cluster[axis])) return INVALID_VALUE;
-    }
-    if (threads > unsigned(limits[1])) return INVALID_VALUE;
-    if (threads > unsigned(needs[0])) return OUT_OF_RESOURCES;
-    if (kernel->dynamic_shared < 0 || shared > unsigned(kernel->dynamic_shared)) return INVALID_VALUE;
-    if (cluster && cluster[0] * cluster[1] * cluster[2] > (kernel->large_clusters ? 16u : 8u)) return INVALID_VALUE;
-    if (cooperative) {
-        unsigned long long resident = unsigned(limits[39]) / ((threads + 31) / 32 * 32) * unsigned(limits[16]);
-        if ((unsigned long long)sides[0] * sides[1] * sides[2] > resident) return TOO_LARGE;
-    }
-    int last = kernel->told.parameters - 1;
-    std::vector<char> bytes(last < 0 ? 0 : kernel->told.offsets[last] + kernel->told.sizes[last]);
-    if (extra) {  // a list of keys and values: 1 the buffer, 2 its size
-        const char *buffer = nullptr;
-        size_t size = 0;
-        for (int i = 0; extra[i]; i += 2) {
-            if ((size_t)extra[i] == 1) buffer = (const char *)extra[i + 1];
-            if ((size_t)extra[i] == 2) size = *(size_t *)extra[i + 1];
-        }
-        if (size < bytes.size() || (size && !buffer)) {
-            fprintf(stderr, "the simulated driver: kernel %s takes %zu bytes of arguments, and was given %zu\n",
-                    kernel->name.c_str(), bytes.size(), size);
-            return INVALID_VALUE;
-        }
-        bytes.assign(buffer, buffer + bytes.size());
-    } else if (!bytes.empty()) {
-        if (!parameters) return INVALID_VALUE;
-        for (int i = 0; i <= last; i++)
-            memcpy(bytes.data() + kernel->told.offsets[i], parameters[i], kernel->told.sizes[i]);
-    }
-    Launch what{kernel->module->number, nullptr, {}, {}, shared, nullptr, 0};
-    std::copy(sides, sides + 6, what.sides);
-    if (cluster) std::copy(cluster, cluster + 3, what.cluster);
-    return queue(stream, Work{[=](double *time) -> Status {
-        if (!held(kernel.get())) return INVALID_HANDLE;  // unloaded since: of a graph
-        Launch now = what;
-        now.name = kernel->name.c_str();
-        now.parameters = bytes.data();
-        now.parameter_bytes = bytes.size();
-        Status status = callbacks.launch(&now, time);
-        interrupted = status == INTERRUPTED;
-        chance ^= chance << 13, chance ^= chance >> 7, chance ^= chance << 17;
-        *time *= 1 + 0.01 * (double(chance >> 11) / (1ull << 53));  // no two launches take the same time
-        return interrupted ? LAUNCH_FAILED : status;
-    }, nullptr});
+    Status status = programs::launch(handle, Geometry{sides, cluster, shared, cooperative}, on, parameters, extra);
+    return status == INVALID_CONFIGURATION ? INVALID_VALUE : status;
 }
 CALL(cuLaunchKernel, Kernel *kernel, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
      unsigned shared, Stream *stream, void **parameters, void **extra)

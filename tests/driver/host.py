@@ -11,59 +11,37 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
-import re
 import sys
 import time
 import traceback
 from collections.abc import Callable
-from ctypes import POINTER, c_char, c_char_p, c_double, c_int, c_size_t, c_uint, c_uint64, c_void_p
+from ctypes import POINTER, c_char_p, c_double, c_int, c_size_t, c_uint, c_uint64, c_void_p
 from typing import Any
 
 import numpy as np
 
 from cudabench.cards import load as cards
-from cudabench.compile import cubin as cubins
 from cudabench.devices import driver_objects
-from cudabench.occupancy import most_threads, multiprocessor
+from cudabench.programs import device
+from cudabench.programs.launches import (
+    ASSERT,
+    FAULTS,
+    INVALID_VALUE,
+    LAUNCH_FAILED,
+    NEVER_STOPPED,
+    NO_IMAGE,
+    NOT_FOUND,
+    NOT_SUPPORTED,
+    UNKNOWN_IMAGE,
+)
+from cudabench.programs.modules import Loaded
+from cudabench.programs.objects import Objects
 from cudabench.simulator import api as simulator
 from cudabench.simulator.memory import SLOT_BITS, Region
-from cudabench.simulator.program import ptx_parser
-from cudabench.simulator.program.program import Program
-from cudabench.simulator.tensor_maps import MAGIC, Mapped
 
 MEMORY_BYTES = 4 << 30
-NEVER_STOPPED = 1 << 60  # vector steps: a kernel that does not end is ended by whoever waits for it
 LAUNCH_NS, SECTOR_BYTES = 2000, 32
-INVALID_VALUE, INVALID_IMAGE, NO_BINARY, NOT_FOUND = 1, 200, 209, 500
-ILLEGAL_ADDRESS, ASSERT, MISALIGNED, LAUNCH_FAILED, NOT_SUPPORTED = 700, 710, 716, 719, 801
 UNKNOWN, INTERRUPTED = 999, -1  # the second is the driver's own
-FAULTS = {"out-of-bounds": ILLEGAL_ADDRESS, "use-after-free": ILLEGAL_ADDRESS, "misaligned": MISALIGNED}
-# CUdevice_attribute in cuda.h, of every card.
-ATTRIBUTES = {
-    1: 1024, 2: 1024, 3: 1024, 4: 64, 5: 2**31 - 1, 6: 65535, 7: 65535, 8: 48 << 10, 9: 64 << 10, 10: 32, 11: 2**31 - 1,
-    12: 65536, 14: 512, 15: 1, 17: 0, 18: 0, 19: 1, 20: 0, 31: 1, 32: 0, 35: 0, 40: 3, 41: 1, 78: 1, 82: 65536,
-    83: 0, 84: 0, 95: 1, 106: 32,
-}  # fmt: skip
-CLOCK_KHZ, MULTIPROCESSORS, MEMORY_KHZ, BUS_BITS, L2_BYTES, MAJOR, MINOR, THREADS_OF_SM, SHARED_OF_SM, MOST_SHARED = (
-    13, 16, 36, 37, 38, 75, 76, 39, 81, 97,
-)  # fmt: skip
-
-
-class Card(ctypes.Structure):
-    """A card as the driver's C++ has it."""
-
-    _fields_ = (
-        ("name", c_char * 128), ("attributes", c_int * 256), ("memory", c_size_t), ("bytes_per_ns", c_double),
-        ("uuid", c_char * 16),
-    )  # fmt: skip
-
-
-class Function(ctypes.Structure):
-    """What the driver's C++ is told of a kernel."""
-
-    _fields_ = (
-        ("attributes", c_int * 16), ("parameters", c_int), ("offsets", c_uint * 256), ("sizes", c_uint * 256),
-    )  # fmt: skip
 
 
 class Launch(ctypes.Structure):
@@ -75,25 +53,10 @@ class Launch(ctypes.Structure):
     )  # fmt: skip
 
 
-class Loaded:
-    """A module: its machine code, or none where it came as PTX, and its program."""
-
-    def __init__(self, image: bytes, first_slot: int) -> None:
-        self.cubin = image if image.startswith(b"\x7fELF") else None
-        text = cubins.ptx(image) if self.cubin else image.rstrip(b"\0").decode()
-        if not text.strip():
-            raise LookupError("the machine code carries no PTX, which the simulator needs: compile with -lineinfo")
-        # A GPU knows one kind of trap, whether the source asks for it or the compiler puts it.
-        self.program = Program(_parsed(re.sub(r"\btrap;", "trap.asked;", text)), first_slot)
-        self.slots = self.program.slots - first_slot
-
-
 driver: Any = None  # the library
 bytes_per_ns = 1.0  # of the first card's memory
-_parsed = functools.lru_cache(maxsize=8)(ptx_parser.parse)  # PyCUDA loads one image again and again
 modules: dict[int, Loaded] = {}
-objects: dict[int, simulator.Texture] = {}
-maps: dict[int, tuple[simulator.TensorMap, int]] = {}
+objects = Objects()
 
 
 def start() -> None:
@@ -101,29 +64,16 @@ def start() -> None:
     global driver, bytes_per_ns
     driver = ctypes.CDLL("libcuda.so.1")
     named = os.environ.get("CUDABENCH_DRIVER_CARDS", "orin").split()
-    there = (Card * max(1, len(named)))(*(_card(name, number) for number, name in enumerate(named)))
+    there = (device.Card * max(1, len(named)))(*(_card(name, number) for number, name in enumerate(named)))
     bytes_per_ns = there[0].bytes_per_ns
     driver.simulated_start(ctypes.byref(CALLBACKS), there, len(named))
     driver.simulated_memories.argtypes = (POINTER(c_int), POINTER(c_void_p), POINTER(c_size_t), c_int)
 
 
-def _card(name: str, number: int) -> Card:
+def _card(name: str, number: int) -> device.Card:
     info = cards.load(name).device
-    major, _, minor = info.compute_capability.partition(".")
-    memory_mhz = info.clocks["memory_mhz"]
-    bus = round((info.peak_gbps or 0) * 8e3 / (2 * memory_mhz))
-    of_sm = multiprocessor(info.compute_capability)
-    attributes = {
-        **ATTRIBUTES, CLOCK_KHZ: info.clocks["sm_mhz"] * 1000, MULTIPROCESSORS: info.sm_count or 1,
-        MEMORY_KHZ: memory_mhz * 1000, BUS_BITS: bus, L2_BYTES: info.l2_bytes or 0,
-        MAJOR: int(major), MINOR: int(minor),
-        THREADS_OF_SM: of_sm.threads, SHARED_OF_SM: of_sm.shared_bytes, MOST_SHARED: of_sm.shared_of_block,
-    }  # fmt: skip
-    card = Card(name=f"simulated {info.name}".encode(), bytes_per_ns=info.peak_gbps or 1)
-    card.attributes[:] = [attributes.get(number, -1) for number in range(256)]
-    card.memory = int(os.environ.get("CUDABENCH_DRIVER_MEMORY", MEMORY_BYTES))
-    ctypes.memmove(ctypes.addressof(card) + Card.uuid.offset, bytes([number + 1] * 16), 16)
-    return card
+    memory = int(os.environ.get("CUDABENCH_DRIVER_MEMORY", MEMORY_BYTES))
+    return device.card(info, f"simulated {info.name}", number, memory)
 
 
 def load(number: int, image: int, nbytes: int, first_slot: int, slots: Any) -> int:
@@ -131,9 +81,9 @@ def load(number: int, image: int, nbytes: int, first_slot: int, slots: Any) -> i
     try:
         modules[number] = Loaded(ctypes.string_at(image, nbytes), first_slot)
     except LookupError as error:
-        return _failed(NO_BINARY, error)
+        return _failed(NO_IMAGE, error)
     except simulator.PtxError as error:
-        return _failed(INVALID_IMAGE, error)
+        return _failed(UNKNOWN_IMAGE, error)
     slots[0] = modules[number].slots
     return 0
 
@@ -147,27 +97,11 @@ def unload(number: int) -> int:
 def find(number: int, name: bytes, function: Any) -> int:
     """Describe a kernel: CUfunction_attribute and where its parameters lie."""
     loaded, entry = modules[number], name.decode()
-    kernel = loaded.program.kernels.get(entry)
-    if kernel is None:
+    if entry not in loaded.program.kernels:
         return NOT_FOUND
-    code, told = loaded.program.code(entry), function[0]
-    registers = (cubins.registers(loaded.cubin, entry) if loaded.cubin else None) or 32
-    bound = loaded.program.module.functions[entry].most_threads or 1024
-    told.attributes[:8] = [
-        min(bound, most_threads(registers)),
-        code.static_shared,
-        0,
-        code.local_bytes,
-        registers,
-        90,
-        90,
-        0,
-    ]
-    if len(kernel.parameters) > len(told.offsets):
-        return _failed(NOT_SUPPORTED, ValueError(f"kernel {entry} has more than {len(told.offsets)} parameters"))
-    told.parameters = len(kernel.parameters)
-    for place, parameter in enumerate(kernel.parameters):
-        told.offsets[place], told.sizes[place] = code.parameter_offsets[parameter.name], parameter.size
+    if not device.describe(loaded, entry, function[0]):
+        most = len(function[0].offsets)
+        return _failed(NOT_SUPPORTED, ValueError(f"kernel {entry} has more than {most} parameters"))
     return 0
 
 
@@ -192,10 +126,7 @@ def launch(what: Any, nanoseconds: Any) -> int:
     raw = ctypes.string_at(now.parameters, now.parameter_bytes).ljust(code.parameter_bytes, b"\0")
     space = program.space()
     _place_memories(space)
-    found = {
-        handle: Mapped(one, region, base) for handle, (one, base) in maps.items() if (region := space.nearest(base))
-    }
-    placed = simulator.Placed(space, raw, dict(objects), found)
+    placed = simulator.Placed(space, raw, dict(objects.textures), objects.maps(space))
     cluster = tuple(now.cluster) if now.cluster[0] else None
     grid, block = tuple(now.sides[:3]), tuple(now.sides[3:])
     try:
@@ -225,26 +156,12 @@ def launch(what: Any, nanoseconds: Any) -> int:
 def texture(handle: int, resource: int, how: int, host: int, place: int, nbytes: int, extents: Any, flags: int) -> int:
     """Note a texture object, or a surface object where nothing is said of how it reads; no resource: forget it."""
     if not resource:
-        objects.pop(handle, None)
+        objects.remove(handle)
         return 0
-    linear = driver_objects.ResourceDescriptor.from_address(resource).of.linear
-    dtype = next(name for name, number in driver_objects.FORMATS.items() if number == linear.format)
-    flat = _memory(host, nbytes).view(dtype)
-    sides = [extents[2], extents[1], extents[0]] if extents[0] else [flat.size // linear.channels]
-    shape = [side for side in sides if side] + [linear.channels] * (linear.channels > 1)
-    about: dict[str, Any] = {"channels": linear.channels, "layered": bool(flags & driver_objects.LAYERED)}
-    if how:
-        described = driver_objects.TextureDescriptor.from_address(how)
-        integers = flat.dtype.kind != "f" and not described.flags & driver_objects.READ_AS_INTEGER
-        about |= {
-            "filter": _named(driver_objects.FILTERS, described.filter),
-            "address": _named(driver_objects.ADDRESS_MODES, described.address[0]),
-            "normalized": bool(described.flags & driver_objects.NORMALIZED_COORDINATES),
-            "read": "normalized" if integers else "element",
-            "linear": not extents[0],
-        }
+    described = ctypes.string_at(resource, ctypes.sizeof(driver_objects.ResourceDescriptor))
+    reads = ctypes.string_at(how, ctypes.sizeof(driver_objects.TextureDescriptor)) if how else None
     try:
-        objects[handle] = simulator.Texture(flat.reshape(shape), **about, name=f"texture {handle:#x}", base=place)
+        objects.add(handle, described, reads, _memory(host, nbytes), place, extents, flags)
     except simulator.LaunchError as error:
         return _failed(INVALID_VALUE, error)
     return 0
@@ -252,8 +169,7 @@ def texture(handle: int, resource: int, how: int, host: int, place: int, nbytes:
 
 def forget(slot: int) -> int:
     """Forget texture and surface objects over memory that is freed."""
-    for handle in [handle for handle, one in objects.items() if one.base >> SLOT_BITS == slot]:
-        del objects[handle]
+    objects.forget(slot)
     return 0
 
 
@@ -270,23 +186,12 @@ def tensor_map(
     fill: int,
 ) -> int:
     """Write the 128 bytes of a tensor map: what the simulator knows one by, and its number."""
-    dtype = next(name for name, number in driver_objects.TYPES.items() if number == type_)
-    stored = np.dtype("uint16" if dtype == "bfloat16" else dtype)
     try:
-        made = simulator.TensorMap(
-            np.empty(0, stored), tuple(box[:rank]), tuple(sizes[:rank]), tuple(strides[: rank - 1]),
-            tuple(steps[:rank]), _named(driver_objects.SWIZZLES, swizzle), _named(driver_objects.FILLS, fill), dtype,
-        )  # fmt: skip
+        made = objects.tensor_map(type_, rank, place, sizes, strides, box, steps, swizzle, fill)
     except simulator.LaunchError as error:
         return _failed(INVALID_VALUE, error)
-    number = len(maps) + 1
-    maps[number] = made, place
-    ctypes.memmove(encoded, (MAGIC + number.to_bytes(8, "little")).ljust(driver_objects.MAP_BYTES, b"\0"), 128)
+    ctypes.memmove(encoded, made, len(made))
     return 0
-
-
-def _named(numbers: Any, wanted: int) -> Any:
-    return next(name for name, number in numbers.items() if number == wanted)
 
 
 def _place_memories(space: Any) -> None:
@@ -331,7 +236,7 @@ _P = ctypes.POINTER
 _FUNCTIONS: dict[str, tuple[Callable[..., int], tuple[Any, ...]]] = {
     "load": (load, (c_int, c_void_p, c_size_t, c_int, _P(c_int))),
     "unload": (unload, (c_int,)),
-    "find": (find, (c_int, c_char_p, _P(Function))),
+    "find": (find, (c_int, c_char_p, _P(device.Function))),
     "variable": (variable, (c_int, c_char_p, _P(c_uint64), _P(c_void_p), _P(c_size_t))),
     "launch": (launch, (_P(Launch), _P(c_double))),
     "texture": (

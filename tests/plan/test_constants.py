@@ -243,6 +243,19 @@ def test_macros_of_macros_are_bounded() -> None:
         of(squared)["A50"]
 
 
+def test_a_long_chain_and_a_wrong_call() -> None:
+    """Macros that lead to each other for too long have no value, nor has a call with other arguments."""
+    chain = "#define A0 1\n" + "".join(f"#define A{at + 1} A{at}\n" for at in range(99))
+    assert of(chain)["A60"] == 1
+    with pytest.raises(NotANumber):
+        of(chain)["A99"]
+    add = of("#define ADD(a, b) a + b\n")
+    assert add.evaluate("ADD(1, 2)") == 3
+    for text, passed in (("ADD(1)", 1), ("ADD(1, 2, 3)", 3)):
+        with pytest.raises(NotANumber, match=f"ADD is called with {passed} arguments"):
+            add.evaluate(text)
+
+
 EXPRESSION = st.recursive(
     st.integers(0, 99).map(str),
     lambda inner: st.one_of(
@@ -250,7 +263,7 @@ EXPRESSION = st.recursive(
             lambda parts: f"({parts[0]} {parts[1]} {parts[2]})"
         ),
         inner.map(lambda text: f"(-{text})"),
-        inner.map(lambda text: f"(~{text})"),
+        inner.map(lambda text: f"(~+{text})"),  # a number: Python warns of the opposite of a comparison's result
     ),
     max_leaves=12,
 )

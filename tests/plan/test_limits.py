@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from cudabench import operations
 from cudabench.errors import OutOfMemory, UsageError
 from cudabench.occupancy import MAX_CLUSTER, MAX_GRID, MAX_SHARED
-from cudabench.plan import limits
+from cudabench.plan import cases, limits
 from cudabench.records.launch import Dim
 from cudabench.records.planned import Buffer
+from tests.ladders import asked
 
 
 @pytest.mark.parametrize(
@@ -68,3 +71,23 @@ def test_memory_of_the_host(monkeypatch: pytest.MonkeyPatch, free: int) -> None:
             OutOfMemory, match=r"scale of this size needs 7 GB .* 6\.6 GB of memory free: use a smaller"
         ):
             limits.check_memory(operation, None)  # type: ignore[arg-type]
+
+
+def test_a_size_on_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels get sizes as int, so the largest int is a size and one more is not."""
+    monkeypatch.setattr(limits, "host_memory", lambda: 1 << 62)
+    operation = operations.get("vecadd")
+    assert cases.problem_of(operation, asked(operation, size=(2**31 - 1,))).size == {"n": 2**31 - 1}
+    for size in (0, 2**31):
+        with pytest.raises(UsageError, match=f"--size {size} is out of range: each number is 1 to {2**31 - 1}"):
+            cases.problem_of(operation, asked(operation, size=(size,)))
+
+
+def test_a_constant_that_follows_from_the_block() -> None:
+    """A constant that nobody gave has the rule of the rung too, and the error names its value."""
+    operation = operations.get("transpose")
+    ruled = next(kernel for kernel in operation.kernels if kernel.constants)
+    name = next(iter(ruled.constants))
+    kernel = replace(ruled, constants={name: lambda value, g: f"under {value}"})
+    with pytest.raises(UsageError, match=rf"its {name} is (\d+), but must be under \1\."):
+        cases.build(replace(operation, kernels=(kernel,)), asked(operation, kernels=(kernel.name,)))

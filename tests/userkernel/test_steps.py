@@ -127,6 +127,15 @@ def test_mistakes_are_named(run: Callable[..., Ran], step: str, said: str) -> No
     assert "Traceback" not in ran.err
 
 
+def test_as_many_launches_as_there_may_be(run: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The largest number of launches runs, one more is refused."""
+    monkeypatch.setattr(steps, "MOST_LAUNCHES", 3)
+    arguments = [*("--arg", "a=float32[n]:zeros", "--arg", "b=float32[n]:zeros", "--arg", "n=32")]
+    run("--step", "heat<<<1, 32>>>(a, b, n) * 3", *arguments)
+    ran = run("--step", "heat<<<1, 32>>>(a, b, n) * 4", *arguments, code=2)
+    assert "more than 3 launches" in ran.err
+
+
 def test_a_grid_beside_steps_is_refused(run: Callable[..., Ran]) -> None:
     """Each step has its own."""
     ran = run("--step", "heat<<<1, 32>>>(a, b, n)", "--grid", "1", "--arg", "n=32", code=2)

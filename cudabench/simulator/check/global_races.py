@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +15,7 @@ from cudabench.simulator.check.places import in_region
 from cudabench.simulator.check.races import LOG_BYTES, LOG_LENGTH, Log, LogEntry, Races, Sync, uniform
 from cudabench.simulator.check.shadow import Event, Shadow, WarpOrder
 from cudabench.simulator.memory import SLOT_BITS, AddressSpace, Region, flat, folded, granules
-from cudabench.simulator.program.code import SYMBOL_BIT
+from cudabench.simulator.program.code import LOCAL_BIT, SYMBOL_BIT
 from cudabench.simulator.textures import Texture
 from cudabench.simulator.values import Affine, Array, Chunk, Key, Value, broadcast
 
@@ -222,13 +223,21 @@ def written_regions(
     """Return the bases of the regions that a launch may write, or None for all; bits: of `flow.points_to`."""
     if bits & 1:
         return None
-    slots = range(1, len(space.slots))
-    found = {slot << SLOT_BITS for slot in slots if bits >> (SYMBOL_BIT + slot) & 1}
-    for offset in range(parameters.size - 7):
-        if bits >> (1 + offset) & 1:
+    slots, offsets = _pointing(bits)
+    found = {slot << SLOT_BITS for slot in slots if slot < len(space.slots)}
+    for offset in offsets:
+        if offset + 8 <= parameters.size:
             value = int(parameters[offset : offset + 8].view(np.int64)[0])
             surface = textures.get(value)
             region = space.nearest(value if surface is None else surface.base)
             if region is not None:
                 found.add(region.base)
     return found
+
+
+@lru_cache(256)
+def _pointing(bits: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the slots of variables and the offsets of parameters that bits of `flow.points_to` stand for."""
+    places = [place for place in range(1, bits.bit_length()) if bits >> place & 1]
+    variables = tuple(place - SYMBOL_BIT for place in places if SYMBOL_BIT < place < LOCAL_BIT)
+    return variables, tuple(place - 1 for place in places if place < SYMBOL_BIT)

@@ -90,6 +90,7 @@ class Hazards:
         where = int(broadcast(address, chunk.shape)[place])
         space = next(iter(access.numbers)) if len(access.numbers) == 1 else ""
         width, line, region = access.width, access.location.line, self.space.nearest(where)
+        kind = "out-of-bounds"
         if high == machine.shared_size and low == 0 and space in ("shared", ""):
             names = self.code.shared_names
             near = next((one for one in reversed(names) if one[1] <= max(where, 0)), None)
@@ -111,12 +112,16 @@ class Hazards:
             text = f"through a null pointer (address {where:#x})"
         elif region is None:
             text = f"at address {where:#x}, far from every array"
+        elif region.freed:
+            kind, element = "use-after-free", region.element or width
+            holds = elements(region.shape or (region.freed // element,), element, region.freed)
+            text = f"at {in_region(region, where - region.base, width)}, of '{region.name}' ({holds}), which was freed"
         else:
             offset, element = where - region.base, region.element or width
             holds = elements(region.shape or (region.size // element,), element, region.size)
             side = f"{_side(offset, 0, region.size)} '{region.name}' ({holds})"
             text = f"at {in_region(region, offset, width)}, {side}"
-        self.report(machine, "out-of-bounds", access.location, bad, f"{VERBS[access.kind]} {size} bytes {text}")
+        self.report(machine, kind, access.location, bad, f"{VERBS[access.kind]} {size} bytes {text}")
 
     def misaligned(self, machine: Machine, access: MemoryOp, bad: Array, address: Array, size: int) -> None:
         """Record accesses at addresses that are not a multiple of their size."""

@@ -114,3 +114,11 @@ class Ways:
                 if reason == TRIES or op.line.ptx_line not in found:
                     found[op.line.ptx_line] = reason
         return found
+
+
+def ways_of(code: Code) -> Ways:
+    """Return what a kernel's code says, made once."""
+    found: Ways | None = code.encoded.get(Ways)
+    if found is None:
+        found = code.encoded[Ways] = Ways(code)
+    return found

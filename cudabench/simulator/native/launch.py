@@ -21,12 +21,12 @@ from cudabench.simulator.count.atomics import ONE_LANE
 from cudabench.simulator.count.footprint import FOLLOWED, Touched
 from cudabench.simulator.errors import time_up
 from cudabench.simulator.heap import HeapRegion
-from cudabench.simulator.memory import AddressSpace
+from cudabench.simulator.memory import SLOT_BITS, AddressSpace
 from cudabench.simulator.native import atomics, floats, layout
 from cudabench.simulator.native.atomics import Contention
 from cudabench.simulator.native.footprint import touched
 from cudabench.simulator.native.layout import COUNTED, REGION, Description
-from cudabench.simulator.native.looks import Told, told
+from cudabench.simulator.native.looks import Told, due, told
 from cudabench.simulator.native.program import Encoded, encode, linear, refusal
 from cudabench.simulator.plan import Plan
 from cudabench.simulator.program.arguments import Placed
@@ -40,6 +40,7 @@ from cudabench.system import children, native
 _REGION = struct.Struct("<qqQiiii")  # REGION
 SLICE_S = 0.05  # between two moments in which signals and the time are heard
 WIDE = 1 << 17  # threads of a launch
+MOST_KEPT = 64  # regions of a launch whose arguments are kept for the next one
 MOST_READY = 1 << 16  # blocks of a launch of which what it has in common with others is kept
 THREADS: ContextVar[int | None] = ContextVar("threads", default=None)
 
@@ -89,11 +90,12 @@ def _names() -> tuple[Any, dict[str, int]] | None:
     return library, names
 
 
-def wanted(plan: Plan) -> bool:
-    """Return whether a launch is to be tried on the native engine: unless CUDABENCH_ENGINE asks for it, a wide one
-    without loops, whose lanes all do the same at linear addresses, is NumPy's, which is as fast there or faster."""
+def wanted(plan: Plan, checked: bool) -> bool:
+    """Return whether a launch is to be tried on the native engine: unless CUDABENCH_ENGINE asks for it, one that is
+    checked, wide and without loops, whose lanes all do the same at linear addresses, is NumPy's, which is as fast there
+    or faster."""
     asked = native.wanted()
-    wide = plan.blocks * math.prod(plan.block) >= WIDE
+    wide = checked and plan.blocks * math.prod(plan.block) >= WIDE
     return asked != "numpy" and not refusal(plan.code) and not (wide and asked != "native" and linear(plan.code))
 
 
@@ -115,8 +117,6 @@ def refused(plan: Plan) -> str:
 
 def _refused(plan: Plan, placed: Placed, watched: set[int] | None) -> str:
     """Return why a launch with these arguments is none for it; watched: of `written_regions`."""
-    if placed.textures or placed.maps:
-        return "it has textures or tensor maps"
     if plan.code.cached and regions_of(plan.code, *_given(placed)) != set():
         return "it may read through the read-only cache what it writes"
     if _too_large(plan, placed, watched):
@@ -168,32 +168,58 @@ class Ready:
         about.local_bytes, about.ordered = code.local_bytes, encoded.ordered
         about.granule_global = min(code.granule["global"], 8)
         about.granule_shared = min(code.granule["shared"], 8)
-        self.regions = bytearray()
-        self.placed: Placed | None = None  # the last arguments, where they are small
+        self.filled: tuple[Placed, int, bool] | None = None  # the last arguments, where they are small
 
-    def fill(self, placed: Placed, watched: set[int] | None) -> None:
-        """Fill in the arguments of a launch."""
-        slots, about = placed.space.slots, self.about
-        if len(self.regions) != len(slots) * REGION.itemsize:
-            self.regions = bytearray(len(slots) * REGION.itemsize)
-            about.regions = ctypes.addressof(ctypes.c_char.from_buffer(self.regions))
-            about.regions_count = len(slots)
-        for place, region in enumerate(slots):
-            own, size = region.writable, region.size
-            _REGION.pack_into(
-                self.regions, place * REGION.itemsize, region.base, size, region.host if size else 0, own and size > 0,
-                own and (watched is None or region.base in watched), isinstance(region, HeapRegion), region.constant,
-            )  # fmt: skip
-        self.placed = placed if sum(region.size for region in slots) <= MOST_PLACED else None
-        self.parameters = ctypes.create_string_buffer(placed.parameters)
-        about.parameters, about.parameters_size = ctypes.addressof(self.parameters), len(placed.parameters)
+    def fill(self, placed: Placed, watched: set[int] | None, checked: bool) -> None:
+        """Fill in the arguments of a launch; watched: of `written_regions`."""
+        space, about = placed.space, self.about
+        table = _table(space)
+        if watched is not None:
+            table = _Table(table.rows.copy())
+            table.rows["watched"] = 0
+            for base in watched:
+                table.rows["watched"][base >> SLOT_BITS] = space.slots[base >> SLOT_BITS].writable
+        self.table = table
+        about.regions, about.regions_count = table.address, len(space.slots)
+        small = sum(region.size for region in space.slots[:MOST_KEPT]) <= MOST_PLACED and len(space.slots) <= MOST_KEPT
+        self.filled = (placed, space.version, checked) if small else None
+        about.parameters, about.parameters_size = placed.parameters, len(placed.parameters)
+        about.checked = checked
+
+
+class _Table:
+    """The regions of an address space as C++ has them."""
+
+    def __init__(self, rows: Array) -> None:
+        self.rows, self.address = rows, rows.ctypes.data
+
+
+def _table(space: AddressSpace) -> _Table:
+    """Return the regions of a space, of which those are filled in that are others than before."""
+    slots = space.slots
+    table: _Table | None = space.table
+    if table is None or len(table.rows) < len(slots):
+        rows = np.zeros(len(slots) if table is None else 2 * len(slots), REGION)
+        if table is not None:
+            rows[: len(table.rows)] = table.rows
+        table = space.table = _Table(rows)
+    for slot in space.changed:
+        region = slots[slot]
+        size, own = region.size, region.writable and region.size > 0
+        _REGION.pack_into(
+            table.rows, slot * REGION.itemsize, region.base, size, region.host if size else 0, own, own,
+            isinstance(region, HeapRegion), region.constant,
+        )  # fmt: skip
+    space.changed.clear()
+    return table
 
 
 def attempt(
     plan: Plan, placed: Placed, *, budget: int, seconds: float | None, footprint: bool, shares: bool,
     issued: Mapping[int, tuple[int, int]], progress: Callable[[int, int], None] | None, threads: int,
+    checked: bool = True,
 ) -> Ran | str:  # fmt: skip
-    """Run a launch on the native engine; return what it counted.
+    """Run a launch on the native engine; return what it counted, "" where that is not asked for.
 
     Or why it did not come to its end: then memory is as it was before. Raises BudgetExceeded when the time is up.
     """
@@ -212,32 +238,43 @@ def attempt(
     ready: Ready = plan.ready
     if plan.blocks > MOST_READY:
         plan.ready = None
-    if ready.placed is not placed:
-        watched = written_regions(code.written, *_given(placed))
-        if reason := _refused(plan, placed, watched):
+    if ready.filled is None or ready.filled[0] is not placed or ready.filled[1:] != (placed.space.version, checked):
+        watched = written_regions(code.written, *_given(placed)) if checked else None
+        if placed.textures or placed.maps:
+            return "it has textures or tensor maps"
+        if checked and (reason := _refused(plan, placed, watched)):
             return reason
-        ready.fill(placed, watched)
+        ready.fill(placed, watched, checked)
     ready.about.budget, ready.about.threads, ready.about.footprint, ready.about.shares = (
         budget, threads, footprint, shares
     )  # fmt: skip
-    handle = library.cudabench_launch(ctypes.addressof(ready.about))
-    if not handle:
-        return "there is not enough memory"
-    try:
-        status = _run(library, handle, code, seconds, len(ready.order), progress)
-        if status == layout.SUSPECT:
-            line = ctypes.c_int32()
-            why = library.cudabench_why(ctypes.c_void_p(handle), ctypes.byref(line)).decode()
-            return f"{why} (PTX line {line.value})"
-        return _counted(library, handle, plan, ready, footprint, shares, len(placed.space.slots))
-    finally:
-        library.cudabench_end(handle)
+    looked = checked and due(plan)
+    while True:
+        ready.about.sampled = ready.arrays["sampled"].ctypes.data if looked else None
+        handle = library.cudabench_launch(ctypes.addressof(ready.about))
+        if not handle:
+            return "there is not enough memory"
+        try:
+            status = _run(library, handle, code, seconds, len(ready.order), progress)
+            if status == layout.SUSPECT:
+                line = ctypes.c_int32()
+                why = library.cudabench_why(ctypes.c_void_p(handle), ctypes.byref(line)).decode()
+                return f"{why} (PTX line {line.value})"
+            if not checked:
+                return ""
+            ran = _counted(library, handle, plan, ready, footprint, shares, len(placed.space.slots), looked)
+            if ran is not None:
+                return ran
+            library.cudabench_undo(handle)
+            looked = True
+        finally:
+            library.cudabench_end(handle)
 
 
 def _counted(
-    library: Any, handle: int, plan: Plan, ready: Ready, footprint: bool, shares: bool, regions: int
-) -> Ran:  # fmt: skip
-    """Return what was counted of a launch that has ended."""
+    library: Any, handle: int, plan: Plan, ready: Ready, footprint: bool, shares: bool, regions: int, looked: bool
+) -> Ran | None:  # fmt: skip
+    """Return what was counted of a launch that has ended; looked: see `told`."""
     code, held = plan.code, ctypes.c_void_p(handle)
     executed = np.zeros(len(code.blocks), layout.EXECUTED)
     by_block = np.zeros((len(code.blocks), len(ready.order)), np.int64) if shares else None
@@ -246,6 +283,9 @@ def _counted(
     )
     counts = np.zeros((len(code.accesses), max(1, regions, len(code.shared_names))), layout.COUNTS)
     library.cudabench_counts(handle, counts.ctypes.data)
+    lanes = told(library, held, counts, plan, ready.issued, looked)
+    if lanes is None:
+        return None
     memory = None
     if footprint:
         memory = touched(
@@ -256,7 +296,7 @@ def _counted(
     turns = atomics.turns(library, held, ready.encoded) if ready.atomics else {}
     return Ran(
         instructions, executed, by_block, counts, ready.order, contention, turns,
-        told(library, held, counts, plan, ready.issued), floats.read_detours(library, held), memory,
+        lanes, floats.read_detours(library, held), memory,
     )  # fmt: skip
 
 

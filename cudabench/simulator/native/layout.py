@@ -73,12 +73,12 @@ class Description(ctypes.Structure):
     """`LaunchDescription`."""
 
     _fields_ = (
-        *((name, ctypes.c_void_p) for name in ARRAYS),
+        *((name, ctypes.c_char_p if name == "parameters" else ctypes.c_void_p) for name in ARRAYS),
         *((name, ctypes.c_int64) for name in COUNTED),
         ("grid", ctypes.c_int64 * 3), ("block", ctypes.c_int64 * 3),
         *((name, ctypes.c_int64) for name in ("shared_size", "dynamic_shared", "local_bytes", "budget")),
         *((name, ctypes.c_int32) for name in (
-            "threads", "footprint", "shares", "granule_global", "granule_shared", "ordered",
+            "threads", "footprint", "shares", "granule_global", "granule_shared", "ordered", "checked",
         )),
     )  # fmt: skip
 

@@ -33,6 +33,7 @@ from cudabench.simulator.values import Array, Index3, Key
 if TYPE_CHECKING:
     from cudabench.simulator.plan import Plan
 
+MOST_SEEN = 8  # launches of which the rows are not made yet
 _BITS = np.arange(LANES, dtype=np.uint32)
 
 
@@ -58,14 +59,35 @@ class Seen(NamedTuple):
         return defaultdict(lambda: Seen(looks, turns[:0], visits[:0]), found)
 
 
+class Rows:
+    """A kernel's rows as they were looked at last, by memory instruction, array and bytes of a lane, made when
+    somebody asks for them; these are never changed. seen: launches of which they have to be made."""
+
+    def __init__(self, before: Rows | None = None, told: Told | None = None) -> None:
+        self._before, self._told = before, told
+        self._made: Mapping[tuple[int, Place, int], Row] = {}
+        self.seen: int = 0 if before is None else before.seen + 1
+        if self.seen > MOST_SEEN:
+            self.made()
+
+    def made(self) -> Mapping[tuple[int, Place, int], Row]:
+        """Return them."""
+        if self._before is not None and self._told is not None:
+            self._made = {**self._before.made(), **self._told.looked_at()}
+            self._before = self._told = None
+            self.seen = 0
+        return self._made
+
+
 @dataclass
 class Known:
     """The launches of a kernel with one block so far, which of its instructions went to which arrays in them, and its
-    rows as they were looked at last, by memory instruction, array and bytes of a lane; these are never changed."""
+    rows. strayed: how often in a row one went where none before did."""
 
     launches: int = 0
+    strayed: int = 0
     went: set[Key] = field(default_factory=set)
-    rows: Mapping[tuple[int, Place, int], Row] = field(default_factory=dict)
+    rows: Rows = field(default_factory=Rows)
 
 
 class Told(NamedTuple):
@@ -77,7 +99,7 @@ class Told(NamedTuple):
     plan: Plan
     issued: Mapping[int, tuple[int, int]]  # see `Counters`
     seen: Seen | None  # in this launch
-    last: Mapping[tuple[int, Place, int], Row]  # where nothing was
+    last: Rows  # where nothing was
 
     def rows(self) -> dict[tuple[int, Place], Row]:
         """Return them; of an instruction whose lanes went to several arrays, one row for all."""
@@ -102,22 +124,39 @@ class Told(NamedTuple):
             if self.seen is not None:
                 _Looked(row, self.plan, size, each[number]).fill(totals)
             else:
-                last = self.last[number, place, size]
+                last = self.last.made()[number, place, size]
                 row.looks = dict(zip(last.looks, _parts(totals, [*last.looks.values()]), strict=True))
                 row.first, row.step = last.first, last.step
         return found
 
 
-def told(library: Any, handle: Any, counts: Array, plan: Plan, issued: Mapping[int, tuple[int, int]]) -> Told:
-    """Return what the lanes of a launch that has ended did; counts: by memory instruction and array."""
+def due(plan: Plan) -> bool:
+    """Return whether the next launch of a plan is to be looked at, as far as that is known before."""
     known = plan.code.looked.setdefault(plan.block, Known())
     known.launches += 1
-    went = _went(counts).tobytes(), *issued.items()
-    if known.launches > ALWAYS_SEEN and known.launches & (known.launches - 1) and went in known.went:
+    return known.strayed > 2 or known.launches <= ALWAYS_SEEN or not known.launches & (known.launches - 1)
+
+
+def told(
+    library: Any, handle: Any, counts: Array, plan: Plan, issued: Mapping[int, tuple[int, int]], looked: bool
+) -> Told | None:
+    """Return what the lanes of a launch that has ended did; counts: by memory instruction and array. None where it was
+    not looked at, but went where no launch went that was: then it is to run again."""
+    known = plan.code.looked[plan.block]
+    there = _went(counts)
+    exact = there.tobytes(), *issued.items()
+    went = {exact}
+    if looked or exact not in known.went:  # of a space that has grown, the same regions
+        went.add((*(one.tobytes() for one in np.nonzero(there)), *issued.items()))
+    strays = went.isdisjoint(known.went)
+    known.strayed = known.strayed + 1 if strays else 0
+    if not looked and strays:
+        return None
+    known.went |= went
+    if not looked:
         return Told(counts, plan, issued, None, known.rows)
-    found = Told(counts, plan, issued, _seen(library, handle), {})
-    known.went.add(went)
-    known.rows = {**known.rows, **found.looked_at()}
+    found = Told(counts, plan, issued, _seen(library, handle), known.rows)
+    known.rows = Rows(known.rows, found)
     return found._replace(seen=None, last=known.rows)
 
 

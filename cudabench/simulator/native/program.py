@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from cudabench.simulator.count.order import Ways
+from cudabench.simulator.count.order import ways_of
 from cudabench.simulator.native import (  # noqa: F401 - imported for what they register
     atomics,
     conversions,
@@ -88,7 +88,7 @@ def linear(code: Code) -> bool:
     """Return whether a kernel runs straight through, and goes where its threads' numbers alone say: in global memory
     only, and nothing that was read decides a branch or an address."""
     if LINEAR not in code.encoded:
-        ways = Ways(code)
+        ways = ways_of(code)
         code.encoded[LINEAR] = (
             all(following > block.number for block in code.blocks for following in block.successors)
             and {access.space for access in code.accesses} <= {"global"}

@@ -171,7 +171,8 @@ class Code(NamedTuple):
     let go on who polls. meets: whether a block may learn from global memory what others did in the same launch: by
     atomics that return what they find, by volatile or ordered reads, or where there are fences. fair:
     whether lanes may go round a loop until others have done something, so that all get their turn. encoded: the code as
-    the native engine takes it, by library. looked: what lanes did there, by block, see `native.looks`.
+    the native engine takes it, by library, and what else is made of it once. looked: what lanes did there, by block,
+    see `native.looks`.
     """
 
     name: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -53,9 +53,15 @@ class Kernel:
 
 class Program:
     """Parsed PTX; each kernel is decoded on its first use, once. Module variables keep their values between
-    launches."""
+    launches; `memory` gives the zeros that they lie in."""
 
-    def __init__(self, module: ptx.Module, first_slot: int = 1) -> None:
+    def __init__(
+        self, module: ptx.Module, first_slot: int = 1, space: AddressSpace | None = None,
+        memory: Callable[[int], Array] = lambda nbytes: np.zeros(nbytes, np.uint8),
+    ) -> None:  # fmt: skip
+        """space: one that lasts, into whose next slots the variables go; else they go into those from first_slot on of
+        each launch's own."""
+        first_slot = first_slot if space is None else len(space.slots)
         self.module = module
         self._first_slot = first_slot
         self.kernels = {
@@ -72,10 +78,13 @@ class Program:
         for name, variable in (*module.variables.items(), *inner):
             if variable.space in ("global", "const") and not variable.dynamic and variable.type in ptx.BITS:
                 self._symbols[name] = (first_slot + len(self._storage)) << SLOT_BITS
-                self._storage.append((name, variable, np.zeros(variable.size, dtype=np.uint8)))
+                self._storage.append((name, variable, memory(variable.size)))
         self._set_first_values()
         self.heap = Heap() if {"malloc", "free"} & module.functions.keys() else None
         self._first = [data.copy() for _, _, data in self._storage]
+        self._lasting = space
+        if space is not None:
+            self._place_in(space)
 
     def reset(self) -> None:
         """Give all module variables their first values and free the heap."""
@@ -116,6 +125,10 @@ class Program:
         Raises KeyError for an unknown name.
         """
         return {found: data for found, _, data in self._storage}[name]
+
+    def variables(self) -> list[tuple[str, int, Array]]:
+        """Return the symbol, the address and the bytes of each module variable."""
+        return [(name, self._symbols[name], data) for name, _, data in self._storage]
 
     def code(self, kernel: str) -> Code:
         """Return a kernel decoded to ops."""
@@ -180,18 +193,36 @@ class Program:
     def space(self) -> AddressSpace:
         """Return an address space that holds the module variables."""
         space = AddressSpace()
+        self._place_in(space)
+        return space
+
+    def unload(self) -> None:
+        """Free the variables of a program that was loaded into a lasting space."""
+        if self._lasting is not None:
+            for slot in range(self._first_slot, self.slots):
+                self._lasting.free(slot << SLOT_BITS)
+            self._lasting = None
+
+    def address(self, name: str) -> int:
+        """Return where a module variable lies.
+
+        Raises KeyError for an unknown name.
+        """
+        return self._symbols[name]
+
+    def _place_in(self, space: AddressSpace) -> None:
         space.skip_to(self._first_slot)
         for name, variable, data in self._storage:
             space.place(plain_name(name), data, variable.space != "const", variable.space == "const")
         if self.heap is not None:
             space.place_heap(self.heap)
-        return space
 
 
-def load(ptx_text: str, first_slot: int = 1) -> Program:
+def load(ptx_text: str, first_slot: int = 1, space: AddressSpace | None = None) -> Program:
     """Parse PTX text once, for many launches; its module variables lie in the slots of the address space from the first
-    one on, which programs whose variables are to lie beside each other do not share.
+    one on, which programs whose variables are to lie beside each other do not share. space: one that lasts, in which
+    they lie, see `memory`.
 
     Raises PtxError where the text is not PTX for 64-bit addresses.
     """
-    return Program(ptx_parser.parse(ptx_text), first_slot)
+    return Program(ptx_parser.parse(ptx_text), first_slot, space)

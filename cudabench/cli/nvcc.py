@@ -1,0 +1,49 @@
+"""`cudabench nvcc ...` and `cudabench-nvcc ...`: nvcc with what `cudabench exec` needs added, for build systems."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+import click
+
+HELP = """Run nvcc with what 'cudabench exec' needs added: a shared CUDA runtime, lines, uncompressed device code, and
+code of an H100 unless an architecture is named. All arguments are nvcc's; 'cudabench-nvcc' is the same.
+
+\b
+make NVCC=cudabench-nvcc
+cmake -DCMAKE_CUDA_COMPILER=cudabench-nvcc -DCMAKE_CUDA_RUNTIME_LIBRARY=Shared .
+"""
+
+
+class _Whole(click.Command):
+    """A command whose words are another program's."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Take all words, but for the help of this command."""
+        if args in (["-h"], ["--help"], ["--help-all"]):
+            return super().parse_args(ctx, args[:1] if args != ["--help-all"] else ["--help"])
+        ctx.params["words"] = tuple(args)
+        return []
+
+
+def _nvcc(words: Sequence[str]) -> int:
+    from cudabench.cards import load as loading
+    from cudabench.programs import build
+
+    return build.run_nvcc(words, [loading.shipped(loading.DEFAULT).architecture])
+
+
+command = _Whole("nvcc", callback=_nvcc, help=HELP, options_metavar="ARGS ...")
+
+
+def main() -> NoReturn:
+    """Run nvcc as `cudabench-nvcc`, whose words are nvcc's own, --help too."""
+    from cudabench.errors import CudabenchError
+
+    try:
+        sys.exit(_nvcc(sys.argv[1:]))
+    except CudabenchError as error:
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(error.exit_code)

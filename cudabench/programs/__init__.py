@@ -1,0 +1,1 @@
+"""Whole programs: their launches run in the simulator, checked and counted; their host code runs as it is."""

@@ -1,0 +1,241 @@
+"""Compiles programs with nvcc so that `exec` can run them, and keeps what it made; says what a program that is there
+lacks.
+
+A program takes its CUDA runtime from a shared library, which exec replaces, and its device code is not compressed: PTX
+for the simulator, machine code for the card, with the lines of the source.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from cudabench.compile import nvcc, toolkit
+from cudabench.compile.cache import put
+from cudabench.errors import CompilerError, CudabenchError, DeviceUnusable, UnsupportedFeature, no_such_file
+from cudabench.system.folders import cache_folder
+
+SOURCES = (".cu", ".cpp", ".cc", ".cxx", ".c")
+RELOCATABLE = "-rdc=true"
+_UNRESOLVED = re.compile(r"(?i)unresolved extern|undefined reference")
+LAMBDAS = ("--extended-lambda", "--expt-relaxed-constexpr")  # what programs often ask for in their makefiles
+KEPT = 64  # programs in the cache
+STATIC = "build it with cudabench-nvcc, or by nvcc with -cudart shared"
+
+
+def program_nvcc() -> str:
+    """Return the path of nvcc. Raises DeviceUnusable if it, or its host compiler, is not there."""
+    found = toolkit.nvcc()
+    if found is None:
+        what = "nvcc's host compiler is" if toolkit.host_compiler() is None else "nvcc is"
+        raise DeviceUnusable(
+            f"{what} not there, so programs cannot be compiled: install g++ and the CUDA toolkit, or "
+            "`pip install cudabench[program]`."
+        )
+    return found
+
+
+def options(architectures: Sequence[str], given: Sequence[str] = ()) -> list[str]:
+    """Return what is added to a command of nvcc: for some architectures such as sm_90, unless it names its own."""
+    added = ["-lineinfo", "--no-compress"]
+    if not any(re.match(r"(-cudart|--cudart)\b", word) for word in given):
+        added += ["-cudart", "shared"]
+    if not any(re.match(r"-g$|--debug$|-pg$", word) for word in given):
+        added.append("-g")
+    if any(re.match(r"(-G|--device-debug)$", word) for word in given):
+        added.remove("-lineinfo")
+    named = r"(-arch|--gpu-architecture|-gencode|--generate-code|-code|-ptx|--ptx|-cubin|--cubin)\b"
+    if not any(re.match(named, word) for word in given):
+        numbers = sorted(
+            {one.removeprefix("sm_") for one in architectures}, key=lambda one: int(re.sub(r"\D", "", one))
+        )
+        codes = ",".join([f"compute_{numbers[0]}", *(f"sm_{number}" for number in numbers)])
+        added += ["-gencode", f"arch=compute_{numbers[0]},code=[{codes}]"]
+    return added
+
+
+def libraries() -> list[str]:
+    """Return the folder for nvcc's linker, where its wheel has the runtime's library without the name that linkers look
+    for."""
+    folder = Path(program_nvcc()).resolve().parent.parent / "lib"
+    link = _links(folder) if folder.is_dir() else None
+    return [] if link is None else [f"-L{link}"]
+
+
+def _links(folder: Path) -> Path | None:
+    """Return a folder in which the runtime's library has the name that the linker looks for."""
+    library = next(iter(sorted(folder.glob("libcudart.so.*"))), None)
+    kept = cache_folder()
+    if library is None or (folder / "libcudart.so").exists() or kept is None:
+        return None
+    link = kept / "links" / hashlib.sha256(str(library).encode()).hexdigest()[:16] / "libcudart.so"
+    link.parent.mkdir(parents=True, exist_ok=True)
+    if not link.is_symlink():
+        link.symlink_to(library)
+    return link.parent
+
+
+def built(files: Sequence[str], architectures: Sequence[str], words: Sequence[str], folder: Path) -> Path:
+    """Return the program of some sources, compiled unless the cache has it; words: options of nvcc. Without a cache it
+    lies in `folder`.
+
+    Raises CompilerError with the compiler's messages, DeviceUnusable without nvcc.
+    """
+    for file in files:
+        if not Path(file).is_file():
+            raise no_such_file(file, "*.cu")
+    compiler = program_nvcc()
+    texts = (Path(file).read_text(encoding="utf-8", errors="replace") for file in files)
+    libraries = [f"-I{folder}" for folder in toolkit.of_device_libraries(*texts)]
+    line = [*words, *libraries, *LAMBDAS, *options(architectures, words)]
+    home = cache_folder()
+    kept = None if home is None else home / "programs"
+    key = hashlib.sha256(
+        repr((os.getcwd(), files, line, compiler, os.stat(compiler).st_mtime_ns, nvcc.version())).encode()
+    ).hexdigest()
+    if kept is not None and _fresh(kept / key):
+        os.utime(kept / key)
+        return kept / key / "program"
+    target = folder if kept is None else Path(tempfile.mkdtemp(dir=_made(kept)))
+    try:
+        _compile(compiler, files, line, target)
+        if kept is None:
+            return target / "program"
+        shutil.rmtree(kept / key, ignore_errors=True)
+        try:
+            os.rename(target, kept / key)
+        except OSError:  # another process was faster
+            return target / "program"
+        _shrink(kept)
+        return kept / key / "program"
+    except BaseException:
+        if kept is not None:
+            shutil.rmtree(target, ignore_errors=True)
+        raise
+
+
+def _made(folder: Path) -> Path:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CudabenchError(
+            f"{folder} cannot be written ({error.strerror}): name another by CUDABENCH_CACHE."
+        ) from None
+    return folder
+
+
+def _compile(compiler: str, files: Sequence[str], line: Sequence[str], target: Path) -> None:
+    """Compile each source, with a list of the files that it includes, and link them."""
+    jobs = []
+    for number, file in enumerate(files):
+        made = target / f"{number}.o"
+        language = ["-x", "cu"] if not file.endswith(SOURCES) else []
+        command = [compiler, *line, *language, "-c", file, "-o", str(made), "-MMD", "-MF", str(made.with_suffix(".d"))]
+        jobs.append((file, command, made))
+    try:
+        for file, command, _ in jobs:
+            _run(command, file)
+    except CompilerError as error:
+        if len(files) > 1 and RELOCATABLE not in line and _UNRESOLVED.search(str(error)):
+            return _compile(compiler, files, [*line, RELOCATABLE], target)  # units that call each other's functions
+        raise
+    _run([compiler, *line, *libraries(), *(str(made) for *_, made in jobs), "-o", str(target / "program")], files[0])
+    read = {path for *_, made in jobs for path in _dependencies(made.with_suffix(".d"))}
+    marks = {path: _mark(path) for path in sorted({*read, *map(os.path.abspath, files)})}
+    put(target / "read.json", json.dumps(marks).encode())
+    for *_, made in jobs:
+        made.unlink()
+    return None
+
+
+def _run(command: Sequence[str], file: str) -> None:
+    done = nvcc.run(command, file)
+    if done.returncode:
+        log = (done.stderr + done.stdout).strip()
+        failed = nvcc.refusal(log, done.returncode, file)
+        if isinstance(failed, CompilerError):
+            raise failed
+        raise CompilerError(log)
+
+
+def _dependencies(path: Path) -> list[str]:
+    """Return the files that a rule of make names as read."""
+    text = path.read_text(errors="replace").partition(":")[2].replace("\\\n", " ")
+    return [os.path.abspath(word.replace("\\ ", " ")) for word in re.findall(r"(?:\\ |\S)+", text)]
+
+
+def _mark(path: str) -> str:
+    try:
+        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    except OSError:
+        return ""
+
+
+def _fresh(folder: Path) -> bool:
+    """Tell whether a kept program is there, and all that it was made of is as it was."""
+    try:
+        marks = json.loads((folder / "read.json").read_text())
+        return (folder / "program").is_file() and all(_mark(path) == mark for path, mark in marks.items())
+    except (OSError, ValueError, AttributeError):
+        return False
+
+
+def _shrink(folder: Path) -> None:
+    others = sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime_ns)
+    for old in others[:-KEPT]:
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def checked(program: str) -> str:
+    """Return the path of a program that exec can run. Raises UnsupportedFeature for one with a static CUDA runtime."""
+    path = Path(program)
+    if not path.is_file():
+        raise no_such_file(path, "*")
+    if not os.access(path, os.X_OK):
+        raise CudabenchError(f"{program} is not a program: name a .cu file, or a program that may be executed.")
+    from elftools.common.exceptions import ELFError
+    from elftools.elf.dynamic import DynamicSection
+    from elftools.elf.elffile import ELFFile
+
+    try:
+        with open(path, "rb") as stream:
+            elf = ELFFile(stream)
+            dynamic = elf.get_section_by_name(".dynamic")
+            tags: Any = dynamic.iter_tags("DT_NEEDED") if isinstance(dynamic, DynamicSection) else ()
+            needed = [tag.needed for tag in tags]
+            device_code = elf.get_section_by_name(".nv_fatbin") is not None
+    except ELFError:
+        return str(path.absolute())  # a script
+    if device_code and not any(name.startswith("libcudart.so") for name in needed):
+        raise UnsupportedFeature(f"{program} has a CUDA runtime of its own, linked statically: {STATIC}.")
+    return str(path.absolute())
+
+
+def run_nvcc(words: Sequence[str], architectures: Sequence[str]) -> int:
+    """Run nvcc with what exec needs added, and return its exit code."""
+    compiles = any(not word.startswith("-") for word in words)
+    command = [program_nvcc(), *words, *([*options(architectures, words), *libraries()] if compiles else [])]
+    return subprocess.run(command, check=False).returncode
+
+
+def assembled(ptx: str, architecture: str) -> bytes | None:
+    """Return the machine code of PTX, None where it cannot be made here."""
+    compiler = toolkit.nvcc()
+    if compiler is None:
+        return None
+    with tempfile.TemporaryDirectory(prefix="cudabench-") as folder:
+        text, made = Path(folder, "module.ptx"), Path(folder, "module.cubin")
+        text.write_text(ptx, encoding="utf-8")
+        command = [compiler, f"-arch={architecture}", "-lineinfo", "-cubin", str(text), "-o", str(made)]
+        try:
+            return None if nvcc.run(command, "the program's PTX").returncode else made.read_bytes()
+        except CudabenchError:
+            return None

@@ -1,0 +1,83 @@
+"""What CUDA's calls say of a card and of a kernel: cudaGetDeviceProperties, cuDeviceGetAttribute,
+cudaFuncGetAttributes."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import c_char, c_double, c_int, c_size_t, c_uint
+from typing import TYPE_CHECKING
+
+from cudabench.compile import cubin as cubins
+from cudabench.occupancy import most_threads, multiprocessor
+
+if TYPE_CHECKING:
+    from cudabench.programs.modules import Loaded
+    from cudabench.records.results import DeviceInfo
+
+# CUdevice_attribute in cuda.h, of every card.
+ATTRIBUTES = {
+    1: 1024, 2: 1024, 3: 1024, 4: 64, 5: 2**31 - 1, 6: 65535, 7: 65535, 8: 48 << 10, 9: 64 << 10, 10: 32, 11: 2**31 - 1,
+    12: 65536, 14: 512, 15: 1, 17: 0, 18: 0, 19: 1, 20: 0, 31: 1, 32: 0, 35: 0, 40: 3, 41: 1, 78: 1, 82: 65536,
+    83: 0, 84: 0, 95: 1, 106: 32,
+}  # fmt: skip
+CLOCK_KHZ, MULTIPROCESSORS, MEMORY_KHZ, BUS_BITS, L2_BYTES, MAJOR, MINOR, THREADS_OF_SM, SHARED_OF_SM, MOST_SHARED = (
+    13, 16, 36, 37, 38, 75, 76, 39, 81, 97,
+)  # fmt: skip
+BLOCKS_OF_SM = 106
+# What a program may ask for besides; the tests' driver answers less.
+OF_PROGRAMS = {
+    21: 131072, 22: 131072, 23: 65536, 24: 16384, 25: 16384, 26: 16384, 27: 32768, 28: 32768, 29: 2048, 30: 512, 33: 0,
+    34: 0, 42: 32768, 43: 2048, 50: 0, 51: 32, 77: 131072, 79: 1, 80: 1, 83: 1, 85: 0, 86: 0, 88: 0, 89: 1, 90: 1,
+    91: 0, 96: 0, 99: 1, 100: 0, 101: 0, 115: 1,
+}  # fmt: skip
+
+
+class Card(ctypes.Structure):
+    """A card as the library's C++ has it."""
+
+    _fields_ = (
+        ("name", c_char * 128), ("attributes", c_int * 256), ("memory", c_size_t), ("bytes_per_ns", c_double),
+        ("uuid", c_char * 16),
+    )  # fmt: skip
+
+
+class Function(ctypes.Structure):
+    """What the library's C++ is told of a kernel."""
+
+    _fields_ = (
+        ("attributes", c_int * 16), ("parameters", c_int), ("offsets", c_uint * 256), ("sizes", c_uint * 256),
+    )  # fmt: skip
+
+
+def card(info: DeviceInfo, name: str, number: int, memory: int, more: dict[int, int] | None = None) -> Card:
+    """Return a card, of a machine that has several the one with this number; more: attributes besides ATTRIBUTES."""
+    major, _, minor = info.compute_capability.partition(".")
+    memory_mhz = info.clocks["memory_mhz"]
+    bus = round((info.peak_gbps or 0) * 8e3 / (2 * memory_mhz))
+    of_sm = multiprocessor(info.compute_capability)
+    attributes = {
+        **ATTRIBUTES, **(more or {}), CLOCK_KHZ: info.clocks["sm_mhz"] * 1000, MULTIPROCESSORS: info.sm_count or 1,
+        MEMORY_KHZ: memory_mhz * 1000, BUS_BITS: bus, L2_BYTES: info.l2_bytes or 0,
+        MAJOR: int(major), MINOR: int(minor), THREADS_OF_SM: of_sm.threads, SHARED_OF_SM: of_sm.shared_bytes,
+        MOST_SHARED: of_sm.shared_of_block, BLOCKS_OF_SM: of_sm.blocks,
+    }  # fmt: skip
+    made = Card(name=name.encode(), bytes_per_ns=info.peak_gbps or 1)
+    made.attributes[:] = [attributes.get(one, -1) for one in range(256)]
+    made.memory = memory
+    ctypes.memmove(ctypes.addressof(made) + Card.uuid.offset, bytes([number + 1] * 16), 16)
+    return made
+
+
+def describe(loaded: Loaded, entry: str, told: Function) -> bool:
+    """Describe a kernel: CUfunction_attribute and where its parameters lie; False for more than a record holds."""
+    kernel, code = loaded.program.kernels[entry], loaded.program.code(entry)
+    registers = (cubins.registers(loaded.cubin, entry) if loaded.cubin else None) or 32
+    bound = loaded.program.module.functions[entry].most_threads or 1024
+    threads = min(bound, most_threads(registers))
+    told.attributes[:8] = [threads, code.static_shared, 0, code.local_bytes, registers, 90, 90, 0]
+    if len(kernel.parameters) > len(told.offsets):
+        return False
+    told.parameters = len(kernel.parameters)
+    for place, parameter in enumerate(kernel.parameters):
+        told.offsets[place], told.sizes[place] = code.parameter_offsets[parameter.name], parameter.size
+    return True

@@ -1,0 +1,128 @@
+"""Fat binaries: containers with the PTX and the machine code of several architectures.
+
+A container has a header of 16 bytes (magic, version, bytes of the header, bytes of what follows) and entries, each with
+a header of its own: kind, bytes of the header, bytes of the content, its bytes as they are stored, architecture, flags.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Iterator
+from operator import itemgetter
+from typing import NamedTuple
+
+from cudabench.compile import cubin as cubins
+from cudabench.programs.link import linked
+
+MAGIC, ELF = 0xBA55ED50, b"\x7fELF"
+PTX_KIND, ELF_KIND = 1, 2
+_HEADER = struct.Struct("<IHHQ")
+_ENTRY = struct.Struct("<HHIQIIHHIIIQQQ")  # to the bytes of the content without compression
+LZ4, ZSTD = 0x2000, 0x8000
+REBUILD = "build the program with cudabench-nvcc, or by nvcc with --no-compress"
+
+
+class Entry(NamedTuple):
+    """PTX or machine code of an architecture, 90 for sm_90."""
+
+    kind: int
+    architecture: int
+    content: bytes
+
+
+def entries(image: bytes) -> list[Entry]:
+    """Return the entries of one container or of several behind each other. Raises LookupError for a compression that
+    this machine cannot undo."""
+    found: list[Entry] = []
+    at = 0
+    while at + _HEADER.size <= len(image):
+        magic, _, header, nbytes = _HEADER.unpack_from(image, at)
+        if magic != MAGIC:
+            at += 8  # sections are padded
+            continue
+        found += _entries(image, at + header, at + header + nbytes)
+        at += header + nbytes
+    return found
+
+
+def _entries(image: bytes, at: int, end: int) -> Iterator[Entry]:
+    while at + _ENTRY.size <= end:
+        kind, _, header, nbytes, stored, _, _, _, architecture, _, _, flags, _, plain = _ENTRY.unpack_from(image, at)
+        content = image[at + header : at + header + nbytes]
+        if flags & (LZ4 | ZSTD):
+            content = _plain(content[: stored or nbytes], plain, flags)
+        if kind in (PTX_KIND, ELF_KIND):
+            yield Entry(kind, architecture, content)
+        at += header + nbytes
+
+
+def _plain(content: bytes, nbytes: int, flags: int) -> bytes:
+    """Return a content without its compression."""
+    if flags & LZ4:
+        return _lz4(content, nbytes)
+    try:
+        library = ctypes.CDLL("libzstd.so.1")  # of nearly every Linux; Python has its own from 3.14 on
+    except OSError:
+        raise LookupError(f"its device code is compressed by zstd: {REBUILD}") from None
+    made = ctypes.create_string_buffer(nbytes)
+    library.ZSTD_decompress.restype = ctypes.c_size_t
+    library.ZSTD_decompress.argtypes = [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t]
+    if library.ZSTD_decompress(made, nbytes, content, len(content)) != nbytes:
+        raise LookupError(f"its device code cannot be unpacked: {REBUILD}")
+    return made.raw
+
+
+def _lz4(content: bytes, nbytes: int) -> bytes:
+    """Return the bytes of an LZ4 block."""
+    made, at = bytearray(), 0
+
+    def length(number: int) -> int:
+        nonlocal at
+        while number >= 15:
+            at += 1
+            number += content[at - 1]
+            if content[at - 1] != 255:
+                break
+        return number
+
+    while at < len(content):
+        token, at = content[at], at + 1
+        literals = length(token >> 4)
+        made += content[at : at + literals]
+        at += literals
+        if at >= len(content) or len(made) >= nbytes:
+            break
+        back, at = content[at] | content[at + 1] << 8, at + 2
+        count = length(token & 15) + 4
+        piece = made[len(made) - back :][:count]
+        made += (piece * (count // len(piece) + 1))[:count]
+    return bytes(made)
+
+
+def chosen(image: bytes, architecture: str) -> tuple[str, bytes | None]:
+    """Return of an image (containers, machine code or PTX) the PTX for the simulator and the machine code of an
+    architecture such as sm_90, None where it has none. Several units are linked, which has no machine code yet.
+
+    Raises LookupError for an image without PTX.
+    """
+    number = int("".join(filter(str.isdigit, architecture)) or 0)
+    if image.startswith(ELF):
+        found = [Entry(ELF_KIND, number, image)]
+    elif image[:4] == MAGIC.to_bytes(4, "little"):
+        found = entries(image)
+    else:
+        found = [Entry(PTX_KIND, number, image)]
+    own = next((one.content for one in found if one.kind == ELF_KIND and one.architecture == number), None)
+    texts = [(abs(one.architecture - number), one.content) for one in found if one.kind == PTX_KIND]
+    texts.sort(key=itemgetter(0))
+    # The text in machine code has the same lines, but does not say of which lines of the source they are.
+    nearest = [content.rstrip(b"\0").decode("utf-8", "replace") for far, content in texts if far == texts[0][0]]
+    if len(nearest) > 1:
+        return linked(nearest), None
+    text = nearest[0] if nearest else ""
+    if not text.strip():
+        text = next((cubins.ptx(one.content) for one in found if one.kind == ELF_KIND), "")
+    if not text.strip():
+        raise LookupError("the machine code carries no PTX, which the simulator needs: compile with -lineinfo")
+    return text, own

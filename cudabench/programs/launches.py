@@ -1,0 +1,262 @@
+"""A program's launches: which of them are checked, how they run in the simulator, and what is kept of them.
+
+Of launches of one kernel with one geometry (grid, block, dynamic shared memory, cluster) the 1st, 2nd, 4th, 8th, 16th
+and so on are checked and counted, unless the command says otherwise. The others run unchecked.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import partial
+from typing import Any, NamedTuple
+
+from cudabench.devices.sim import Launched
+from cudabench.explain import drawings, merged, statements
+from cudabench.measure.counting import Kernel
+from cudabench.programs.modules import Loaded
+from cudabench.records.launch import Dim, Launch, Source
+from cudabench.records.planned import Case, Problem
+from cudabench.simulator import api as simulator
+from cudabench.symbols import plain_name
+
+INVALID_VALUE, ILLEGAL_ADDRESS, ASSERT, MISALIGNED, LAUNCH_FAILED, NOT_SUPPORTED = 1, 700, 710, 716, 719, 801
+NO_IMAGE, UNKNOWN_IMAGE, NOT_FOUND, TIMEOUT = 209, 200, 500, 702  # of a CUresult, as those above
+FAULTS = {"out-of-bounds": ILLEGAL_ADDRESS, "use-after-free": ILLEGAL_ADDRESS, "misaligned": MISALIGNED}
+NEVER_STOPPED = 1 << 60  # vector steps: a kernel that does not end is ended by --budget or Ctrl-C
+LAUNCH_NS = 2000.0
+MOST_REPORTS = 64  # of a geometry that are held apart
+
+
+class Geometry(NamedTuple):
+    """How a kernel is launched."""
+
+    grid: Dim
+    block: Dim
+    shared_bytes: int
+    cluster: Dim | None
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which launches are checked and counted: those of kernels that a glob fits, by their numbers from 1, and of each
+    kernel and geometry the first `first`; None: all (`every`), or by the rule."""
+
+    glob: str = ""
+    numbers: tuple[tuple[int, int], ...] = ()
+    first: int | None = None
+    every: bool = False
+
+    def takes(self, name: str, number: int, alike: int) -> bool:
+        """Tell whether a launch is checked: the number of its kernel's launch, and of those with its geometry."""
+        if self.glob and not any(fnmatchcase(one, self.glob) for one in (name, short_name(name))):
+            return False
+        if self.numbers:
+            return any(low <= number <= high for low, high in self.numbers)
+        if self.every:
+            return True
+        return alike <= self.first if self.first is not None else alike & (alike - 1) == 0
+
+
+@dataclass
+class Kind:
+    """The launches of a kernel with one geometry, with the reports of those that were checked."""
+
+    geometry: Geometry
+    times: int = 0
+    checked: int = 0
+    reports: list[simulator.Report] = field(default_factory=list)
+
+    def keep(self, report: simulator.Report) -> None:
+        """Keep the report of a checked launch; many become one, since each holds its counts."""
+        self.checked += 1
+        self.reports.append(report)
+        if len(self.reports) == MOST_REPORTS:
+            self.reports = [simulator.merge(self.reports)]
+
+
+class Launching:
+    """A kernel of a module with its launches so far. `name`: in results; `function`: in C++; `failures`: why launches
+    did not end, and whether the simulator lacks something."""
+
+    def __init__(self, loaded: Loaded, entry: str, name: str, function: str, architecture: str, source: Source) -> None:
+        self.loaded, self.entry, self.name, self.function = loaded, entry, name, function
+        self.device = loaded.device(architecture, {function: entry})
+        self.kinds: dict[Geometry, Kind] = {}
+        self.launches = 0
+        self.failures: dict[str, bool] = {}
+        self.source = source
+        self._issued: Mapping[int, tuple[int, int]] | None = None
+        self._words: dict[str, Any] | None = None
+
+    @property
+    def checked(self) -> int:
+        """How many of its launches were checked."""
+        return sum(kind.checked for kind in self.kinds.values())
+
+    @property
+    def faulty(self) -> bool:
+        """Whether a launch had a fault that the program is told of."""
+        return bool(self.failures) or any(report.hazards for kind in self.kinds.values() for report in kind.reports)
+
+    @property
+    def case(self) -> Case:
+        """Its launches as a case; that with most work comes first."""
+
+        def work(kind: Kind) -> tuple[int, int]:
+            ran = max((one.instructions for one in kind.reports), default=0)
+            return ran, math.prod(kind.geometry.grid) * math.prod(kind.geometry.block)
+
+        kinds = sorted(self.kinds.values(), key=work, reverse=True)
+        launches = tuple(launch_of(self.function, kind.geometry) for kind in kinds)
+        return Case(
+            operation="exec", kernel=self.name, id=None, function=self.function, source=self.source,
+            problem=Problem({}, ""), block=launches[0].block, grid=launches[0].grid, launches=launches, defines={},
+            expects="",
+        )  # fmt: skip
+
+    @property
+    def launched(self) -> tuple[Launched, ...]:
+        """The checked launches by geometry, in the order of the first of each."""
+        return tuple(
+            Launched(launch_of(self.function, kind.geometry), kind.checked, simulator.merge(kind.reports))
+            for kind in self.kinds.values()
+            if kind.reports
+        )
+
+    def of_host(self, geometry: Geometry) -> None:
+        """Have the faults of the last launch say that their address is one of the host's memory."""
+        kind = self.kinds[geometry]
+        if kind.reports:
+            last = kind.reports[-1]
+            last.hazards = tuple(
+                one._replace(message=re.sub(r"(bytes) at .*", r"\1 at an address of the host's memory.", one.message))
+                for one in last.hazards
+            )
+
+    def looks(self, geometry: Geometry, disassemble: bool) -> dict[str, Any]:
+        """Return what a checked launch is run with."""
+        if self._words is None:
+            texts = {self.source.name: self.source.text}
+            self._words = {
+                "declared": partial(drawings.declared_shape, self._only(geometry)),
+                "between": partial(statements.gap, texts),
+            }
+        if self._issued is None:
+            loaded = self.device.load(None)
+            one = Kernel(self._only(geometry), loaded, self.function, self.entry)
+            self._issued = {}
+            if disassemble and one.code:
+                lines = loaded.program.lines(self.entry)
+                self._issued = merged.merge(one.code, loaded.compiled.lines, lines).issued()
+        return {**self._words, "merged": self._issued, "footprint": True}
+
+    def _only(self, geometry: Geometry) -> Case:
+        self.kinds.setdefault(geometry, Kind(geometry))
+        return self.case
+
+
+def launch_of(name: str, geometry: Geometry) -> Launch:
+    """Return a launch without its arguments, which the program alone knows."""
+    return Launch(name, geometry.grid, geometry.block, (), geometry.shared_bytes, cluster=geometry.cluster)
+
+
+class Outcome(NamedTuple):
+    """What the program is told of a launch: a CUresult, the time that it took on a card, what it printed."""
+
+    status: int
+    nanoseconds: float = 0.0
+    output: str = ""
+
+
+@dataclass
+class Launcher:
+    """Runs launches. `rate`: warp instructions that the card issues in a nanosecond. `until`: when the time is over, of
+    time.monotonic()."""
+
+    choice: Choice
+    rate: float
+    schedule: str | None = None
+    until: float | None = None
+    disassemble: bool = True
+    _open: list[simulator.Report] = field(default_factory=list)
+
+    def close(self) -> None:
+        """Have the reports of launches made, before memory of which they tell is freed."""
+        for report in self._open:
+            _ = report.accesses
+        self._open.clear()
+
+    def run(self, kernel: Launching, geometry: Geometry, placed: simulator.Placed) -> Outcome:
+        """Run a launch to its end, and keep what it came to if it is checked."""
+        kind = kernel.kinds.get(geometry)
+        if kind is None:
+            kind = kernel.kinds[geometry] = Kind(geometry)
+        kernel.launches += 1
+        kind.times += 1
+        checked = self.choice.takes(kernel.function, kernel.launches, kind.times)
+        how: dict[str, Any] = kernel.looks(geometry, self.disassemble) if checked else {}
+        seconds = None if self.until is None else max(self.until - time.monotonic(), 0.001)
+        try:
+            report = simulator.run(
+                kernel.loaded.program, kernel.entry, geometry.grid, geometry.block, placed,
+                shared_bytes=geometry.shared_bytes, cluster=geometry.cluster, budget=NEVER_STOPPED,
+                schedule=self.schedule, seconds=seconds, checked=checked, **how,
+            )  # fmt: skip
+        except simulator.BudgetExceeded as stopped:
+            if stopped.hazards:
+                kind.keep(_of_hazards(stopped.hazards))
+            self._failed(kernel, stopped, lacks=False)
+            raise
+        except simulator.KernelAssert as error:
+            return self._failed(kernel, error, ASSERT)
+        except simulator.KernelTrap as error:
+            return self._failed(kernel, error, LAUNCH_FAILED)
+        except simulator.UnsupportedKernel as error:
+            return self._failed(kernel, error, NOT_SUPPORTED, lacks=True)
+        except simulator.LaunchError as error:
+            return self._failed(kernel, error, INVALID_VALUE)
+        faulty = next((FAULTS[one.kind] for one in report.hazards if one.kind in FAULTS), 0)
+        if checked or report.hazards:
+            kind.keep(report)
+            self._open.append(report)
+        return Outcome(faulty, LAUNCH_NS + report.instructions / self.rate, report.output)
+
+    def _failed(self, kernel: Launching, error: Exception, status: int = 0, *, lacks: bool = False) -> Outcome:
+        sentence = str(error).replace(kernel.entry, kernel.name)
+        if sentence not in kernel.failures:
+            kernel.failures[sentence] = lacks
+        return Outcome(status)
+
+
+def _of_hazards(hazards: tuple[simulator.Hazard, ...]) -> simulator.Report:
+    """Return the report of a launch that was stopped."""
+    return simulator.Report(0, (), hazards, "", None, (), {}, (), (), None, None, "numpy")
+
+
+def short_name(name: str) -> str:
+    """Return the last part of a name without arguments of templates: 'f' for 'ns::f<a::b<int>>'."""
+    plain = name
+    while (shorter := re.sub(r"<[^<>]*>", "", plain)) != plain:
+        plain = shorter
+    return plain.rpartition("::")[2]
+
+
+def readable_name(entry: str, demangled: str) -> str:
+    """Return the name of a kernel without its parameters: 'ns::f<int, 4>' for 'void ns::f<int, 4>(int*)'."""
+    text, depth, end = demangled, 0, len(demangled)
+    for at in range(len(text) - 1, -1, -1):
+        depth += {")": 1, "(": -1}.get(text[at], 0)
+        if text[at] == "(" and depth == 0:
+            end = at
+            break
+    text, depth, start = text[:end], 0, 0
+    for at, letter in enumerate(text):
+        depth += {"<": 1, ">": -1, "(": 1, ")": -1}.get(letter, 0)
+        if letter == " " and depth == 0:
+            start = at + 1
+    return text[start:] or plain_name(entry)

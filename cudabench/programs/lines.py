@@ -1,0 +1,96 @@
+"""The `cudabench run` line of a program's launch: with its sizes and types, with random or with its own contents."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from cudabench.errors import CudabenchError
+from cudabench.programs.launches import Geometry, Launching
+from cudabench.simulator.memory import SLOT_BITS, AddressSpace
+from cudabench.source.choose_kernel import find_kernel
+from cudabench.source.files import read_file
+from cudabench.source.records import Parameter
+
+UNKNOWN = "..."  # a value that --arg cannot give
+
+
+class Example(NamedTuple):
+    """A launch before it ran: its geometry, the bytes of each parameter, and of those that point into an allocation how
+    many bytes lie behind them, with a copy where contents are kept."""
+
+    geometry: Geometry
+    values: tuple[bytes, ...]
+    behind: tuple[tuple[int, np.ndarray | None] | None, ...]
+
+
+def example_of(kernel: Launching, geometry: Geometry, raw: bytes, space: AddressSpace, *, contents: bool) -> Example:
+    """Return what a launch is given."""
+    code = kernel.loaded.program.code(kernel.entry)
+    values: list[bytes] = []
+    behind: list[tuple[int, np.ndarray | None] | None] = []
+    for parameter in kernel.loaded.program.kernels[kernel.entry].parameters:
+        at = code.parameter_offsets[parameter.name]
+        values.append(raw[at : at + parameter.size])
+        address = int.from_bytes(values[-1], "little") if parameter.size == 8 else 0
+        slot = address >> SLOT_BITS
+        region = space.slots[slot] if 0 < slot < len(space.slots) else None
+        inside = region is not None and region.base and 0 <= address - region.base < region.size
+        if region is None or not inside:
+            behind.append(None)
+            continue
+        data = region.bytes[address - region.base :]
+        behind.append((data.size, data.copy() if contents else None))
+    return Example(geometry, tuple(values), tuple(behind))
+
+
+def line_of(kernel: Launching, example: Example, words: Sequence[str], folder: Path | None) -> str:
+    """Return the line of a launch; words: options of the compiler; folder: where contents are saved.
+
+    Raises CudabenchError where the source cannot be read or lacks the kernel.
+    """
+    file = kernel.source.name
+    includes = [*kernel.source.include]
+    found = find_kernel(read_file(file, folders=includes), kernel.function)
+    grid, block, shared, cluster = example.geometry
+    line = ["cudabench", "run", file, "--kernel", kernel.function, "--grid", _sides(grid), "--block", _sides(block)]
+    line += ["--shared", str(shared)] if shared else []
+    line += ["--cluster", _sides(cluster)] if cluster else []
+    if len(found.parameters) != len(example.values):
+        raise CudabenchError(f"{file} has another {kernel.function} than the program.")
+    for parameter, value, behind in zip(found.parameters, example.values, example.behind, strict=True):
+        line += ["--arg", f"{parameter.name}={_argument(kernel, parameter, value, behind, folder)}"]
+    return shlex.join([*line, *words])
+
+
+def _argument(
+    kernel: Launching, parameter: Parameter, value: bytes, behind: tuple[int, np.ndarray | None] | None,
+    folder: Path | None,
+) -> str:  # fmt: skip
+    vector = parameter.vector
+    dtype = parameter.number or (vector[0] if vector and parameter.pointer else None)
+    if dtype is None or (parameter.pointer and behind is None):
+        return UNKNOWN
+    if not parameter.pointer:
+        return f"{np.frombuffer(value, dtype)[0]}" if np.dtype(dtype).itemsize == len(value) else UNKNOWN
+    assert behind is not None
+    nbytes, data = behind
+    width = np.dtype(dtype).itemsize * (vector[1] if vector else 1)
+    if nbytes < width:
+        return UNKNOWN
+    shape = (nbytes // width, vector[1]) if vector else (nbytes // width,)
+    if data is None or folder is None:
+        return f"{dtype}[{','.join(map(str, shape))}]:random"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{re.sub(r'[^A-Za-z0-9]+', '-', kernel.name).strip('-')}-{parameter.name}.npy"
+    np.save(path, data[: nbytes // width * width].view(dtype).reshape(shape))
+    return f"@{path}"
+
+
+def _sides(sides: tuple[int, int, int]) -> str:
+    return ",".join(map(str, sides))

@@ -1,0 +1,65 @@
+"""Device memory: one file in memory that the program and the simulator map, and the regions of it that are in use."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from contextlib import suppress
+
+import numpy as np
+
+from cudabench.errors import DeviceUnusable
+from cudabench.simulator.memory import SLOT_BITS, AddressSpace, Region
+
+NBYTES = 1 << 40  # of the file, which takes only what is written
+OWN = NBYTES >> 1  # offsets from here on are module variables'
+NO_RESERVE = 0x4000
+PAGE = 4096
+BARRIER = 127  # the slot of a grid's barrier, which no allocation gets
+
+
+class Memory:
+    """The memory of one program; `fd` is its file. `space` holds all allocations and module variables, by slot."""
+
+    def __init__(self) -> None:
+        self.fd = os.memfd_create("cudabench")
+        try:
+            os.ftruncate(self.fd, NBYTES)
+            self._map = mmap.mmap(self.fd, NBYTES, flags=mmap.MAP_SHARED | NO_RESERVE)
+        except (OSError, ValueError) as error:
+            os.close(self.fd)
+            raise DeviceUnusable(
+                f"Device memory cannot be mapped ({error}): raise the limit that 'ulimit -v' shows."
+            ) from None
+        self.bytes = np.frombuffer(self._map, np.uint8)
+        self._next = OWN
+        self.space = AddressSpace()
+        self.space.skip_to(BARRIER)
+        self.space.barrier = self.space.place("the grid's barrier", self.new(64), True)
+
+    def close(self) -> None:
+        """Close the file; the mapping goes with the last array over it."""
+        os.close(self.fd)
+
+    def new(self, nbytes: int) -> np.ndarray:
+        """Return zeros for a module variable."""
+        start, self._next = self._next, self._next + max(PAGE, -(-nbytes // PAGE) * PAGE)
+        return self.bytes[start : start + nbytes]
+
+    def offset(self, array: np.ndarray) -> int:
+        """Return where in the file an array lies."""
+        return int(array.ctypes.data - self.bytes.ctypes.data)
+
+    def allocate(self, slot: int, offset: int, nbytes: int, name: str) -> None:
+        """Note an allocation."""
+        self.place(Region(name, slot << SLOT_BITS, self.bytes[offset : offset + nbytes], True))
+
+    def place(self, region: Region) -> None:
+        """Put a region into its slot, which the program's runtime chose."""
+        self.space.skip_to(region.base >> SLOT_BITS)
+        self.space.put(region)
+
+    def free(self, slot: int) -> None:
+        """Free what a slot holds; who goes there from now on is told of a use after free."""
+        with suppress(KeyError):
+            self.space.free(slot << SLOT_BITS)

@@ -1,0 +1,79 @@
+"""Texture and surface objects and tensor maps of a running program, as the simulator takes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from cudabench.devices import driver_objects
+from cudabench.simulator import api as simulator
+from cudabench.simulator.memory import SLOT_BITS, AddressSpace
+from cudabench.simulator.tensor_maps import MAGIC, Mapped
+
+
+class Objects:
+    """The objects that a program has made and not destroyed, by their handles. Raises LaunchError for what no GPU
+    takes."""
+
+    def __init__(self) -> None:
+        self.textures: dict[int, simulator.Texture] = {}
+        self._maps: dict[int, tuple[simulator.TensorMap, int]] = {}
+
+    def add(
+        self, handle: int, resource: bytes, how: bytes | None, memory: np.ndarray, place: int, extents: Any, flags: int
+    ) -> None:
+        """Note a texture object over memory at an address, or a surface object where `how` does not say how it reads.
+
+        resource, how: CUDA_RESOURCE_DESC and CUDA_TEXTURE_DESC; extents, flags: of the array, 0 for linear memory.
+        """
+        linear = driver_objects.ResourceDescriptor.from_buffer_copy(resource).of.linear
+        dtype = next(name for name, number in driver_objects.FORMATS.items() if number == linear.format)
+        flat = memory.view(dtype)
+        sides = [extents[2], extents[1], extents[0]] if extents[0] else [flat.size // linear.channels]
+        shape = [side for side in sides if side] + [linear.channels] * (linear.channels > 1)
+        about: dict[str, Any] = {"channels": linear.channels, "layered": bool(flags & driver_objects.LAYERED)}
+        if how is not None:
+            described = driver_objects.TextureDescriptor.from_buffer_copy(how)
+            integers = flat.dtype.kind != "f" and not described.flags & driver_objects.READ_AS_INTEGER
+            about |= {
+                "filter": _named(driver_objects.FILTERS, described.filter),
+                "address": _named(driver_objects.ADDRESS_MODES, described.address[0]),
+                "normalized": bool(described.flags & driver_objects.NORMALIZED_COORDINATES),
+                "read": "normalized" if integers else "element",
+                "linear": not extents[0],
+            }
+        name = f"texture {handle:#x}"
+        self.textures[handle] = simulator.Texture(flat.reshape(shape), **about, name=name, base=place)
+
+    def remove(self, handle: int) -> None:
+        """Forget an object that is destroyed."""
+        self.textures.pop(handle, None)
+
+    def forget(self, slot: int) -> None:
+        """Forget the objects over memory that is freed."""
+        for handle in [handle for handle, one in self.textures.items() if one.base >> SLOT_BITS == slot]:
+            del self.textures[handle]
+
+    def tensor_map(
+        self, type_: int, rank: int, place: int, sizes: Any, strides: Any, box: Any, steps: Any, swizzle: int, fill: int
+    ) -> bytes:
+        """Return the 128 bytes of a tensor map: what the simulator knows one by, and its number."""
+        dtype = next(name for name, number in driver_objects.TYPES.items() if number == type_)
+        stored = np.dtype("uint16" if dtype == "bfloat16" else dtype)
+        made = simulator.TensorMap(
+            np.empty(0, stored), tuple(box[:rank]), tuple(sizes[:rank]), tuple(strides[: rank - 1]),
+            tuple(steps[:rank]), _named(driver_objects.SWIZZLES, swizzle), _named(driver_objects.FILLS, fill), dtype,
+        )  # fmt: skip
+        number = len(self._maps) + 1
+        self._maps[number] = made, place
+        return (MAGIC + number.to_bytes(8, "little")).ljust(driver_objects.MAP_BYTES, b"\0")
+
+    def maps(self, space: AddressSpace) -> dict[int, Mapped]:
+        """Return the tensor maps whose memory is in an address space."""
+        placed = ((number, one, base, space.nearest(base)) for number, (one, base) in self._maps.items())
+        return {number: Mapped(one, region, base) for number, one, base, region in placed if region}
+
+
+def _named(numbers: Any, wanted: int) -> Any:
+    return next(name for name, number in numbers.items() if number == wanted)

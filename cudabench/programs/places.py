@@ -1,0 +1,116 @@
+"""Where in the sources an address of the host's code lies, by addr2line, which binutils bring."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from cudabench.compile import toolkit
+
+# The first argument of a call that allocates: &d, (void **)&d, a.b, p->q, x[i].
+_ALLOCATED = re.compile(r"cuda\w*Malloc\w*\s*(?:<[^<>]*>)?\s*\(\s*(?:\([^()]*\)\s*)*&?\s*\(?((?:\w|\.|->|\[\w+\]|::)+)")
+
+_OF_CUDA = re.compile(r"/include/(?:crt/|cuda_runtime)")
+
+
+class Place(NamedTuple):
+    """A line of a source: the path, the line from 1, its text."""
+
+    file: str
+    line: int
+    source: str
+
+    def __str__(self) -> str:
+        return f"{os.path.basename(self.file)}:{self.line}"
+
+
+class Places:
+    """Finds lines; each file with code has an addr2line of its own, which answers one address after the other."""
+
+    def __init__(self) -> None:
+        self._tools: dict[str, subprocess.Popen[str] | None] = {}
+        self._known: dict[str, Place | None] = {}
+        self._texts: dict[str, list[str]] = {}
+
+    def close(self) -> None:
+        """End what was started."""
+        for tool in filter(None, self._tools.values()):
+            for stream in (tool.stdin, tool.stdout):
+                with suppress(OSError):
+                    stream.close()  # type: ignore[union-attr]
+            tool.kill()
+            tool.wait()
+        self._tools.clear()
+
+    def of(self, place: str) -> Place | None:
+        """Return the innermost line of a place, 'FILE+0xOFFSET FILE+0xOFFSET', whose source is there; one of CUDA's own
+        headers only where there is no other."""
+        if place not in self._known:
+            found = [one for one in self._lines(place.split()) if one is not None]
+            users = (one for one in found if not self._is_cudas(one.file))
+            self._known[place] = next(users, found[0] if found else None)
+        return self._known[place]
+
+    def named(self, place: str) -> str:
+        """Return what an allocation is called: the variable that the call's line gives it to, else its line; empty
+        where neither is known."""
+        found = self.of(place)
+        if found is None:
+            return ""
+        match = _ALLOCATED.search(found.source)
+        return match[1] if match else f"memory of {found}"
+
+    def text(self, file: str, line: int) -> str:
+        """Return a line of a source."""
+        if file not in self._texts:
+            self._texts[file] = []
+            with suppress(OSError):
+                self._texts[file] = Path(file).read_text(errors="replace").splitlines()
+        lines = self._texts[file]
+        return lines[line - 1].strip() if 0 < line <= len(lines) else ""
+
+    def _is_cudas(self, file: str) -> bool:
+        headers = toolkit.headers()
+        return bool(_OF_CUDA.search(file)) or (headers is not None and file.startswith(os.path.realpath(headers)))
+
+    def _lines(self, frames: Sequence[str]) -> Iterator[Place | None]:
+        """Yield the lines of frames, without a kernel's stub and what calls that, which are at the kernel itself."""
+        stub = False
+        for frame in frames:
+            function, found = self._line(frame)
+            of_stub = "__device_stub_" in function
+            if not (of_stub or stub):
+                yield found
+            stub = of_stub
+
+    def _line(self, frame: str) -> tuple[str, Place | None]:
+        path, _, offset = frame.rpartition("+")
+        tool = self._tool(path)
+        if tool is None or tool.stdin is None or tool.stdout is None:
+            return "", None
+        try:
+            tool.stdin.write(f"{offset}\n")
+            tool.stdin.flush()
+            function = tool.stdout.readline().strip()
+            file, _, line = tool.stdout.readline().strip().partition(" ")[0].rpartition(":")
+        except OSError:
+            return "", None
+        if not line.isdigit() or not Path(file).is_file():
+            return function, None
+        return function, Place(os.path.realpath(file), int(line), self.text(os.path.realpath(file), int(line)))
+
+    def _tool(self, path: str) -> subprocess.Popen[str] | None:
+        if path not in self._tools:
+            words = shutil.which("addr2line")
+            self._tools[path] = words and subprocess.Popen(  # type: ignore[assignment]
+                [words, "-f", "-e", path],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, errors="replace",
+                start_new_session=True,
+            )  # fmt: skip
+        return self._tools[path]

@@ -1,0 +1,72 @@
+"""The results of a program's kernels, as `run` has them: of each kernel that was launched, by its checked launches."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from cudabench.cards.load import Card
+from cudabench.devices import sim
+from cudabench.errors import CudabenchError
+from cudabench.measure.context import SIMULATED, describe
+from cudabench.measure.counting import hazard_reason, hazards_of, kernels
+from cudabench.measure.simulated_run import SimulatedRun
+from cudabench.occupancy import occupancy
+from cudabench.programs.launches import Launching
+from cudabench.records.planned import EXACT, Baseline, Operation, Problem, Settings
+from cudabench.records.results import Result
+from cudabench.results.warnings import warning
+from cudabench.simulator import api as simulator
+
+# Nothing is expected of a program's buffers, and its variables are meant to change.
+WARNINGS = tuple(kind for kind in SIMULATED if kind not in ("unverified", "state", "extent"))
+OPERATION = Operation(
+    name="exec", summary="", source="", dimensions=(), default_size=(), block_dimensions=3, dtypes={}, kernels=(),
+    buffers=lambda problem: (), arguments=lambda problem: (), inputs=lambda problem: {},
+    reference=lambda problem, inputs: {}, baseline=Baseline("", lambda inputs, outputs, threads: None),
+    tolerance=lambda problem: EXACT, bytes=lambda problem: 0, bytes_formula="",
+)  # fmt: skip
+
+
+def result_of(
+    kernel: Launching, settings: Settings, cards: Sequence[Card], *, record: bool, disassemble: bool
+) -> Result:
+    """Return the result of a kernel. One whose launches failed has failed, one that the simulator lacks something for
+    is skipped; hazards outweigh both."""
+    device, case = kernel.device, kernel.case
+    about = SimulatedRun(
+        OPERATION, Problem({}, ""), settings, device, cards=cards, record=record, disassemble=disassemble
+    )
+    result = describe(case, about.name)
+    launched = kernel.launched
+    if launched:
+        try:
+            result = _counted(result, kernel, about, launched)
+        except CudabenchError as error:
+            result = replace(result, status="failed", reason=str(error))
+    if result.hazards:
+        return replace(result, status="wrong", reason=hazard_reason(result.hazards))
+    if kernel.failures and result.status == "ok":
+        reason, lacks = next(iter(kernel.failures.items()))
+        return replace(result, status="skipped" if lacks else "failed", reason=reason)
+    return result
+
+
+def _counted(result: Result, kernel: Launching, about: SimulatedRun, launched: Sequence[sim.Launched]) -> Result:
+    case, device = kernel.case, kernel.device
+    of = device.load(case).compiled.resources.get(kernel.entry)
+    report = simulator.merge(one.report for one in launched)
+    if of is None:
+        why = warning("uncounted", reason=f"it has no machine code for {device.architecture}")
+        hazards = hazards_of(report.hazards, case)
+        return replace(result, hazards=hazards, instructions=report.instructions, warnings=(why,))
+    main = max(launched, key=lambda one: one.report.instructions)
+    dynamic = max(one.launch.shared_bytes for one in launched)
+    resources = replace(of, shared_bytes=of.shared_bytes + dynamic)
+    threads = math.prod(main.launch.block)
+    fits = occupancy(device.architecture, threads, of.registers, resources.shared_bytes, barriers=of.barriers)
+    run = sim.Run(report, resources, fits, tuple(one for one in launched if one.report.footprint))
+    own = kernels(device, case)
+    run = about.settled(case, run, own)
+    return about.told(result, case, run, own, None, WARNINGS)

@@ -1,0 +1,212 @@
+"""A program's run: its process, the server that its CUDA runtime talks to, and the results file."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from cudabench.cards.load import Card
+from cudabench.devices import probe
+from cudabench.devices.sim import SimDevice
+from cudabench.errors import CudabenchError, DeviceUnusable
+from cudabench.explain.card_rates import roofs
+from cudabench.measure import provenance as origin
+from cudabench.measure.run import Kept, Listener, listing
+from cudabench.measure.session import Silent
+from cudabench.programs import device, lines, results
+from cudabench.programs.launches import Choice, Launcher
+from cudabench.programs.places import Places
+from cudabench.programs.server import Server, Stopped
+from cudabench.records.file import ResultsFile
+from cudabench.records.planned import Settings
+from cudabench.records.program import Launches, Program
+from cudabench.system import native
+
+MEMORY_BYTES = 64 << 30  # of a card of which nobody knows
+PATIENCE_S = 2.0  # with a program that is told to end
+VARIABLE = "CUDABENCH_PROGRAM"
+SCHEDULERS = 4  # of a multiprocessor, each issues an instruction in a clock
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is run, and how: the program with its arguments, as the user named it, and as a path."""
+
+    shown: tuple[str, ...]
+    command: tuple[str, ...]
+    choice: Choice
+    settings: Settings
+    cards: tuple[Card, ...]
+    include: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    lines: bool = False  # whether to keep an example of each kernel's launches
+    arrays: Path | None = None  # where to save what their arrays hold
+    words: tuple[str, ...] = ()  # options of the compiler
+    to_stderr: bool = False  # the program's output, as standard output is for results
+
+
+class ProgramRun(Kept):
+    """A program in the simulator. `said`: sentences about the run, for the end."""
+
+    def __init__(
+        self, asked: Asked, *, path: Path | None = None, listener: Listener = Silent,
+        record: bool = False,
+    ) -> None:  # fmt: skip
+        settings = {**asdict(asked.settings), "device": f"sim:{asked.cards[0].architecture}"}
+        settings |= {"on": roofs(asked.cards[0])}
+        super().__init__(ResultsFile(settings, {"numpy": np.__version__}, probe.host()), path, listener)
+        self.asked, self.record = asked, record
+        self.architecture = asked.cards[0].architecture
+        self.exit_code: int | None = None
+        self.stopped = False  # by --budget
+        self.said: list[str] = []
+        self.server: Server | None = None
+
+    @property
+    def program(self) -> Program:
+        """The record of the program."""
+        found = self.file.program
+        assert found is not None
+        return found
+
+    @property
+    def lacking(self) -> list[str]:
+        """What the program asked for and is not there."""
+        return self.server.refused if self.server else []
+
+    @property
+    def lines(self) -> list[str]:
+        """The `cudabench run` line of each kernel, or why there is none."""
+        found: list[str] = []
+        for kernel in self.server.kernels.values() if self.server else ():
+            example = self.server.examples.get(kernel.entry) if self.server else None
+            if example is not None:
+                try:
+                    found.append(lines.line_of(kernel, example, self.asked.words, self.asked.arrays))
+                except CudabenchError as error:
+                    found.append(f"# {kernel.name}: {error}")
+        return found
+
+    @property
+    def silent(self) -> bool:
+        """Whether the program never asked for a card."""
+        return self.server is None or not self.server.greeted
+
+    @property
+    def ended(self) -> str:
+        """How the program ended."""
+        code = self.exit_code or 0
+        if code <= 128:
+            return f"The program ended with exit code {code}"
+        with suppress(ValueError):
+            return f"The program was ended by {signal.Signals(code - 128).name} (exit code {code})"
+        return f"The program ended with exit code {code}"
+
+    def collect(self) -> None:
+        """Run the program to its end; whatever ends it, the file holds what was finished."""
+        if not hasattr(os, "memfd_create") or not hasattr(os, "pidfd_open"):
+            raise DeviceUnusable("exec needs Linux, whose processes share memory by descriptors: use Linux or WSL.")
+        self.write()
+        card, settings = self.asked.cards[0], self.asked.settings
+        self.started(SimDevice(self.architecture).info)
+        until = None if settings.budget is None else time.monotonic() + settings.budget
+        rate = SCHEDULERS * (card.device.sm_count or 1) * card.sm_hz / 1e9
+        launcher = Launcher(self.asked.choice, rate, settings.schedule, until)
+        info = card.device
+        told = device.card(info, info.name, 0, info.memory_bytes or MEMORY_BYTES, device.OF_PROGRAMS)
+        places = Places()
+        server = self.server = Server(launcher, [told], self.architecture, places, self.asked.include)
+        server.keeps = self.asked.arrays is not None if self.asked.lines else None
+        try:
+            self.exit_code = self._serve(server)
+        finally:
+            self._conclude(server)
+            places.close()
+            server.memory.close()
+
+    def _serve(self, server: Server) -> int | None:
+        """Start the program, answer it, and return its exit code; None where the time is over."""
+        try:
+            library = native.runtimes()
+        except native.NotBuilt as lack:
+            raise DeviceUnusable(f"Programs have no CUDA runtime, as {lack}.") from None
+        ours, theirs = socket.socketpair()
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+        fds = (theirs.fileno(), server.memory.fd)
+        told = ",".join(map(str, (*fds, _order(self.asked.settings.schedule))))
+        folders = [str(library), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
+        environment = {
+            **os.environ, "LD_LIBRARY_PATH": os.pathsep.join(folders), VARIABLE: told,
+        }  # fmt: skip
+        sys.stdout.flush()
+        try:
+            child = subprocess.Popen(
+                self.asked.command, env=environment, pass_fds=fds,
+                stdout=sys.stderr.fileno() if self.asked.to_stderr else None,
+            )  # fmt: skip
+        except OSError as error:
+            raise CudabenchError(f"{self.asked.command[0]} does not run: {error.strerror}.") from None
+        theirs.close()
+        process = os.pidfd_open(child.pid)
+        try:
+            server.serve(ours, process)
+            code = child.wait()
+            return code if code >= 0 else 128 - code
+        except Stopped:
+            self.stopped = True
+            return None
+        finally:
+            ours.close()
+            os.close(process)
+            _end(child)
+
+    def _conclude(self, server: Server) -> None:
+        """Write the results of what was launched."""
+        disassemble = server.launcher.disassemble
+        cards = tuple(card for card in self.asked.cards if card.architecture == self.architecture)
+        kernels = list(server.kernels.values())
+        for one in kernels:
+            result = results.result_of(one, self.asked.settings, cards, record=self.record, disassemble=disassemble)
+            self.file.results.append(result)
+        self.file.program = Program(
+            command=self.asked.shown,
+            launches=sum(one.launches for one in kernels),
+            checked=sum(one.checked for one in kernels),
+            exit_code=self.exit_code,
+            kernels=tuple(Launches(one.name, one.launches, one.checked) for one in kernels),
+            findings=tuple(server.findings.values()),
+            missing=server.missing,
+        )
+        sources = {one.source.name: one.source for one in kernels}
+        if self.record:
+            self.file.listings = {name: listing([source.text]) for name, source in sources.items()}
+        self.file.provenance = origin.gather(sources.values(), {"name": "nvcc"})
+        self.finish()
+        self.write()
+
+
+def _order(schedule: str | None) -> int:
+    """Return an order of queues as the runtime reads it: 0 as they were filled, 1 in reverse, else a seed."""
+    return 0 if schedule is None else 1 if schedule == "reverse" else 2 + int(schedule.partition(":")[2])
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """End a program that still runs."""
+    if child.poll() is not None:
+        return
+    with suppress(OSError):
+        child.send_signal(signal.SIGTERM)
+    try:
+        child.wait(PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()

@@ -1,0 +1,313 @@
+"""The other end of a program's CUDA runtime: answers its messages (`wire`) until it ends."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from cudabench.programs import build, device, launches, lines, wire
+from cudabench.programs.launches import Geometry, Launcher, Launching
+from cudabench.programs.memory import Memory
+from cudabench.programs.modules import Loaded
+from cudabench.programs.objects import Objects
+from cudabench.programs.places import Places
+from cudabench.programs.wire import Kind, Reader
+from cudabench.records.launch import Source
+from cudabench.records.program import Finding
+from cudabench.simulator import api as simulator
+
+RESOURCE_BYTES, TEXTURE_BYTES = 144, 104
+# Of cudaError_t; the last four follow from a launch's fault.
+ERRORS = {
+    1: "cudaErrorInvalidValue", 2: "cudaErrorMemoryAllocation", 3: "cudaErrorInitializationError",
+    9: "cudaErrorInvalidConfiguration", 13: "cudaErrorInvalidSymbol", 98: "cudaErrorInvalidDeviceFunction",
+    101: "cudaErrorInvalidDevice", 209: "cudaErrorNoKernelImageForDevice", 400: "cudaErrorInvalidResourceHandle",
+    701: "cudaErrorLaunchOutOfResources", 801: "cudaErrorNotSupported",
+    700: "cudaErrorIllegalAddress", 710: "cudaErrorAssert", 716: "cudaErrorMisalignedAddress",
+    719: "cudaErrorLaunchFailure",
+}  # fmt: skip
+FOLLOW = (700, 710, 716, 719, 801)
+LONG = 40  # characters of a kernel's name with all arguments of its template
+MOST_PLACED = 64  # parameters of launches that are kept for the next ones
+
+
+class Stopped(Exception):
+    """The time of --budget is over."""
+
+
+class Server:
+    """A program's modules, memory and launches; `include`: folders of headers."""
+
+    def __init__(
+        self, launcher: Launcher, cards: Sequence[device.Card], architecture: str, places: Places,
+        include: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        self.launcher, self.cards, self.architecture, self.places = (
+            launcher, cards, architecture, places,
+        )  # fmt: skip
+        self.include = tuple(include)
+        self.memory, self.objects = Memory(), Objects()
+        self.kernels: dict[tuple[int, str], Launching] = {}
+        self.findings: dict[tuple[str, str, str, int | None], Finding] = {}
+        self.missing: dict[str, int] = {}
+        self.keeps: bool | None = None  # whether examples of launches are kept, and what their arrays hold
+        self.examples: dict[str, lines.Example] = {}
+        self.refused: list[str] = []  # what of the program is lacking
+        self.greeted = self.ended = False
+        self._faulty: tuple[Launching, Geometry] | None = None  # the last launch, if it had a fault
+        self._modules: dict[int, Loaded] = {}
+        self._names: dict[str, str] = {}
+        self._sources: dict[str, Source] = {}
+        self._placed: dict[tuple[str, bytes], simulator.Placed] = {}
+        self._answers: dict[int, Callable[[Reader], bytes]] = {
+            Kind.HELLO: self._hello, Kind.LOAD: self._load, Kind.UNLOAD: self._unload, Kind.FIND: self._find,
+            Kind.LAUNCH: self._launch, Kind.MEMORY: self._memory, Kind.TEXTURE: self._texture,
+            Kind.TENSOR_MAP: self._tensor_map, Kind.FINDING: self._finding, Kind.END: self._end,
+        }  # fmt: skip
+
+    def serve(self, end: socket.socket, process: int) -> None:
+        """Answer until the program with this pidfd has ended. Raises Stopped when the time is over."""
+        poll = select.poll()
+        for fd in (end.fileno(), process):
+            poll.register(fd, select.POLLIN)
+        stream = end.makefile("rb")
+        until = self.launcher.until
+        while True:
+            wait = None if until is None else max(0.0, (until - time.monotonic()) * 1000)
+            ready = {fd for fd, _ in poll.poll(wait)}
+            if not ready and until is not None and time.monotonic() >= until:
+                raise Stopped
+            if end.fileno() not in ready:
+                if process in ready:
+                    return
+                continue
+            header = stream.read(wire.HEADER.size)
+            if len(header) < wire.HEADER.size:
+                return  # the program closed its end
+            kind, nbytes = wire.HEADER.unpack(header)
+            payload = stream.read(nbytes)
+            answer = self._answers[kind](Reader(payload))
+            with suppress(BrokenPipeError, ConnectionResetError):
+                end.sendall(answer)
+
+    # Messages --------------------------------------------------------------------------------------------------------
+
+    def _hello(self, asked: Reader) -> bytes:
+        self.greeted = True
+        return wire.answer(0, len(self.cards).to_bytes(4, "little") + b"".join(map(bytes, self.cards)))
+
+    def _load(self, asked: Reader) -> bytes:
+        module, first_slot, nbytes = asked.take("iiQ")
+        try:
+            loaded = Loaded(
+                asked.raw(nbytes), first_slot, self.architecture, self.memory.new,
+                lambda ptx: build.assembled(ptx, self.architecture),
+            )  # fmt: skip
+        except LookupError as error:
+            return self._refuse(launches.NO_IMAGE, error)
+        except simulator.PtxError as error:
+            return self._refuse(launches.UNKNOWN_IMAGE, error)
+        self._modules[module] = loaded
+        if loaded.cubin is not None and self.launcher.disassemble:
+            from cudabench.explain import machine_code
+
+            machine_code.begin(loaded.cubin)
+        told = []
+        for region in loaded.program.space().slots:
+            if region.base:
+                self.memory.place(region)
+        self._name([entry for entry in loaded.program.kernels if entry not in self._names])
+        for symbol, address, data in loaded.program.variables():
+            told.append(wire.text(symbol) + wire.packed("QQQ", address, self.memory.offset(data), data.size))
+        return wire.answer(0, wire.packed("iI", loaded.slots, len(told)) + b"".join(told))
+
+    def _unload(self, asked: Reader) -> bytes:
+        module = asked.number("i")
+        loaded = self._modules.pop(module, None)
+        if loaded is not None:
+            for slot in range(loaded.program.slots - loaded.slots, loaded.program.slots):
+                self.memory.free(slot)
+        return wire.answer(0)
+
+    def _find(self, asked: Reader) -> bytes:
+        loaded, entry = self._modules[asked.number("i")], asked.text()
+        if entry not in loaded.program.kernels:
+            return wire.answer(launches.NOT_FOUND)
+        told = device.Function()
+        if not device.describe(loaded, entry, told):
+            return self._refuse(launches.NOT_SUPPORTED, f"kernel {self._names[entry]} has too many parameters")
+        return wire.answer(0, bytes(told))
+
+    def _launch(self, asked: Reader) -> bytes:
+        module, entry = asked.number("i"), asked.text()
+        *sides, shared, _flags, _stream = asked.take("9IIIQ")
+        asked.text()  # the place of the launch
+        raw = asked.raw(asked.number())
+        grid, block, cluster = (tuple(sides[at : at + 3]) for at in (0, 3, 6))
+        kernel = self.kernel(module, entry)
+        geometry = Geometry(grid, block, shared, cluster if cluster[0] else None)
+        placed = self._place(kernel, raw)
+        if self.keeps is not None and kernel.entry not in self.examples:
+            self.examples[kernel.entry] = lines.example_of(
+                kernel, geometry, placed.parameters, placed.space, contents=self.keeps
+            )
+        try:
+            done = self.launcher.run(kernel, geometry, placed)
+        except simulator.BudgetExceeded:
+            raise Stopped from None
+        self._faulty = (kernel, geometry) if done.status else None
+        return wire.answer(done.status, wire.packed("d", done.nanoseconds) + wire.text(done.output))
+
+    def _memory(self, asked: Reader) -> bytes:
+        for _ in range(asked.number()):
+            slot, _kind, offset, nbytes = asked.take("iIQQ")
+            place = asked.text()
+            self._placed.clear()  # with what lay there
+            if nbytes:
+                name = self.places.named(place) or f"allocation {slot}"
+                self.memory.allocate(slot, offset, nbytes, name)
+            else:
+                self.launcher.close()
+                self.memory.free(slot)
+                self.objects.forget(slot)
+        return wire.answer(0)
+
+    def _texture(self, asked: Reader) -> bytes:
+        handle, has_resource = asked.take("Qi")
+        if not has_resource:
+            self.objects.remove(handle)
+            return wire.answer(0)
+        resource, how = asked.raw(RESOURCE_BYTES), None
+        has_texture = asked.number("i")
+        if has_texture:
+            how = asked.raw(TEXTURE_BYTES)
+        else:
+            asked.raw(TEXTURE_BYTES)
+        slot, offset, nbytes, *extents, flags = asked.take("iQQ3QI")
+        region = self.memory.space.slots[slot]
+        try:
+            self.objects.add(
+                handle, resource, how, region.bytes[offset : offset + nbytes], region.base + offset, extents, flags
+            )
+        except simulator.LaunchError as error:
+            return self._refuse(launches.INVALID_VALUE, error)
+        self._placed.clear()
+        return wire.answer(0)
+
+    def _tensor_map(self, asked: Reader) -> bytes:
+        type_, rank, place = asked.take("iIQ")
+        sizes, strides, box, steps = asked.take("5Q"), asked.take("5Q"), asked.take("5I"), asked.take("5I")
+        swizzle, fill = asked.take("ii")
+        try:
+            made = self.objects.tensor_map(type_, rank, place, sizes, strides, box, steps, swizzle, fill)
+        except simulator.LaunchError as error:
+            return self._refuse(launches.INVALID_VALUE, error)
+        self._placed.clear()
+        return wire.answer(0, made)
+
+    def _finding(self, asked: Reader) -> bytes:
+        kind, message, place, other = (asked.text() for _ in range(4))
+        message = re.sub(r"\b_Z\w+", lambda match: self._names.get(match[0], match[0]), message)
+        self.found(kind, message, place, other)
+        if kind == "host-pointer" and self._faulty is not None:
+            kernel, geometry = self._faulty
+            kernel.of_host(geometry)
+        return wire.answer(0)
+
+    def _end(self, asked: Reader) -> bytes:
+        self.ended = True
+        asked.number("i")
+        for _ in range(asked.number()):
+            name = asked.text()
+            self.missing[name] = asked.number("Q")
+        for _ in range(asked.number()):
+            call, error, place = asked.text(), asked.number("i"), asked.text()
+            if error not in FOLLOW or not any(one.faulty for one in self.kernels.values()):
+                name = ERRORS.get(error, f"error {error}")
+                self.found("unasked-error", f"{call} returned {name}, which nobody asked for", place)
+        for _ in range(asked.number()):
+            nbytes = asked.number("Q")
+            self.found("never-freed", f"{nbytes} bytes are allocated here and never freed", asked.text())
+        return wire.answer(0)
+
+    # What they need --------------------------------------------------------------------------------------------------
+
+    def kernel(self, module: int, entry: str) -> Launching:
+        """Return a kernel that is launched."""
+        key = module, entry
+        if key not in self.kernels:
+            loaded = self._modules[module]
+            source = self._source(loaded.program.kernels[entry].file)
+            function = self._names[entry]
+            name = function if len(function) <= LONG else launches.short_name(function)
+            alike = sum(one.name.partition(" (")[0] == name for one in self.kernels.values())
+            name = f"{name} ({alike + 1})" if alike else name
+            self.kernels[key] = Launching(loaded, entry, name, function, self.architecture, source)
+        return self.kernels[key]
+
+    def found(self, kind: str, message: str, place: str, other: str = "") -> None:
+        """Note an error of the host's code, once for each place; `other`: another place that the message is of."""
+        at = self.places.of(place)
+        file, line, source = (at.file, at.line, at.source) if at else ("", None, "")
+        if beside := self.places.of(other):
+            message = f"{message.rstrip('.')} ({beside}: {beside.source})"
+        key = kind, message, file, line
+        count = self.findings[key].count + 1 if key in self.findings else 1
+        self.findings[key] = Finding(kind, message, _shown(file), line, source, count)
+
+    def _place(self, kernel: Launching, raw: bytes) -> simulator.Placed:
+        """Return the arguments of a launch in the address space as it is now."""
+        space = self.memory.space
+        key = kernel.entry, raw
+        placed = self._placed.get(key)
+        if placed is None:
+            if len(self._placed) >= MOST_PLACED:
+                self._placed.clear()
+            full = raw.ljust(kernel.loaded.program.code(kernel.entry).parameter_bytes, b"\0")
+            placed = simulator.Placed(space, full, dict(self.objects.textures), self.objects.maps(space))
+            self._placed[key] = placed
+        return placed
+
+    def _source(self, file: str) -> Source:
+        if file not in self._sources:
+            text = ""
+            with suppress(OSError):
+                text = Path(file).read_text(encoding="utf-8", errors="replace")
+            folder = os.path.dirname(file) or None
+            self._sources[file] = Source(_shown(file), text, folder, builtin=False, include=self.include)
+        return self._sources[file]
+
+    def _name(self, entries: list[str]) -> None:
+        """Find the names of kernels in C++, all at once."""
+        tool = shutil.which("c++filt")
+        texts: list[str] = entries
+        if tool and any(entry.startswith("_Z") for entry in entries):
+            with suppress(OSError, subprocess.TimeoutExpired):
+                told = subprocess.run([tool], input="\n".join(entries), capture_output=True, text=True, timeout=60)
+                texts = told.stdout.splitlines()
+        if len(texts) != len(entries):
+            texts = entries
+        for entry, text in zip(entries, texts, strict=True):
+            self._names[entry] = launches.readable_name(entry, text)
+
+    def _refuse(self, status: int, error: Any) -> bytes:
+        sentence = str(error).rstrip(".")
+        if sentence not in self.refused:
+            self.refused.append(sentence)
+        return wire.answer(status)
+
+
+def _shown(file: str) -> str:
+    """Return a path as the user writes it: from the current folder where it lies in that."""
+    with suppress(ValueError):
+        return str(Path(file).relative_to(os.getcwd())) if file else ""
+    return file

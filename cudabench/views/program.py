@@ -1,0 +1,114 @@
+"""A program that ran: a table with a row for each kernel, errors of the host code, advice for what wastes most."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cudabench.cards.load import Card
+from cudabench.explain.accesses import over
+from cudabench.records.file import ResultsFile
+from cudabench.records.program import Finding, Program
+from cudabench.records.results import Result
+from cudabench.results import units
+from cudabench.results.columns import Column
+from cudabench.views import headlines, tables
+from cudabench.views import table as kernels
+from cudabench.views.console import Console, say
+from cudabench.views.explanation import shortened
+
+MOST_LISTED = 12  # errors of the host, hazards of a kernel
+
+
+def show(out: Console, file: ResultsFile, cards: Sequence[Card]) -> None:
+    """Print what came of a program."""
+    program, results = file.program, file.results
+    assert program is not None
+    out.print()
+    say(out, _headline(program), "bold")
+    if results:
+        out.print()
+        columns, priced = _columns(program, results), any(result.limits for result in results)
+        kept, dropped = tables.fitting(columns, results, out.width)
+        out.print(tables.table(kept, results, lambda result: tables.BAD.get(result.status, ""), wrap=False))
+        if dropped:
+            left_out = ", ".join(" ".join(column.heading.split()) for column in dropped)
+            say(out, f"Too narrow for: {left_out}; a wider terminal or a pipe shows all.", "dim")
+        if priced:
+            card = kernels.priced_on(results)
+            said = (
+                f"at least: a lower bound of the {card}, of the checked launches together. Counts: per request (ideal)."
+            )
+            say(out, said, "dim")
+    for result in results:
+        for hazard in (result.hazards or ())[:MOST_LISTED]:
+            place = units.place_of(hazard)
+            say(out, f"{result.kernel}, line {place}: {hazard.kind}: {hazard.message}", "red")
+            _show_source(out, hazard.source)
+        if result.reason and not result.hazards:
+            say(out, f"{result.kernel} {result.status}: {result.reason}", "red")
+    _show_host(out, program)
+    for result in sorted(results, key=lambda one: one.status != "ok"):
+        for note in result.warnings:
+            say(out, f"Warning: {result.kernel}: {note.message.replace('--block', 'the block')}.", "yellow")
+    worst = headlines.most_wasteful(results)
+    if worst is not None and (said := headlines.waste_line(worst, worst.kernel)):
+        say(out, shortened(said, out.width))
+        row = max(worst.access or (), key=over)
+        if row.advice:
+            say(out, f"    {row.advice}")
+
+
+def _headline(program: Program) -> str:
+    launches = "1 launch" if program.launches == 1 else f"{program.launches:,} launches"
+    ended = "was ended before its end" if program.exit_code is None else f"ended with {program.exit_code}"
+    return f"{program.command[0]}: {launches}, {program.checked:,} checked, {ended}"
+
+
+def _columns(program: Program, results: Sequence[Result]) -> list[Column[Result]]:
+    """Return the columns: those of `run`, with the launches behind the kernel's name."""
+    launched = {one.kernel: one for one in program.kernels}
+    priced = any(result.limits for result in results)
+    found = kernels.bounded_columns(results) if priced else kernels.simulated_columns(results)
+    found = [column for column in found if column.heading not in ("id", "verified", "hazards")]
+
+    def times(result: Result) -> str:
+        own = launched[result.kernel]
+        return f"{own.launches:,}" if own.checked == own.launches else f"checked {own.checked:,} of {own.launches:,}"
+
+    at = next(number for number, column in enumerate(found) if column.heading == "kernel")
+    found.insert(at + 1, Column("launches", times))
+    if not any(column.heading == "block" for column in found):
+        found.insert(-1, kernels.common_columns(results)[0][2])
+    return [*found, kernels.hazards_column()]
+
+
+def _show_host(out: Console, program: Program) -> None:
+    """Print the errors of the host code, with their lines."""
+    kept = [found for found in program.findings if found.kind == "never-freed"]
+    errors = [found for found in program.findings if found.kind != "never-freed"]
+    for found in errors[:MOST_LISTED]:
+        times = f" ({found.count} times)" if found.count > 1 else ""
+        say(out, f"{_place(found)}{found.kind}: {found.message.rstrip('.')}{times}.", "red")
+        _show_source(out, found.source)
+    if kept:
+        places = [f"{found.file}:{found.line}" for found in kept if found.line][:MOST_LISTED]
+        more = " and others" if len(kept) > len(places) else ""
+        say(
+            out,
+            f"Memory that is never freed: {', '.join(places) or 'of unknown lines'}{more if places else ''}.",
+            "yellow",
+        )
+    if (left := len(errors) - MOST_LISTED) > 0:
+        say(out, f"{left} more errors of the host code are in the results file.")
+    for name, calls in program.missing.items():
+        often = "once" if calls == 1 else f"{calls:,} times"
+        say(out, f"{name} is not there: it was called {often} and returned cudaErrorNotSupported.", "yellow")
+
+
+def _place(found: Finding) -> str:
+    return f"{found.file}:{found.line}: " if found.line else ""
+
+
+def _show_source(out: Console, source: str) -> None:
+    if source:
+        say(out, shortened(f"    {' '.join(source.split())}", out.width), "dim")

@@ -1,0 +1,339 @@
+// The core of a CUDA without a GPU: memory, streams as queues, events, graphs, modules and launches, for two fronts:
+// cuda* of a program (runtime*.cpp) and cu* of the tests' driver (tests/driver/driver.cpp).
+//
+// The address of an allocation is the simulator's: 2^40 bytes of address space each, so that a pointer means the same
+// wherever a kernel finds it. Streams are queues: what is queued runs when somebody waits for it. Time is invented:
+// each piece of work says how many nanoseconds it takes. What needs Python (loading a module, launching) is a callback.
+//
+// What is queued may run long after it was asked for. So it holds what it needs: events, streams and kernels by shared
+// pointers, memory by its address, which is looked up again, and what comes from the host's ordinary memory as a copy.
+// While Python is called back it may collect garbage and free memory here: that waits until the outermost call ends.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#define API extern "C" __attribute__((visibility("default")))
+
+namespace programs {
+
+typedef int Status;
+typedef unsigned long long Address;
+
+// clang-format off
+enum : Status {
+    SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, INVALID_CONFIGURATION = 9, INVALID_PITCH = 12,
+    INVALID_SYMBOL = 13, INVALID_DIRECTION = 21, MISSING_CONFIGURATION = 52, INVALID_FUNCTION = 98, NO_DEVICE = 100,
+    INVALID_DEVICE = 101, INVALID_IMAGE = 200, INVALID_CONTEXT = 201, NO_BINARY = 209, INVALID_HANDLE = 400,
+    NOT_FOUND = 500, NOT_READY = 600, ILLEGAL_ADDRESS = 700, OUT_OF_RESOURCES = 701, PEER_IS_ENABLED = 704,
+    PEER_NOT_ENABLED = 705, ALREADY_REGISTERED = 712, NOT_REGISTERED = 713, LAUNCH_FAILED = 719, TOO_LARGE = 720,
+    NOT_SUPPORTED = 801, CAPTURING = 900, CAPTURE_UNJOINED = 904, CAPTURED_EVENT = 907, UPDATE_FAILED = 910,
+    UNKNOWN = 999, INTERRUPTED = -1, // the last by the callback of a launch: Ctrl-C came while a kernel ran
+};
+// clang-format on
+const int SLOT_BITS = 40;
+const size_t SLOT = size_t(1) << SLOT_BITS;
+enum { MEMORY_HOST = 1, MEMORY_DEVICE = 2, MEMORY_ARRAY = 3, MEMORY_UNIFIED = 4 }; // CUmemorytype
+
+// What the callbacks' side sets -------------------------------------------------------------------------------------
+
+struct Card {
+    char name[128];
+    int attributes[256]; // -1: unknown
+    size_t memory;
+    double bytes_per_ns;
+    unsigned char uuid[16];
+};
+
+struct Function {
+    int attributes[16]; // CUfunction_attribute
+    int parameters;
+    unsigned offsets[256], sizes[256];
+};
+
+struct Place { // of the program's code: return addresses, innermost first
+    void *frames[6];
+};
+
+struct Launch {
+    int module;
+    const char *name;
+    unsigned sides[6], cluster[3], shared;
+    const void *parameters;
+    size_t parameter_bytes;
+    // Python's driver knows what stands above.
+    unsigned cooperative;
+    Address stream;
+    const Place *place;
+};
+
+struct Callbacks {
+    int (*load)(int module, const void *image, size_t bytes, int first_slot, int *slots);
+    int (*unload)(int module);
+    int (*find)(int module, const char *name, Function *function);
+    int (*variable)(int module, const char *name, Address *address, void **host, size_t *bytes);
+    int (*launch)(const Launch *launch, double *nanoseconds);
+    int (*texture)(Address handle, const void *resource, const void *texture, void *host, Address place, size_t bytes,
+                   const size_t *extents, unsigned flags);
+    int (*forget)(int slot);
+    int (*tensor_map)(void *map, int type, unsigned rank, Address place, const void *sizes, const void *strides,
+                      const void *box, const void *steps, int swizzle, int fill);
+};
+
+extern Callbacks callbacks;
+extern std::vector<Card> cards;
+
+// State -------------------------------------------------------------------------------------------------------------
+
+struct Context;
+
+enum Kind { DEVICE, PINNED, REGISTERED, VARIABLE, MANAGED }; // REGISTERED: the host's own, page-locked later
+
+struct Memory {
+    char *host;
+    size_t bytes;
+    Context *context;
+    Kind kind;
+    Place place;
+    bool of_host() const { return kind == PINNED || kind == REGISTERED; }
+};
+
+enum NodeType {
+    KERNEL,
+    COPY,
+    FILL,
+    HOST_CALL,
+    CHILD,
+    EMPTY,
+    WAIT_EVENT,
+    RECORD_EVENT,
+    ALLOCATE = 10,
+    FREE
+}; // of a graph
+
+struct Work {
+    std::function<Status(double *)> run;  // null: a wait
+    std::shared_ptr<struct Stream> other; // whose work up to `until` comes first
+    unsigned long long until = 0;
+    NodeType type = EMPTY;
+};
+typedef std::shared_ptr<std::vector<Work>> Capture;
+
+struct Stream {
+    Context *context;
+    bool blocking; // waits for the default stream, and is waited for by it
+    std::deque<std::pair<unsigned long long, Work>> queue;
+    Capture captured;
+    int priority = 0;
+    Address number = 0;
+};
+
+struct Event {
+    Context *context;
+    bool timed;
+    std::shared_ptr<Stream> stream; // where it was recorded last, by the work of this number
+    unsigned long long until = 0;
+    double at = -1;
+    Capture captured;
+};
+
+struct Context { // never deleted: what is queued and events name it
+    int device;
+    Status failed = SUCCESS;
+    std::shared_ptr<Stream> everything;           // the default stream
+    std::vector<std::shared_ptr<Stream>> streams; // the others
+    double now = 0;                               // nanoseconds
+    int holders = 1;
+};
+
+struct Module {
+    int number, first_slot, slots;
+    Context *context;
+    std::map<std::string, struct Kernel *> kernels;
+};
+
+struct Kernel {
+    Module *module;
+    std::string name;
+    Function told;
+    int dynamic_shared;
+    bool large_clusters = false;
+};
+
+struct Array {
+    Address place;
+    size_t extents[3];
+    int format;
+    unsigned channels, flags;
+    size_t row() const;
+    size_t bytes() const;
+};
+
+struct Node {
+    Work work;
+    std::vector<Node *> before; // what has to be done first
+    Node *origin = nullptr;     // of a copy
+};
+
+struct Graph {
+    std::vector<std::shared_ptr<Node>> nodes;
+};
+
+template <class T> std::map<T *, std::shared_ptr<T>> live; // what handles of the program's stand for
+
+template <class T> T *keep(T *made) {
+    live<T>[made] = std::shared_ptr<T>(made);
+    return made;
+}
+template <class T> std::shared_ptr<T> held(T *handle) {
+    auto found = live<T>.find(handle);
+    return found == live<T>.end() ? nullptr : found->second;
+}
+
+extern std::map<int, Memory> memories; // by slot
+extern std::set<int> reserved;         // slots of modules' variables
+extern thread_local std::vector<Context *> current;
+extern Context *running; // whose work is being done
+extern std::set<Context *> contexts;
+extern unsigned long long sequence;
+extern int first_slot, next_slot; // of memory of the device
+extern bool interrupted, has_objects;
+extern unsigned long long schedule; // of queues that do not wait for each other: 0 by their calls, 1 reverse, or a seed
+extern size_t most_queued;          // works of a stream; one more waits until there is room, as on a GPU
+
+inline Context *context() { return current.empty() ? nullptr : current.back(); }
+inline bool sticky(Status status) { return status == 700 || status == 710 || (714 <= status && status <= 719); }
+
+// What each front defines -------------------------------------------------------------------------------------------
+
+bool callable();                                                         // whether callbacks can be made
+void lock(std::recursive_mutex &mutex);                                  // once it could not be had at once
+void interrupt();                                                        // raise what Ctrl-C raises
+Place here();                                                            // where the program calls
+char *map_memory(int slot, size_t bytes, Kind kind, const Place &place); // null: none left
+void unmap_memory(int slot, const Memory &memory);
+void copy_waits(Address to, size_t bytes, const Place &place); // into PINNED memory: it was queued
+void copy_done(Address to, size_t bytes);
+int host_slot(); // a slot for PINNED and MANAGED memory; 0: none left
+
+// One thread at a time ----------------------------------------------------------------------------------------------
+
+extern int depth; // of calls in each other: 2 while Python, called back, calls
+
+struct Held {
+    Held();
+    ~Held();
+};
+
+// Do what takes away something that work may use once no work is being done.
+Status at_rest(const std::function<void()> &work);
+
+// Memory ------------------------------------------------------------------------------------------------------------
+
+size_t used(int device);
+int free_slot();
+Status allocate(Address *address, size_t bytes, Kind kind);
+void release(int slot);
+Memory *memory_at(Address address);           // of the slot
+char *host_of(Address address, size_t bytes); // null where the bytes do not all lie in one allocation
+int pinned_slot(const void *host);            // 0 for memory of the host that is not page-locked
+
+// Where a copy begins or ends: memory of the device or, where that is 0, of the host; the bytes from row to row and the
+// rows from layer to layer.
+struct End {
+    Address device;
+    char *host;
+    size_t pitch, rows;
+    char *first(const size_t *box) const; // null where the box does not lie in one allocation
+};
+Status copy_box(End to, End from, size_t width, size_t height, size_t layers, Stream *handle, bool wait);
+Status fill(Address at, size_t pitch, const void *pattern, size_t width, size_t count, size_t rows, Stream *handle);
+
+// Contexts, streams, events, graphs ---------------------------------------------------------------------------------
+
+Context *new_context(int device);
+void destroy(Context *gone); // run what is queued, then free all that is the context's
+std::shared_ptr<Stream> stream_of(Stream *stream);
+Status queue(const std::shared_ptr<Stream> &stream, Work work);
+Status queue(const std::shared_ptr<Stream> &stream, NodeType type, std::function<Status(double *)> run);
+Status wait_for(Stream *stream, unsigned long long until);
+Status wait_for_all(Context *in);
+void finish_everything();
+Status make_stream(Stream **made, unsigned flags, int priority);
+Status destroy_stream(Stream *stream);
+Status stream_waits(Stream *handle, Event *event);
+Status make_event(Event **made, unsigned flags);
+Status destroy_event(Event *event);
+Status record(Event *handle, Stream *on);
+Status reached(Event *event);
+Status elapsed(float *milliseconds, Event *start, Event *stop);
+Status begin_capture(Stream *handle);
+Status end_capture(Stream *handle, Graph **graph);
+Status copy_graph(Graph **made, Graph *graph, bool in_order);
+Work as_one(const Graph &graph, Context *in);
+Status launch_graph(Graph *handle, Stream *on);
+
+// Modules and launches ----------------------------------------------------------------------------------------------
+
+Status load(Module **made, const void *image, size_t bytes, bool managed = false);
+void unload(Module *module);
+Status find_kernel(Kernel **found, Module *module, const char *name);
+Status find_variable(Address *address, size_t *bytes, Module *module, const char *name);
+Status kernel_attribute(int *value, int attribute, const Kernel *kernel);
+Status set_kernel_attribute(Kernel *kernel, int attribute, int value);
+int most_blocks(const Kernel *kernel, unsigned threads, size_t shared); // of a multiprocessor
+
+struct Geometry {
+    const unsigned *sides, *cluster; // of grid and block; null: no clusters
+    unsigned shared;
+    bool cooperative;
+};
+uint64_t random_number(); // of 53 bits
+Status launch(Kernel *handle, const Geometry &how, Stream *on, void **parameters, void **extra);
+
+// Arrays, textures and surfaces -------------------------------------------------------------------------------------
+
+struct ArrayDescriptor {
+    size_t width, height, depth;
+    int format;
+    unsigned channels, flags;
+};
+struct Resource { // CUDA_RESOURCE_DESC
+    int type;
+    union {
+        Array *array;
+        struct {
+            Address place;
+            int format;
+            unsigned channels;
+            size_t bytes;
+        } linear;
+        int all[32];
+    } of;
+    unsigned flags;
+};
+Status make_array(Array **made, const ArrayDescriptor &how);
+Status destroy_array(Array *handle);
+// One end of a copy of boxes; status: what is wrong with it.
+End end_of(int type, const void *host, Address device, Array *handle, const size_t *from, size_t pitch, size_t rows,
+           const size_t *box, Status *status);
+Status make_object(Address *handle, const Resource *resource, const void *how);
+Status forget_object(Address handle);
+
+// Errors ------------------------------------------------------------------------------------------------------------
+
+struct Error {
+    int number;
+    const char *runtime, *driver, *text;
+};
+const Error *error_of(int number); // null: there is no such error
+
+} // namespace programs

@@ -1,0 +1,17 @@
+// CUDA's errors: number, name in the runtime and in the driver, text.
+#include "core.hpp"
+
+namespace programs {
+
+static const Error ERRORS[] = {
+#include "errors.inc"
+};
+
+const Error *error_of(int number) {
+    for (const Error &one : ERRORS)
+        if (one.number == number)
+            return &one;
+    return nullptr;
+}
+
+} // namespace programs

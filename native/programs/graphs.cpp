@@ -1,0 +1,92 @@
+// Capture of a stream's work, and graphs: nodes that run one after the other, each behind those that it depends on.
+#include "core.hpp"
+
+#include <algorithm>
+
+namespace programs {
+
+Status begin_capture(Stream *handle) {
+    auto stream = stream_of(handle);
+    if (!stream)
+        return INVALID_HANDLE;
+    if (stream->captured)
+        return INVALID_VALUE;
+    if (stream == context()->everything)
+        return CAPTURING;
+    stream->captured = std::make_shared<std::vector<Work>>();
+    return SUCCESS;
+}
+
+Status end_capture(Stream *handle, Graph **graph) {
+    auto stream = stream_of(handle);
+    if (!stream)
+        return INVALID_HANDLE;
+    Capture works = stream->captured;
+    if (!works)
+        return INVALID_VALUE;
+    for (auto &one : stream->context->streams) // and those that joined by an event
+        if (one->captured == works)
+            one->captured = nullptr;
+    *graph = keep(new Graph);
+    for (Work &work : *works) { // in the order of the calls
+        auto node = std::make_shared<Node>(Node{work, {}});
+        if (!(*graph)->nodes.empty())
+            node->before.push_back((*graph)->nodes.back().get());
+        (*graph)->nodes.push_back(node);
+    }
+    return SUCCESS;
+}
+
+// Copy a graph, if need be each node behind those that it depends on; INVALID_VALUE where they depend on each other.
+Status copy_graph(Graph **made, Graph *graph, bool in_order) {
+    if (!held(graph))
+        return INVALID_HANDLE;
+    std::unique_ptr<Graph> copied(new Graph);
+    std::map<Node *, Node *> copies;
+    std::set<Node *> done;
+    while (copied->nodes.size() < graph->nodes.size()) {
+        size_t before = copied->nodes.size();
+        for (auto &node : graph->nodes) {
+            auto is_done = [&](Node *one) { return done.count(one) > 0; };
+            if (copies.count(node.get()) ||
+                (in_order && !std::all_of(node->before.begin(), node->before.end(), is_done)))
+                continue;
+            copied->nodes.push_back(std::make_shared<Node>(Node{node->work, node->before, node.get()}));
+            copies[node.get()] = copied->nodes.back().get();
+            done.insert(node.get());
+        }
+        if (copied->nodes.size() == before)
+            return INVALID_VALUE;
+    }
+    for (auto &node : copied->nodes)
+        for (Node *&one : node->before)
+            one = copies[one];
+    *made = keep(copied.release());
+    return SUCCESS;
+}
+
+// All of a graph as it is now, as one piece of work.
+Work as_one(const Graph &graph, Context *in) {
+    std::vector<Work> works;
+    for (auto &node : graph.nodes)
+        works.push_back(node->work);
+    return Work{[=](double *) -> Status {
+                    for (const Work &work : works) {
+                        double takes = 0;
+                        Status status = work.run ? work.run(&takes) : SUCCESS;
+                        in->now += takes;
+                        if (status)
+                            return status;
+                    }
+                    return SUCCESS;
+                },
+                nullptr, 0, CHILD};
+}
+
+Status launch_graph(Graph *handle, Stream *on) {
+    auto graph = held(handle);
+    auto stream = stream_of(on);
+    return graph && stream ? queue(stream, as_one(*graph, context())) : INVALID_HANDLE;
+}
+
+} // namespace programs

@@ -1,0 +1,117 @@
+// Launches: what CUDA checks of them before they are queued.
+#include "core.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+namespace programs {
+
+uint64_t random_number() {
+    static uint64_t chance = 88172645463325252ull + schedule;
+    chance ^= chance << 13, chance ^= chance >> 7, chance ^= chance << 17;
+    return chance >> 11; // 53 bits
+}
+
+static Status check_geometry(const Kernel &kernel, const Geometry &how) {
+    const int *limits = cards[context()->device].attributes, *needs = kernel.told.attributes;
+    unsigned long long threads = 1;
+    for (int axis = 0; axis < 3; axis++) { // the limits of blocks are attributes 2 to 4, those of grids 5 to 7
+        unsigned blocks = how.sides[axis], side = how.sides[3 + axis];
+        if (!blocks || blocks > unsigned(limits[5 + axis]) || !side || side > unsigned(limits[2 + axis]))
+            return INVALID_CONFIGURATION;
+        threads *= side;
+        if (how.cluster && (!how.cluster[axis] || blocks % how.cluster[axis]))
+            return INVALID_CONFIGURATION;
+    }
+    if (threads > unsigned(limits[1]))
+        return INVALID_CONFIGURATION;
+    if (threads > unsigned(needs[0]))
+        return OUT_OF_RESOURCES;
+    if (kernel.dynamic_shared < 0 || how.shared > unsigned(kernel.dynamic_shared))
+        return INVALID_VALUE;
+    const unsigned *cluster = how.cluster;
+    if (cluster && cluster[0] * cluster[1] * cluster[2] > (kernel.large_clusters ? 16u : 8u))
+        return INVALID_CONFIGURATION;
+    unsigned long long blocks = (unsigned long long)how.sides[0] * how.sides[1] * how.sides[2];
+    if (how.cooperative &&
+        blocks > (unsigned long long)most_blocks(&kernel, unsigned(threads), how.shared) * limits[16])
+        return TOO_LARGE;
+    return SUCCESS;
+}
+
+// The bytes of a kernel's parameters, from a list of where each lies or from `extra`, one buffer of all.
+static Status gather(std::vector<char> &bytes, const Kernel &kernel, void **parameters, void **extra) {
+    int last = kernel.told.parameters - 1;
+    bytes.resize(last < 0 ? 0 : kernel.told.offsets[last] + kernel.told.sizes[last]);
+    if (extra) { // a list of keys and values: 1 the buffer, 2 its size
+        const char *buffer = nullptr;
+        size_t size = 0;
+        for (int i = 0; extra[i]; i += 2) {
+            if ((size_t)extra[i] == 1)
+                buffer = (const char *)extra[i + 1];
+            if ((size_t)extra[i] == 2)
+                size = *(size_t *)extra[i + 1];
+        }
+        if (size < bytes.size() || (size && !buffer)) {
+            fprintf(stderr, "the simulated driver: kernel %s takes %zu bytes of arguments, and was given %zu\n",
+                    kernel.name.c_str(), bytes.size(), size);
+            return INVALID_VALUE;
+        }
+        bytes.assign(buffer, buffer + bytes.size());
+    } else if (!bytes.empty()) {
+        if (!parameters)
+            return INVALID_VALUE;
+        for (int i = 0; i <= last; i++)
+            memcpy(bytes.data() + kernel.told.offsets[i], parameters[i], kernel.told.sizes[i]);
+    }
+    return SUCCESS;
+}
+
+Status launch(Kernel *handle, const Geometry &how, Stream *on, void **parameters, void **extra) {
+    auto kernel = held(handle);
+    auto stream = stream_of(on);
+    if (!kernel || !stream || stream->context != context() || kernel->module->context != context())
+        return INVALID_HANDLE;
+    if (Status status = check_geometry(*kernel, how))
+        return status;
+    std::vector<char> bytes;
+    if (Status status = gather(bytes, *kernel, parameters, extra))
+        return status;
+    Launch what{kernel->module->number, nullptr,        {},     {}, how.shared, nullptr, 0,
+                how.cooperative,        stream->number, nullptr};
+    std::copy(how.sides, how.sides + 6, what.sides);
+    if (how.cluster)
+        std::copy(how.cluster, how.cluster + 3, what.cluster);
+    return queue(stream, KERNEL, [=, place = here()](double *time) -> Status {
+        if (!held(kernel.get()))
+            return INVALID_HANDLE; // unloaded since: of a graph
+        Launch now = what;
+        now.name = kernel->name.c_str();
+        now.parameters = bytes.data();
+        now.parameter_bytes = bytes.size();
+        now.place = &place;
+        Status status = callbacks.launch(&now, time);
+        interrupted = status == INTERRUPTED;
+        *time *= 1 + 0.01 * (double(random_number()) / (1ull << 53)); // no two launches take the same time
+        return interrupted ? LAUNCH_FAILED : status;
+    });
+}
+
+// Threads, blocks, registers (by warps, 256 at a time) and shared memory of a multiprocessor bound its blocks.
+int most_blocks(const Kernel *kernel, unsigned threads, size_t shared) {
+    const int *has = cards[kernel->module->context->device].attributes, *needs = kernel->told.attributes;
+    if (!threads || threads > unsigned(needs[0]) || threads > unsigned(has[1]))
+        return 0;
+    auto told = [&](int attribute, int otherwise) { return has[attribute] > 0 ? has[attribute] : otherwise; };
+    unsigned warps = (threads + 31) / 32;
+    int most = std::min(int(unsigned(has[39]) / (warps * 32)), told(106, 32));
+    if (int registers = (needs[4] * 32 + 255) / 256 * 256) // of a warp; each of four schedulers has its own
+        most = std::min(most, told(82, 65536) / registers / 4 * 4 / int(warps));
+    size_t reserved_bytes = size_t(told(111, 1024)), bytes = (needs[1] + shared + 127) / 128 * 128;
+    if (bytes)
+        most = std::min(most, int(size_t(has[81]) / (bytes + reserved_bytes)));
+    return most;
+}
+
+} // namespace programs

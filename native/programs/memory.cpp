@@ -1,0 +1,166 @@
+// Memory of the device and page-locked memory of the host, by slots of the simulator's addresses; copies and fills.
+#include "core.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace programs {
+
+const int FRESH_SLOTS = 4096; // addresses that are given before one is given again
+
+std::map<int, Memory> memories;
+std::set<int> reserved;
+int first_slot = 1, next_slot = 1;
+bool has_objects;
+
+size_t used(int device) {
+    size_t sum = 0;
+    for (auto &[slot, one] : memories)
+        if ((one.kind == DEVICE || one.kind == MANAGED) && one.context->device == device)
+            sum += one.bytes;
+    return sum;
+}
+
+int free_slot() {
+    if (next_slot < first_slot + FRESH_SLOTS)
+        return next_slot++;
+    int slot = first_slot; // the lowest that is free again
+    while (memories.count(slot) || reserved.count(slot))
+        slot++;
+    next_slot = std::max(next_slot, slot + 1);
+    return slot;
+}
+
+Status allocate(Address *address, size_t bytes, Kind kind) {
+    int device = context()->device;
+    if (!address || !bytes)
+        return INVALID_VALUE;
+    if (bytes > SLOT / 2 || (kind != PINNED && used(device) + bytes > cards[device].memory))
+        return OUT_OF_MEMORY;
+    int slot = kind == DEVICE ? free_slot() : host_slot();
+    Place place = here();
+    char *host = slot ? map_memory(slot, bytes, kind, place) : nullptr;
+    if (!host)
+        return OUT_OF_MEMORY;
+    memories[slot] = Memory{host, bytes, context(), kind, place};
+    *address = Address(slot) << SLOT_BITS;
+    return SUCCESS;
+}
+
+void release(int slot) {
+    auto found = memories.find(slot);
+    if (found == memories.end())
+        return;
+    if (has_objects && callable())
+        callbacks.forget(slot);
+    unmap_memory(slot, found->second);
+    memories.erase(found);
+}
+
+Memory *memory_at(Address address) {
+    auto found = memories.find(int(address >> SLOT_BITS));
+    return found == memories.end() ? nullptr : &found->second;
+}
+
+char *host_of(Address address, size_t bytes) {
+    const Memory *found = memory_at(address);
+    size_t offset = address & (SLOT - 1);
+    if (!found || offset > found->bytes || bytes > found->bytes - offset)
+        return nullptr;
+    return found->host + offset;
+}
+
+int pinned_slot(const void *host) {
+    if (const Memory *same = host_of(Address(host), 1) ? memory_at(Address(host)) : nullptr; same && same->of_host())
+        return int(Address(host) >> SLOT_BITS);
+    for (auto &[slot, one] : memories)
+        if (one.of_host() && one.host <= host && host < one.host + one.bytes)
+            return slot;
+    return 0;
+}
+
+// Copies ------------------------------------------------------------------------------------------------------------
+
+static double moving(const Stream &stream, size_t bytes) {
+    return 1000 + bytes / cards[stream.context->device].bytes_per_ns;
+}
+
+char *End::first(const size_t *box) const {
+    return device ? host_of(device, ((box[2] - 1) * rows + box[1] - 1) * pitch + box[0]) : host;
+}
+
+static void move_box(char *to, size_t to_pitch, size_t to_rows, const char *from, const End &source,
+                     const size_t *box) {
+    for (size_t z = 0; z < box[2]; z++)
+        for (size_t y = 0; y < box[1]; y++)
+            memmove(to + (z * to_rows + y) * to_pitch, from + (z * source.rows + y) * source.pitch, box[0]);
+}
+
+// Copy a box of bytes, rows and layers. Ordinary memory of the host is read at once, and written before this returns.
+Status copy_box(End to, End from, size_t width, size_t height, size_t layers, Stream *handle, bool wait) {
+    struct Box {
+        size_t sides[3];
+    } box{{width, height, layers}};
+    if (!width || !height || !layers)
+        return SUCCESS;
+    auto stream = stream_of(handle);
+    if (!stream)
+        return INVALID_HANDLE;
+    if (!to.first(box.sides) || !from.first(box.sides))
+        return INVALID_VALUE;
+    std::shared_ptr<std::vector<char>> copied;
+    bool at_once = wait && depth == 1;
+    if (!from.device && !at_once && !stream->captured && !pinned_slot(from.host)) {
+        copied = std::make_shared<std::vector<char>>(width * height * layers);
+        move_box(copied->data(), width, height, from.host, from, box.sides);
+        from = End{0, copied->data(), width, height};
+    }
+    wait = wait || (!to.device && !pinned_slot(to.host) && !stream->captured);
+    const Memory *written = memory_at(to.device);
+    bool guarded = written && written->kind == PINNED && !wait && !stream->captured && height * layers == 1;
+    double takes = moving(*stream, width * height * layers);
+    Status status = queue(stream, COPY, [=](double *time) -> Status {
+        (void)copied;
+        char *target = to.first(box.sides), *source = from.first(box.sides);
+        if (guarded)
+            copy_done(to.device, width);
+        if (!target || !source)
+            return ILLEGAL_ADDRESS; // freed since: of a graph
+        move_box(target, to.pitch, to.rows, source, from, box.sides);
+        *time = takes;
+        return SUCCESS;
+    });
+    if (guarded)
+        copy_waits(to.device, width, here());
+    return wait ? wait_for(stream.get(), sequence) : status;
+}
+
+Status fill(Address at, size_t pitch, const void *pattern, size_t width, size_t count, size_t rows, Stream *handle) {
+    if (!count || !rows)
+        return SUCCESS;
+    auto stream = stream_of(handle);
+    if (!stream)
+        return INVALID_HANDLE;
+    size_t reach;
+    if (__builtin_mul_overflow(width, count, &reach) || __builtin_add_overflow(reach, (rows - 1) * pitch, &reach))
+        return INVALID_VALUE;
+    if (!host_of(at, reach) || at % width)
+        return INVALID_VALUE;
+    std::string bytes((const char *)pattern, width);
+    double takes = moving(*stream, width * count * rows);
+    return queue(stream, FILL, [=](double *time) -> Status {
+        char *to = host_of(at, reach);
+        if (!to)
+            return ILLEGAL_ADDRESS;
+        for (size_t row = 0; row < rows; row++, to += pitch)
+            if (width == 1)
+                memset(to, bytes[0], count);
+            else
+                for (size_t i = 0; i < count; i++)
+                    memcpy(to + i * width, bytes.data(), width);
+        *time = takes;
+        return SUCCESS;
+    });
+}
+
+} // namespace programs

@@ -1,0 +1,10 @@
+// Every call of the runtime that stands in no other file says its name, and that it is not supported.
+#include "runtime.hpp"
+
+namespace programs {
+
+#define NAME(name)                                                                                                     \
+    API __attribute__((weak)) Status name() { return missing(#name); }
+#include "names.inc"
+
+} // namespace programs

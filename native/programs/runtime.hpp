@@ -1,0 +1,97 @@
+// What the files of the runtime's front share: how a call is entered and left, and what the program registered.
+#pragma once
+
+#include "wire.hpp"
+
+namespace programs {
+
+Status enter();                                // what a call returns before it does anything
+Status leave(const char *name, Status status); // note an error as the last one
+Status missing(const char *name);              // note that the program wanted a call that is not here
+Context *primary(int device);
+extern const char *calling; // the name of the call
+
+// Run a call: one thread at a time, with a current device, its error noted.
+template <class Body> Status call(const char *name, Body body) {
+    Held until_the_end;
+    calling = name, told_finding = false;
+    Status status = enter();
+    return leave(name, status ? status : body());
+}
+
+// A call of the runtime in one line; and one whose other name, of a thread's own default stream, means the same.
+#define CALL(name, parameters, result)                                                                                 \
+    API Status name parameters {                                                                                       \
+        return call(#name, [&]() -> Status { return result; });                                                        \
+    }
+#define ONCE_MORE(name, suffix) API decltype(name) name##suffix __attribute__((alias(#name)));
+#define CALL_PTSZ(name, parameters, result) CALL(name, parameters, result) ONCE_MORE(name, _ptsz)
+#define CALL_PTDS(name, parameters, result) CALL(name, parameters, result) ONCE_MORE(name, _ptds)
+
+struct Binary { // a fat binary that the program registered
+    const void *wrapper;
+    bool managed = false;
+    std::map<Context *, Module *> loaded;
+    std::map<Context *, Status> failed;
+};
+
+struct Registered { // a kernel of the program
+    Binary *binary;
+    std::string name;
+};
+
+struct Symbol { // a variable of the program
+    Binary *binary;
+    std::string name;
+    size_t bytes;
+    void **managed; // where the program keeps its address
+};
+
+Registered *registered(const void *function); // by the program's function or by its handle; null: none
+bool of_12();                                 // the program was built with CUDA 12
+
+struct Sides { // dim3
+    unsigned x, y, z;
+};
+Status start_kernel(const void *function, Sides grid, Sides block, void **parameters, size_t shared, Stream *stream,
+                    const unsigned *cluster, bool cooperative, void **extra = nullptr);
+
+struct Extent {
+    size_t width, height, depth;
+};
+struct Offsets { // cudaPos
+    size_t x, y, z;
+};
+struct Pitched { // cudaPitchedPtr
+    char *place;
+    size_t pitch, width, height;
+};
+struct Copy3D { // cudaMemcpy3DParms
+    Array *from_array;
+    Offsets from_offsets;
+    Pitched from;
+    Array *to_array;
+    Offsets to_offsets;
+    Pitched to;
+    Extent extent;
+    int direction;
+};
+enum Direction { HOST_TO_HOST, HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE, EITHER }; // cudaMemcpyKind
+struct Box {                                                                               // in bytes, rows and layers
+    size_t sides[3];
+};
+Status end_at(End *end, const void *pointer, bool device, bool either, size_t pitch, size_t rows, const Box &box,
+              const char *verb);
+Status copy(void *to, const void *from, size_t bytes, int direction, Stream *stream, bool wait);
+Status copy_symbol(bool to_symbol, const void *symbol, size_t offset, const void *other, size_t bytes, int direction,
+                   Stream *stream, bool wait);
+Status copy_volume(const Copy3D &how, Stream *stream, bool wait);
+Status check_device(const void *pointer, size_t bytes, const char *verb);
+Status give(void **pointer, size_t bytes, Kind kind);
+Status take_back_in_order(const void *pointer, Stream *handle);
+
+Status kernel_of(Kernel **kernel, const void *function);
+Status symbol_place(Address *address, size_t *bytes, const void *symbol);
+Status set_up_managed(); // give the program's managed variables their addresses
+
+} // namespace programs

@@ -1,0 +1,240 @@
+// The runtime's front: graphs that are built of nodes, and all that runs graphs.
+#include "runtime.hpp"
+
+#include <algorithm>
+
+namespace programs {
+
+static Status forget(Graph *graph) { return live<Graph>.erase(graph) ? SUCCESS : INVALID_HANDLE; }
+static Status create(Graph **made) { return *made = keep(new Graph), SUCCESS; }
+CALL(cudaGraphCreate, (Graph * *made, unsigned), create(made))
+CALL(cudaGraphClone, (Graph * *made, Graph *graph), copy_graph(made, graph, false))
+CALL(cudaGraphInstantiate, (Graph * *made, Graph *graph, unsigned long long), copy_graph(made, graph, true))
+CALL(cudaGraphInstantiateWithFlags, (Graph * *made, Graph *graph, unsigned long long), copy_graph(made, graph, true))
+CALL(cudaGraphDestroy, (Graph * graph), forget(graph))
+CALL(cudaGraphExecDestroy, (Graph * graph), forget(graph))
+CALL_PTSZ(cudaGraphUpload, (Graph * graph, Stream *), held(graph) ? SUCCESS : INVALID_HANDLE)
+CALL_PTSZ(cudaGraphLaunch, (Graph * graph, Stream *stream), launch_graph(graph, stream))
+
+// What a call would queue on a stream, as a node's work.
+template <class Call> static Status work_of(Work *work, Call call) {
+    Stream *stream = keep(new Stream{context(), false, {}, std::make_shared<std::vector<Work>>()});
+    Status status = call(stream);
+    if (!status)
+        *work = stream->captured->empty() ? Work{} : stream->captured->back();
+    live<Stream>.erase(stream);
+    return status;
+}
+
+static Node *node_of(Graph *graph, Node *node) { // of an executable graph: the copy
+    for (auto &one : graph->nodes)
+        if (one.get() == node || one->origin == node)
+            return one.get();
+    return nullptr;
+}
+
+template <class Call>
+static Status add(Node **made, Graph *graph, Node *const *before, size_t count, NodeType type, Call call) {
+    if (!made || !held(graph))
+        return INVALID_VALUE;
+    auto node = std::make_shared<Node>();
+    if (Status status = work_of(&node->work, call))
+        return status;
+    node->work.type = type;
+    node->before.assign(before, before + count);
+    graph->nodes.push_back(node);
+    return *made = node.get(), SUCCESS;
+}
+
+template <class Call> static Status change(Graph *graph, Node *node, Call call) {
+    Node *one = graph ? node_of(graph, node) : node;
+    if (!one)
+        return INVALID_VALUE;
+    NodeType type = one->work.type;
+    Status status = work_of(&one->work, call);
+    one->work.type = type;
+    return status;
+}
+
+// A kind of node is added to a graph, changed there, and changed in an executable graph; `queued` says what it does.
+#define NODES(name, type, parameters, queued)                                                                          \
+    CALL(cudaGraphAdd##name, (Node * *made, Graph * graph, Node *const *before, size_t count, parameters),             \
+         add(made, graph, before, count, type, [&](Stream *stream) -> Status { return queued; }))
+#define NODES_CHANGE(name, parameters, queued)                                                                         \
+    CALL(cudaGraph##name##SetParams, (Node * node, parameters),                                                        \
+         change(nullptr, node, [&](Stream *stream) -> Status { return queued; }))                                      \
+    CALL(cudaGraphExec##name##SetParams, (Graph * graph, Node * node, parameters),                                     \
+         change(graph, node, [&](Stream *stream) -> Status { return queued; }))
+#define COMMA ,
+
+struct KernelNode { // cudaKernelNodeParams
+    const void *function;
+    Sides grid, block;
+    unsigned shared;
+    void **parameters, **extra;
+};
+static Status queue_kernel(const KernelNode &how, Stream *stream) {
+    return start_kernel(how.function, how.grid, how.block, how.parameters, how.shared, stream, nullptr, false,
+                        how.extra);
+}
+NODES(KernelNode, KERNEL, const KernelNode *how, queue_kernel(*how, stream))
+NODES_CHANGE(KernelNode, const KernelNode *how, queue_kernel(*how, stream))
+
+NODES(MemcpyNode, COPY, const Copy3D *how, copy_volume(*how, stream, false))
+NODES_CHANGE(MemcpyNode, const Copy3D *how, copy_volume(*how, stream, false))
+NODES(MemcpyNode1D, COPY, void *to COMMA const void *from COMMA size_t bytes COMMA int direction,
+      copy(to, from, bytes, direction, stream, false))
+CALL(cudaGraphExecMemcpyNodeSetParams1D,
+     (Graph * graph, Node *node, void *to, const void *from, size_t bytes, int direction),
+     change(graph, node, [&](Stream *stream) { return copy(to, from, bytes, direction, stream, false); }))
+NODES(MemcpyNodeToSymbol, COPY,
+      const void *symbol COMMA const void *from COMMA size_t bytes COMMA size_t offset COMMA int direction,
+      copy_symbol(true, symbol, offset, from, bytes, direction, stream, false))
+NODES(MemcpyNodeFromSymbol, COPY,
+      void *to COMMA const void *symbol COMMA size_t bytes COMMA size_t offset COMMA int direction,
+      copy_symbol(false, symbol, offset, to, bytes, direction, stream, false))
+
+struct FillNode { // cudaMemsetParams
+    void *at;
+    size_t pitch;
+    unsigned value, element;
+    size_t width, height; // in elements, in rows
+};
+static Status queue_fill(const FillNode &how, Stream *stream) {
+    if (how.element != 1 && how.element != 2 && how.element != 4)
+        return INVALID_VALUE;
+    size_t bytes = how.width * how.element;
+    if (Status status = check_device(how.at, (how.height - 1) * how.pitch + bytes, "writes"))
+        return status;
+    return fill(Address(how.at), how.pitch, &how.value, how.element, how.width, how.height, stream);
+}
+NODES(MemsetNode, FILL, const FillNode *how, queue_fill(*how, stream))
+NODES_CHANGE(MemsetNode, const FillNode *how, queue_fill(*how, stream))
+
+struct HostNode { // cudaHostNodeParams
+    void (*function)(void *);
+    void *data;
+};
+static Status queue_host(HostNode how, Stream *stream) {
+    return queue(held(stream), HOST_CALL, [=](double *) -> Status { return how.function(how.data), SUCCESS; });
+}
+NODES(HostNode, HOST_CALL, const HostNode *how, queue_host(*how, stream))
+NODES_CHANGE(HostNode, const HostNode *how, queue_host(*how, stream))
+
+static Status queue_child(Graph *child, Stream *stream) {
+    Graph *ordered;
+    if (Status status = copy_graph(&ordered, child, true))
+        return status;
+    Work work = as_one(*ordered, context());
+    live<Graph>.erase(ordered);
+    return queue(held(stream), work);
+}
+NODES(ChildGraphNode, CHILD, Graph *child, queue_child(child, stream))
+NODES(EventRecordNode, RECORD_EVENT, Event *event, record(event, stream))
+NODES(EventWaitNode, WAIT_EVENT, Event *event, (void(stream), held(event) ? SUCCESS : INVALID_HANDLE))
+CALL(cudaGraphAddEmptyNode, (Node * *made, Graph *graph, Node *const *before, size_t count),
+     add(made, graph, before, count, EMPTY, [](Stream *) { return SUCCESS; }))
+
+// Memory of a graph is given when its node is made, and stays.
+struct AllocationNode { // cudaMemAllocNodeParams
+    char pool[88];
+    const void *access;
+    size_t accesses, bytes;
+    void *place;
+};
+NODES(MemAllocNode, ALLOCATE, AllocationNode *how, (void(stream), give(&how->place, how->bytes, DEVICE)))
+NODES(MemFreeNode, FREE, void *pointer, take_back_in_order(pointer, stream))
+CALL(cudaDeviceGraphMemTrim, (int), SUCCESS)
+
+// Edges -------------------------------------------------------------------------------------------------------------
+
+// Tell a list as CUDA does: only how long it is where there is no room.
+template <class T> static Status tell_list(const std::vector<T> &list, T *to, size_t *count) {
+    if (to)
+        std::copy(list.begin(), list.begin() + std::ptrdiff_t(std::min(*count, list.size())), to);
+    *count = list.size();
+    return SUCCESS;
+}
+static Status tell_nodes(Graph *graph, Node **to, size_t *count, bool roots) {
+    if (!held(graph))
+        return INVALID_HANDLE;
+    std::vector<Node *> found;
+    for (auto &node : graph->nodes)
+        if (!roots || node->before.empty())
+            found.push_back(node.get());
+    return tell_list(found, to, count);
+}
+CALL(cudaGraphGetNodes, (Graph * graph, Node **to, size_t *count), tell_nodes(graph, to, count, false))
+CALL(cudaGraphGetRootNodes, (Graph * graph, Node **to, size_t *count), tell_nodes(graph, to, count, true))
+CALL(cudaGraphNodeGetType, (Node * node, int *type), (*type = node->work.type, SUCCESS))
+
+// CUDA 13 has data of edges in front of the number of them.
+static Status change_edges(Node *const *from, Node *const *to, size_t count, bool wanted) {
+    for (size_t i = 0; i < count; i++) {
+        auto &before = to[i]->before;
+        before.erase(std::remove(before.begin(), before.end(), from[i]), before.end());
+        if (wanted)
+            before.push_back(from[i]);
+    }
+    return SUCCESS;
+}
+CALL(cudaGraphAddDependencies, (Graph *, Node *const *from, Node *const *to, const void *data, size_t count),
+     change_edges(from, to, of_12() ? size_t(data) : count, true))
+CALL(cudaGraphRemoveDependencies, (Graph *, Node *const *from, Node *const *to, const void *data, size_t count),
+     change_edges(from, to, of_12() ? size_t(data) : count, false))
+CALL(cudaGraphNodeGetDependencies, (Node * node, Node **to, void *data, size_t *count),
+     tell_list(node->before, to, of_12() ? (size_t *)data : count))
+
+static Status tell_edges(Graph *graph, Node **from, Node **to, size_t *count) {
+    if (!held(graph))
+        return INVALID_HANDLE;
+    std::vector<Node *> first, second;
+    for (auto &node : graph->nodes)
+        for (Node *one : node->before)
+            first.push_back(one), second.push_back(node.get());
+    size_t room = *count;
+    tell_list(first, from, &room);
+    return tell_list(second, to, count);
+}
+CALL(cudaGraphGetEdges, (Graph * graph, Node **from, Node **to, void *data, size_t *count),
+     tell_edges(graph, from, to, of_12() ? (size_t *)data : count))
+
+static Status destroy_node(Node *gone) {
+    for (auto &[graph, kept] : live<Graph>)
+        for (size_t i = 0; i < graph->nodes.size(); i++)
+            if (graph->nodes[i].get() == gone) {
+                for (auto &node : graph->nodes)
+                    node->before.erase(std::remove(node->before.begin(), node->before.end(), gone), node->before.end());
+                graph->nodes.erase(graph->nodes.begin() + std::ptrdiff_t(i));
+                return SUCCESS;
+            }
+    return INVALID_VALUE;
+}
+CALL(cudaGraphDestroyNode, (Node * node), destroy_node(node))
+CALL(cudaGraphNodeFindInClone, (Node * *found, Node *node, Graph *clone),
+     (*found = node_of(clone, node)) ? SUCCESS : INVALID_VALUE)
+
+// An executable graph takes the work of another graph that has the same nodes.
+struct UpdateResult { // cudaGraphExecUpdateResultInfo
+    int result;
+    Node *node, *from;
+};
+static Status update(Graph *ready, Graph *graph, UpdateResult *result) {
+    Graph *ordered;
+    *result = {};
+    if (!held(ready))
+        return INVALID_HANDLE;
+    if (Status status = copy_graph(&ordered, graph, true))
+        return status;
+    bool same = ordered->nodes.size() == ready->nodes.size();
+    for (size_t i = 0; same && i < ready->nodes.size(); i++)
+        same = ordered->nodes[i]->work.type == ready->nodes[i]->work.type;
+    if (same)
+        ready->nodes = ordered->nodes;
+    live<Graph>.erase(ordered);
+    result->result = same ? 0 : 2; // cudaGraphExecUpdateErrorTopologyChanged
+    return same ? SUCCESS : UPDATE_FAILED;
+}
+CALL(cudaGraphExecUpdate, (Graph * ready, Graph *graph, UpdateResult *result), update(ready, graph, result))
+
+} // namespace programs

@@ -1,0 +1,311 @@
+// The runtime's front: allocations, copies and fills, and what the program does wrong with them.
+#include "runtime.hpp"
+
+#include <algorithm>
+#include <cstdio>
+
+namespace programs {
+
+static bool only_of_device(const void *pointer) { return Address(pointer) >> SLOT_BITS >= 128; }
+static bool of_device(const void *pointer) { return only_of_device(pointer) || memory_at(Address(pointer)); }
+
+static std::string said(size_t bytes) { return std::to_string(bytes) + (bytes == 1 ? " byte" : " bytes"); }
+
+// Name what hinders that bytes of the device are read or written.
+static Status wrong_memory(Address address, size_t bytes, const char *verb) {
+    const Memory *memory = memory_at(address);
+    auto gone = freed.find(int(address >> SLOT_BITS));
+    size_t offset = address & (SLOT - 1);
+    std::string words = calling + std::string(" ") + verb + " " + said(bytes) + " ";
+    if (memory)
+        finding("copy-outside",
+                words + "from byte " + std::to_string(offset) + " of an allocation of " + said(memory->bytes) + ".",
+                here(), memory->place);
+    else if (gone != freed.end())
+        finding("use-after-free", words + "of memory that was freed.", here(), gone->second);
+    return INVALID_VALUE;
+}
+
+// Memory of the device, and nothing else, is asked for.
+Status check_device(const void *pointer, size_t bytes, const char *verb) {
+    if (host_of(Address(pointer), bytes))
+        return SUCCESS;
+    if (of_device(pointer) || !pointer)
+        return wrong_memory(Address(pointer), bytes, verb);
+    finding("host-pointer",
+            calling + std::string(" is given a pointer to the host's memory, and needs one to the device's."), here());
+    return INVALID_VALUE;
+}
+
+// One end of a copy: what lies at a pointer, which the direction may say to be the device's or the host's.
+Status end_at(End *end, const void *pointer, bool device, bool either, size_t pitch, size_t rows, const Box &box,
+              const char *verb) {
+    if (!pointer)
+        return INVALID_VALUE;
+    if (box.sides[1] > 1 && pitch < box.sides[0])
+        return INVALID_PITCH;
+    *end = of_device(pointer) ? End{Address(pointer), nullptr, pitch, rows} : End{0, (char *)pointer, pitch, rows};
+    bool pinned = !end->device && pinned_slot(pointer);
+    if (!either && device ? !end->device && !pinned : !either && only_of_device(pointer)) {
+        finding("copy-direction",
+                calling + std::string(" ") + verb +
+                    (device ? " memory of the device by its direction, and is given a pointer to the host's."
+                            : " memory of the host by its direction, and is given a pointer to the device's."),
+                here());
+        return INVALID_VALUE;
+    }
+    if (!end->first(box.sides))
+        return wrong_memory(end->device, ((box.sides[2] - 1) * rows + box.sides[1] - 1) * pitch + box.sides[0], verb);
+    return SUCCESS;
+}
+
+static Status copy_rows(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t height,
+                        int direction, Stream *stream, bool wait) {
+    Box box{{width, height, 1}};
+    End target, source;
+    bool either = direction == EITHER;
+    if (direction < 0 || direction > EITHER)
+        return INVALID_DIRECTION;
+    if (!width || !height)
+        return SUCCESS;
+    if (Status status = end_at(&target, to, direction & 1, either, to_pitch, height, box, "writes"))
+        return status;
+    if (Status status = end_at(&source, from, direction & 2, either, from_pitch, height, box, "reads"))
+        return status;
+    wait = wait && !(target.device && source.device);
+    return copy_box(target, source, width, height, 1, stream, wait);
+}
+
+Status copy(void *to, const void *from, size_t bytes, int direction, Stream *stream, bool wait) {
+    return copy_rows(to, bytes, from, bytes, bytes, 1, direction, stream, wait);
+}
+
+CALL_PTDS(cudaMemcpy, (void *to, const void *from, size_t bytes, int direction),
+          copy(to, from, bytes, direction, 0, true))
+CALL_PTSZ(cudaMemcpyAsync, (void *to, const void *from, size_t bytes, int direction, Stream *stream),
+          copy(to, from, bytes, direction, stream, false))
+CALL(cudaMemcpyPeer, (void *to, int, const void *from, int, size_t bytes), copy(to, from, bytes, EITHER, 0, true))
+CALL(cudaMemcpyPeerAsync, (void *to, int, const void *from, int, size_t bytes, Stream *stream),
+     copy(to, from, bytes, EITHER, stream, false))
+CALL_PTDS(cudaMemcpy2D,
+          (void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t height, int direction),
+          copy_rows(to, to_pitch, from, from_pitch, width, height, direction, nullptr, true))
+CALL_PTSZ(cudaMemcpy2DAsync,
+          (void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t height, int direction,
+           Stream *stream),
+          copy_rows(to, to_pitch, from, from_pitch, width, height, direction, stream, false))
+
+// Copies to and from variables of the program's.
+Status copy_symbol(bool to_symbol, const void *symbol, size_t offset, const void *other, size_t bytes, int direction,
+                   Stream *stream, bool wait) {
+    Address place;
+    size_t room;
+    if (Status status = symbol_place(&place, &room, symbol))
+        return status;
+    auto at = (void *)(place + offset);
+    return to_symbol ? copy(at, other, bytes, direction, stream, wait)
+                     : copy((void *)other, at, bytes, direction, stream, wait);
+}
+CALL_PTDS(cudaMemcpyToSymbol, (const void *symbol, const void *from, size_t bytes, size_t offset, int direction),
+          copy_symbol(true, symbol, offset, from, bytes, direction, nullptr, true))
+CALL_PTSZ(cudaMemcpyToSymbolAsync,
+          (const void *symbol, const void *from, size_t bytes, size_t offset, int direction, Stream *stream),
+          copy_symbol(true, symbol, offset, from, bytes, direction, stream, false))
+CALL_PTDS(cudaMemcpyFromSymbol, (void *to, const void *symbol, size_t bytes, size_t offset, int direction),
+          copy_symbol(false, symbol, offset, to, bytes, direction, nullptr, true))
+CALL_PTSZ(cudaMemcpyFromSymbolAsync,
+          (void *to, const void *symbol, size_t bytes, size_t offset, int direction, Stream *stream),
+          copy_symbol(false, symbol, offset, to, bytes, direction, stream, false))
+
+// Fills -------------------------------------------------------------------------------------------------------------
+
+static Status set(void *at, size_t pitch, int value, size_t width, size_t rows, Stream *stream) {
+    unsigned char byte = (unsigned char)value;
+    if (!width || !rows)
+        return SUCCESS;
+    if (rows > 1 && pitch < width)
+        return INVALID_VALUE;
+    if (Status status = check_device(at, (rows - 1) * pitch + width, "writes"))
+        return status;
+    return fill(Address(at), pitch, &byte, 1, width, rows, stream);
+}
+// Layers follow each other where nothing lies between the rows of one and those of the next.
+static Status set_layers(const Pitched &at, int value, const Extent &extent, Stream *stream) {
+    for (size_t layer = 0; layer < extent.depth; layer++)
+        if (Status status =
+                set(at.place + layer * at.pitch * at.height, at.pitch, value, extent.width, extent.height, stream))
+            return status;
+    return SUCCESS;
+}
+CALL_PTDS(cudaMemset, (void *at, int value, size_t bytes), set(at, 0, value, bytes, 1, nullptr))
+CALL_PTSZ(cudaMemsetAsync, (void *at, int value, size_t bytes, Stream *stream), set(at, 0, value, bytes, 1, stream))
+CALL_PTDS(cudaMemset2D, (void *at, size_t pitch, int value, size_t width, size_t height),
+          set(at, pitch, value, width, height, nullptr))
+CALL_PTSZ(cudaMemset2DAsync, (void *at, size_t pitch, int value, size_t width, size_t height, Stream *stream),
+          set(at, pitch, value, width, height, stream))
+CALL_PTDS(cudaMemset3D, (Pitched at, int value, Extent extent), set_layers(at, value, extent, nullptr))
+CALL_PTSZ(cudaMemset3DAsync, (Pitched at, int value, Extent extent, Stream *stream),
+          set_layers(at, value, extent, stream))
+
+// Allocations -------------------------------------------------------------------------------------------------------
+
+Status give(void **pointer, size_t bytes, Kind kind) {
+    if (!pointer || (!bytes && kind == MANAGED))
+        return INVALID_VALUE;
+    *pointer = nullptr;
+    return bytes ? allocate((Address *)pointer, bytes, kind) : SUCCESS;
+}
+
+static Status give_rows(void **pointer, size_t *pitch, size_t width, size_t rows) {
+    if (!pointer || !pitch)
+        return INVALID_VALUE;
+    if (width > SLOT || rows > SLOT)
+        return OUT_OF_MEMORY;
+    *pitch = (width + 511) / 512 * 512;
+    return rows && *pitch > SLOT / rows ? OUT_OF_MEMORY : give(pointer, *pitch * rows, DEVICE);
+}
+
+static Status give_layers(Pitched *made, const Extent &extent) {
+    made->width = extent.width, made->height = extent.height;
+    return give_rows((void **)&made->place, &made->pitch, extent.width, extent.height * extent.depth);
+}
+
+// Which allocation begins at a pointer that is to be freed.
+static Status to_free(int *slot, const void *pointer, bool of_host) {
+    const Memory *memory = memory_at(Address(pointer));
+    auto gone = freed.find(*slot = int(Address(pointer) >> SLOT_BITS));
+    bool begins = !(Address(pointer) & (SLOT - 1));
+    if (!memory && gone != freed.end() && begins)
+        finding("double-free", calling + std::string(" frees memory that was freed before."), here(), gone->second);
+    bool fits =
+        memory && begins && (of_host ? memory->kind == PINNED : memory->kind == DEVICE || memory->kind == MANAGED);
+    return fits ? SUCCESS : INVALID_VALUE;
+}
+
+static Status take_back(const void *pointer, bool of_host) {
+    int slot;
+    if (!pointer)
+        return SUCCESS;
+    if (Status status = to_free(&slot, pointer, of_host))
+        return status;
+    return at_rest([=] { finish_everything(), release(slot); });
+}
+
+Status take_back_in_order(const void *pointer, Stream *handle) {
+    int slot;
+    auto stream = stream_of(handle);
+    if (!stream)
+        return INVALID_HANDLE;
+    if (Status status = to_free(&slot, pointer, false))
+        return status;
+    bool keeps = stream->captured != nullptr; // a graph runs again
+    return queue(stream, FREE, [=](double *) -> Status {
+        if (!keeps)
+            release(slot);
+        return SUCCESS;
+    });
+}
+
+CALL(cudaMalloc, (void **pointer, size_t bytes), give(pointer, bytes, DEVICE))
+CALL(cudaMallocManaged, (void **pointer, size_t bytes, unsigned), give(pointer, bytes, MANAGED))
+CALL(cudaMallocHost, (void **pointer, size_t bytes), give(pointer, bytes, PINNED))
+CALL(cudaHostAlloc, (void **pointer, size_t bytes, unsigned), give(pointer, bytes, PINNED))
+CALL(cudaMallocPitch, (void **pointer, size_t *pitch, size_t width, size_t rows),
+     give_rows(pointer, pitch, width, rows))
+CALL(cudaMalloc3D, (Pitched * made, Extent extent), give_layers(made, extent))
+CALL_PTSZ(cudaMallocAsync, (void **pointer, size_t bytes, Stream *), give(pointer, bytes, DEVICE))
+CALL_PTSZ(cudaMallocFromPoolAsync, (void **pointer, size_t bytes, void *, Stream *), give(pointer, bytes, DEVICE))
+CALL(cudaFree, (void *pointer), take_back(pointer, false))
+CALL(cudaFreeHost, (void *pointer), take_back(pointer, true))
+CALL_PTSZ(cudaFreeAsync, (void *pointer, Stream *stream), take_back_in_order(pointer, stream))
+
+static Status page_lock(char *host, size_t bytes) {
+    if (!host || !bytes)
+        return INVALID_VALUE;
+    if (pinned_slot(host) || pinned_slot(host + bytes - 1))
+        return ALREADY_REGISTERED;
+    return add_registered(free_slot(), host, bytes, here()) ? SUCCESS : OUT_OF_MEMORY;
+}
+static Status unlock(const void *host) {
+    int slot = pinned_slot(host);
+    if (!slot || memories[slot].kind != REGISTERED || memories[slot].host != host)
+        return NOT_REGISTERED;
+    return at_rest([=] { finish_everything(), release(slot); });
+}
+static Status device_pointer(void **pointer, const char *host) {
+    int slot = pinned_slot(host);
+    if (!slot)
+        return INVALID_VALUE;
+    bool same = memories[slot].kind == PINNED;
+    *pointer = same ? (void *)host : (void *)((Address(slot) << SLOT_BITS) + Address(host - memories[slot].host));
+    return SUCCESS;
+}
+CALL(cudaHostRegister, (void *host, size_t bytes, unsigned), page_lock((char *)host, bytes))
+CALL(cudaHostUnregister, (void *host), unlock(host))
+CALL(cudaHostGetDevicePointer, (void **pointer, void *host, unsigned), device_pointer(pointer, (char *)host))
+CALL(cudaHostGetFlags, (unsigned *flags, void *host), pinned_slot(host) ? (*flags = 2, SUCCESS) : INVALID_VALUE)
+
+struct PointerAttributes {
+    int type, device; // 0: of the host, 1: page-locked, 2: of the device, 3: managed
+    const void *of_device, *of_host;
+    long rest[8];
+};
+static Status pointer_attributes(PointerAttributes *to, const void *pointer) {
+    const Memory *memory = memory_at(Address(pointer));
+    int slot = memory ? 0 : pinned_slot(pointer);
+    *to = {0, -2, nullptr, pointer, {}};
+    if (only_of_device(pointer) && !memory)
+        return INVALID_VALUE;
+    if (slot)
+        memory = &memories[slot];
+    if (!memory)
+        return SUCCESS;
+    *to = {memory->of_host() ? 1 : memory->kind == MANAGED ? 3 : 2, memory->context->device, pointer, pointer, {}};
+    if (slot)
+        to->of_device = (void *)((Address(slot) << SLOT_BITS) + Address((char *)pointer - memory->host));
+    if (to->type == 2)
+        to->of_host = nullptr;
+    return SUCCESS;
+}
+CALL(cudaPointerGetAttributes, (PointerAttributes * to, const void *pointer),
+     to ? pointer_attributes(to, pointer) : INVALID_VALUE)
+
+static Status room(size_t *left, size_t *all) {
+    *all = cards[size_t(context()->device)].memory;
+    *left = *all - used(context()->device);
+    return SUCCESS;
+}
+CALL(cudaMemGetInfo, (size_t *left, size_t *all), room(left, all))
+// Advice: the memory is one.
+CALL(cudaMemAdvise, (const void *at, size_t bytes), check_device(at, bytes, "advises"))
+CALL(cudaMemAdvise_v2, (const void *at, size_t bytes), check_device(at, bytes, "advises"))
+CALL_PTSZ(cudaMemPrefetchAsync, (const void *at, size_t bytes), check_device(at, bytes, "moves"))
+CALL_PTSZ(cudaMemPrefetchAsync_v2, (const void *at, size_t bytes), check_device(at, bytes, "moves"))
+CALL_PTSZ(cudaStreamAttachMemAsync, (Stream *, void *, size_t, unsigned), SUCCESS)
+
+// Pools: memory is given at once, by all alike.
+static std::map<int, uint64_t> pool_attributes;
+static Status pool_attribute(int attribute, void *value, bool set) {
+    if (attribute < 1 || attribute > 8)
+        return INVALID_VALUE;
+    size_t bytes = attribute < 4 ? 4 : 8; // cudaMemPoolAttr: three switches, then sizes
+    if (attribute == 5 || attribute == 7)
+        pool_attributes[attribute] = used(context()->device);
+    if (set)
+        memcpy(&pool_attributes[attribute], value, bytes);
+    else
+        memcpy(value, &pool_attributes[attribute], bytes);
+    return SUCCESS;
+}
+static Status the_pool(void **pool) { return *pool = &pool_attributes, SUCCESS; }
+CALL(cudaDeviceGetDefaultMemPool, (void **pool, int), the_pool(pool))
+CALL(cudaDeviceGetMemPool, (void **pool, int), the_pool(pool))
+CALL(cudaDeviceSetMemPool, (int, void *), SUCCESS)
+CALL(cudaMemPoolCreate, (void **pool, const void *), the_pool(pool))
+CALL(cudaMemPoolDestroy, (void *), SUCCESS)
+CALL(cudaMemPoolTrimTo, (void *, size_t), SUCCESS)
+CALL(cudaMemPoolSetAccess, (void *, const void *, size_t), SUCCESS)
+CALL(cudaMemPoolSetAttribute, (void *, int attribute, void *value), pool_attribute(attribute, value, true))
+CALL(cudaMemPoolGetAttribute, (void *, int attribute, void *value), pool_attribute(attribute, value, false))
+
+} // namespace programs

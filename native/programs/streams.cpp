@@ -1,0 +1,260 @@
+// Contexts, and streams as queues that run when somebody waits; events.
+#include "core.hpp"
+
+#include <algorithm>
+
+namespace programs {
+
+Callbacks callbacks;
+std::vector<Card> cards;
+thread_local std::vector<Context *> current;
+Context *running;
+std::set<Context *> contexts;
+unsigned long long sequence;
+bool interrupted;
+size_t most_queued = 1024;
+unsigned long long schedule;
+int depth;
+
+static std::recursive_mutex one_at_a_time;
+static std::vector<std::function<void()>> later;
+
+Held::Held() {
+    if (!one_at_a_time.try_lock())
+        lock(one_at_a_time);
+    depth++;
+}
+
+Held::~Held() {
+    while (depth == 1 && !later.empty()) {
+        auto work = std::move(later.back());
+        later.pop_back();
+        work();
+    }
+    depth--;
+    one_at_a_time.unlock();
+}
+
+Status at_rest(const std::function<void()> &work) {
+    if (depth > 1)
+        later.push_back(work);
+    else
+        work();
+    return context() ? context()->failed : SUCCESS;
+}
+
+// Contexts ----------------------------------------------------------------------------------------------------------
+
+Context *new_context(int device) {
+    Context *made = new Context;
+    made->device = device;
+    made->everything.reset(new Stream{made, false, {}, nullptr});
+    contexts.insert(made);
+    return made;
+}
+
+template <class T> static void forget_all(Context *of) {
+    for (auto at = live<T>.begin(); at != live<T>.end();)
+        at = at->second->context == of ? live<T>.erase(at) : std::next(at);
+}
+
+void destroy(Context *gone) {
+    if (!contexts.count(gone))
+        return;
+    finish_everything();
+    contexts.erase(gone);
+    for (auto at = live<Module>.begin(); at != live<Module>.end();) {
+        Module *module = (at++)->first;
+        if (module->context == gone)
+            unload(module);
+    }
+    forget_all<Stream>(gone), forget_all<Event>(gone);
+    gone->streams.clear();
+    for (auto at = memories.begin(); at != memories.end();) {
+        auto [slot, memory] = *at++;
+        if (memory.context == gone)
+            release(slot);
+    }
+    current.erase(std::remove(current.begin(), current.end(), gone), current.end());
+}
+
+// Streams -----------------------------------------------------------------------------------------------------------
+
+// The stream of a handle, null where there is none; 0 to 2 stand for the default stream.
+std::shared_ptr<Stream> stream_of(Stream *stream) { return (size_t)stream > 2 ? held(stream) : context()->everything; }
+
+static void step(Stream *stream);
+
+static void drain(Stream *stream, unsigned long long until) {
+    while (!stream->queue.empty() && stream->queue.front().first <= until)
+        step(stream);
+}
+
+// Run what was queued on several streams, one work after the other in the order that the schedule says.
+static void drain_all(std::vector<std::shared_ptr<Stream>> streams, unsigned long long until, bool blocking) {
+    while (true) {
+        std::vector<Stream *> ready;
+        for (auto &one : streams)
+            if ((!blocking || one->blocking) && !one->queue.empty() && one->queue.front().first <= until)
+                ready.push_back(one.get());
+        if (ready.empty())
+            return;
+        auto by_call = [](Stream *a, Stream *b) { return a->queue.front().first < b->queue.front().first; };
+        if (schedule > 1)
+            step(ready[random_number() % ready.size()]);
+        else
+            step(*(schedule ? std::max_element(ready.begin(), ready.end(), by_call)
+                            : std::min_element(ready.begin(), ready.end(), by_call)));
+    }
+}
+
+// Run the first work of a stream, behind what it has to wait for.
+static void step(Stream *stream) {
+    Context *in = stream->context;
+    auto [number, work] = std::move(stream->queue.front());
+    stream->queue.pop_front();
+    if (stream == in->everything.get())
+        drain_all(in->streams, number, true);
+    else if (stream->blocking)
+        drain(in->everything.get(), number);
+    if (work.other)
+        drain(work.other.get(), work.until);
+    if (!work.run || in->failed || !callable())
+        return;
+    double nanoseconds = 0;
+    running = in;
+    in->failed = work.run(&nanoseconds);
+    in->now += nanoseconds;
+}
+
+// What a call that waited returns; after Ctrl-C nothing, so that Python's own exception is what the program sees.
+static Status waited(Context *in) {
+    if (!interrupted)
+        return in->failed;
+    interrupted = false;
+    interrupt();
+    return SUCCESS;
+}
+
+Status wait_for(Stream *stream, unsigned long long until) {
+    if (stream->captured)
+        return CAPTURING;
+    if (depth == 1)
+        drain(stream, until);
+    return waited(stream->context);
+}
+
+Status wait_for_all(Context *in) {
+    if (depth > 1)
+        return in->failed;
+    std::vector<std::shared_ptr<Stream>> all = in->streams;
+    all.push_back(in->everything);
+    drain_all(all, sequence, false);
+    auto gone = [](const std::shared_ptr<Stream> &one) { return !live<Stream>.count(one.get()); };
+    in->streams.erase(std::remove_if(in->streams.begin(), in->streams.end(), gone), in->streams.end());
+    return waited(in);
+}
+
+void finish_everything() {
+    for (Context *in : contexts)
+        wait_for_all(in);
+}
+
+Status queue(const std::shared_ptr<Stream> &stream, Work work) {
+    if (stream->captured) {
+        stream->captured->push_back(std::move(work));
+        return SUCCESS;
+    }
+    if (stream->queue.size() >= most_queued && depth == 1)
+        step(stream.get());
+    stream->queue.emplace_back(++sequence, std::move(work));
+    return SUCCESS;
+}
+
+Status queue(const std::shared_ptr<Stream> &stream, NodeType type, std::function<Status(double *)> run) {
+    return queue(stream, Work{std::move(run), nullptr, 0, type});
+}
+
+Status make_stream(Stream **made, unsigned flags, int priority) {
+    static Address numbers;
+    if (!made || flags > 1)
+        return INVALID_VALUE;
+    *made = keep(new Stream{context(), !(flags & 1), {}, nullptr, priority, ++numbers});
+    context()->streams.push_back(held(*made));
+    return SUCCESS;
+}
+
+Status destroy_stream(Stream *stream) {
+    if (!held(stream))
+        return INVALID_HANDLE;
+    Context *in = stream->context;
+    live<Stream>.erase(stream); // what is queued still runs
+    return in->failed;
+}
+
+Status stream_waits(Stream *handle, Event *event) {
+    auto stream = stream_of(handle);
+    if (!stream || !held(event))
+        return INVALID_HANDLE;
+    if (event->captured)
+        stream->captured = event->captured; // its work becomes the graph's, in the order of the calls
+    else if (event->stream)
+        return queue(stream, Work{nullptr, event->stream, event->until, WAIT_EVENT});
+    return SUCCESS;
+}
+
+// Events ------------------------------------------------------------------------------------------------------------
+
+Status make_event(Event **made, unsigned flags) {
+    if (!made || flags > 7 || (flags & 4 && !(flags & 2)))
+        return INVALID_VALUE;
+    *made = keep(new Event{context(), !(flags & 2), nullptr, 0, -1, nullptr});
+    return SUCCESS;
+}
+
+Status destroy_event(Event *event) {
+    if (!held(event))
+        return INVALID_HANDLE;
+    Context *in = event->context;
+    live<Event>.erase(event);
+    return in->failed;
+}
+
+Status record(Event *handle, Stream *on) {
+    auto event = held(handle);
+    auto stream = stream_of(on);
+    if (!event || !stream || stream->context != event->context)
+        return INVALID_HANDLE;
+    event->captured = stream->captured;
+    event->at = -1;
+    unsigned long long number = stream->captured ? 0 : sequence + 1;
+    event->stream = stream->captured ? nullptr : stream;
+    event->until = number;
+    return queue(stream, RECORD_EVENT, [=](double *) -> Status {
+        if (event->until == number)
+            event->at = event->context->now;
+        return SUCCESS;
+    });
+}
+
+Status reached(Event *event) {
+    if (!held(event))
+        return INVALID_HANDLE;
+    if (event->captured)
+        return CAPTURED_EVENT;
+    return event->stream ? wait_for(event->stream.get(), event->until) : SUCCESS;
+}
+
+Status elapsed(float *milliseconds, Event *start, Event *stop) {
+    if (!held(start) || !held(stop) || start->context != stop->context)
+        return INVALID_HANDLE;
+    for (Event *one : {start, stop})
+        if (!one->stream || !one->timed)
+            return INVALID_HANDLE;
+    if (start->at < 0 || stop->at < 0)
+        return NOT_READY;
+    *milliseconds = float((stop->at - start->at) * 1e-6);
+    return SUCCESS;
+}
+
+} // namespace programs

@@ -1,0 +1,326 @@
+// What the core asks of Python, over the socket that `cudabench exec` hands to the program.
+#include "wire.hpp"
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+namespace programs {
+
+const size_t FILE_BYTES = size_t(1) << 40, OURS = FILE_BYTES / 2, PAGE = 4096; // Python gives the upper half
+
+struct Range {
+    size_t offset, bytes;
+};
+
+static int line = -1, file = -1;
+static char *base;                               // of the file's mapping
+static std::map<size_t, size_t> left{{0, OURS}}; // ranges of the file that are free: offset, bytes
+static std::map<int, Range> ranges;              // of slots
+static Message changes;                          // of memory, since the last launch
+static unsigned changed;
+struct Variable {
+    Address address;
+    size_t offset, bytes;
+};
+static std::map<int, std::map<std::string, Variable>> variables; // of modules
+
+// Descriptors are for this process alone: neither a child nor what it executes speaks on them.
+__attribute__((constructor)) static void take_descriptors() {
+    const char *told = getenv("CUDABENCH_PROGRAM");
+    if (!told || sscanf(told, "%d,%d,%llu", &line, &file, &schedule) < 2)
+        return;
+    fcntl(line, F_SETFD, FD_CLOEXEC), fcntl(file, F_SETFD, FD_CLOEXEC);
+    unsetenv("CUDABENCH_PROGRAM");
+    pthread_atfork(nullptr, nullptr, [] { line = -1; });
+}
+
+bool connected() { return line >= 0; }
+bool callable() { return connected(); }
+void lock(std::recursive_mutex &mutex) { mutex.lock(); }
+void interrupt() { raise(SIGINT); }
+
+static bool send_all(const char *from, size_t count) {
+    while (count) {
+        ssize_t done = send(line, from, count, MSG_NOSIGNAL);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done <= 0)
+            return false;
+        from += done, count -= size_t(done);
+    }
+    return true;
+}
+
+static bool receive_all(char *to, size_t count) {
+    while (count) {
+        ssize_t done = recv(line, to, count, 0);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done <= 0)
+            return false;
+        to += done, count -= size_t(done);
+    }
+    return true;
+}
+
+// The other end is gone, as when the time is over: nothing that the program does now would be true.
+[[noreturn]] static void stop() {
+    line = -1;
+    raise(SIGTERM);
+    _exit(128 + SIGTERM);
+}
+
+Reply ask(Ask kind, const Message &message) {
+    std::string request = Message().put(kind).put(unsigned(message.bytes.size())).bytes + message.bytes;
+    struct {
+        Status status;
+        unsigned bytes;
+    } head{};
+    Reply reply{connected() ? UNKNOWN : NO_DEVICE, {}};
+    if (!connected())
+        return reply;
+    if (!send_all(request.data(), request.size()) || !receive_all((char *)&head, sizeof head))
+        stop();
+    reply.bytes.resize(head.bytes);
+    if (!receive_all(&reply.bytes[0], head.bytes))
+        stop();
+    reply.status = head.status;
+    return reply;
+}
+
+// Memory ------------------------------------------------------------------------------------------------------------
+
+static size_t rounded(size_t bytes) { return (bytes + PAGE - 1) / PAGE * PAGE; }
+
+static size_t take_range(size_t bytes) {
+    for (auto &[offset, room] : left)
+        if (room >= bytes) {
+            size_t found = offset, rest = room - bytes;
+            left.erase(found);
+            if (rest)
+                left[found + bytes] = rest;
+            return found;
+        }
+    return OURS;
+}
+
+static void give_range(size_t offset, size_t bytes) {
+    fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, off_t(offset), off_t(bytes));
+    auto next = left.lower_bound(offset);
+    if (next != left.end() && next->first == offset + bytes)
+        bytes += next->second, next = left.erase(next);
+    if (next != left.begin() && std::prev(next)->first + std::prev(next)->second == offset)
+        std::prev(next)->second += bytes;
+    else
+        left[offset] = bytes;
+}
+
+static void change(int slot, Kind kind, size_t offset, size_t bytes, const Place &place) {
+    changes.put(slot).put(unsigned(kind)).put(uint64_t(offset)).put(uint64_t(bytes)).text(text_of(place));
+    changed++;
+}
+
+void tell_changes() {
+    if (changed)
+        ask(Ask::MEMORY, Message{Message().put(changed).bytes + changes.bytes});
+    changes.bytes.clear(), changed = 0;
+}
+
+char *map_memory(int slot, size_t bytes, Kind kind, const Place &place) {
+    size_t offset = take_range(rounded(bytes));
+    if (offset == OURS)
+        return nullptr;
+    char *host = base + offset;
+    if (kind != DEVICE) {
+        void *same = (void *)(Address(slot) << SLOT_BITS); // the host's address is the device's
+        void *got =
+            mmap(same, rounded(bytes), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE, file, off_t(offset));
+        if (got != same) {
+            if (got != MAP_FAILED)
+                munmap(got, rounded(bytes));
+            give_range(offset, rounded(bytes));
+            return nullptr;
+        }
+    }
+    ranges[slot] = {offset, rounded(bytes)};
+    change(slot, kind, offset, bytes, place);
+    return host;
+}
+
+bool add_registered(int slot, char *host, size_t bytes, const Place &place) {
+    size_t offset = take_range(rounded(bytes));
+    if (offset == OURS)
+        return false;
+    ranges[slot] = {offset, rounded(bytes)};
+    memories[slot] = Memory{host, bytes, context(), REGISTERED, place};
+    change(slot, REGISTERED, offset, bytes, place);
+    return true;
+}
+
+void unmap_memory(int slot, const Memory &memory) {
+    auto found = ranges.find(slot);
+    if (found == ranges.end())
+        return; // a variable
+    if (memory.kind == PINNED || memory.kind == MANAGED)
+        munmap((void *)(Address(slot) << SLOT_BITS), found->second.bytes);
+    give_range(found->second.offset, found->second.bytes);
+    ranges.erase(found);
+    freed[slot] = here();
+    change(slot, memory.kind, 0, 0, freed[slot]);
+}
+
+static void move_registered(bool to_device) {
+    for (auto &[slot, one] : memories) {
+        if (one.kind != REGISTERED)
+            continue;
+        char *alias = base + ranges[slot].offset;
+        if (to_device)
+            memcpy(alias, one.host, one.bytes);
+        else if (memcmp(one.host, alias, one.bytes)) // it may be read-only
+            memcpy(one.host, alias, one.bytes);
+    }
+}
+
+// Slots below 128 are addresses that a process of the host can have; programs and libraries lie in 85 and from 126 on.
+int host_slot() {
+    for (int slot = 125; slot > 0; slot--)
+        if (slot != 85 && !memories.count(slot) && !reserved.count(slot))
+            return slot;
+    fprintf(stderr, "cudabench: 124 allocations of managed and page-locked memory are in use, and there is no address "
+                    "for another one: free some, or allocate fewer and larger ones.\n");
+    return 0;
+}
+
+// Callbacks ---------------------------------------------------------------------------------------------------------
+
+static int load_module(int module, const void *image, size_t bytes, int first, int *slots) {
+    Reply reply = ask(Ask::LOAD, Message().put(module).put(first).put(uint64_t(bytes)).raw(image, bytes));
+    if (reply.status)
+        return reply.status;
+    *slots = reply.take<int>();
+    for (unsigned rest = reply.take<unsigned>(); rest; rest--) {
+        std::string symbol = reply.text();
+        Variable &one = variables[module][symbol];
+        one.address = reply.take<uint64_t>(), one.offset = reply.take<uint64_t>(), one.bytes = reply.take<uint64_t>();
+    }
+    return reply.status;
+}
+
+static int unload_module(int module) {
+    variables.erase(module);
+    return ask(Ask::UNLOAD, Message().put(module)).status;
+}
+
+static int find_function(int module, const char *name, Function *function) {
+    Reply reply = ask(Ask::FIND, Message().put(module).text(name));
+    if (!reply.status)
+        *function = reply.take<Function>();
+    return reply.status;
+}
+
+static int find_symbol(int module, const char *name, Address *address, void **host, size_t *bytes) {
+    auto found = variables[module].find(name);
+    if (found == variables[module].end())
+        return NOT_FOUND;
+    *address = found->second.address, *bytes = found->second.bytes;
+    *host = base + found->second.offset;
+    if (*address >> (SLOT_BITS + 7) == 0) { // of a module with managed variables
+        void *same = (void *)*address;
+        size_t within = found->second.offset % PAGE, whole = rounded(within + *bytes);
+        void *got = mmap(same, whole, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE, file,
+                         off_t(found->second.offset));
+        if (got == same)
+            *host = same;
+    }
+    return SUCCESS;
+}
+
+// A kernel read or wrote what is not there: say so of parameters that point to memory of the host.
+static void name_host_pointers(const Launch &launch) {
+    for (size_t at = 0; at + 8 <= launch.parameter_bytes; at += 8) {
+        Address value;
+        memcpy(&value, (const char *)launch.parameters + at, 8);
+        bool of_host = value >= PAGE && value >> (SLOT_BITS + 7) == 0 && !memory_at(value);
+        if (of_host && !msync((void *)(value / PAGE * PAGE), 1, MS_ASYNC)) // it is mapped
+            finding("host-pointer",
+                    std::string("Kernel ") + launch.name +
+                        " is given a pointer to the host's memory, and needs one to the device's.",
+                    *launch.place);
+    }
+}
+
+static int run_launch(const Launch *launch, double *nanoseconds) {
+    tell_changes();
+    move_registered(true);
+    Message message;
+    message.put(launch->module).text(launch->name).put(launch->sides).put(launch->cluster).put(launch->shared);
+    message.put(launch->cooperative).put(uint64_t(launch->stream)).text(text_of(*launch->place));
+    message.put(unsigned(launch->parameter_bytes)).raw(launch->parameters, launch->parameter_bytes);
+    Reply reply = ask(Ask::LAUNCH, message);
+    if (!reply.bytes.empty()) {
+        *nanoseconds = reply.take<double>();
+        std::string output = reply.text();
+        fwrite(output.data(), 1, output.size(), stdout);
+    }
+    move_registered(false);
+    if (reply.status == ILLEGAL_ADDRESS)
+        name_host_pointers(*launch);
+    return reply.status;
+}
+
+static int make_texture(Address handle, const void *resource, const void *texture, void *, Address place, size_t bytes,
+                        const size_t *extents, unsigned flags) {
+    tell_changes();
+    Message message;
+    message.put(uint64_t(handle)).put(int(resource != nullptr));
+    char none[144] = {};
+    message.raw(resource ? resource : none, 144).put(int(texture != nullptr)).raw(texture ? texture : none, 104);
+    message.put(int(place >> SLOT_BITS)).put(uint64_t(place & (SLOT - 1))).put(uint64_t(bytes));
+    for (int axis = 0; axis < 3; axis++)
+        message.put(uint64_t(extents ? extents[axis] : 0));
+    return ask(Ask::TEXTURE, message.put(flags)).status;
+}
+
+static int forget_slot(int) { return SUCCESS; } // MEMORY says so
+
+bool start() {
+    static bool tried;
+    if (tried)
+        return connected() && !cards.empty();
+    tried = true;
+    void *mapped = MAP_FAILED;
+    if (connected())
+        mapped = mmap(nullptr, FILE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
+    if (mapped == MAP_FAILED) {
+        fprintf(stderr, "cudabench: this program runs without a GPU by `cudabench exec`, which was not used here.\n");
+        line = -1;
+        return false;
+    }
+    base = (char *)mapped;
+    first_slot = next_slot = 128;
+    callbacks = Callbacks{load_module, unload_module, find_function, find_symbol,
+                          run_launch,  make_texture,  forget_slot,   nullptr};
+    Reply reply = ask(Ask::HELLO, Message().put(1u).put(unsigned(getpid())));
+    for (unsigned rest = reply.status ? 0 : reply.take<unsigned>(); rest; rest--)
+        cards.push_back(reply.take<Card>());
+    if (reply.status)
+        cards.clear();
+    catch_faults(), note_exit();
+    return !cards.empty();
+}
+
+bool told_finding;
+
+void finding(const char *kind, const std::string &message, const Place &place, const Place &other) {
+    told_finding = true;
+    ask(Ask::FINDING, Message().text(kind).text(message).text(text_of(place)).text(text_of(other)));
+}
+
+} // namespace programs

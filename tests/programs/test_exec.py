@@ -1,0 +1,245 @@
+"""Whole programs by `cudabench exec`: what they print, what is found, how they end."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cudabench.compile import toolkit
+from cudabench.system import native
+
+pytestmark = [
+    pytest.mark.engine,
+    pytest.mark.skipif(toolkit.nvcc() is None, reason="needs nvcc and a C++ compiler"),
+    pytest.mark.skipif(native.library() is None, reason="needs the native engine"),
+]
+ROOT = Path(__file__).resolve().parents[2]
+CASES = Path(__file__).with_name("cases.cu")
+
+
+def command(*words: object) -> list[str]:
+    """Return the command of some words."""
+    return [sys.executable, "-m", "cudabench", *map(str, words)]
+
+
+def run(*words: object, folder: Path, given: str = "") -> subprocess.CompletedProcess[str]:
+    """Run a command of the tool in a folder."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        command(*words), capture_output=True, text=True, cwd=folder, input=given, env=environment, timeout=300
+    )
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the program of the cases, built as a makefile would."""
+    folder = tmp_path_factory.mktemp("app")
+    built = run("nvcc", CASES, "-o", "app", folder=folder)
+    assert built.returncode == 0, built.stderr
+    return folder / "app"
+
+
+def ran(app: Path, word: str, *options: str, given: str = "") -> tuple[int, str, dict[str, Any]]:
+    """Return the exit code of a case, what was printed, and the results file."""
+    path = app.with_name(f"{word}.json")
+    done = run("exec", "./app", "--json", path, *options, "--", word, folder=app.parent, given=given)
+    return done.returncode, done.stdout + done.stderr, json.loads(path.read_text())
+
+
+def test_a_source_runs(tmp_path: Path) -> None:
+    """A source is compiled and runs, from the cache too; its kernel is counted and held against a card."""
+    for _ in range(2):
+        done = run("exec", CASES, "--json", "p.json", folder=tmp_path)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "end 3" in done.stdout
+    file = json.loads((tmp_path / "p.json").read_text())
+    (result,) = file["results"]
+    assert (result["kernel"], result["status"], result["hazards"]) == ("add<float>", "ok", [])
+    assert {row["array"] for row in result["access"]} == {"x", "y"}
+    assert result["machine_code"]["instructions_executed"] > 0
+    assert result["limits"]
+    assert result["occupancy"]["fraction"] == 1
+    program = file["program"]
+    assert (program["launches"], program["checked"], program["exit_code"]) == (1, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("word", "printed"),
+    [("symbols", "3 37 15"), ("print", "thread 1 of 2"), ("streams", "6\nend 6"), ("read", "read a line")],
+)
+def test_programs_behave_as_on_a_gpu(app: Path, word: str, printed: str) -> None:
+    """Symbols, managed memory, printf, streams with events, standard input: nothing is found."""
+    code, said, file = ran(app, word, given="a line\n")
+    assert printed in said
+    assert code == 0, said
+    assert file["program"]["findings"] == []
+
+
+@pytest.mark.parametrize(
+    ("word", "kind", "line"),
+    [
+        ("race", "race", "x[threadIdx.x] = tile[63 - threadIdx.x];"),
+        ("outside", "out-of-bounds", "x[i] += y[i];"),
+    ],
+)
+def test_hazards_of_kernels_are_named(app: Path, word: str, kind: str, line: str) -> None:
+    """A fault of a kernel names the line; the exit code is 3."""
+    code, said, file = ran(app, word)
+    assert code == 3, said
+    found = [hazard for result in file["results"] for hazard in result["hazards"]]
+    assert next((one["kind"], one["source"]) for one in found) == (kind, line)
+    assert f"{kind}: " in said
+
+
+@pytest.mark.parametrize(
+    ("word", "kind", "line"),
+    [
+        ("touch", "host-touches-device", 'printf("%g\\n", x[1]);'),
+        ("twice", "double-free", "cudaFree(x), cudaFree(y);"),
+        ("forget", "unasked-error", "add<<<1, 2048>>>(x, y, N);"),
+    ],
+)
+def test_errors_of_host_code_are_named(app: Path, word: str, kind: str, line: str) -> None:
+    """An error of the host code names its line; the exit code is 3, also of a program that it ends."""
+    code, said, file = ran(app, word)
+    assert code == 3, said
+    found = {one["kind"]: one["source"] for one in file["program"]["findings"]}
+    assert found.get(kind) == line, said
+
+
+def test_what_the_runtime_lacks_is_named(app: Path) -> None:
+    """A call that is not there is named with how often it was made; the exit code is 5."""
+    code, said, file = ran(app, "lack")
+    assert code == 5, said
+    assert "cudaIpcGetMemHandle is not there: it was called once" in said
+    assert file["program"]["missing"] == {"cudaIpcGetMemHandle": 1}
+
+
+def test_the_programs_exit_code_is_told(app: Path) -> None:
+    """A program that ends in a destructor: exit code 1, its own in the message and the file."""
+    code, said, file = ran(app, "seven")
+    assert code == 1
+    assert file["program"]["exit_code"] == 7
+    assert "exit code 7" in said
+
+
+@pytest.mark.parametrize(
+    ("options", "checked"),
+    [((), 7), (("--checked", "3"), 3), (("--checked", "all"), 100), (("--launches", "2,90-99"), 11)],
+)
+def test_a_sample_of_launches_is_checked(app: Path, options: tuple[str, ...], checked: int) -> None:
+    """Of launches alike the 1st, 2nd, 4th and so on are checked, unless an option says otherwise."""
+    code, said, file = ran(app, "many", *options)
+    assert code == 0, said
+    assert (file["program"]["launches"], file["program"]["checked"]) == (100, checked)
+    assert f"checked {checked} of 100" in said or checked == 100
+
+
+def test_a_budget_ends_a_program(app: Path) -> None:
+    """--budget ends a program that loops, and keeps what was finished."""
+    code, said, file = ran(app, "loop", "--budget", "2")
+    assert code == 1
+    assert file["program"]["exit_code"] is None
+    assert "--budget 2 s was spent" in said
+
+
+def test_an_interrupt_keeps_what_was_finished(app: Path) -> None:
+    """Ctrl-C: exit code 130, and a results file."""
+    path = app.with_name("interrupted.json")
+    words = command("exec", "./app", "--json", path, "--", "loop")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(
+        words, cwd=app.parent, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+    ) as process:
+        end = time.monotonic() + 60
+        while not path.exists() and time.monotonic() < end:
+            time.sleep(0.1)
+        time.sleep(2)
+        os.killpg(process.pid, signal.SIGINT)
+        process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert json.loads(path.read_text())["program"]["exit_code"] != 0
+
+
+def test_lines_of_launches_run(tmp_path: Path) -> None:
+    """--lines prints the line of a launch, with what its arrays held; it runs."""
+    done = run("exec", CASES, "--lines", "--save-arrays", "arrays", "-q", folder=tmp_path)
+    line = done.stdout.splitlines()[-1]
+    assert "--kernel add<float>" in line.replace("'", "")
+    assert {path.name for path in (tmp_path / "arrays").iterdir()} == {"add-float-x.npy", "add-float-y.npy"}
+    again = run(*shlex.split(line)[1:], "--expect", "x=x0+y", "--no-cpu", "-d", "sim", folder=tmp_path)
+    assert again.returncode == 0, again.stderr
+    assert "yes" in again.stdout or "verified" in again.stdout
+
+
+def test_standard_output_is_for_results_alone(app: Path) -> None:
+    """With --json - the program's output goes to standard error."""
+    done = run("exec", "./app", "--json", "-", folder=app.parent)
+    assert json.loads(done.stdout)["program"]["exit_code"] == 0
+    assert "end 3" in done.stderr
+
+
+def test_a_static_runtime_is_refused(tmp_path: Path) -> None:
+    """A program with a CUDA runtime of its own: exit code 5, and how to build it."""
+    assert run("nvcc", "-cudart", "static", CASES, "-o", "app", folder=tmp_path).returncode == 0
+    done = run("exec", "./app", folder=tmp_path)
+    assert done.returncode == 5
+    assert "cudabench-nvcc" in done.stderr
+
+
+def test_units_are_linked(tmp_path: Path) -> None:
+    """Units that call each other's device functions and share variables; and device code that is compressed."""
+    (tmp_path / "a.cu").write_text(
+        "#include <cstdio>\nextern __device__ int seen;\nextern __device__ int twice(int);\nvoid other(int *);\n"
+        "__global__ void k(int *x) { x[threadIdx.x] = twice(threadIdx.x); if (threadIdx.x == 3) seen = 9; }\n"
+        "int main() { int *x, h[32]; cudaMalloc(&x, 128); k<<<1, 32>>>(x); other(x);\n"
+        'cudaMemcpy(h, x, 128, cudaMemcpyDeviceToHost); printf("%d\\n", h[5]); cudaFree(x); }\n'
+    )
+    (tmp_path / "b.cu").write_text(
+        "__device__ int seen;\n__device__ int twice(int a) { return 2 * a; }\n"
+        "__global__ void k2(int *x) { x[threadIdx.x] += seen; }\nvoid other(int *x) { k2<<<1, 32>>>(x); }\n"
+    )
+    done = run("exec", "a.cu", "b.cu", "--json", "p.json", folder=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.startswith("19\n")
+    results = json.loads((tmp_path / "p.json").read_text())["results"]
+    assert [(one["kernel"], one["source"]) for one in results] == [("k", "a.cu"), ("k2", "b.cu")]
+    nvcc = str(toolkit.nvcc())
+    words = [nvcc, "-rdc=true", "-cudart", "shared", "-Xfatbin=-compress-all", "a.cu", "b.cu", "-o", "packed"]
+    subprocess.run(words, check=True, cwd=tmp_path)
+    packed = run("exec", "./packed", folder=tmp_path)
+    assert packed.stdout.startswith("19\n"), packed.stderr
+
+
+def test_nvcc_hands_on(tmp_path: Path) -> None:
+    """`cudabench nvcc` is nvcc: its version, its messages, its exit code."""
+    version = run("nvcc", "--version", folder=tmp_path)
+    assert version.returncode == 0
+    assert re.search(r"release \d+\.\d+", version.stdout)
+    assert run("nvcc", "none.cu", folder=tmp_path).returncode != 0
+
+
+def test_what_cannot_run_is_refused(tmp_path: Path) -> None:
+    """No file, a file that is not there, one that does not compile, two programs, launches that are not numbers."""
+    (tmp_path / "bad.cu").write_text("int main() { return nothing; }\n")
+    for words, code in (
+        ((), 2),
+        (("none.cu",), 1),
+        (("bad.cu",), 1),
+        (("one", "two"), 2),
+        (("bad.cu", "--launches", "5-1"), 2),
+        (("bad.cu", "--checked", "some"), 2),
+    ):
+        done = run("exec", *words, folder=tmp_path)
+        assert done.returncode == code, (words, done.stderr)
+        assert done.stderr.startswith("Error: ")

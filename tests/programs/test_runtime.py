@@ -1,0 +1,104 @@
+"""The CUDA runtime that a program is given: what its calls do, and that none is silently absent."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from elftools.elf.elffile import ELFFile
+
+from cudabench.compile import toolkit
+from cudabench.system import native
+
+pytestmark = [
+    pytest.mark.engine,
+    pytest.mark.skipif(toolkit.nvcc() is None, reason="needs nvcc and a C++ compiler"),
+    pytest.mark.skipif(native.library() is None, reason="needs the native engine"),
+]
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+
+
+def run(*words: object) -> subprocess.CompletedProcess[str]:
+    """Run a program from its source."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "cudabench", "exec", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
+
+
+def exported(library: Path) -> set[str]:
+    """Return the names of the functions that a library gives."""
+    with library.open("rb") as file:
+        section = ELFFile(file).get_section_by_name(".dynsym")
+        assert section is not None
+        symbols = list(section.iter_symbols())  # type: ignore[attr-defined]
+    return {one.name for one in symbols if one["st_shndx"] != "SHN_UNDEF" and one.name.lstrip("_").startswith("cuda")}
+
+
+@pytest.mark.parametrize("name", ["runtime.cu", "graphs.cu"])
+def test_calls_do_as_on_a_gpu(name: str) -> None:
+    """A program that checks what calls of the runtime return and do finds nothing wrong; it has no hazard."""
+    done = run(HERE / name)
+    assert "PASSED" in done.stdout, done.stdout + done.stderr
+    assert "FAIL" not in done.stdout
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["--", "early"], 3, ["sees 1", "then 7", "host-read-before-wait", "waits.cu:18"]),
+        (["--", "waited"], 0, ["sees 7", "then 7"]),
+        (["--", "spin"], 0, ["saw 7"]),
+        (["--", "order"], 0, ["order 123"]),
+        (["--schedule", "reverse", "--", "order"], 0, ["order 321"]),
+    ],
+)
+def test_queues_run_when_somebody_waits(words: list[str], code: int, said: list[str]) -> None:
+    """A copy lands when it is waited for, and whoever reads before is named; who waits without a call is served."""
+    done = run(HERE / "waits.cu", *words)
+    text = done.stdout + done.stderr
+    assert [one for one in said if one not in text] == [], text
+    assert done.returncode == code
+
+
+def test_no_name_is_absent() -> None:
+    """Each function of the toolkit's runtime is there, if only to say that it is not supported."""
+    headers = toolkit.headers()
+    found = sorted(headers.parent.glob("lib*/libcudart.so.13")) if headers else []
+    if not found:
+        pytest.skip("the toolkit has no libcudart.so.13")
+    for name in native.RUNTIMES:
+        assert exported(found[0]) <= exported(native.runtimes() / name)
+
+
+def test_a_call_that_is_lacking_is_named(tmp_path: Path) -> None:
+    """A call that is not there returns cudaErrorNotSupported and is named at the end with how often it was called."""
+    source = tmp_path / "lacks.cu"
+    source.write_text(
+        "#include <cstdio>\n"
+        "int main() { cudaIpcMemHandle_t handle; int *d; cudaMalloc(&d, 4);\n"
+        '  for (int i = 0; i < 3; i++) printf("%d ", cudaIpcGetMemHandle(&handle, d));\n'
+        "  cudaFree(d); }\n"
+    )
+    done = run(source)
+    assert "801 801 801" in done.stdout
+    (line,) = [line for line in (done.stdout + done.stderr).splitlines() if "cudaIpcGetMemHandle" in line]
+    assert "3" in line
+
+
+def test_a_program_alone_has_no_device(tmp_path: Path) -> None:
+    """Outside of `cudabench exec` the runtime finds no device, and says what the program is to be started by."""
+    source = tmp_path / "alone.cu"
+    source.write_text("int main() { int count; return cudaGetDeviceCount(&count) + count; }\n")
+    built = subprocess.run(
+        [str(toolkit.nvcc()), "-cudart", "shared", "-o", tmp_path / "alone", source], capture_output=True, text=True
+    )
+    assert built.returncode == 0, built.stderr
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(native.runtimes())}
+    done = subprocess.run([tmp_path / "alone"], capture_output=True, text=True, env=environment)
+    assert done.returncode == 100
+    assert done.stderr.count("cudabench exec") == 1

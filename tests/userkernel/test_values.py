@@ -1,0 +1,108 @@
+"""Shapes, starts and numbers of arguments at their limits."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from cudabench.errors import UsageError
+from cudabench.source.records import Parameter
+from cudabench.userkernel.arguments import extents_of, fitting
+from cudabench.userkernel.expressions import _fault_of_operands, _fault_of_value
+from cudabench.userkernel.problem import dimensions
+from cudabench.userkernel.values import Init, conform, read_start
+
+
+def test_a_number_fills_an_array_of_one_element() -> None:
+    """A number that is not a constant stands for an array of one element, and for no larger one."""
+    one = conform(np.float32(2), "y", (1,), "float32", "--expect y", constant=False)
+    assert one.tolist() == [2]
+    assert conform(2, "y", (3,), "float32", "--expect y", constant=True).tolist() == [2, 2, 2]
+    with pytest.raises(UsageError, match=re.escape("--expect y is one number; y has shape [3].")):
+        conform(np.float32(2), "y", (3,), "float32", "--expect y", constant=False)
+
+
+class Ends(np.random.Generator):
+    """A generator that draws the largest float32 or float64 below 1."""
+
+    def random(self, size=None, dtype=np.float64, out=None):  # type: ignore[no-untyped-def]
+        return np.full(size, np.nextafter(dtype(1), dtype(0)), dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_random_numbers_stay_below_the_end(dtype: str) -> None:
+    """Numbers that round up to the end of a range are its last number below."""
+    rng = Ends(np.random.PCG64(1))
+    assert Init("random").make((4,), dtype, rng, "x").max() < 1
+    assert Init("uniform", (2.0, 3.0)).make((4,), dtype, rng, "x").max() < 3
+
+
+@pytest.mark.parametrize(
+    ("text", "dtype", "why"),
+    [
+        ("normal(1,0)", "float32", ""),
+        ("normal(1,-1)", "float32", "a finite mean and s of at least 0"),
+        ("uniform(1,1)", "float32", "finite a below b"),
+        ("integers(0,256)", "uint8", ""),
+        ("integers(0,257)", "uint8", "uint8 holds 0 to 255"),
+        ("integers(5,5)", "int32", "from a up to below b"),
+        ("integers(0,2)", "bool", ""),
+        ("integers(0,3)", "bool", "is not possible"),
+        ("permutation", "uint8", ""),
+        ("full(255)", "uint8", ""),
+        ("full(256)", "uint8", "whole numbers from 0 to 255"),
+        ("full(0.5)", "int32", "holds whole numbers"),
+        ("full(2)", "bool", "0 and 1"),
+        ("linspace(0,255)", "uint8", ""),
+        ("linspace(0,256)", "uint8", "two numbers that uint8 holds"),
+    ],
+)
+def test_starts_at_the_limits_of_a_type(text: str, dtype: str, why: str) -> None:
+    """What the type just holds is allowed; what is one beyond is refused, with the rule."""
+    if why:
+        with pytest.raises(UsageError, match=why):
+            read_start(text, dtype, (256,), "--arg x", {})
+    else:
+        assert (
+            read_start(text, dtype, (256,), "--arg x", {}).make((256,), dtype, np.random.default_rng(1), "x").size
+            == 256
+        )
+    if text == "permutation":
+        with pytest.raises(UsageError, match="a permutation of 257 numbers goes up to 256, uint8 to 255"):
+            read_start(text, dtype, (257,), "--arg x", {})
+
+
+def test_numbers_at_the_limits_of_a_parameter() -> None:
+    """A number beyond a parameter's type is refused; infinity is a number of a float."""
+    real, byte = Parameter("a", "float"), Parameter("n", "char")
+    assert fitting(np.inf, "float32", "--arg a", real) == np.inf
+    assert (fitting(127, "int8", "--arg n", byte), fitting(-128.0, "int8", "--arg n", byte)) == (127, -128)
+    with pytest.raises(UsageError, match="is over the largest number of 'float a'"):
+        fitting(1e39, "float32", "--arg a", real)
+    for value, why in ((128, "holds -128 to 127"), (-129, "holds -128 to 127"), (0.5, "takes a whole number")):
+        with pytest.raises(UsageError, match=why):
+            fitting(value, "int8", "--arg n", byte)
+
+
+def test_how_many_numbers_a_shape_and_a_launch_have() -> None:
+    """A shape has one to eight numbers, a block one to three."""
+    assert len(extents_of("1,1,1,1,1,1,1,2", "--arg x", {})) == 8
+    assert dimensions("4,2,1", "--block", {}) == (4, 2, 1)
+    with pytest.raises(UsageError, match="has 9 numbers; it takes 1 to 8"):
+        extents_of("1,1,1,1,1,1,1,1,1", "--arg x", {})
+    with pytest.raises(UsageError, match="has 4 numbers: write X, X,Y or X,Y,Z"):
+        dimensions("4,2,1,1", "--block", {})
+
+
+def test_what_an_expression_may_compute() -> None:
+    """An array may have as many bytes as the limit; a power of 2 may not leave 64 bits, one of 1 may."""
+    import ast
+
+    assert _fault_of_value(np.zeros(8, np.uint8), 8) == ""
+    assert "an array in it has 9 elements" in _fault_of_value(np.zeros(9, np.uint8), 8)
+    assert _fault_of_operands(ast.Pow, 1, 99) == _fault_of_operands(ast.Pow, -1, 99) == ""
+    assert "leaves the range of 64 bits" in _fault_of_operands(ast.Pow, 2, 65)
+    assert "leaves the range of 64 bits" in _fault_of_operands(ast.LShift, 1, 65)
+    assert _fault_of_operands(ast.LShift, 1, 64) == ""
