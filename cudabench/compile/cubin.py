@@ -45,7 +45,7 @@ def variables(cubin: bytes) -> tuple[Variable, ...]:
     functions."""
     from elftools.elf.sections import SymbolTableSection
 
-    elf = _open(cubin)
+    elf = opened(cubin)
     table = elf.get_section_by_name(".symtab")
     if not isinstance(table, SymbolTableSection):
         return ()
@@ -64,7 +64,7 @@ def entries(cubin: bytes) -> tuple[str, ...]:
 
 def ptx(cubin: bytes) -> str:
     """Return the PTX in a cubin that was compiled with -lineinfo, or ''."""
-    section = _open(cubin).get_section_by_name(".nv_debug_ptx_txt")
+    section = opened(cubin).get_section_by_name(".nv_debug_ptx_txt")
     return section.data().replace(b"\0", b"\n").decode("utf-8", "replace") if section is not None else ""
 
 
@@ -91,7 +91,7 @@ def data_sha256(cubin: bytes, hidden: Sequence[str] = ()) -> str:
     from elftools.elf.relocation import RelocationSection
     from elftools.elf.sections import SymbolTableSection
 
-    elf, digest = _open(cubin), hashlib.sha256()
+    elf, digest = opened(cubin), hashlib.sha256()
     table = elf.get_section_by_name(".symtab")
     drop = [text.encode() for text in sorted(hidden, key=len, reverse=True) if text]
 
@@ -132,7 +132,7 @@ def registers(cubin: bytes, entry: str) -> int | None:
 def resources(cubin: bytes, entry: str) -> Resources:
     """Return the registers, the stack and the barriers of a kernel by its cubin alone, which does not tell its
     spills."""
-    elf = _open(cubin)
+    elf = opened(cubin)
     text, about = elf.get_section_by_name(f".text.{entry}"), elf.get_section_by_name(f".nv.info.{entry}")
     barriers = (text["sh_flags"] >> 20 & 0x7F) if text is not None else 0
     found = re.search(b"\x02\x4c(.)\0", about.data(), re.DOTALL) if about is not None else None
@@ -147,14 +147,14 @@ def resources(cubin: bytes, entry: str) -> Resources:
 def _code(cubin: bytes) -> Mapping[str, bytes]:
     """Return the machine code of each entry; cached, because a cubin is read often."""
     prefix = ".text."
-    return {s.name.removeprefix(prefix): s.data() for s in _open(cubin).iter_sections() if s.name.startswith(prefix)}
+    return {s.name.removeprefix(prefix): s.data() for s in opened(cubin).iter_sections() if s.name.startswith(prefix)}
 
 
 @lru_cache(maxsize=16)
 def _values(cubin: bytes, wanted: int) -> Mapping[str, int]:
     from elftools.elf.sections import SymbolTableSection
 
-    elf = _open(cubin)
+    elf = opened(cubin)
     section, table = elf.get_section_by_name(".nv.info"), elf.get_section_by_name(".symtab")
     found: dict[str, int] = {}
     if section is None or not isinstance(table, SymbolTableSection):
@@ -179,7 +179,8 @@ def declared_at(text: str, name: str) -> int | None:
     return text.count("\n", 0, match.end()) + 1 if match else None
 
 
-def _open(cubin: bytes) -> ELFFile:
+def opened(cubin: bytes) -> ELFFile:
+    """Return the ELF file that a cubin is."""
     from elftools.elf.elffile import ELFFile
 
     return ELFFile(io.BytesIO(cubin))

@@ -87,6 +87,11 @@ def parse(text: str) -> dict[str, tuple[Function, ...]]:
 
     text: the output of `nvdisasm -c -gp`. Padding after the code is left out.
     """
+    return {entry: _functions(entry, items) for entry, items in listed(text).items() if items}
+
+
+def listed(text: str) -> dict[str, list[Instruction | str]]:
+    """Return the instructions and labels of each kernel, in their order, by the kernel's entry; see `parse`."""
     sections: dict[str, list[Instruction | str]] = {}
     items: list[Instruction | str] = []
     line = 0
@@ -103,7 +108,7 @@ def parse(text: str) -> dict[str, tuple[Function, ...]]:
             items.append(match[1])
             # A line number holds until the next one, within a function.
             line = 0 if not match[1].startswith(".L") else line
-    return {entry: _functions(entry, items) for entry, items in sections.items() if items}
+    return sections
 
 
 def _functions(entry: str, items: Sequence[Instruction | str]) -> tuple[Function, ...]:

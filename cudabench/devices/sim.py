@@ -24,6 +24,10 @@ from cudabench.records.planned import Case
 from cudabench.records.results import DeviceInfo, StateVariable, Watch
 from cudabench.simulator import api as simulator
 from cudabench.simulator.errors import remedy
+from cudabench.simulator.machine_code import image
+from cudabench.simulator.machine_code.decode import Unreadable
+from cudabench.simulator.machine_code.image import Kernel
+from cudabench.simulator.machine_code.launch import Asked
 from cudabench.symbols import plain_name, readable
 from cudabench.system import native
 
@@ -181,13 +185,15 @@ class SimDevice:
         seconds: float | None = None,
         footprint: bool = False,
         sample: tuple[int, int] | None = None,
+        machine: Mapping[str, Asked] | None = None,
         **how: Any,
     ) -> Run:
         """Run all launches of a case on arrays, which change in place; merged: by function. For other arguments see
         `simulator.run`.
 
-        footprint: also count the touched memory. sample: of a larger launch run only about so many threads, of at least
-        so many blocks; the arrays then do not hold a result.
+        footprint: also count the touched memory. machine: by function the machine code that runs too where a launch
+        needs it, see `report.Code`. sample: of a larger launch run only about so many threads, of at least so many
+        blocks; the arrays then do not hold a result.
 
         Raises BudgetExceeded if all launches take longer than `seconds`, UsageError for a launch that GPUs of the
         architecture cannot run.
@@ -230,6 +236,7 @@ class SimDevice:
                     cluster=launch.cluster,
                     beside=beside,
                     first_slot=first_slot,
+                    machine=(machine or {}).get(launch.function),
                     **how,
                 )
             reports.append(report)
@@ -253,6 +260,16 @@ def refuse_unsupported(case: Case, loaded: Loaded, functions: Sequence[str]) -> 
         told = (f"{lack.file}:{lack.line}: {readable(lack.feature)}" for lack in lacks)
         listed = "; ".join(dict.fromkeys(told))
         raise UnsupportedFeature(f"{case.kernel} uses features that the simulator lacks ({listed}): {remedy(listed)}.")
+
+
+def machine_of(compiled: Compiled, function: str) -> Kernel | str:
+    """Return the machine code of a function, or why it cannot be read."""
+    if compiled.cubin is None:
+        return "there is none"
+    try:
+        return image.kernel(compiled.cubin, compiled.entry(function))
+    except Unreadable as error:
+        return str(error)
 
 
 @contextmanager

@@ -39,7 +39,7 @@ from cudabench.compile.sass import Block, Function, Instruction
 from cudabench.explain import ptx_text, unrolled_loops
 from cudabench.explain.code_copies import Copies, Executions
 from cudabench.explain.lane_equations import RANKS, Key, System
-from cudabench.simulator.report import Executed
+from cudabench.simulator.report import Code, Executed, Lines
 
 _T = TypeVar("_T")
 
@@ -48,16 +48,20 @@ class Count(NamedTuple):
     """The executions of a block: warps that entered it, and their active lanes. `sure`: by equations.
 
     again: how often its last instruction is issued besides: a jump by table (BRX) once for each place that lanes go to.
+    more_lanes: their lanes, where they were counted.
     """
 
     warps: float
     lanes: float
     sure: bool
     again: float = 0
+    more_lanes: float | None = None
 
     @property
     def again_lanes(self) -> float:
         """Their lanes, estimated: what is left of a warp when others have gone is half of it on average."""
+        if self.more_lanes is not None:
+            return self.more_lanes
         return self.again * self.lanes / self.warps / 2 if self.warps else 0
 
 
@@ -88,10 +92,24 @@ def count(functions: Sequence[Function], executions: Executions, ptx: Sequence[s
     key = id(functions), id(executions)
     if key not in _counted:
         # Keeps the inputs alive, so that their identities stay unique.
-        _counted[key] = functions, executions, _count(functions, executions, ptx)
+        code = executions.code if isinstance(executions, Lines) else None
+        counts = _from_code(functions, code) if isinstance(code, Code) else _count(functions, executions, ptx)
+        _counted[key] = functions, executions, counts
         if len(_counted) > MOST_COUNTED:
             _counted.popitem(last=False)
     return _counted[key][2]
+
+
+def _from_code(functions: Sequence[Function], code: Code) -> list[list[Count]]:
+    """Return the counts of blocks whose instructions were counted themselves."""
+
+    def of(block: Block) -> Count:
+        rows = [code.counts[one.address] for one in block.instructions]
+        (warps, lanes, *_), number = rows[0], len(rows)
+        again, more = (sum(row[part] for row in rows) - rows[0][part] * number for part in (0, 1))
+        return Count(warps, lanes, True, again, more)
+
+    return [[of(block) for block in function.blocks] for function in functions]
 
 
 def counted(functions: Sequence[Function], counts: Sequence[Sequence[Count]] | None) -> Iterator[tuple[Block, Count]]:

@@ -12,16 +12,17 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from operator import add
 from typing import NamedTuple
 
 from cudabench.compile import cubin, nvdisasm
 from cudabench.compile.sass import Function, Instruction
-from cudabench.explain import executed, ptx_text
+from cudabench.explain import executed, ptx_text, to_execute
 from cudabench.explain.code_copies import Executions
 from cudabench.explain.ptx_text import Line, Text
 from cudabench.records.results import MachineCode
 from cudabench.simulator.count import order
-from cudabench.simulator.report import Access
+from cudabench.simulator.report import Access, Code, Lines
 
 PIPES = ("fma", "alu", "fp64", "xu", "lsu", "tensor", "uniform", "control")
 _OPCODES = {
@@ -195,6 +196,44 @@ def predicated(functions: Iterable[Function], ptx_line: int) -> bool:
     return any(one.opcode == "BAR" and one.guard for one in instructions)
 
 
+_REQUESTS = {
+    "LDG": ("global", "load"), "LD": ("global", "load"), "STG": ("global", "store"), "ST": ("global", "store"),
+    "LDS": ("shared", "load"), "STS": ("shared", "store"),
+}  # fmt: skip
+
+
+def requested(accesses: Iterable[Access], entry: str, functions: Sequence[Function], code: Code) -> tuple[Access, ...]:
+    """Return accesses, with a kernel's requests, sectors and wavefronts as its machine code had them.
+
+    What one line of the PTX became counts for it; of several arrays that its lanes went to each keeps its part.
+    """
+    found: dict[tuple[int, str, str], list[int]] = defaultdict(lambda: [0, 0])
+    for one in (each for function in functions for each in function.instructions if each.opcode in _REQUESTS):
+        space, op = _REQUESTS[one.opcode]
+        own = found[one.ptx_line, space, op]
+        own[:] = map(add, own, code.counts[one.address][2:])
+    before: Counter[tuple[int, str, str]] = Counter()
+    keys = [(row.instruction, row.space, row.op) for row in accesses]
+    for row, key in zip(accesses, keys, strict=True):
+        before[key] += row.sectors or row.wavefronts or 0
+    return tuple(
+        _as_requested(row, before[key], *found[key]) if row.kernel == entry and key in found else row
+        for row, key in zip(accesses, keys, strict=True)
+    )
+
+
+def _as_requested(row: Access, before: int, requests: int, pieces: int) -> Access:
+    own = row.sectors or row.wavefronts or 0
+    if own == 0 or before == pieces:
+        return row
+    part = own / before
+    grown = row.times(requests * part / row.requests) if row.requests else row
+    pieces = round(pieces * part)
+    if row.sectors is not None:
+        return grown._replace(sectors=pieces, ideal_sectors=min(pieces, grown.ideal_sectors or 0))
+    return grown._replace(wavefronts=pieces, ideal_wavefronts=min(pieces, grown.ideal_wavefronts or 0))
+
+
 # ---------------------------------------------------------------------------------------------------------- the record
 
 
@@ -216,6 +255,18 @@ class Kernel(NamedTuple):
     entry: str
     executions: Executions | None = None
 
+    @property
+    def code(self) -> Code | None:
+        """What it did as its machine code itself ran, None where that is inferred from the lines."""
+        found = self.executions.code if isinstance(self.executions, Lines) else None
+        return found if isinstance(found, Code) else None
+
+    @property
+    def inferred(self) -> str | None:
+        """Why its machine code did not run itself, None where it did or nobody asked."""
+        found = self.executions.code if isinstance(self.executions, Lines) else None
+        return found if isinstance(found, str) else None
+
 
 class Image(NamedTuple):
     """A cubin, the kernels of it that are launched, and the lines of its PTX where the cubin does not hold them."""
@@ -230,6 +281,29 @@ class Image(NamedTuple):
         return cubin.ptx(self.cubin).split("\n") if self.ptx is None else self.ptx
 
 
+def unknown(kernel: Kernel, functions: Sequence[Function], ptx: Sequence[str]) -> str:
+    """Return why counts of a kernel that the PTX told may be others, or "": its machine code had to run itself."""
+    why = to_execute.needed(functions, kernel.executions, ptx) if kernel.executions and kernel.code is None else ""
+    return f"{why}{f' (it was not executed: {kernel.inferred})' if kernel.inferred else ''}" if why else ""
+
+
+def doubted(
+    accesses: Iterable[Access], kernel: Kernel, functions: Sequence[Function], ptx: Sequence[str]
+) -> tuple[Access, ...]:
+    """Return accesses, of which those of a kernel that only some lanes of a warp did say why there may be more of them,
+    where that is `unknown`."""
+    why, executions = unknown(kernel, functions, ptx), kernel.executions or {}
+
+    def parts(line: int) -> bool:
+        times = executions.get(line)
+        return bool(why) and times is not None and times.lanes < 32 * times.warps
+
+    return tuple(
+        row._replace(inexact=row.inexact or why) if row.kernel == kernel.entry and parts(row.instruction) else row
+        for row in accesses
+    )
+
+
 def inexact(images: Sequence[Image], accesses: Iterable[Access] = ()) -> str | None:
     """Return why hardware may execute more or fewer instructions than `describe_all` counts, or None.
 
@@ -240,7 +314,12 @@ def inexact(images: Sequence[Image], accesses: Iterable[Access] = ()) -> str | N
         lines = image.lines
         for kernel in image.kernels:
             code = nvdisasm.functions(image.cubin, kernel.entry) if nvdisasm.path() is not None else ()
-            found |= dict.fromkeys(executed.beyond(code, kernel.executions or {}, lines))
+            ran = kernel.code
+            if ran is None:
+                found |= dict.fromkeys(executed.beyond(code, kernel.executions or {}, lines))
+                found |= dict.fromkeys(filter(None, [unknown(kernel, code, lines)]))
+            elif ran.unsettled:
+                found[ran.unsettled] = None
     return "; ".join(reason for reason in found if reason) or None
 
 
@@ -283,9 +362,13 @@ def describe_all(images: Sequence[Image], arch: str, ptx: str) -> MachineCode | 
     record = replace(record, spill_bytes=spilled, arithmetic=tuple(name for name in ORDER if name in found))
     if any(kernel.executions is None for image in images for kernel in image.kernels):
         return record
+    launched = [kernel for image in images for kernel in image.kernels]
+    inferred = "; ".join(dict.fromkeys(kernel.inferred for kernel in launched if kernel.inferred)) or None
     return replace(
         record,
         instructions_executed=round(warps),
         threads_per_instruction=lanes / warps if warps else None,
         pipes={name: round(pipes[name]) for name in PIPES},
+        counts_from="ptx" if inferred or not all(kernel.code for kernel in launched) else "machine_code",
+        counts_from_ptx_since=inferred,
     )

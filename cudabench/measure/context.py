@@ -283,8 +283,8 @@ Notes = Mapping[str, Sequence[Warning]]  # by what they are of
 # The order of warnings, by what they are of.
 MEASURED = ("launch", "simulated", "unverified", "tolerance", "code", "state", "timing", "arithmetic", "scale")
 SIMULATED = (
-    "unverified", "extent", "arithmetic", "tolerance", "launch", "state", "code", "leak", "unreached", "suspected",
-    "costly",
+    "differs", "unverified", "extent", "arithmetic", "tolerance", "launch", "state", "code", "leak", "unreached",
+    "suspected", "costly",
 )  # fmt: skip
 
 

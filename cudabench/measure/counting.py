@@ -14,9 +14,9 @@ from cudabench.cards.load import Card, card_for_device
 from cudabench.compile import nvdisasm
 from cudabench.compile.record import Compiled
 from cudabench.compile.sass import Function
-from cudabench.devices.sim import Arrays, Loaded, Run, SimDevice, poisoned, scratch
+from cudabench.devices.sim import Arrays, Loaded, Run, SimDevice, machine_of, poisoned, scratch
 from cudabench.errors import CudabenchError
-from cudabench.explain import advice, drawings, lower_bounds, machine_code, merged, recorded
+from cudabench.explain import advice, drawings, lower_bounds, machine_code, merged, recorded, to_execute
 from cudabench.explain.card_rates import launch_of
 from cudabench.explain.code_copies import Executions
 from cudabench.measure.context import constants_of
@@ -40,6 +40,7 @@ from cudabench.records.results import (
 from cudabench.results import units
 from cudabench.results.warnings import warning
 from cudabench.simulator import api as simulator
+from cudabench.simulator.machine_code.launch import Asked
 
 Issued = dict[str, dict[int, tuple[int, int]]]
 
@@ -110,13 +111,32 @@ def merged_in(device: SimDevice, case: Case) -> Issued:
     }
 
 
+def uncounted(device: SimDevice, case: Case) -> dict[str, Asked]:
+    """Return by function the machine code that has to run for a launch to be counted; of those that may need it."""
+
+    def asked(one: Kernel) -> Asked:
+        code, ptx = one.code, one.compiled.lines
+        return Asked(
+            lambda: machine_of(one.compiled, one.function),
+            lambda executions: to_execute.needed(code, executions, ptx),
+            lambda: to_execute.fuses(code, ptx),
+        )
+
+    return {one.function: asked(one) for one in kernels(device, case) if to_execute.parts(one.code)}
+
+
 def as_loaded(device: SimDevice, case: Case, run: Run) -> Run:
-    """Return a run whose accesses are those of the machine code, where ptxas moved loads behind a branch."""
+    """Return a run whose accesses are those of the machine code: as it ran itself, or else where ptxas moved
+    loads behind a branch."""
     accesses = run.report.accesses
     for one in kernels(device, case):
         executions = run.report.executed.get(one.entry)
-        if executions and one.code:
+        kernel = machine_code.Kernel(one.entry, executions)
+        if one.code and kernel.code:
+            accesses = machine_code.requested(accesses, one.entry, one.code, kernel.code)
+        elif executions and one.code:
             accesses = merged.moved(accesses, one.entry, one.code, executions, one.compiled.lines)
+            accesses = machine_code.doubted(accesses, kernel, one.code, one.compiled.lines)
     return replace(run, report=replace(run.report, accesses=accesses))
 
 
@@ -274,6 +294,9 @@ class Counting:
         (found,) = by_card(simulated, case, run, [card], self.settings, result.bytes)
         report = simulator.merge(launched.report for launched in run.launched)
         accesses, counts = _scaled(run)
+        for one in kernels(simulated, case):
+            kernel = machine_code.Kernel(one.entry, counts.get(one.entry))
+            accesses = machine_code.doubted(accesses, kernel, one.code, one.compiled.lines)
         rows = access_rows(accesses, report, case, simulated.blocks(case))
         ran = described(simulated, case, counts, accesses)
         code, same = _merged(result.machine_code, ran)
@@ -304,7 +327,7 @@ class Counting:
         )  # fmt: skip
 
 
-def _scaled(run: Run) -> tuple[list[simulator.Access], dict[str, dict[int, simulator.Executed]]]:
+def _scaled(run: Run) -> tuple[Sequence[simulator.Access], dict[str, dict[int, simulator.Executed]]]:
     """Return the accesses of all launches, and by entry how often each PTX line ran, each as many times as blocks stand
     behind those that ran."""
     accesses: dict[object, simulator.Access] = {}

@@ -48,12 +48,14 @@ from cudabench.measure.counting import (
     hazards_of,
     kernels,
     merged_in,
+    uncounted,
 )
 from cudabench.occupancy import capability
 from cudabench.records.planned import Case
 from cudabench.records.results import Hazard, Result, Verification, Warning, Watch
 from cudabench.results.warnings import warning
 from cudabench.simulator import api as simulator
+from cudabench.simulator.machine_code.launch import DIFFERS
 
 LITERALS = 4  # of a line that a warning names
 
@@ -151,7 +153,15 @@ class SimulatedRun(RunContext):
         self.progress("simulating", 0)
         began = time.monotonic()
         trace = self.trace or (self.record and recorded.watch(case))
-        run = self._launch(case, arrays, trace=trace, merged=merged, footprint=bool(self.cards), **_in_words(case))
+        run = self._launch(
+            case,
+            arrays,
+            trace=trace,
+            merged=merged,
+            footprint=bool(self.cards),
+            machine=uncounted(self.device, case) if self.disassemble else None,
+            **_in_words(case),
+        )
         took = time.monotonic() - began
         run = self.settled(case, run, own)
         self.output = run.report.output
@@ -186,6 +196,7 @@ class SimulatedRun(RunContext):
         notes = {
             "suspected": left_open(run.report, case.bounds, evidence.verification is not None),
             "costly": self._costly(run, own),
+            "differs": _differing(run, own),
         }
         if result.hazards:
             buffers = self.operation.buffers(self.problem)
@@ -389,6 +400,16 @@ def _in_words(case: Case) -> dict[str, Any]:
 _WRITES = re.compile(
     r"\s*(?:@!?%\w+\s+)?(?:(?:st|atom|red)\.(?![\w.:]*(?:shared|local|param))|sust\.|multimem\.|cp\.[\w.:]*global\.shared)"
 )
+
+
+def _differing(run: sim.Run, kernels: Sequence[Kernel]) -> list[Warning]:
+    """Return a warning for each kernel whose machine code had other results than its PTX."""
+    codes = {one.function: getattr(run.report.executed.get(one.entry), "code", None) for one in kernels}
+    return [
+        warning("differs", kernel=function, names=code.removeprefix(DIFFERS).strip())
+        for function, code in codes.items()
+        if isinstance(code, str) and code.startswith(DIFFERS)
+    ]
 
 
 def _wrote_nothing(run: sim.Run, kernels: Sequence[Kernel]) -> bool:

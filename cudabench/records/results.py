@@ -238,6 +238,13 @@ class MachineCode:
     inexact: Annotated[
         str | None, "Why hardware may execute more or fewer instructions, from run to run too; null where as many."
     ] = None
+    counts_from: Annotated[
+        Literal["machine_code", "ptx"] | None,
+        "What was executed to count these: the machine code itself, or the PTX, of which they are inferred.",
+    ] = None
+    counts_from_ptx_since: Annotated[
+        str | None, "Why the machine code was not executed, or not believed; null where it was, or would count alike."
+    ] = None
 
 
 @dataclass(frozen=True)

@@ -171,6 +171,12 @@ KINDS = {
         "accesses past an array in registers were not checked, because {kernel} did not run "
         "without optimisation: {reason}; if its time was up, raise --timeout",
     ),
+    "differs": Kind(
+        "The simulator executed the PTX and the machine code, and their results differ: one of the two is wrong.",
+        "the PTX of {kernel} and its machine code, both executed here, have different results in {names}: the "
+        "simulator is wrong in one of them, so believe neither this output nor its counts before a GPU ran it, and "
+        "please report the kernel",
+    ),
     "uncounted": Kind(
         "The simulator could not count the kernel, so its limits are not known.",
         "the kernel was not counted, so --limits and --report show no counts: {reason}",

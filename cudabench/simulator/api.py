@@ -24,11 +24,13 @@ from cudabench.simulator.program.program import Kernel, Program, load
 from cudabench.simulator.report import (
     Access,
     Branch,
+    Code,
     Contended,
     Executed,
     Footprint,
     Hazard,
     Imbalance,
+    Lines,
     Report,
     Touch,
     merge,
@@ -37,8 +39,8 @@ from cudabench.simulator.tensor_maps import TensorMap
 from cudabench.simulator.textures import Texture
 
 __all__ = [
-    "DEFAULT_BUDGET", "HEAP_BYTES", "THREADS", "Access", "AddressSpace", "Branch", "BudgetExceeded", "Contended",
-    "Executed", "Footprint", "Hazard", "Imbalance", "Kernel", "KernelAssert", "KernelTrap", "LaunchError", "Leak",
-    "Placed", "Program", "PtxError", "Report", "Rows", "Struct", "TensorMap", "Texture", "Touch", "Unsupported",
-    "UnsupportedKernel", "load", "merge", "run",
+    "DEFAULT_BUDGET", "HEAP_BYTES", "THREADS", "Access", "AddressSpace", "Branch", "BudgetExceeded", "Code",
+    "Contended", "Executed", "Footprint", "Hazard", "Imbalance", "Kernel", "KernelAssert", "KernelTrap", "LaunchError",
+    "Leak", "Lines", "Placed", "Program", "PtxError", "Report", "Rows", "Struct", "TensorMap", "Texture", "Touch",
+    "Unsupported", "UnsupportedKernel", "load", "merge", "run",
 ]  # fmt: skip

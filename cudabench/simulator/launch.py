@@ -25,6 +25,8 @@ from cudabench.simulator.count.shares import Shares
 from cudabench.simulator.count.trace import Recorder
 from cudabench.simulator.errors import BudgetExceeded, LaunchError, UnsupportedKernel
 from cudabench.simulator.machine import Machine
+from cudabench.simulator.machine_code.launch import Asked
+from cudabench.simulator.machine_code.launch import beside as with_machine_code
 from cudabench.simulator.memory import AddressSpace
 from cudabench.simulator.native import launch as native
 from cudabench.simulator.native.outcome import outcome
@@ -135,6 +137,7 @@ def run(
     declared: Declared | None = None,
     between: Between | None = None,
     schedule: str | None = None,
+    machine: Asked | None = None,
     checked: bool = True,
 ) -> Report:
     """Launch a kernel and return counts, hazards and printed text.
@@ -168,7 +171,8 @@ def run(
     declared: what the source says of a shared array, by its name, its bytes and the line of an access: the bytes of an
     element and the elements by dimension, or None; messages then name places as the source does. between: where a
     barrier can stand between two accesses, or None: see `check.places.Gap`.
-    schedule: run the blocks in another order, see `schedule`.
+    schedule: run the blocks in another order, see `schedule`. machine: also run this machine code where that is needed,
+    see `machine_code.launch.beside`.
 
     Raises LaunchError (a launch or argument no GPU would take), UnsupportedKernel (the kernel reaches what the
     simulator lacks), KernelTrap (assert, trap or a write to a read-only array), BudgetExceeded.
@@ -197,6 +201,7 @@ def run(
     lines = ((number, access.location.ptx_line) for number, access in enumerate(code.accesses if merged else ()))
     issued = {number: merged[line] for number, line in lines if line in merged} if merged else {}
     shares = Shares(code, plan.blocks) if plan.blocks == math.prod(grid3) and Shares.fit(code, plan.blocks) else None
+    told = with_machine_code(machine, plan, placed)
     ends = math.inf if seconds is None else time.monotonic() + seconds
     if recorder is None and native.wanted(plan, checked):
         ran = native.attempt(
@@ -208,28 +213,29 @@ def run(
             return UNCHECKED
         if not isinstance(ran, str):
             finished = ran
-            return Report.later(
+            later = Report.later(
                 lambda: outcome(finished, plan, placed, issued, shares).report(),
                 instructions=ran.instructions, engine="native", hazards=(), output="", trace=None,
             )  # fmt: skip
-    machine = Machine(
+            return told(later)
+    engine = Machine(
         plan, placed, budget or DEFAULT_BUDGET, recorder, progress, issued, ends, declared, between, barrier
     )
     if footprint:
-        machine.counters.footprints = Footprints(placed.space, code.accesses, plan.blocks)
-    machine.shares = shares
+        engine.counters.footprints = Footprints(placed.space, code.accesses, plan.blocks)
+    engine.shares = shares
     try:
-        machine.run()
+        engine.run()
     except BudgetExceeded as stopped:
-        stopped.hazards = machine.hazards.records()
+        stopped.hazards = engine.hazards.records()
         raise
     aliased = same_memory(code, code.static_shared)
     if aliased:
         place = next((one.location for one in code.accesses if one.space == "shared"), None)
         if place is not None:
-            first = machine.chunk.block_index(0), machine.chunk.thread_index(0)
-            machine.hazards.add("same-memory", place, 1, *first, aliased, suspected=True)
-    return _outcome(machine, recorder).report()
+            first = engine.chunk.block_index(0), engine.chunk.thread_index(0)
+            engine.hazards.add("same-memory", place, 1, *first, aliased, suspected=True)
+    return told(_outcome(engine, recorder).report())
 
 
 def _grid_barrier(code: Code, space: AddressSpace, grid: Index3, block: Index3) -> int:

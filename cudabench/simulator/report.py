@@ -162,6 +162,28 @@ class Executed(NamedTuple):
         return Executed(*map(add, self, Executed(*counts, **named)))
 
 
+class Code(NamedTuple):
+    """What a launch's machine code did where that itself ran: by the address of an instruction how often warps issued
+    it, their lanes, how often a lane did it, and its sectors or wavefronts.
+
+    unsettled: why hardware may count otherwise, or None.
+    """
+
+    counts: Mapping[int, tuple[int, int, int, int]]
+    unsettled: str | None
+
+    def plus(self, other: Code) -> Code:
+        """Return the sum of two launches of one kernel."""
+        sums = {address: tuple(map(add, mine, other.counts[address])) for address, mine in self.counts.items()}
+        return Code(sums, self.unsettled or other.unsettled)
+
+
+class Lines(dict[int, Executed]):
+    """How often lines of the PTX ran, and what the machine code did, or why that did not run; None: nobody asked."""
+
+    code: Code | str | None = None
+
+
 class Branch(NamedTuple):
     """The conditional branches of one source line, summed over the launch.
 
@@ -339,7 +361,7 @@ def _summed(several: Sequence[Mapping[int, Executed]]) -> Mapping[int, Executed]
     """Return how often lines ran in several launches of one kernel."""
     if len(several) == 1:
         return several[0]
-    sums: dict[int, Executed] = {}
+    sums = Lines()
     known: dict[tuple[int, ...], Executed] = {}  # the lines of a basic block ran alike
     never = Executed()
     for line in dict.fromkeys(chain.from_iterable(several)):
@@ -349,6 +371,10 @@ def _summed(several: Sequence[Mapping[int, Executed]]) -> Mapping[int, Executed]
         if found is None:
             found = known[own] = Executed(*map(sum, zip(*times, strict=True)))
         sums[line] = found
+    codes = [one.code if isinstance(one, Lines) else None for one in several]
+    whole = [code for code in codes if isinstance(code, Code)]
+    why = next((code for code in codes if not isinstance(code, Code)), None)
+    sums.code = why if len(whole) < len(codes) else reduce(Code.plus, whole)
     return sums
 
 

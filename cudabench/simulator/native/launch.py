@@ -216,7 +216,7 @@ def _table(space: AddressSpace) -> _Table:
 
 def _ready(
     library: Any,
-    names: Mapping[str, int],
+    names: dict[str, int],
     plan: Plan,
     placed: Placed,
     issued: Mapping[int, tuple[int, int]],

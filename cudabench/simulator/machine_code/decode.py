@@ -1,0 +1,621 @@
+"""Machine code as nvdisasm prints it, decoded to the operations of `native/sass_*.cpp`.
+
+The order of operands is not documented. An instruction that is not known here, or in a form that is not, makes the
+kernel unreadable as a whole.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from cudabench.compile import sass
+from cudabench.simulator.machine_code import layout
+from cudabench.simulator.values import Array
+
+ALL = 0xFFFFFFFF
+RELATIONS = {"F": 0, "LT": 1, "EQ": 2, "LE": 3, "GT": 4, "NE": 5, "GE": 6, "NUM": 7, "NAN": 8, "T": 15}
+RELATIONS |= {f"{name}U": RELATIONS[name] | 8 for name in ("LT", "EQ", "LE", "GT", "NE", "GE")}
+JOINED = {"AND": 0, "OR": 1, "XOR": 2}
+SPECIAL = {
+    f"SR_{name}": number for number, name in enumerate((
+        "TID.X", "TID.Y", "TID.Z", "CTAID.X", "CTAID.Y", "CTAID.Z", "LANEID", "LTMASK", "EQMASK", "LEMASK", "GEMASK",
+        "GTMASK", "CgaCtaId",
+    ))
+}  # fmt: skip
+ROUNDING = {"RZ": 1, "RM": 2, "RP": 3}
+FLUSH, SATURATE, RELU = 4, 8, 16
+WHOLE = {"TRUNC": 1, "FLOOR": 2, "CEIL": 3}
+REDUCED = {"POPC": 0, "AND": 1, "OR": 2}  # what BAR.RED makes of the predicates of a block
+REDUCTIONS = ("SUM", "MIN", "MAX", "AND", "OR", "XOR")
+ATOMICS = {
+    "ADD": 0,
+    "MIN": 1,
+    "MAX": 2,
+    "AND": 3,
+    "OR": 4,
+    "XOR": 5,
+    "EXCH": 6,
+    "INC": 7,
+    "DEC": 8,
+    "CAS": 9,
+    "CAST": 10,
+}
+# What does nothing to the lanes of one block that runs alone.
+IDLE = (
+    "NOP", "DEPBAR", "LDGDEPBAR", "ERRBAR", "CGAERRBAR", "MEMBAR", "CCTL", "FENCE", "PMTRIG", "NANOSLEEP",
+    "ENDCOLLECTIVE",
+)  # fmt: skip
+
+GLOBAL_ATOMICS = ("RED", "REDG", "ATOM", "ATOMG")
+
+
+class Unreadable(Exception):
+    """An instruction that is not known here."""
+
+
+@dataclass
+class Row:
+    """One instruction on its way to a record of `layout.INSTRUCTION`."""
+
+    name: str
+    fields: dict[str, int] = field(default_factory=dict)
+    mode: list[int] = field(default_factory=list)
+    predicates: list[int] = field(default_factory=list)
+    sources: list[tuple[int, int, int, int, int]] = field(default_factory=list)
+    conditions: list[tuple[int, int]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, eq=False)
+class Decoded:
+    """A kernel: its instructions, what it reads of constants, (bank, offset) or a value, and bytes of its stack.
+
+    yields: whether it has a YIELD; atomics: whether it has atomics on global memory. records: what `code` made.
+    """
+
+    instructions: tuple[sass.Instruction, ...]
+    rows: tuple[Row, ...]
+    constants: tuple[tuple[int, int] | int, ...]
+    stack: int
+    yields: bool
+    atomics: bool
+    records: dict[int, Array] = field(default_factory=dict)
+
+    def code(self, numbers: Mapping[str, int]) -> Array:
+        """Return the records, given the numbers of operations."""
+        if id(numbers) in self.records:
+            return self.records[id(numbers)]
+        found = np.zeros(len(self.rows), layout.INSTRUCTION)
+        for record, row in zip(found, self.rows, strict=True):
+            record["code"] = numbers[row.name]
+            for name, value in {"into": -1, "address": -1, "beside": -1, **row.fields}.items():
+                if name not in ("guard", "guard_flip"):
+                    record[name] = value
+            record["guard"] = row.fields["guard"], row.fields["guard_flip"]
+            record["mode"][: len(row.mode)] = row.mode
+            record["into_predicate"] = [*row.predicates, -1, -1][:2]
+            record["sources"]["keep"] = ALL
+            record["sources"]["place"] = layout.CONSTANTS
+            record["conditions"]["predicate"] = layout.TRUE
+            record["conditions"]["flip"] = 0
+            for number, source in enumerate(row.sources):
+                record["sources"][number] = source
+            for number, condition in enumerate(row.conditions):
+                record["conditions"][number] = condition
+        self.records[id(numbers)] = found
+        return found
+
+
+_PREDICATE = re.compile(r"!?U?P[T\d]")
+_REGISTER = re.compile(r"(U?)R(Z|\d+)")
+_PLAIN = re.compile(
+    r"(?P<sign>[-~]?)(?P<size>\|?)(?:(?P<register>U?R(?:Z|\d+))|c\[(?P<bank>0x[0-9a-f]+)\]\[(?P<offset>0x[0-9a-f]+)\])"
+    r"(?P<part>(?:\.[A-Z]\w*)*)\|?(?P<rest>(?:\.[A-Z]\w*)*)"
+)
+_ADDRESS = re.compile(r"(?:desc\[UR\d+\])?\[([^\]]*)\]")
+_CONSTANT = re.compile(r"c\[(0x[0-9a-f]+)\]\[(?:(U?R(?:Z|\d+))\+?)?(-?0x[0-9a-f]+)?\]")
+_HALF = {"H0_H0": 1, "H0": 1, "H1_H1": 2, "H1": 2}
+_NUMBER = re.compile(r"[-+]?(?:0x[0-9a-f]+|\d[\d.]*(?:e[-+]?\d+)?|INF|QNAN|SNAN)")
+
+
+class Reader:
+    """Reads the operands of a kernel's instructions, and gathers the constants that they name."""
+
+    def __init__(self) -> None:
+        self.constants: list[tuple[int, int] | int] = [0, 0]
+        self.places: dict[tuple[object, object], int] = {(0, 0): layout.CONSTANTS}
+
+    def constant(self, low: tuple[int, int] | int, high: tuple[int, int] | int = 0) -> int:
+        """Return the place of a pair of words."""
+        key = low, high
+        if key not in self.places:
+            self.places[key] = layout.CONSTANTS + len(self.constants)
+            self.constants += key
+        return self.places[key]
+
+    def register(self, text: str) -> int:
+        """Return the place of a register; that of zeros is a constant."""
+        match = _REGISTER.fullmatch(text)
+        if match is None:
+            raise Unreadable(text)
+        if match[2] == "Z":
+            return layout.CONSTANTS
+        return int(match[2]) + (layout.UNIFORM if match[1] else 0)
+
+    def source(self, text: str, kind: str) -> tuple[int, int, int, int, int]:
+        """Return an operand. kind: x a word, w two of them, f float32, r float64, h 16-bit floats."""
+        text = text.replace(".reuse", "")
+        sign = {"f": 1 << 31, "r": 1 << 31, "h": 0x80008000}.get(kind)
+        if _NUMBER.fullmatch(text):
+            bits = _number(text, kind)
+            if kind == "r":
+                return self.constant(0, bits), ALL, 0, 0, 0
+            return self.constant(bits, ALL if kind == "w" and bits >> 31 else 0), ALL, 0, 0, 0
+        match = _PLAIN.fullmatch(text)
+        if match is None:
+            raise Unreadable(text)
+        if match["register"]:
+            place = self.register(match["register"])
+        else:
+            bank, offset = int(match["bank"], 16), int(match["offset"], 16)
+            place = self.constant((bank, offset), (bank, offset + 4))
+        parts = [part for part in f"{match['part']}{match['rest']}".split(".") if part]
+        half = next((_HALF[part] for part in parts if part in _HALF), 0)
+        known = (*(_HALF if kind == "h" else ()), "F32", "64", "U32")
+        if any(part not in known for part in parts) or (match["size"] and sign is None):
+            raise Unreadable(text)
+        keep = ALL ^ sign if match["size"] and sign is not None else ALL
+        if not match["sign"]:
+            return place, keep, 0, 0, half
+        if match["sign"] == "-" and sign is not None:
+            return place, keep, sign, 0, half
+        return place, keep, ALL, int(match["sign"] == "-"), half
+
+    def address(self, text: str) -> dict[str, int]:
+        """Return the fields of an address."""
+        match = _ADDRESS.fullmatch(text.replace(".reuse", ""))
+        if match is None:
+            raise Unreadable(text)
+        found = {"address": -1, "beside": -1, "offset": 0, "wide": 32, "scale": 0}
+        for part in re.findall(r"[^+]+", match[1]):
+            if of := re.fullmatch(r"(R(?:Z|\d+))(\.64|\.U32|\.X\d+)?", part):
+                place = self.register(of[1])
+                found["address"] = -1 if place == layout.CONSTANTS else place
+                found["wide"] = 64 if of[2] == ".64" else 32
+                found["scale"] = int(of[2][2:]).bit_length() - 1 if (of[2] or "").startswith(".X") else 0
+            elif of := re.fullmatch(r"(UR(?:Z|\d+))(?:\.64)?", part):
+                place = self.register(of[1])
+                found["beside"] = -1 if place == layout.CONSTANTS else place
+            elif re.fullmatch(r"-?0x[0-9a-f]+", part):
+                found["offset"] = int(part, 16)
+            else:
+                raise Unreadable(text)
+        return found
+
+
+def _number(text: str, kind: str) -> int:
+    """Return the bits of an immediate: those of a word, of a 16-bit float, or of the upper word of a float64."""
+    minus, digits = text.startswith("-"), text.lstrip("+-")
+    if digits.startswith("0x") or (kind in "xw" and digits.isdigit()):
+        value = int(digits, 0)
+        return (-value if minus else value) & ALL
+    number = {"INF": float("inf"), "QNAN": float("nan"), "SNAN": float("nan")}.get(digits)
+    number = float(digits) if number is None else number
+    number = -number if minus else number
+    if kind == "r":
+        return int(struct.unpack("<Q", struct.pack("<d", number))[0]) >> 32
+    if kind == "h":
+        return int(struct.unpack("<H", struct.pack("<e", number))[0])
+    return int(struct.unpack("<I", struct.pack("<f", number))[0])
+
+
+def condition(text: str) -> tuple[int, int]:
+    """Return a predicate's number, and what its bits are flipped by."""
+    if not _PREDICATE.fullmatch(text):
+        raise Unreadable(text)
+    bare = text.lstrip("!")
+    number = 7 if bare[-1] == "T" else int(bare[-1])
+    return number + (8 if bare[0] == "U" else 0), ALL if text[0] == "!" else 0
+
+
+# By opcode: the operation, and its operands in their order. d: the register that is written; p: a predicate that is,
+# where there is one; x, w, f, r, h: see `Reader.source`; c: a predicate that is read, true where it is left out;
+# k: likewise, but false; i: a number for the mode; a: an address; s: a special register; m: a mask of lanes.
+Form = tuple[str, str] | Callable[[sass.Instruction, list[str]], tuple[str, str, list[int]]]
+
+
+_OF_FLOATS = {"FTZ", "SAT", "RN", "RZ", "RM", "RP", "DIVIDE"}
+_SCALED = {"D8": 124, "D4": 125, "D2": 126, "M2": 128, "M4": 129, "M8": 130}  # exponents of powers of two
+
+
+def _float(name: str, kinds: str) -> Callable[[sass.Instruction, list[str]], tuple[str, str, list[int]]]:
+    def form(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+        if name == "fmul" and _has(one, *_SCALED):
+            return "fmul.scaled", kinds, [_pick(one, _SCALED) << 23]
+        if set(one.modifiers) - _OF_FLOATS:
+            raise Unreadable(one.mnemonic)
+        return name, kinds, []
+
+    return form
+
+
+def _has(one: sass.Instruction, *names: str) -> bool:
+    return any(name in one.modifiers for name in names)
+
+
+def _pick(one: sass.Instruction, table: Mapping[str, int], other: int | None = None) -> int:
+    found = next((table[name] for name in one.modifiers if name in table), other)
+    if found is None:
+        raise Unreadable(one.mnemonic)
+    return found
+
+
+def _compared(kind: str) -> Callable[[sass.Instruction, list[str]], tuple[str, str, list[int]]]:
+    def form(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+        modes = [RELATIONS.get(one.modifiers[0], 0), _pick(one, JOINED), int(_has(one, "EX"))]
+        if kind == "x":
+            return ("isetp.u32" if _has(one, "U32") else "isetp.s32"), "ppxxck", modes
+        if one.modifiers[0] in ("MAX", "MIN"):
+            modes[2] = 1 if one.modifiers[0] == "MAX" else 2
+        elif one.modifiers[0] not in RELATIONS:
+            raise Unreadable(one.mnemonic)
+        return ("dsetp" if kind == "r" else "fsetp"), f"pp{kind}{kind}c", modes
+
+    return form
+
+
+def _multiply(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+    if _has(one, "WIDE", "HI"):
+        return "imad.wide", "dpxxwk", [int(not _has(one, "U32")), int(_has(one, "HI"))]
+    return ("imad.x" if _has(one, "X") else "imad"), "dxxxk", []
+
+
+def _add(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+    carries = _has(one, "X") or _PREDICATE.fullmatch(operands[1])
+    return ("iadd3.carry" if carries else "iadd3"), "dppxxxkk", []
+
+
+def _shift_and_add(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+    if not _has(one, "HI"):
+        return "lea", "dpxxik", [0, 0]
+    return "lea", "dpxxik" if _has(one, "SX32") else "dpxxxik", [1, int(_has(one, "SX32"))]
+
+
+def _logic(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+    return "lop3", "pdxxxik", [int(not _has(one, "PAND"))]
+
+
+def _shift(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+    kind = _pick(one, {"U32": 0, "S32": 1, "U64": 2, "S64": 3})
+    return "shf", "dxxx", [int(_has(one, "R")), int(_has(one, "HI")), int(_has(one, "W")), kind]
+
+
+def _halves(name: str, count: int) -> Callable[[sass.Instruction, list[str]], tuple[str, str, list[int]]]:
+    def form(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+        if _has(one, "F32"):
+            if operands[1].lstrip("-") != "RZ":
+                raise Unreadable(one.mnemonic)
+            del operands[1]
+            return "hadd2.f32", "dh", []
+        return f"{name}.{'bf16' if any('BF16' in m for m in one.modifiers) else 'f16'}", "d" + "h" * count, []
+
+    return form
+
+
+def _to_float(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+    size = next((m for m in one.modifiers if re.fullmatch(r"[US](8|16|32|64)", m)), "S32")
+    part = re.fullmatch(r"(.*)\.([BH])(\d)", operands[1].replace(".reuse", ""))
+    bits = int(size[1:])
+    if part:
+        operands[1] = part[1]
+    first = int(part[3]) * (8 if part[2] == "B" else 16) if part and bits < 32 else 0
+    cut = (32 - bits) << 8 | (32 - bits - first) if bits < 32 else 0
+    wide = bits == 64
+    return "i2f", "dw" if wide else "dx", [int(size[0] == "S"), int(wide), int(_has(one, "F64")), cut]
+
+
+def _special_function(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+    name = one.modifiers[0].lower()
+    if name.endswith("64h") and _NUMBER.fullmatch(operands[1]):
+        operands[1] = hex(_number(operands[1], "r"))  # the upper word of a float64
+    return f"mufu.{name}", "df", []
+
+
+def _to_integer(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+    if _has(one, "U8", "S8", "U16", "S16", "F16"):
+        raise Unreadable(one.mnemonic)
+    double, wide = _has(one, "F64"), _has(one, "U64", "S64")
+    return "f2i", "dr" if double else "df", [
+        int(not _has(one, "U32", "U64")), int(wide), int(double), _pick(one, WHOLE, 0),
+    ]  # fmt: skip
+
+
+def _float_to_float(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+    into, of = [m for m in one.modifiers if m in ("F64", "F32", "F16", "BF16")]
+    if (into, of) in (("F32", "F32"), ("F32", "F16")):
+        raise Unreadable(one.mnemonic)
+    return f"f2f.{into.lower()}.{of.lower()}", "dr" if of == "F64" else "df", []
+
+
+def _packed(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+    if set(one.modifiers) - {"F16", "BF16", "F32", "PACK_AB"}:
+        raise Unreadable(one.mnemonic)
+    return f"f2fp.{'bf16' if _has(one, 'BF16') else 'f16'}", "dff", []
+
+
+def _find_leading(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+    return f"flo{'.sh' if _has(one, 'SH') else ''}{'.u32' if _has(one, 'U32') else '.s32'}", "dpx", []
+
+
+def _least(name: str) -> Callable[[sass.Instruction, list[str]], tuple[str, str, list[int]]]:
+    def form(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+        if any(m not in ("U32", "S32") for m in one.modifiers):
+            raise Unreadable(one.mnemonic)
+        return f"{name}.{'u32' if _has(one, 'U32') else 's32'}", "dxxc" if name == "min" else "dxxxc", []
+
+    return form
+
+
+def _vote(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+    modes = [{"ANY": 0, "ALL": 1, "EQ": 2}[one.modifiers[0]], int(one.opcode == "VOTEU")]
+    return "vote", "pc" if _PREDICATE.fullmatch(operands[0]) else "dpc", modes
+
+
+def _constant(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+    match = _CONSTANT.fullmatch(operands[1])
+    if match is None:
+        raise Unreadable(operands[1])
+    if not match[2] and not set(one.modifiers) - {"32"}:
+        return "mov", "dx", []
+    if int(match[1], 16) >= layout.BANKS - 1:
+        raise Unreadable(operands[1])
+    return "ldc", "dl", [int(_has(one, "S8", "S16")), int(match[1], 16)]
+
+
+def _loaded(name: str) -> Callable[[sass.Instruction, list[str]], tuple[str, str, list[int]]]:
+    def form(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+        # A predicate that is written says of a load whether it was a hit.
+        return name, "dpa" if name.startswith("ld") else "ax", [int(_has(one, "S8", "S16"))]
+
+    return form
+
+
+def _atomic(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+    name = "atoms" if one.opcode == "ATOMS" else "atomg"
+    if any(m.startswith(("F16", "BF16", "VEC", "128", "ARRIVE")) for m in one.modifiers):
+        raise Unreadable(one.mnemonic)
+    kind = 2 if _has(one, "F32", "F64") else 1 if _has(one, "S32", "S64") else 0
+    if _has(one, "POPC"):
+        return name, "da1", [ATOMICS["ADD"], 0]
+    how = _pick(one, ATOMICS)
+    values = "vv" if how >= ATOMICS["CAS"] else "v"
+    return name, ("a" if one.opcode in ("RED", "REDG") else "qda") + values, [how, kind]
+
+
+def _copied(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+    if len(operands) == 1:  # no comma in front of the descriptor in some versions' text
+        operands[:] = re.findall(r"(?:desc\[[^\]]*\])?\[[^\]]*\]", operands[0])
+    return "ldgsts", "ta", []
+
+
+def _branch(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+    if _has(one, "DIV"):
+        return "bra.div", "x", []
+    if any(m not in ("U", "CONV") for m in one.modifiers):
+        raise Unreadable(one.mnemonic)
+    return "bra", "c" if _PREDICATE.fullmatch(operands[0]) else "", []
+
+
+def _to_register(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+    operands[:] = [operand for operand in operands if operand != "PR"]
+    by = 8 * _pick(one, {"B1": 1, "B2": 2, "B3": 3}, 0)
+    return one.opcode.lower(), "dxx" if one.opcode == "P2R" else "xx", [by]
+
+
+def _barrier(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+    if operands[0] != "0x0" or not _has(one, "SYNC", "RED") or len(operands) > 1 + _has(one, "RED"):
+        raise Unreadable(f"{one.mnemonic} {', '.join(operands)}")
+    return "bar", "-c", [0, int(_has(one, "RED"))]
+
+
+def _barrier_result(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+    return "b2r", "pd" if _PREDICATE.fullmatch(operands[0]) else "dp", [_pick(one, REDUCED)]
+
+
+def _moved_barrier(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+    if re.fullmatch(r"B\d+", operands[0]):
+        return "bmov.to", "bx", []
+    return "bmov.from", "db", [int(_has(one, "CLEAR"))]
+
+
+def _jump(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+    if one.opcode == "RET" and not _has(one, "REL"):
+        raise Unreadable(one.mnemonic)
+    return "jump", "j", []
+
+
+def _warpsync(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+    return "warpsync", "" if _has(one, "ALL") else "x", [int(_has(one, "ALL"))]
+
+
+def _idle(_: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+    operands.clear()
+    return "nop", "", []
+
+
+FORMS: dict[str, Form] = {
+    "MOV": ("mov", "dx"), "IMAD": _multiply, "IADD3": _add, "VIADD": ("iadd3", "dxx"), "LEA": _shift_and_add,
+    "LOP3": _logic, "SHF": _shift, "PLOP3": ("plop3", "ppcccii"), "SEL": ("sel", "dxxc"), "FSEL": ("sel", "dffc"),
+    "PRMT": ("prmt", "dxxx"), "POPC": ("popc", "dx"), "BREV": ("brev", "dx"), "IABS": ("iabs", "dx"),
+    "FLO": _find_leading, "VIMNMX": _least("min"), "IMNMX": _least("min"), "VIADDMNMX": _least("addmin"),
+    "ISETP": _compared("x"), "FSETP": _compared("f"), "DSETP": _compared("r"), "FMNMX": _float("min.f32", "dffc"),
+    "FADD": _float("fadd", "dff"), "FMUL": _float("fmul", "dff"), "FFMA": _float("ffma", "dfff"),
+    "DADD": _float("dadd", "drr"), "DMUL": _float("dmul", "drr"), "DFMA": _float("dfma", "drrr"),
+    "FCHK": _float("fchk", "pff"),
+    "HADD2": _halves("hadd2", 2), "HMUL2": _halves("hmul2", 2), "HFMA2": _halves("hfma2", 3),
+    "I2F": _to_float, "I2FP": _to_float, "F2I": _to_integer, "F2F": _float_to_float, "F2FP": _packed,
+    "FRND": lambda one, _: ("frnd", "df", [0, 0, 0, _pick(one, WHOLE, 0)]),
+    "MUFU": _special_function,
+    "IDP": lambda one, _: ("idp", "dxxx", [int(m == "S8") for m in one.modifiers[1:3]]),
+    "S2R": ("special", "ds"), "CS2R": lambda one, _: ("mov" if _has(one, "32") else "ldc", "dz", [0, 5]),
+    "LDC": _constant, "R2UR": ("r2ur", "pdx"), "VOTE": _vote, "REDUX": lambda one, _: (
+        "redux", "dx", [_pick(one, {n: k for k, n in enumerate(REDUCTIONS)}, 3), int(_has(one, "S32"))]),
+    "MATCH": lambda one, _: ("match", "pdx", [int(_has(one, "ALL"))]),
+    "SHFL": lambda one, _: ("shfl", "pdxxx", [{"IDX": 0, "UP": 1, "DOWN": 2, "BFLY": 3}[one.modifiers[0]]]),
+    "P2R": _to_register, "R2P": _to_register,
+    "LDG": _loaded("ldg"), "LDS": _loaded("lds"), "LDL": _loaded("ldl"),
+    "STG": _loaded("stg"), "STS": _loaded("sts"), "STL": _loaded("stl"), "LDGSTS": _copied,
+    "RED": _atomic, "REDG": _atomic, "ATOM": _atomic, "ATOMG": _atomic, "ATOMS": _atomic,
+    "BRA": _branch, "BSSY": ("bssy", "b"), "BSYNC": ("bsync", "b"),
+    "BREAK": lambda _, operands: ("break", "b" if len(operands) == 1 else "cb", []),
+    "BMOV": _moved_barrier, "WARPSYNC": _warpsync, "BAR": _barrier, "B2R": _barrier_result,
+    "EXIT": ("exit", "c"), "CALL": ("call", ""), "RET": _jump, "BRX": _jump,
+}  # fmt: skip
+FORMS |= {"YIELD": ("yield", ""), **dict.fromkeys(IDLE, _idle)}
+_TO_ALL = ("VOTEU", "R2UR", "REDUX")  # they read the active lanes, though what they write is uniform
+_WIDTHS = {"128": 16, "64": 8, "F64": 8, "S64": 8, "U64": 8, "U8": 1, "S8": 1, "8": 1, "U16": 2, "S16": 2, "16": 2}
+
+
+def _form(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+    opcode = one.opcode
+    if opcode[0] == "U" and opcode[1:] in FORMS:
+        opcode = opcode[1:]
+    elif opcode not in FORMS:
+        opcode = {"S2UR": "S2R", "LDCU": "LDC", "ULDC": "LDC", "VOTEU": "VOTE", "IADD": "VIADD"}.get(opcode, opcode)
+    form = FORMS.get(opcode)
+    if form is None:
+        raise Unreadable(one.mnemonic)
+    return (*form, []) if isinstance(form, tuple) else form(one, operands)
+
+
+def _row(reader: Reader, one: sass.Instruction, places: Mapping[str, int]) -> Row:
+    """Decode one instruction; places: the numbers of instructions by their labels."""
+    operands = [operand.partition(' (*"SpillRefill')[0].strip() for operand in one.operands if operand]
+    name, kinds, modes = _form(one, operands)
+    row = Row(name, mode=modes)
+    guard = condition(one.guard) if one.guard else (layout.TRUE, 0)
+    into = operands[0] if operands else ""
+    row.fields |= {
+        "guard": guard[0], "guard_flip": guard[1],
+        "uniform": int(one.opcode[0] == "U" or one.opcode in ("S2UR", "LDCU")),
+        "flags": _pick(one, ROUNDING, 0) | FLUSH * _has(one, "FTZ") | SATURATE * _has(one, "SAT")
+        | RELU * _has(one, "RELU"),
+        "size": next((size for width, size in _WIDTHS.items() if width in one.modifiers), 4),
+    }  # fmt: skip
+    if one.targets and name in ("bra", "bra.div", "bssy", "call"):
+        row.fields["target"] = places[one.targets[0]]
+    if name in ("ldc", "mov") and one.opcode == "CS2R":
+        if into == "" or operands[1] != "SRZ":
+            raise Unreadable(one.mnemonic)
+        row.fields["size"] = 4 if name == "mov" else 8
+    immediate: list[int] = []
+    for kind in kinds:
+        _operand(reader, row, kind, operands, immediate)
+    # Of what is left a branch has its label, a call its function, and a shuffle or vote a register of no use.
+    if any(not operand.startswith(("`", "(")) for operand in operands):
+        raise Unreadable(f"{one.mnemonic} {', '.join(one.operands)}")
+    if one.opcode == "BRX":
+        row.fields["offset"] += one.address + 16
+    if name == "atomg" and _has(one, "E"):
+        row.fields["wide"] = 64  # also where CAS has no .64 at its register
+    row.mode = immediate + row.mode
+    return row
+
+
+def _operand(reader: Reader, row: Row, kind: str, operands: list[str], immediate: list[int]) -> None:
+    """Take the operands of one kind of `FORMS` off the list."""
+    if kind in "dpqck":
+        _written_or_asked(reader, row, kind, operands)
+    elif kind in "xwfrhv1z":
+        row.sources.append(_value(reader, kind, operands))
+    elif kind in "isb":
+        text = operands.pop(0)
+        immediate.append(SPECIAL[text] if kind == "s" else int(text[1:]) if kind == "b" else int(text, 16))
+    else:
+        _place(reader, row, kind, operands)
+
+
+def _written_or_asked(reader: Reader, row: Row, kind: str, operands: list[str]) -> None:
+    """Take off a register that is written, or a predicate that is written, left out or asked."""
+    if kind == "d":
+        place = reader.register(operands.pop(0).replace(".reuse", ""))
+        row.fields["into"] = -1 if place == layout.CONSTANTS else place
+        return
+    given = condition(operands.pop(0)) if operands and _PREDICATE.fullmatch(operands[0]) else None
+    if kind in "ck":
+        row.conditions.append(given or (layout.TRUE, ALL if kind == "k" else 0))
+    elif kind == "p" and given:
+        row.predicates.append(-1 if given[0] % 8 == layout.TRUE else given[0])
+
+
+def _value(reader: Reader, kind: str, operands: list[str]) -> tuple[int, int, int, int, int]:
+    """Take off what is read, and return where it is."""
+    if kind == "1":
+        return reader.constant(1), ALL, 0, 0, 0
+    text = operands.pop(0)
+    if kind == "z":
+        return reader.constant(0), ALL, 0, 0, 0
+    if kind == "h" and _NUMBER.fullmatch(text) and not text.startswith("0x"):
+        high, low = _number(text, "h"), _number(operands.pop(0), "h")
+        return reader.constant(high << 16 | low), ALL, 0, 0, 0
+    return reader.source(text, "w" if kind == "v" else kind)
+
+
+def _place(reader: Reader, row: Row, kind: str, operands: list[str]) -> None:
+    """Take off an address, or where a jump goes to."""
+    text = operands.pop(0)
+    if kind == "a":
+        row.fields |= reader.address(text)
+    elif kind == "t":
+        to = reader.address(text)
+        row.mode += [to["address"], to["beside"], to["offset"]]
+    elif kind == "l":
+        _constant_address(reader, row, text)
+    elif kind == "j":
+        # `R8 -0x170 (*"BRANCH_TARGETS .L_x_1", ...)`, relative to the next instruction; `R8 (name)`.
+        register, *behind = text.split()
+        row.sources.append(reader.source(register, "x"))
+        row.fields["offset"] = int(behind[0], 16) if behind and behind[0][0] in "-0" else 0
+        operands.clear()
+
+
+def _constant_address(reader: Reader, row: Row, text: str) -> None:
+    match = _CONSTANT.fullmatch(text)
+    assert match is not None
+    place = reader.register(match[2]) if match[2] else layout.CONSTANTS
+    row.fields["address"] = -1 if place == layout.CONSTANTS else place
+    row.fields |= {"offset": int(match[3] or "0", 16), "wide": 32, "scale": 0, "beside": -1}
+
+
+def decode(items: Sequence[sass.Instruction | str]) -> Decoded:
+    """Decode a kernel with its subroutines: instructions and labels in their order.
+
+    Raises Unreadable with what is not known.
+    """
+    places: dict[str, int] = {}
+    instructions: list[sass.Instruction] = []
+    for item in items:
+        if isinstance(item, str):
+            places[item] = len(instructions)
+        else:
+            instructions.append(item)
+    reader, rows, stack, reduced = Reader(), [], 0, ""
+    for one in instructions:
+        if one.opcode == "BAR":
+            reduced = next((name for name in one.modifiers if name in REDUCED), reduced)
+        if one.opcode == "B2R":  # of the barrier in front of it
+            one = one._replace(modifiers=(*one.modifiers, reduced))
+        try:
+            rows.append(_row(reader, one, places))
+        except (KeyError, IndexError, ValueError) as error:
+            raise Unreadable(f"{one.mnemonic} {', '.join(one.operands)}") from error
+        if one.operands[:1] == ("R1",) and one.opcode in ("IADD3", "VIADD"):
+            step = next((int(part, 16) for part in one.operands[1:] if re.fullmatch(r"-?0x[0-9a-f]+", part)), 0)
+            stack += max(0, -(step - (1 << 32) if step >> 31 > 0 else step))
+    opcodes = {one.opcode for one in instructions}
+    yields, atomics = "YIELD" in opcodes, not opcodes.isdisjoint(GLOBAL_ATOMICS)
+    return Decoded(tuple(instructions), tuple(rows), tuple(reader.constants), stack, yields, atomics)

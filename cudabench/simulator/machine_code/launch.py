@@ -1,0 +1,233 @@
+"""Running a launch's machine code on a copy of its memory."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cudabench.simulator.check.global_races import written_regions
+from cudabench.simulator.machine_code import layout
+from cudabench.simulator.machine_code.decode import Decoded, Unreadable
+from cudabench.simulator.machine_code.image import Kernel
+from cudabench.simulator.native.launch import threads
+from cudabench.simulator.native.layout import REGION
+from cudabench.simulator.plan import Plan
+from cudabench.simulator.program.arguments import Placed
+from cudabench.simulator.report import Code, Executed, Lines, Report
+from cudabench.simulator.values import Array
+from cudabench.system import native
+
+YIELDS = "in which order parted lanes run behind YIELD is not known"
+TABLES = "which lanes of a jump by table go first is not known"
+SPARE_STACK = 64  # bytes of a lane
+SLACK, MOST = 8, 1 << 26  # warp instructions of a launch: so many times those of the PTX at most, and so many in all
+MOST_BYTES = 1 << 28  # of the arrays that a launch may write, of which a copy is made
+DIFFERS = "its results differ from those of the PTX in"
+ROUNDED = "it has multiplications fused with additions, which the PTX has not, and other results in"
+IN_ANOTHER_ORDER = "with its atomics in another order it has other results in"
+ORDERED = ("ATOM", "ATOMG", "ATOMS")
+ROUNDING = {"f2": 4e-3, "f4": 1e-4, "f8": 1e-9}
+
+PIECES = {
+    "global_load": ("LDG", "LD", "LDGSTS"), "global_store": ("STG", "ST"),
+    "global_atomic": ("RED", "REDG", "ATOMG", "ATOM"),
+    "shared_load": ("LDS",), "shared_store": ("STS",), "shared_atomic": ("ATOMS",), "local_load": ("LDL",),
+    "local_store": ("STL",),
+}  # fmt: skip
+
+
+class Counted(NamedTuple):
+    """What a launch executed, by instruction: times that warps issued it, their lanes, sectors or wavefronts.
+
+    arrays: what each array holds afterwards that the launch may write, by its place in the address space. unsettled:
+    why hardware may execute more or fewer, or None.
+    """
+
+    decoded: Decoded
+    counts: Array
+    arrays: Mapping[int, Array]
+    unsettled: str | None
+
+    @property
+    def warps(self) -> int:
+        """Warp instructions."""
+        return int(self.counts["warps"].sum())
+
+    @property
+    def lanes(self) -> int:
+        """Thread instructions: of each warp instruction the lanes that stand at it, whether its guard holds or not."""
+        return int(self.counts["lanes"].sum())
+
+    def pieces(self, kind: str) -> int:
+        """Sectors or wavefronts of a kind of `PIECES`."""
+        opcodes = PIECES[kind]
+        rows = zip(self.decoded.instructions, self.counts["pieces"], strict=True)
+        return int(sum(pieces for one, pieces in rows if one.opcode in opcodes))
+
+
+@lru_cache(1)
+def _library() -> tuple[Any, dict[str, int]] | None:
+    """Return the library and the numbers of its operations, None where there is none."""
+    library = native.library()
+    if library is None:
+        return None
+    library.cudabench_machine_operations.restype = ctypes.c_int64
+    library.cudabench_machine_operation.restype = ctypes.c_char_p
+    library.cudabench_machine_size.restype = ctypes.c_int64
+    library.cudabench_machine_run.restype = ctypes.c_char_p
+    sizes = tuple(library.cudabench_machine_size(place) for place in range(len(layout.SIZES)))
+    assert sizes == layout.SIZES, "layout.py and sass.hpp differ"
+    count = library.cudabench_machine_operations()
+    return library, {library.cudabench_machine_operation(number).decode(): number for number in range(count)}
+
+
+Needed = Callable[[Mapping[int, Executed]], str]
+
+
+class Asked(NamedTuple):
+    """A kernel's machine code that is to run where a launch needs it.
+
+    read: returns the kernel as `image.kernel` does, or why it cannot be read. needed: why the counts of a launch may be
+    other than what its PTX tells, by how often each line of that ran, or "". fuses: whether it rounds elsewhere than
+    its PTX does.
+    """
+
+    read: Callable[[], Kernel | str]
+    needed: Needed
+    fuses: Callable[[], bool] = lambda: False
+
+
+def memory(plan: Plan, placed: Placed) -> dict[int, Array]:
+    """Return a copy of all that a launch may write, by its place in the address space."""
+    parameters = np.frombuffer(placed.parameters, np.uint8)
+    written = written_regions(plan.code.written, placed.space, parameters, placed.textures)
+    regions = {
+        place: region.bytes
+        for place, region in enumerate(placed.space.slots)
+        if region.writable and region.size and (written is None or region.base in written)
+    }
+    if sum(data.size for data in regions.values()) > MOST_BYTES:
+        raise Unreadable(f"the arrays that it may write are larger than {MOST_BYTES >> 20} MiB")
+    return {place: data.copy() for place, data in regions.items()}
+
+
+def beside(asked: Asked | None, plan: Plan, placed: Placed) -> Callable[[Report], Report]:
+    """Return what adds to the report of a launch that has ended what its machine code did, on memory as it is now.
+
+    Without `asked`, and where no count can be another, reports stay as they are.
+    """
+    if asked is None:
+        return lambda report: report
+    why, before = "", {}
+    if plan.blocks < math.prod(plan.grid) or plan.cluster is not None:
+        why = "only some blocks ran" if plan.cluster is None else "its blocks form clusters"
+    else:
+        try:
+            before = memory(plan, placed)
+        except Unreadable as error:
+            why = str(error)
+
+    def told(report: Report) -> Report:
+        if not asked.needed(report.executed[plan.code.name]):
+            return report
+        code: Code | str = why or ("the launch has hazards" if report.hazards else "")
+        lines = {name: Lines(executed) for name, executed in report.executed.items()}
+        for found in lines.values():
+            found.code = code or _code(asked, plan, placed, before, report)
+        return replace(report, executed=lines)
+
+    return told
+
+
+def _code(asked: Asked, plan: Plan, placed: Placed, before: dict[int, Array], report: Report) -> Code | str:
+    kernel = asked.read()
+    if isinstance(kernel, str):
+        return f"the machine code is not read whole: {kernel}"
+    budget = min(MOST, SLACK * (report.instructions + 1000))
+    ran = execute(kernel, plan, placed, before, budget)
+    if isinstance(ran, str):
+        return ran
+    slots = placed.space.slots
+    unlike = [slots[at].name for at, data in ran.arrays.items() if differ(data, slots[at].bytes)]
+    if unlike:
+        # What an atomic returns hangs on the order of warps, which is another one here.
+        ordered = plan.code.meets or any(one.opcode in ORDERED for one in ran.decoded.instructions)
+        differs = IN_ANOTHER_ORDER if ordered else ROUNDED if asked.fuses() else DIFFERS
+        return f"{differs} {', '.join(unlike)}"
+    rows = zip(ran.decoded.instructions, ran.counts.tolist(), strict=True)
+    return Code({one.address: tuple(row) for one, row in rows}, ran.unsettled)
+
+
+def differ(mine: Array, other: Array) -> bool:
+    """Return whether bytes differ by more than the rounding of some type of floats."""
+    if np.array_equal(mine, other):
+        return False
+    for kind, most in ROUNDING.items():
+        width = np.dtype(kind).itemsize
+        x, y = (each[: each.size // width * width].view(kind).astype(np.float64) for each in (mine, other))
+        with np.errstate(all="ignore"):
+            largest = np.max(np.abs(y), where=np.isfinite(y), initial=0.0)
+            near = np.abs(x - y) <= most * (np.maximum(np.abs(x), np.abs(y)) + largest)
+        if np.all(near | (x == y) | (np.isnan(x) & np.isnan(y))):
+            return False
+    return True
+
+
+def execute(kernel: Kernel, plan: Plan, placed: Placed, before: dict[int, Array], budget: int) -> Counted | str:
+    """Run a launch on `before`, see `memory`, which it changes; return what it counted, or why it could not be run.
+
+    budget: warp instructions after which it is given up.
+    """
+    found = _library()
+    if found is None:
+        return native.reason()
+    library, numbers = found
+    decoded = kernel.decoded
+    stack = -(-(decoded.stack + SPARE_STACK) // 16) * 16
+    try:
+        banks = kernel.bank_bytes(placed.space, plan.grid, plan.block, placed.parameters, stack)
+        constants = np.array([_constant(one, banks) for one in decoded.constants], np.uint32)
+        code = decoded.code(numbers)
+    except (Unreadable, KeyError, ValueError) as error:
+        return f"the machine code is not read whole: {error}"
+    regions = np.zeros(len(placed.space.slots), REGION)
+    for number, region in enumerate(placed.space.slots):
+        data = before.get(number, region.bytes)
+        where = data.ctypes.data if region.size and data is not None else 0
+        regions[number] = (
+            region.base, region.size, where, number in before, 0, 0, region.constant,
+        )  # fmt: skip
+    counts = np.zeros(len(code), layout.COUNTED)
+    about = layout.Launch()
+    about.code, about.constants = code.ctypes.data, constants.ctypes.data
+    about.regions, about.counts = regions.ctypes.data, counts.ctypes.data
+    about.code_count, about.constants_count, about.regions_count = len(code), len(constants), len(regions)
+    buffers = [ctypes.create_string_buffer(one, len(one)) for one in banks]
+    about.banks[:] = [ctypes.addressof(one) for one in buffers]
+    about.bank_sizes[:] = [len(one) for one in banks]
+    about.grid[:], about.block[:] = plan.grid, plan.block
+    about.shared_size = -(-kernel.shared // 16) * 16 + plan.dynamic_shared
+    about.threads = 1 if plan.code.meets or decoded.atomics else threads()
+    tables = ctypes.c_int64()
+    about.local_size, about.budget, about.tables = stack, budget, ctypes.addressof(tables)
+    why = library.cudabench_machine_run(ctypes.byref(about))
+    if why is not None:
+        return str(why.decode())
+    reasons = {YIELDS: decoded.yields, TABLES: tables.value}
+    unsettled = "; ".join(reason for reason, holds in reasons.items() if holds) or None
+    return Counted(decoded, counts, before, unsettled)
+
+
+def _constant(one: tuple[int, int] | int, banks: Sequence[bytes]) -> int:
+    if isinstance(one, int):
+        return one
+    bank, offset = one
+    if bank >= len(banks) or offset + 4 > len(banks[bank]):
+        raise Unreadable(f"c[{bank:#x}][{offset:#x}]")
+    return int.from_bytes(banks[bank][offset : offset + 4], "little")

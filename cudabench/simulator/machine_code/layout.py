@@ -1,0 +1,37 @@
+"""The structures that Python and C++ share, field by field those of `native/sass.hpp`."""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+
+UNIFORM, CONSTANTS = 256, 320  # the first uniform register; the first place of a constant
+TRUE = 7  # PT; uniform predicates are 8 behind
+BANKS = 6
+
+SOURCE = np.dtype([("place", "i4"), ("keep", "u4"), ("flip", "u4"), ("plus", "u4"), ("half", "i4")])
+CONDITION = np.dtype([("predicate", "i4"), ("flip", "u4")])
+INSTRUCTION = np.dtype(
+    [("code", "i4"), ("guard", CONDITION), ("into", "i4"), ("into_predicate", "i4", 2), ("uniform", "i4"),
+     ("flags", "i4"), ("mode", "i4", 4)]
+    + [(name, "i4") for name in ("target", "size", "address", "beside", "offset", "wide", "scale")]
+    + [("sources", SOURCE, 4), ("conditions", CONDITION, 3)]
+)  # fmt: skip
+COUNTED = np.dtype([(name, "i8") for name in ("warps", "lanes", "requests", "pieces")])
+
+
+class Launch(ctypes.Structure):
+    """`MachineLaunch` of sass.hpp."""
+
+    _fields_ = [
+        ("code", ctypes.c_void_p), ("constants", ctypes.c_void_p), ("banks", ctypes.c_void_p * BANKS),
+        ("regions", ctypes.c_void_p), ("counts", ctypes.c_void_p), ("code_count", ctypes.c_int64),
+        ("constants_count", ctypes.c_int64), ("bank_sizes", ctypes.c_int64 * BANKS),
+        ("regions_count", ctypes.c_int64), ("grid", ctypes.c_int64 * 3), ("block", ctypes.c_int64 * 3),
+        ("shared_size", ctypes.c_int64), ("local_size", ctypes.c_int64), ("budget", ctypes.c_int64),
+        ("tables", ctypes.c_void_p), ("threads", ctypes.c_int64),
+    ]  # fmt: skip
+
+
+SIZES = (INSTRUCTION.itemsize, COUNTED.itemsize, ctypes.sizeof(Launch))

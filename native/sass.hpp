@@ -1,0 +1,161 @@
+// Machine code as it was decoded, and the warps that run it. The decoder is cudabench/simulator/machine_code/decode.py.
+//
+// A warp runs alone until its lanes wait at a barrier of the block. Its registers lie by register, then lane: 0 to 254
+// are R0 to R254, 256 to 318 the uniform ones, whose lanes are all alike. Places from CONSTANTS on are what the code
+// reads from banks of constants or has as immediate values. Predicates are a word a warp: P0 to P6, PT, UP0 to UP6,
+// UPT.
+#pragma once
+
+#include "engine.hpp"
+
+#include <atomic>
+
+namespace engine::sass {
+
+constexpr i32 UNIFORM = 256, CONSTANTS = 320, PREDICATES = 16, BARRIERS = 16;
+
+// The structures below are those of cudabench/simulator/machine_code/layout.py, field by field.
+
+struct Source {
+    i32 place;
+    u32 keep, flip, plus; // the operand is ((word & keep) ^ flip) + plus; of 64 bits: flip and keep of the upper word
+    i32 half;             // of 16-bit floats: 0 both, 1 the lower twice, 2 the upper twice
+};
+
+struct Condition {
+    i32 predicate;
+    u32 flip;
+};
+
+struct Instruction {
+    i32 code; // index of the operation
+    Condition guard;
+    i32 into; // register, -1 for none
+    i32 into_predicate[2];
+    i32 uniform; // whether it runs once for a warp
+    i32 flags;   // of floats: rounding and denormals, as in lanes.hpp
+    i32 mode[4];
+    i32 target;  // of a branch: the number of an instruction
+    i32 size;    // of a memory instruction: bytes of a lane
+    i32 address; // register, -1 for none
+    i32 beside;  // uniform register that is added, -1 for none
+    i32 offset;
+    i32 wide;  // bits of the address that are read from `address`: 32 or 64
+    i32 scale; // by which power of two it is multiplied
+    Source sources[4];
+    Condition conditions[3];
+};
+
+struct Counted {
+    i64 warps, lanes, requests,
+        pieces; // requests: with a lane that its guard lets through; pieces: sectors, wavefronts
+};
+
+struct MachineLaunch {
+    const Instruction *code;
+    const u32 *constants;
+    const u8 *banks[6];
+    const Region *regions;
+    Counted *counts; // by instruction
+    i64 code_count, constants_count, bank_sizes[6], regions_count;
+    i64 grid[3], block[3];
+    i64 shared_size, local_size;
+    i64 budget;  // warp instructions
+    i64 *tables; // how often lanes parted at a jump by table
+    i64 threads; // that run blocks
+};
+
+// Lanes that stand at one instruction.
+struct Path {
+    i32 at;
+    u32 mask;
+};
+
+enum WaitKind : i32 { CONVERGENCE, WARP, BLOCK };
+struct Wait {
+    WaitKind kind;
+    i32 barrier; // register of CONVERGENCE
+    u32 members; // of WARP
+    u32 mask;
+    i32 at; // the instruction at which they wait
+};
+
+struct Warp {
+    alignas(64) u32 registers[CONSTANTS][LANES];
+    u32 predicates[PREDICATES];
+    const u32 (*constants)[LANES];
+    u32 barriers[BARRIERS];
+    i32 meets[BARRIERS]; // the instruction behind each
+    u32 living;
+    i32 number;
+    std::vector<Path> freed, others;
+    Path remembered;
+    std::vector<Wait> waits;
+    std::vector<u8> local;
+
+    const u32 *at(i32 place) const { return place < CONSTANTS ? registers[place] : constants[place - CONSTANTS]; }
+    u32 holds(const Condition &c) const { return predicates[c.predicate] ^ c.flip; }
+};
+
+// An operation on registers alone.
+struct Operation {
+    const char *name;
+    void (*run)(Warp &, const Instruction &, u32 mask);
+};
+struct Table {
+    const Operation *first;
+    size_t count;
+};
+
+class Machine;
+// Operations that reach memory; false where an address is not one that the launch may touch.
+struct MemoryOperation {
+    const char *name;
+    bool (*run)(Machine &, Warp &, const Instruction &, u32 mask, i64 &pieces);
+};
+extern const MemoryOperation MEMORY[];
+extern const size_t MEMORY_COUNT;
+
+// What the threads of a launch share: each takes the next block.
+struct Progress {
+    std::atomic<i64> next{0}, instructions{0};
+    std::atomic<i64> failed{INT64_MAX}; // the number of the first block that could not be run
+};
+
+// One block of threads as it runs.
+class Machine {
+  public:
+    explicit Machine(const MachineLaunch &launch);
+    ~Machine();
+    void run(Progress &progress);
+    void add_counts() const;
+    const MachineLaunch &launch;
+    const char *why = "";
+    i64 failed = INT64_MAX;
+    std::vector<u8> shared;
+
+  private:
+    bool run_block();
+    void start(Warp &warp, i64 threads);
+    bool run_warp(Warp &warp);
+    bool next(Warp &warp, Path &path);
+    bool follow(Warp &warp, Path path);
+    bool control(Warp &warp, const Instruction &one, Path &path, u32 mask);
+    void branch(Warp &warp, i32 target, u32 taken, Path &path, i32 on);
+    void scatter(Warp &warp, const u32 *addresses, i32 offset, Path &path, u32 mask);
+    void release(Warp &warp, bool again);
+    void issue(i32 at, u32 mask);
+    bool fails(const char *reason);
+    void special(Warp &warp, const Instruction &one, u32 mask);
+    bool open_barrier(size_t warps);
+
+    size_t simple_count;                   // of codes
+    std::vector<const Operation *> simple; // by instruction; null where it is not one
+    std::vector<u32> constants;
+    std::vector<Warp *> warps;
+    std::vector<Counted> counts;
+    i64 index[3] = {}, left = 0, tables = 0;
+    i64 set = 0, asked = 0, reduced[3] = {}; // of BAR.RED: lanes whose predicate holds, lanes; POPC, AND, OR
+};
+
+} // namespace engine::sass

@@ -1,0 +1,495 @@
+// Machine code: the order in which the lanes of a warp run, and the blocks of a launch.
+//
+// Where lanes part, the smaller side runs first, the way straight on of two equal ones. The side that parted last is
+// remembered apart, until the next parting puts it to the others. When the running lanes wait or end, the remembered
+// side runs; else the newest of the others, with all lanes that stand at the same instruction, those that wait there
+// too. The last lanes to come to a BSYNC go on, and nothing is issued again; lanes that the end of others or BREAK set
+// free issue BSYNC once more. BSSY adds lanes to a barrier. A lane that ends leaves the barriers that have living
+// lanes; in others it stays until BREAK, and then BSYNC is issued once more. What YIELD does is not known. Measured on
+// an H100: tests/machine_code/h100.json.
+#include "sass.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <thread>
+
+namespace engine {
+
+#ifdef HAVE_AVX2
+namespace avx2 {
+sass::Table machine_code();
+}
+#endif
+#ifdef HAVE_AVX512
+namespace avx512 {
+sass::Table machine_code();
+}
+#endif
+namespace base {
+sass::Table machine_code();
+}
+
+namespace sass {
+
+namespace {
+
+Table registers_only() {
+#ifdef HAVE_AVX512
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512vl"))
+        return avx512::machine_code();
+#endif
+#ifdef HAVE_AVX2
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        return avx2::machine_code();
+#endif
+    return base::machine_code();
+}
+
+// The codes: operations on registers, memory operations, control.
+enum Control : i32 {
+    NOP,
+    YIELD,
+    SPECIAL,
+    BRA,
+    BRA_DIV,
+    BSSY,
+    BREAK,
+    BSYNC,
+    WARPSYNC,
+    BAR,
+    B2R,
+    BMOV_FROM,
+    BMOV_TO,
+    EXIT,
+    CALL,
+    JUMP
+};
+const char *const CONTROLS[] = {"nop",      "yield", "special", "bra",       "bra.div", "bssy", "break", "bsync",
+                                "warpsync", "bar",   "b2r",     "bmov.from", "bmov.to", "exit", "call",  "jump"};
+constexpr size_t CONTROL_COUNT = sizeof CONTROLS / sizeof *CONTROLS;
+
+template <class T> u32 take_at(std::vector<T> &from, i32 at) {
+    u32 found = 0;
+    auto end = std::remove_if(from.begin(), from.end(), [&](const T &one) {
+        if (one.at == at)
+            found |= one.mask;
+        return one.at == at;
+    });
+    from.erase(end, from.end());
+    return found;
+}
+void join(std::vector<Path> &to, Path path) {
+    for (Path &one : to)
+        if (one.at == path.at) {
+            one.mask |= path.mask;
+            return;
+        }
+    to.push_back(path);
+}
+
+} // namespace
+
+Machine::Machine(const MachineLaunch &launch_) : launch(launch_), left(launch_.budget) {
+    const Table table = registers_only();
+    simple_count = table.count;
+    for (i64 k = 0; k < launch.code_count; k++) {
+        const size_t code = size_t(launch.code[k].code);
+        simple.push_back(code < table.count ? table.first + code : nullptr);
+    }
+    constants.resize(size_t(launch.constants_count) * LANES);
+    for (size_t k = 0; k < constants.size(); k++)
+        constants[k] = launch.constants[k / LANES];
+    shared.resize(size_t(launch.shared_size));
+    counts.resize(size_t(launch.code_count));
+}
+Machine::~Machine() {
+    for (Warp *warp : warps)
+        delete warp;
+}
+
+bool Machine::fails(const char *reason) {
+    why = reason;
+    return false;
+}
+
+void Machine::issue(i32 at, u32 mask) {
+    counts[size_t(at)].warps++;
+    counts[size_t(at)].lanes += lanes_of(mask);
+}
+
+// Run blocks until there are no more, or one cannot be run.
+void Machine::run(Progress &progress) {
+    const i64 x = launch.grid[0], y = launch.grid[1], blocks = x * y * launch.grid[2];
+    for (i64 number; (number = progress.next++) < blocks && number < progress.failed;) {
+        index[0] = number % x, index[1] = number / x % y, index[2] = number / x / y;
+        const i64 before = left;
+        bool ended = false;
+        try {
+            ended = run_block();
+        } catch (const std::bad_alloc &) {
+            why = "there is not enough memory";
+        }
+        if ((progress.instructions += before - left) > launch.budget)
+            why = "there are too many instructions";
+        else if (ended)
+            continue;
+        failed = number;
+        for (i64 first = progress.failed; number < first && !progress.failed.compare_exchange_weak(first, number);) {
+        }
+        return;
+    }
+}
+void Machine::add_counts() const {
+    for (size_t k = 0; k < counts.size(); k++) {
+        Counted &sum = launch.counts[k];
+        sum.warps += counts[k].warps, sum.lanes += counts[k].lanes;
+        sum.requests += counts[k].requests, sum.pieces += counts[k].pieces;
+    }
+    *launch.tables += tables;
+}
+
+void Machine::start(Warp &warp, i64 threads) {
+    warp.constants = reinterpret_cast<const u32(*)[LANES]>(constants.data());
+    warp.living = threads >= LANES ? ALL : (1u << threads) - 1;
+    warp.freed = {{0, warp.living}};
+    warp.others.clear();
+    warp.waits.clear();
+    warp.remembered.mask = 0;
+    memset(warp.predicates, 0, sizeof warp.predicates);
+    warp.predicates[7] = warp.predicates[15] = ALL;
+    memset(warp.barriers, 0, sizeof warp.barriers);
+    warp.local.assign(size_t(launch.local_size) * LANES, 0);
+}
+
+bool Machine::run_block() {
+    const i64 threads = launch.block[0] * launch.block[1] * launch.block[2];
+    const size_t count = size_t((threads + LANES - 1) / LANES);
+    std::fill(shared.begin(), shared.end(), u8(0));
+    for (size_t k = 0; k < count; k++) {
+        if (warps.size() == k) {
+            warps.push_back(new Warp());
+            warps[k]->number = i32(k);
+        }
+        start(*warps[k], threads - i64(k) * LANES);
+    }
+    set = asked = 0;
+    for (;;) {
+        bool living = false;
+        for (size_t k = 0; k < count; k++) {
+            if (!run_warp(*warps[k]))
+                return false;
+            living |= warps[k]->living != 0;
+        }
+        if (!living)
+            return true;
+        if (!open_barrier(count))
+            return fails("lanes wait for each other");
+    }
+}
+
+// Let all lanes of the block go on that wait at its barrier; false if some do not.
+bool Machine::open_barrier(size_t count) {
+    for (size_t k = 0; k < count; k++) {
+        u32 waiting = 0;
+        for (const Wait &wait : warps[k]->waits)
+            waiting |= wait.kind == BLOCK ? wait.mask : 0;
+        if (waiting != warps[k]->living)
+            return false;
+    }
+    for (size_t k = 0; k < count; k++) {
+        for (const Wait &wait : warps[k]->waits)
+            join(warps[k]->others, {wait.at + 1, wait.mask});
+        warps[k]->waits.clear();
+    }
+    reduced[0] = set, reduced[1] = set == asked ? -1 : 0, reduced[2] = set ? -1 : 0;
+    set = asked = 0;
+    return true;
+}
+
+// Run a warp until all of its lanes wait or have ended.
+bool Machine::run_warp(Warp &warp) {
+    Path path;
+    while (next(warp, path)) {
+        path.mask &= warp.living;
+        if (path.mask && !follow(warp, path))
+            return false;
+    }
+    return true;
+}
+
+bool Machine::next(Warp &warp, Path &path) {
+    if (!warp.freed.empty()) {
+        path = warp.freed.back();
+        warp.freed.pop_back();
+    } else if (warp.remembered.mask & warp.living) {
+        path = warp.remembered;
+        warp.remembered.mask = 0;
+    } else if (!warp.others.empty()) {
+        warp.remembered.mask = 0;
+        path = {warp.others.back().at, 0};
+        path.mask = take_at(warp.others, path.at);
+        bool at_block = false;
+        for (const Wait &wait : warp.waits)
+            at_block |= wait.kind == BLOCK && wait.at == path.at;
+        if (!at_block)
+            path.mask |= take_at(warp.waits, path.at);
+    } else
+        return false;
+    return true;
+}
+
+bool Machine::follow(Warp &warp, Path path) {
+    const size_t count = size_t(launch.code_count);
+    while (path.mask) {
+        if (size_t(path.at) >= count)
+            return fails("a jump leaves the code");
+        if (--left < 0)
+            return fails("there are too many instructions");
+        const Instruction &one = launch.code[path.at];
+        u32 mask = path.mask & warp.holds(one.guard);
+        issue(path.at, path.mask);
+        if (const Operation *operation = simple[size_t(path.at)]) {
+            if (mask)
+                operation->run(warp, one, one.uniform ? ALL : mask);
+            path.at++;
+            continue;
+        }
+        const size_t code = size_t(one.code) - simple_count;
+        if (code < MEMORY_COUNT) {
+            i64 pieces = 0;
+            if (mask && !MEMORY[code].run(*this, warp, one, one.uniform ? ALL : mask, pieces))
+                return fails("an address is out of bounds or misaligned");
+            counts[size_t(path.at)].requests += mask != 0;
+            counts[size_t(path.at)].pieces += pieces;
+            path.at++;
+            continue;
+        }
+        if (!control(warp, one, path, mask))
+            return true;
+    }
+    return true;
+}
+
+// Some lanes of `path` go another way than the others, which go on: it becomes the side that runs first.
+void Machine::branch(Warp &warp, i32 target, u32 taken, Path &path, i32 on) {
+    const u32 rest = path.mask & ~taken;
+    path.at = rest ? on : target;
+    if (!rest || !taken)
+        return;
+    if (warp.remembered.mask)
+        warp.others.push_back(warp.remembered);
+    if (lanes_of(taken) < lanes_of(rest)) {
+        warp.remembered = {path.at, rest};
+        path = {target, taken};
+    } else {
+        warp.remembered = {target, taken};
+        path.mask = rest;
+    }
+}
+
+// Lanes jump to where a register of each says: one place at a time, and the others issue the jump again.
+void Machine::scatter(Warp &warp, const u32 *addresses, i32 offset, Path &path, u32 mask) {
+    const u32 to = addresses[first_lane(mask)];
+    u32 alike = 0;
+    for (u32 lanes = mask; lanes; lanes &= lanes - 1)
+        alike |= addresses[first_lane(lanes)] == to ? lanes & -lanes : 0;
+    const i32 target = i32(to + u32(offset)) / 16;
+    tables += alike != mask;
+    branch(warp, target, alike, path, alike != mask ? path.at : path.at + 1);
+}
+
+// Free lanes whose barrier has all of its living lanes. again: those issue the instruction once more, as they do if the
+// barrier still has lanes that ended.
+void Machine::release(Warp &warp, bool again) {
+    for (size_t k = 0; k < warp.waits.size(); k++) {
+        const Wait first = warp.waits[k];
+        if (first.kind == BLOCK)
+            continue;
+        const u32 wanted = (first.kind == CONVERGENCE ? warp.barriers[first.barrier] : first.members) & warp.living;
+        auto same = [&](const Wait &one) {
+            return one.kind == first.kind && (one.kind == WARP || one.barrier == first.barrier);
+        };
+        u32 here = 0;
+        int groups = 0;
+        for (const Wait &one : warp.waits)
+            if (same(one))
+                here |= one.mask, groups++;
+        if (wanted & ~here)
+            continue;
+        const bool ended = first.kind == CONVERGENCE && (warp.barriers[first.barrier] & ~warp.living);
+        std::vector<Path> free;
+        auto end = std::remove_if(warp.waits.begin(), warp.waits.end(), [&](const Wait &one) {
+            if (!same(one) || (one.kind == WARP && !(one.mask & wanted)))
+                return false;
+            join(free, {one.kind == WARP ? one.at + 1 : warp.meets[one.barrier], one.mask & warp.living});
+            return true;
+        });
+        warp.waits.erase(end, warp.waits.end());
+        if (first.kind == CONVERGENCE)
+            warp.barriers[first.barrier] = 0;
+        for (const Path &path : free) {
+            if (first.kind == WARP ? groups > 1 : again || ended)
+                issue(first.at, path.mask);
+            if (path.mask)
+                warp.freed.push_back(path);
+        }
+        k = size_t(-1);
+    }
+}
+
+void Machine::special(Warp &warp, const Instruction &one, u32 mask) {
+    const u32 x = u32(launch.block[0]), y = u32(launch.block[1]);
+    for (u32 lane = 0; lane < LANES; lane++) {
+        const u32 thread = u32(warp.number) * LANES + lane;
+        const u32 values[] = {
+            thread % x, thread / x % y,   thread / x / y, u32(index[0]),    u32(index[1]),       u32(index[2]),
+            lane,       (1u << lane) - 1, 1u << lane,     (2u << lane) - 1, ~((1u << lane) - 1), ~((2u << lane) - 1),
+            0};
+        if (one.into >= 0 && mask >> lane & 1)
+            warp.registers[one.into][lane] = values[one.mode[0]];
+    }
+}
+
+// One instruction of control; false when the lanes of the path wait or have ended.
+bool Machine::control(Warp &warp, const Instruction &one, Path &path, u32 mask) {
+    const size_t code = size_t(one.code) - simple_count - MEMORY_COUNT;
+    const i32 barrier = one.mode[0];
+    switch (Control(code)) {
+    case SPECIAL: special(warp, one, one.uniform && mask ? ALL : mask); break;
+    case BRA: branch(warp, one.target, mask & warp.holds(one.conditions[0]), path, path.at + 1); return true;
+    case BRA_DIV: { // if lanes of its mask are missing
+        const u32 wanted = (warp.at(one.sources[0].place)[0] ^ one.sources[0].flip) & warp.living;
+        path.at = one.sources[0].place < CONSTANTS && wanted != path.mask ? one.target : path.at + 1;
+        return true;
+    }
+    case BSSY:
+        warp.barriers[barrier] |= path.mask;
+        warp.meets[barrier] = one.target;
+        break;
+    case BREAK:
+        if (const u32 out = mask & warp.holds(one.conditions[0])) {
+            warp.barriers[barrier] &= warp.living & ~out;
+            release(warp, true);
+        }
+        break;
+    case BMOV_FROM:
+        for (u32 lane = 0; lane < LANES; lane++)
+            if (one.into >= 0 && mask >> lane & 1)
+                warp.registers[one.into][lane] = warp.barriers[barrier];
+        if (one.mode[1])
+            warp.barriers[barrier] = 0;
+        break;
+    case BMOV_TO:
+        if (mask)
+            warp.barriers[barrier] = warp.at(one.sources[0].place)[first_lane(mask)];
+        break;
+    case BSYNC:
+        if (!mask)
+            break;
+        if (mask == path.mask && (warp.barriers[barrier] & warp.living) == mask) {
+            if (warp.barriers[barrier] & ~warp.living)
+                issue(path.at, mask);
+            path.at = warp.meets[barrier];
+            warp.barriers[barrier] = 0;
+            return true;
+        }
+        warp.waits.push_back({CONVERGENCE, barrier, 0, mask, path.at++});
+        path.mask &= ~mask;
+        release(warp, false);
+        return path.mask != 0;
+    case WARPSYNC: { // mode: 0 all
+        const u32 members = one.mode[0] ? ALL : warp.at(one.sources[0].place)[first_lane(path.mask)];
+        if (!(members & warp.living & ~path.mask))
+            break;
+        warp.waits.push_back({WARP, 0, members, path.mask, path.at});
+        release(warp, false);
+        return false;
+    }
+    case BAR: // mode: 1 whether it reduces
+        if (!mask)
+            break;
+        if (one.mode[1]) {
+            set += lanes_of(mask & warp.holds(one.conditions[0]));
+            asked += lanes_of(mask);
+        }
+        warp.waits.push_back({BLOCK, 0, 0, mask, path.at++});
+        path.mask &= ~mask;
+        return path.mask != 0;
+    case B2R: // mode: 0 which reduction
+        for (u32 lane = 0; lane < LANES; lane++)
+            if (one.into >= 0 && mask >> lane & 1)
+                warp.registers[one.into][lane] = u32(reduced[one.mode[0]]);
+        if (one.into_predicate[0] >= 0)
+            warp.predicates[one.into_predicate[0]] =
+                (warp.predicates[one.into_predicate[0]] & ~mask) | (reduced[one.mode[0]] ? mask : 0);
+        break;
+    case EXIT: {
+        const u32 ended = mask & warp.holds(one.conditions[0]);
+        path.at++;
+        if (!ended)
+            return true;
+        warp.living &= ~ended;
+        path.mask &= ~ended;
+        for (u32 &members : warp.barriers) // of a barrier that has others; elsewhere they stay, see `release`
+            members &= members & warp.living ? ~ended : ALL;
+        release(warp, true);
+        return path.mask != 0;
+    }
+    case CALL: branch(warp, one.target, mask, path, path.at + 1); return true;
+    case JUMP:
+        if (!mask)
+            break;
+        scatter(warp, warp.at(one.sources[0].place), one.offset, path, mask);
+        return true;
+    default: break;
+    }
+    path.at++;
+    return true;
+}
+
+} // namespace sass
+
+using namespace sass;
+
+PUBLIC i64 cudabench_machine_operations() { return i64(registers_only().count + MEMORY_COUNT + CONTROL_COUNT); }
+
+PUBLIC const char *cudabench_machine_operation(i64 number) {
+    const sass::Table table = registers_only();
+    size_t place = size_t(number);
+    if (place < table.count)
+        return table.first[place].name;
+    place -= table.count;
+    return place < MEMORY_COUNT ? MEMORY[place].name : CONTROLS[place - MEMORY_COUNT];
+}
+
+PUBLIC i64 cudabench_machine_size(i64 which) {
+    const i64 sizes[] = {i64(sizeof(Instruction)), i64(sizeof(Counted)), i64(sizeof(MachineLaunch))};
+    return sizes[which];
+}
+
+// Run a launch; return null, or why it could not be run to its end.
+PUBLIC const char *cudabench_machine_run(const MachineLaunch *launch) {
+    try {
+        Progress progress;
+        std::vector<std::unique_ptr<Machine>> machines;
+        for (i64 k = 0; k < launch->threads; k++)
+            machines.push_back(std::make_unique<Machine>(*launch));
+        std::vector<std::thread> helpers;
+        for (size_t k = 1; k < machines.size(); k++)
+            helpers.emplace_back([&, k] { machines[k]->run(progress); });
+        machines[0]->run(progress);
+        for (std::thread &helper : helpers)
+            helper.join();
+        for (const auto &machine : machines) {
+            if (machine->failed == progress.failed && *machine->why)
+                return machine->why;
+            machine->add_counts();
+        }
+        return nullptr;
+    } catch (const std::bad_alloc &) {
+        return "there is not enough memory";
+    }
+}
+
+} // namespace engine

@@ -1,0 +1,90 @@
+"""Which launches execute their machine code: those whose counts do not follow from their PTX; the others say so."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cudabench import cli
+from cudabench.compile import nvdisasm
+from cudabench.explain.to_execute import PARTED
+from cudabench.simulator.machine_code import decode
+from cudabench.simulator.machine_code.launch import ROUNDED
+from cudabench.system import native
+
+pytestmark = pytest.mark.skipif(
+    nvdisasm.path() is None or native.library() is None, reason="needs nvdisasm and the native engine"
+)
+
+# Each lane goes round the loop as often as x says.
+LOOP = """extern "C" __global__ void k(const int *x, int *y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x, s = 0;
+    if (i < n) {
+#pragma unroll 1
+        for (int j = 0; j < x[i]; j++)
+            s = s * 3 + x[j];
+        y[i] = s; MORE
+    }
+}"""
+
+
+def ran(folder: Path, source: str, x: str, *more: str) -> dict[str, Any]:
+    """Return the result of a kernel whose x begins so."""
+    (folder / "k.cu").write_text(source)
+    words = ["run", str(folder / "k.cu"), "--grid", "2", "--block", "64", "--arg", f"x=int32[128]:{x}"]
+    words += ["--arg", "y=int32[128]:empty", "--arg", "n=100", "--no-cpu", "-d", "sim:sm_90"]
+    with pytest.raises(SystemExit):
+        cli.main([*words, *more, "--quiet", "--json", str(folder / "r.json")])
+    found: dict[str, Any] = json.loads((folder / "r.json").read_text())["results"][0]
+    return found
+
+
+def test_lanes_that_go_one_way_need_no_second_run(tmp_path: Path) -> None:
+    """A loop with the same trips for all lanes, and lanes that end at the front, count by the PTX, without a sign."""
+    code = ran(tmp_path, LOOP.replace("MORE", ""), "5")["machine_code"]
+    assert (code["counts_from"], code["counts_from_ptx_since"], code["inexact"]) == ("ptx", None, None)
+
+
+def test_lanes_that_part_run_the_machine_code(tmp_path: Path) -> None:
+    """A loop with other trips for other lanes is counted by the machine code itself."""
+    code = ran(tmp_path, LOOP.replace("MORE", ""), "i0%7")["machine_code"]
+    assert (code["counts_from"], code["counts_from_ptx_since"], code["inexact"]) == ("machine_code", None, None)
+
+
+def test_what_cannot_run_is_marked(tmp_path: Path) -> None:
+    """Lanes part, and an instruction is not known: the counts and those of parts of warps say what is not known."""
+    more = 'if (n < 0) printf("%d", s);'
+    found = ran(tmp_path, "#include <cstdio>\n" + LOOP.replace("MORE", more), "i0%7")
+    code = found["machine_code"]
+    assert code["counts_from"] == "ptx"
+    assert code["counts_from_ptx_since"].startswith("the machine code is not read whole: ")
+    assert PARTED in code["inexact"]
+    assert code["counts_from_ptx_since"] in code["inexact"]
+    assert any(row["inexact"] and row["inexact"] in code["inexact"] for row in found["access"])
+
+
+def test_other_results_are_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the machine code comes to something else, the result warns, and names the array."""
+    monkeypatch.setitem(decode.FORMS, "LOP3", lambda one, operands: ("iadd3", "pdxxxik", []))
+    found = ran(tmp_path, LOOP.replace("MORE", "y[i] ^= 5;"), "i0%7")
+    (said,) = [one for one in found["warnings"] if one["code"] == "differs"]
+    assert "different results in y" in said["message"]
+    assert found["machine_code"]["inexact"] is not None
+
+
+def test_fused_arithmetic_is_no_fault(tmp_path: Path) -> None:
+    """Another rounding that lets lanes go another way is said with the count, and is not a warning."""
+    source = """extern "C" __global__ void k(const int *x, int *y, int n) {
+        int i = threadIdx.x + blockIdx.x * 64, k = 0;
+        float r = 0.1f * (x[i] + 1), a = 3.7f + 0.001f * i, z = r * 0.1f;
+        for (; k < 400 && (k < 100 || z < 0.5f); k++) z = a * z - a * z * z;
+        y[i] = k;
+    }"""
+    found = ran(tmp_path, source, "i0%7")
+    code = found["machine_code"]
+    assert (code["counts_from"], code["counts_from_ptx_since"]) == ("ptx", f"{ROUNDED} y")
+    assert code["inexact"] is not None
+    assert "differs" not in {one["code"] for one in found["warnings"]}

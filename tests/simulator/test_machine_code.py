@@ -1,0 +1,107 @@
+"""The machine code itself runs beside the PTX: its counts are a card's, and its results those of the PTX."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections import Counter
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cudabench.compile import compiler, cubin, nvdisasm
+from cudabench.compile.record import Compiled
+from cudabench.devices.sim import machine_of
+from cudabench.simulator import api as simulator
+from cudabench.simulator.machine_code import decode
+from cudabench.simulator.machine_code.launch import Asked
+from cudabench.simulator.report import Code, Lines
+from cudabench.system import native
+
+FOLDER = Path(__file__).parents[1] / "machine_code"
+CARD: dict[str, dict[str, dict[str, Any]]] = {
+    source: json.loads((FOLDER / card).read_text())["kernels"]
+    for source, card in (("kernels.cu", "h100.json"), ("unseen.cu", "unseen.json"))
+}
+PIECES = ("LDG", "STG", "LDL", "STL", "LDS", "STS", "ATOMS")
+
+pytestmark = pytest.mark.skipif(
+    nvdisasm.path() is None or native.library() is None, reason="needs nvdisasm and the native engine"
+)
+
+
+@lru_cache
+def compiled(text: str, arch: str = "sm_90") -> Compiled:
+    """Return a compiled source."""
+    return compiler.compile_cubin(text, "kernels.cu", arch=arch)
+
+
+def run(
+    made: Compiled, kernel: str, arrays: list[np.ndarray], n: int, block: int = 256
+) -> tuple[Code | str | None, Any]:
+    """Launch a kernel with 4 blocks; return what its machine code did, and that code."""
+    machine = machine_of(made, kernel)
+    asked = Asked(lambda: machine, lambda executions: "asked")
+    report = simulator.run(made.ptx, kernel, 4, block, [*arrays, n], machine=asked)
+    lines = report.executed[kernel]
+    assert isinstance(lines, Lines)
+    return lines.code, machine
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+@pytest.mark.parametrize(("source", "kernel"), [(source, kernel) for source in CARD for kernel in sorted(CARD[source])])
+def test_counts_are_those_of_a_card(source: str, kernel: str, arch: str) -> None:
+    """A kernel's results are those of its PTX, and of the code that an H100 ran also its counts."""
+    made = compiled((FOLDER / source).read_text(), arch)
+    i = np.arange(4096, dtype=np.int64)
+    x = ((i * i * 48271 + i * 2654435761) // 1024 % 4096).astype(np.int32)
+    y, f = np.zeros(8192, np.int32), (np.arange(8192) % 97).astype(np.float32)
+    code, machine = run(made, kernel, [x, y, f], 4096)
+    assert isinstance(code, Code), code
+    assert made.cubin is not None
+    card = CARD[source][kernel]
+    if cubin.code_sha256(made.cubin, [kernel]) != card["code_sha256"]:
+        return
+    assert zlib.crc32(y.tobytes()) == card["y"]
+    counts = Counter(warps=0, lanes=0, **dict.fromkeys(PIECES, 0))
+    for one in machine.decoded.instructions:
+        warps, lanes, _, pieces = code.counts[one.address]
+        counts.update({"warps": warps, "lanes": lanes, one.opcode: pieces})
+    wrong = {name for name in ("warps", "lanes", *PIECES) if counts[name] != card[name]}
+    assert wrong == ({"lanes"} if code.unsettled else set())
+
+
+def test_what_is_not_known_is_said() -> None:
+    """A kernel with an instruction that is not known counts by its PTX, and says which."""
+    source = 'extern "C" __global__ void k(int *y, int n) { y[threadIdx.x] = n; if (n < 0) printf("%d", n); }'
+    made = compiled("#include <cstdio>\n" + source)
+    code, _ = run(made, "k", [np.zeros(256, np.int32)], 3)
+    assert code == "the machine code is not read whole: LEPC"
+
+
+def test_other_results_are_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the machine code comes to something else, its counts are not used, and the array is named."""
+    made = compiled('extern "C" __global__ void k(int *y, int n) { y[threadIdx.x] = threadIdx.x ^ n; }')
+    monkeypatch.setitem(decode.FORMS, "LOP3", lambda one, operands: ("iadd3", "pdxxxik", []))
+    code, _ = run(made, "k", [np.zeros(256, np.int32)], 3)
+    assert code == "its results differ from those of the PTX in argument 0"
+
+
+def test_a_warp_that_never_ends_is_given_up() -> None:
+    """A lane that waits for a block that comes later counts by its PTX."""
+    source = """extern "C" __global__ void k(volatile int *y, int n) {
+        if (threadIdx.x == 0) { y[blockIdx.x] = 1; while (y[3 - blockIdx.x] == 0); } }"""
+    made = compiled(source)
+    machine = machine_of(made, "k")
+    assert not isinstance(machine, str)
+    asked = Asked(lambda: machine, lambda executions: "asked")
+    try:
+        report = simulator.run(made.ptx, "k", 4, 32, [np.zeros(4, np.int32), 3], machine=asked, budget=200000)
+    except simulator.BudgetExceeded:
+        pytest.skip("the PTX does not end either")
+    lines = report.executed["k"]
+    assert isinstance(lines, Lines)
+    assert isinstance(lines.code, str)
