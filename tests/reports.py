@@ -53,7 +53,7 @@ def hostile(file: ResultsFile, name: str = HOSTILE) -> ResultsFile:
     """Return a file in which every text of the first result, the settings and the origin is a hostile name."""
     document = json.loads(file.text())
     keep = {"status", "device", "cache", "kind", "kernel", "op", "space", "source", "arch", "limited_by"}
-    keep |= {"inputs", "engine"}
+    keep |= {"inputs", "engine", "counts_from"}
 
     def changed(value: Any, key: str = "") -> Any:
         if isinstance(value, dict):

@@ -8,6 +8,8 @@ from typing import NoReturn
 
 import click
 
+from cudabench.cli.help import Headed
+
 HELP = """Run nvcc with what 'cudabench exec' needs added: a shared CUDA runtime, lines, uncompressed device code, and
 code of an H100 unless an architecture is named. All arguments are nvcc's; 'cudabench-nvcc' is the same.
 
@@ -17,7 +19,7 @@ cmake -DCMAKE_CUDA_COMPILER=cudabench-nvcc -DCMAKE_CUDA_RUNTIME_LIBRARY=Shared .
 """
 
 
-class _Whole(click.Command):
+class _Whole(Headed):
     """A command whose words are another program's."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

@@ -118,8 +118,6 @@ TYPED = [
     ("compare saxpy.cu saxpy.cu", 2, "write cudabench diff OLD.cu NEW.cu"),
     ("compare transpose smem swizzle", 2, "write cudabench transpose -k smem -k swizzle"),
     ("transpose smem --json=- --size 64 -d sim", 0, '"schema"'),
-    # nvcc
-    ("nvcc -O3 -arch=sm_90 saxpy.cu -o saxpy", 2, "write: cudabench run saxpy.cu --kernel saxpy"),
     ("run saxpy.cu -arch=sm_80", 2, "'x=float32[n]:random' --arg 'y=float32[n]:random' --device sim:sm_80"),
     ("run saxpy.cu -gencode arch=compute_90,code=sm_90", 2, "'-gencode' is --device sim:sm_90 here"),
     ("run saxpy.cu -lineinfo -G", 2, "'-lineinfo' is left out"),

@@ -229,6 +229,9 @@ def recorded(tmp_path: Path) -> Iterator[str]:
     """Write the recorded file, a kernel and a fleet beside it and return its name; /dev/null is a device afterwards."""
     (tmp_path / "run.json").write_text(RECORDED.text())
     (tmp_path / "k.cu").write_text("__global__ void k(float *x, int n) { if (threadIdx.x < n) x[threadIdx.x] *= 2; }\n")
+    (tmp_path / "main.cu").write_text(
+        "__global__ void k() {}\nint main() { k<<<1, 1>>>(); return cudaDeviceSynchronize(); }\n"
+    )
     fleets.write(tmp_path / "shards", *(fleets.document(number, {"a": 1e-3}) for number in range(3)))
     yield "run.json"
     assert is_null_device()
@@ -242,6 +245,8 @@ def commands(output: object) -> dict[str, tuple[object, ...]]:
         "run --json": ("run", "k.cu", *OWN, "--quiet", "--json", output),
         "run --report": ("run", "k.cu", *OWN, "--quiet", "--report", output),
         "run --save": ("run", "k.cu", *OWN, "--expect", "x=2*x0", "--save", f"x={output}"),
+        "exec --json": ("exec", "main.cu", "--quiet", "--json", output),
+        "exec --report": ("exec", "main.cu", "--quiet", "--report", output),
         "check --json": ("check", "k.cu", *OWN, "--quiet", "--json", output),
         "check --report": ("check", "k.cu", *OWN, "--quiet", "--report", output),
         "diff --json": ("diff", "k.cu", "k.cu", "--arch", "sm_90", "--quiet", "--json", output),
