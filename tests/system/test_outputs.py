@@ -230,7 +230,7 @@ def recorded(tmp_path: Path) -> Iterator[str]:
     (tmp_path / "run.json").write_text(RECORDED.text())
     (tmp_path / "k.cu").write_text("__global__ void k(float *x, int n) { if (threadIdx.x < n) x[threadIdx.x] *= 2; }\n")
     (tmp_path / "main.cu").write_text(
-        "__global__ void k() {}\nint main() { k<<<1, 1>>>(); return cudaDeviceSynchronize(); }\n"
+        "__global__ void k() {}\nint main() { k<<<1, 1>>>(); cudaDeviceSynchronize(); }\n"
     )
     fleets.write(tmp_path / "shards", *(fleets.document(number, {"a": 1e-3}) for number in range(3)))
     yield "run.json"
