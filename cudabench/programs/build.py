@@ -52,6 +52,8 @@ def options(architectures: Sequence[str], given: Sequence[str] = ()) -> list[str
         added.append("-g")
     if any(re.match(r"(-G|--device-debug)$", word) for word in given):
         added.remove("-lineinfo")
+    # Extensions of the language that programs' own build files ask for.
+    added += [word for word in ("--extended-lambda", "--expt-relaxed-constexpr") if word not in given]
     named = r"(-arch|--gpu-architecture|-gencode|--generate-code|-code|-ptx|--ptx|-cubin|--cubin)\b"
     if not any(re.match(named, word) for word in given):
         numbers = sorted(

@@ -69,6 +69,7 @@ class ProgramRun(Kept):
         self.exit_code: int | None = None
         self.stopped = False  # by --budget
         self.said: list[str] = []
+        self.file.program = Program(asked.shown, launches=0, checked=0, exit_code=None)  # until it has ended
         self.server: Server | None = None
 
     @property

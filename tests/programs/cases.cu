@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <unistd.h>
 
 #define CHECK(call)                                                              \
@@ -24,6 +25,11 @@ template <class T> __global__ void add(T *x, const T *y, int n)
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n)
         x[i] += y[i];
+}
+
+template <class F> __global__ void each(float *x, F f)
+{
+    x[threadIdx.x] = f(std::numeric_limits<float>::max());
 }
 
 __global__ void reverse(float *x)
@@ -81,6 +87,11 @@ int main(int count, char **words)
         int counted;
         CHECK(cudaMemcpyFromSymbol(&counted, total, sizeof counted));
         printf("%g %d %d\n", y[2], counted, kept);
+    }
+    if (is("lambda")) {
+        each<<<1, 4>>>(x, [] __host__ __device__(float most) { return most > 1e30f ? 3.f : 0.f; });
+        CHECK(cudaMemcpy(host, x, 4, cudaMemcpyDeviceToHost));
+        printf("lambda %g\n", host[0]);
     }
     if (is("print"))
         say<<<1, 2>>>(2);

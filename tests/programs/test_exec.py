@@ -75,10 +75,16 @@ def test_a_source_runs(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("word", "printed"),
-    [("symbols", "3 37 15"), ("print", "thread 1 of 2"), ("streams", "6\nend 6"), ("read", "read a line")],
+    [
+        ("symbols", "3 37 15"),
+        ("print", "thread 1 of 2"),
+        ("streams", "6\nend 6"),
+        ("read", "read a line"),
+        ("lambda", "lambda 3"),
+    ],
 )
 def test_programs_behave_as_on_a_gpu(app: Path, word: str, printed: str) -> None:
-    """Symbols, managed memory, printf, streams with events, standard input: nothing is found."""
+    """Symbols, managed memory, printf, streams with events, standard input, lambdas: nothing is found."""
     code, said, file = ran(app, word, given="a line\n")
     assert printed in said
     assert code == 0, said
