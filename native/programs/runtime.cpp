@@ -192,7 +192,7 @@ Registered *registered(const void *function) {
 Status kernel_of(Kernel **kernel, const void *function) {
     Registered *one = registered(function);
     if (!one)
-        return INVALID_FUNCTION;
+        return INVALID_HANDLE; // as CUDA 13 has it
     Module *module;
     if (Status status = module_of(&module, one->binary))
         return status;

@@ -40,8 +40,13 @@ Status start_kernel(const void *function, Sides grid, Sides block, void **parame
 CALL_PTSZ(cudaLaunchKernel,
           (const void *function, Sides grid, Sides block, void **parameters, size_t shared, Stream *stream),
           start_kernel(function, grid, block, parameters, shared, stream, nullptr, false))
+// Programs of CUDA 13 launch by this call, which has another status for a block or grid out of its limits.
+static Status start_13(void *kernel, Sides grid, Sides block, void **parameters, size_t shared, Stream *stream) {
+    Status status = start_kernel(kernel, grid, block, parameters, shared, stream, nullptr, false);
+    return status == INVALID_CONFIGURATION ? INVALID_VALUE : status;
+}
 CALL_PTSZ(__cudaLaunchKernel, (void *kernel, Sides grid, Sides block, void **parameters, size_t shared, Stream *stream),
-          start_kernel(kernel, grid, block, parameters, shared, stream, nullptr, false))
+          start_13(kernel, grid, block, parameters, shared, stream))
 CALL_PTSZ(cudaLaunchCooperativeKernel,
           (const void *function, Sides grid, Sides block, void **parameters, size_t shared, Stream *stream),
           start_kernel(function, grid, block, parameters, shared, stream, nullptr, true))

@@ -59,6 +59,11 @@ Status end_at(End *end, const void *pointer, bool device, bool either, size_t pi
     return SUCCESS;
 }
 
+static bool of_device(const End &end) {
+    const Memory *memory = memory_at(end.device);
+    return memory && (memory->kind == DEVICE || memory->kind == VARIABLE);
+}
+
 static Status copy_rows(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t height,
                         int direction, Stream *stream, bool wait) {
     Box box{{width, height, 1}};
@@ -72,7 +77,8 @@ static Status copy_rows(void *to, size_t to_pitch, const void *from, size_t from
         return status;
     if (Status status = end_at(&source, from, direction & 2, either, from_pitch, height, box, "reads"))
         return status;
-    wait = wait && !(target.device && source.device);
+    // Only copies within the device return before they are done; page-locked and managed memory is the host's too.
+    wait = wait && !(of_device(target) && of_device(source));
     return copy_box(target, source, width, height, 1, stream, wait);
 }
 

