@@ -52,8 +52,6 @@ def options(architectures: Sequence[str], given: Sequence[str] = ()) -> list[str
         added.append("-g")
     if any(re.match(r"(-G|--device-debug)$", word) for word in given):
         added.remove("-lineinfo")
-    # Extensions of the language that programs' own build files ask for.
-    added += [word for word in ("--extended-lambda", "--expt-relaxed-constexpr") if word not in given]
     named = r"(-arch|--gpu-architecture|-gencode|--generate-code|-code|-ptx|--ptx|-cubin|--cubin)\b"
     if not any(re.match(named, word) for word in given):
         numbers = sorted(
@@ -146,6 +144,12 @@ def _compile(compiler: str, files: Sequence[str], line: Sequence[str], target: P
         for file, command, _ in jobs:
             _run(command, file)
     except CompilerError as error:
+        if "kernel launch from __device__ or __global__ functions" in str(error):
+            where = str(error).partition(":")[0]
+            raise UnsupportedFeature(
+                f"{where}: a kernel launches another kernel (dynamic parallelism), which the simulator lacks: run the "
+                "program on a GPU, or launch that kernel from the host."
+            ) from None
         if len(files) > 1 and RELOCATABLE not in line and _UNRESOLVED.search(str(error)):
             return _compile(compiler, files, [*line, RELOCATABLE], target)  # units that call each other's functions
         raise

@@ -236,12 +236,15 @@ def test_nvcc_hands_on(tmp_path: Path) -> None:
 
 
 def test_what_cannot_run_is_refused(tmp_path: Path) -> None:
-    """No file, a file that is not there, one that does not compile, two programs, launches that are not numbers."""
+    """No file, a file that is not there, one that does not compile, two programs, launches that are not numbers or that
+    kernels make."""
+    (tmp_path / "deep.cu").write_text("__global__ void a() {}\n__global__ void b() { a<<<1, 1>>>(); }\nint main() {}\n")
     (tmp_path / "bad.cu").write_text("int main() { return nothing; }\n")
     for words, code in (
         ((), 2),
         (("none.cu",), 1),
         (("bad.cu",), 1),
+        (("deep.cu",), 5),
         (("one", "two"), 2),
         (("bad.cu", "--launches", "5-1"), 2),
         (("bad.cu", "--checked", "some"), 2),
