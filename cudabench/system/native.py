@@ -118,11 +118,11 @@ def build(folder: Path, source: Path | None = None, *, sanitize: bool = False) -
     return _built(folder, source, (NAME,), sanitize=sanitize)[0]
 
 
-def build_runtimes(folder: Path, *, sanitize: bool = False) -> list[Path]:
+def build_runtimes(folder: Path) -> list[Path]:
     """Return the CUDA runtimes in a folder, built like the engine. Raises NotBuilt."""
     if sys.platform != "linux":
         raise NotBuilt("programs run on Linux alone", "use Linux, or WSL")
-    return _built(folder, source_folder() / "programs", RUNTIMES, sanitize=sanitize)
+    return _built(folder, source_folder() / "programs", RUNTIMES, sanitize=False)
 
 
 def _built(folder: Path, source: Path, names: Sequence[str], *, sanitize: bool) -> list[Path]:
@@ -436,8 +436,8 @@ def main() -> int:
             for name in (NAME, *RUNTIMES):
                 (words.folder / name).unlink(missing_ok=True)  # one that does not load may have the right key
         print(build(words.folder, sanitize=words.sanitize))
-        if sys.platform == "linux" and sources(source_folder() / "programs"):
-            print(*build_runtimes(words.folder, sanitize=words.sanitize), sep="\n")
+        if sys.platform == "linux" and not words.sanitize and sources(source_folder() / "programs"):
+            print(*build_runtimes(words.folder), sep="\n")
     except NotBuilt as lack:
         print(f"{lack.log}\n{lack}", file=sys.stderr)
         return 1

@@ -113,7 +113,7 @@ def commands() -> dict[tuple[str, ...], list[str]]:
     """Return every command, subcommands too, with the spellings of its options."""
     found: dict[tuple[str, ...], list[str]] = {}
     for name in (*operations.SUMMARIES, *cli.COMMANDS):
-        if name in INSTALLING:
+        if name in (*INSTALLING, "exec", "nvcc"):  # what the last two start ends as it likes
             continue
         command = cli.make_command(name)
         inner = {(name,): command}
