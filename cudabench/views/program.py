@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 
@@ -101,8 +102,13 @@ def _show_host(out: Console, program: Program) -> None:
         say(out, f"{_place(found)}{found.kind}: {found.message.rstrip('.')}{times}.", "red")
         _show_source(out, found.source)
     if kept:
-        places = [f"{found.file}:{found.line}" for found in kept if found.line][:MOST_LISTED]
-        more = " and others" if len(kept) > len(places) else ""
+        times_of: Counter[str] = Counter()
+        for found in kept:
+            times_of[f"{found.file}:{found.line}" if found.line else ""] += found.count
+        places = [place if times == 1 else f"{place} ({times} times)" for place, times in times_of.items() if place][
+            :MOST_LISTED
+        ]
+        more = " and others" if len(times_of) > len(places) else ""
         say(
             out,
             f"Memory that is never freed: {', '.join(places) or 'of unknown lines'}{more if places else ''}.",
