@@ -19,7 +19,6 @@ from cudabench.compile import toolkit
 from cudabench.system import native
 
 pytestmark = [
-    pytest.mark.engine,
     pytest.mark.skipif(toolkit.nvcc() is None, reason="needs nvcc and a C++ compiler"),
     pytest.mark.skipif(native.library() is None, reason="needs the native engine"),
 ]
@@ -44,7 +43,7 @@ def run(*words: object, folder: Path, given: str = "") -> subprocess.CompletedPr
 def app(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the program of the cases, built as a makefile would."""
     folder = tmp_path_factory.mktemp("app")
-    built = run("nvcc", CASES, "-o", "app", folder=folder)
+    built = run("nvcc", "--extended-lambda", "--expt-relaxed-constexpr", CASES, "-o", "app", folder=folder)
     assert built.returncode == 0, built.stderr
     return folder / "app"
 

@@ -14,7 +14,6 @@ from cudabench.compile import toolkit
 from cudabench.system import native
 
 pytestmark = [
-    pytest.mark.engine,
     pytest.mark.skipif(toolkit.nvcc() is None, reason="needs nvcc and a C++ compiler"),
     pytest.mark.skipif(native.library() is None, reason="needs the native engine"),
 ]
