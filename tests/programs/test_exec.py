@@ -23,6 +23,7 @@ pytestmark = [
     pytest.mark.skipif(native.library() is None, reason="needs the native engine"),
 ]
 ROOT = Path(__file__).resolve().parents[2]
+LAMBDAS = ("--extended-lambda", "--expt-relaxed-constexpr")  # which exec adds by itself
 CASES = Path(__file__).with_name("cases.cu")
 
 
@@ -43,7 +44,7 @@ def run(*words: object, folder: Path, given: str = "") -> subprocess.CompletedPr
 def app(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the program of the cases, built as a makefile would."""
     folder = tmp_path_factory.mktemp("app")
-    built = run("nvcc", "--extended-lambda", "--expt-relaxed-constexpr", CASES, "-o", "app", folder=folder)
+    built = run("nvcc", *LAMBDAS, CASES, "-o", "app", folder=folder)
     assert built.returncode == 0, built.stderr
     return folder / "app"
 
@@ -196,7 +197,7 @@ def test_standard_output_is_for_results_alone(app: Path) -> None:
 
 def test_a_static_runtime_is_refused(tmp_path: Path) -> None:
     """A program with a CUDA runtime of its own: exit code 5, and how to build it."""
-    assert run("nvcc", "-cudart", "static", CASES, "-o", "app", folder=tmp_path).returncode == 0
+    assert run("nvcc", *LAMBDAS, "-cudart", "static", CASES, "-o", "app", folder=tmp_path).returncode == 0
     done = run("exec", "./app", folder=tmp_path)
     assert done.returncode == 5
     assert "cudabench-nvcc" in done.stderr
