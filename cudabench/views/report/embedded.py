@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import count
 from typing import Any
 
 from cudabench import text
 from cudabench.explain.accesses import by_line
 from cudabench.records.file import ResultsFile, finite, parse
-from cudabench.records.results import Result
+from cudabench.records.results import Result, Timing
 
 MOST_TEXT = 400  # characters of a text; the last step to save space
 MOST_SAMPLES = 2_400  # of all kernels; the first step to save space
@@ -93,6 +93,13 @@ def _with_short_texts(file: ResultsFile) -> ResultsFile:
     return parse(json.dumps({**document, **({"listings": listings} if listings else {})}), "page")
 
 
+# The lists and mappings of a result that a reader takes as empty where they are missing.
+EMPTY = {
+    field.name
+    for record in (Result, Timing)
+    for field in fields(record)
+    if field.default == () or field.default_factory is dict
+}
 STEPS: tuple[tuple[Callable[[ResultsFile], ResultsFile], str], ...] = (
     (_without("threads"), "single accesses of threads (--threads)"),
     (
@@ -125,7 +132,8 @@ def escaped(dumped: str) -> str:
 
 
 def _filled(value: Any) -> Any:
-    """Return a record without its null keys and empty texts; a reader treats a missing key as empty."""
+    """Return a record without null keys, empty texts and lists that may be missing; a reader takes them as empty."""
     if isinstance(value, dict):
-        return {key: _filled(item) for key, item in value.items() if item is not None and item != ""}
+        filled = {key: item for key, item in value.items() if item is not None and item != ""}
+        return {key: _filled(item) for key, item in filled.items() if item or key not in EMPTY}
     return [_filled(item) for item in value] if isinstance(value, (list, tuple)) else value
