@@ -25,9 +25,9 @@ from cudabench.records.results import DeviceInfo, StateVariable, Watch
 from cudabench.simulator import api as simulator
 from cudabench.simulator.errors import remedy
 from cudabench.simulator.machine_code import image
-from cudabench.simulator.machine_code.decode import Unreadable
 from cudabench.simulator.machine_code.image import Kernel
 from cudabench.simulator.machine_code.launch import Asked
+from cudabench.simulator.machine_code.operands import Unreadable
 from cudabench.symbols import plain_name, readable
 from cudabench.system import native
 

@@ -7,7 +7,6 @@ kernel unreadable as a whole.
 from __future__ import annotations
 
 import re
-import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -15,9 +14,18 @@ import numpy as np
 
 from cudabench.compile import sass
 from cudabench.simulator.machine_code import layout
+from cudabench.simulator.machine_code.operands import (
+    ALL,
+    CONSTANT,
+    NUMBER,
+    PREDICATE,
+    Reader,
+    Unreadable,
+    condition,
+    number_bits,
+)
 from cudabench.simulator.values import Array
 
-ALL = 0xFFFFFFFF
 RELATIONS = {"F": 0, "LT": 1, "EQ": 2, "LE": 3, "GT": 4, "NE": 5, "GE": 6, "NUM": 7, "NAN": 8, "T": 15}
 RELATIONS |= {f"{name}U": RELATIONS[name] | 8 for name in ("LT", "EQ", "LE", "GT", "NE", "GE")}
 JOINED = {"AND": 0, "OR": 1, "XOR": 2}
@@ -33,17 +41,8 @@ WHOLE = {"TRUNC": 1, "FLOOR": 2, "CEIL": 3}
 REDUCED = {"POPC": 0, "AND": 1, "OR": 2}  # what BAR.RED makes of the predicates of a block
 REDUCTIONS = ("SUM", "MIN", "MAX", "AND", "OR", "XOR")
 ATOMICS = {
-    "ADD": 0,
-    "MIN": 1,
-    "MAX": 2,
-    "AND": 3,
-    "OR": 4,
-    "XOR": 5,
-    "EXCH": 6,
-    "INC": 7,
-    "DEC": 8,
-    "CAS": 9,
-    "CAST": 10,
+    name: number
+    for number, name in enumerate(("ADD", "MIN", "MAX", "AND", "OR", "XOR", "EXCH", "INC", "DEC", "CAS", "CAST"))
 }
 # What does nothing to the lanes of one block that runs alone.
 IDLE = (
@@ -52,10 +51,6 @@ IDLE = (
 )  # fmt: skip
 
 GLOBAL_ATOMICS = ("RED", "REDG", "ATOM", "ATOMG")
-
-
-class Unreadable(Exception):
-    """An instruction that is not known here."""
 
 
 @dataclass
@@ -104,122 +99,10 @@ class Decoded:
             record["conditions"]["flip"] = 0
             for number, source in enumerate(row.sources):
                 record["sources"][number] = source
-            for number, condition in enumerate(row.conditions):
-                record["conditions"][number] = condition
+            for number, asked in enumerate(row.conditions):
+                record["conditions"][number] = asked
         self.records[id(numbers)] = found
         return found
-
-
-_PREDICATE = re.compile(r"!?U?P[T\d]")
-_REGISTER = re.compile(r"(U?)R(Z|\d+)")
-_PLAIN = re.compile(
-    r"(?P<sign>[-~]?)(?P<size>\|?)(?:(?P<register>U?R(?:Z|\d+))|c\[(?P<bank>0x[0-9a-f]+)\]\[(?P<offset>0x[0-9a-f]+)\])"
-    r"(?P<part>(?:\.[A-Z]\w*)*)\|?(?P<rest>(?:\.[A-Z]\w*)*)"
-)
-_ADDRESS = re.compile(r"(?:desc\[UR\d+\])?\[([^\]]*)\]")
-_CONSTANT = re.compile(r"c\[(0x[0-9a-f]+)\]\[(?:(U?R(?:Z|\d+))\+?)?(-?0x[0-9a-f]+)?\]")
-_HALF = {"H0_H0": 1, "H0": 1, "H1_H1": 2, "H1": 2}
-_NUMBER = re.compile(r"[-+]?(?:0x[0-9a-f]+|\d[\d.]*(?:e[-+]?\d+)?|INF|QNAN|SNAN)")
-
-
-class Reader:
-    """Reads the operands of a kernel's instructions, and gathers the constants that they name."""
-
-    def __init__(self) -> None:
-        self.constants: list[tuple[int, int] | int] = [0, 0]
-        self.places: dict[tuple[object, object], int] = {(0, 0): layout.CONSTANTS}
-
-    def constant(self, low: tuple[int, int] | int, high: tuple[int, int] | int = 0) -> int:
-        """Return the place of a pair of words."""
-        key = low, high
-        if key not in self.places:
-            self.places[key] = layout.CONSTANTS + len(self.constants)
-            self.constants += key
-        return self.places[key]
-
-    def register(self, text: str) -> int:
-        """Return the place of a register; that of zeros is a constant."""
-        match = _REGISTER.fullmatch(text)
-        if match is None:
-            raise Unreadable(text)
-        if match[2] == "Z":
-            return layout.CONSTANTS
-        return int(match[2]) + (layout.UNIFORM if match[1] else 0)
-
-    def source(self, text: str, kind: str) -> tuple[int, int, int, int, int]:
-        """Return an operand. kind: x a word, w two of them, f float32, r float64, h 16-bit floats."""
-        text = text.replace(".reuse", "")
-        sign = {"f": 1 << 31, "r": 1 << 31, "h": 0x80008000}.get(kind)
-        if _NUMBER.fullmatch(text):
-            bits = _number(text, kind)
-            if kind == "r":
-                return self.constant(0, bits), ALL, 0, 0, 0
-            return self.constant(bits, ALL if kind == "w" and bits >> 31 else 0), ALL, 0, 0, 0
-        match = _PLAIN.fullmatch(text)
-        if match is None:
-            raise Unreadable(text)
-        if match["register"]:
-            place = self.register(match["register"])
-        else:
-            bank, offset = int(match["bank"], 16), int(match["offset"], 16)
-            place = self.constant((bank, offset), (bank, offset + 4))
-        parts = [part for part in f"{match['part']}{match['rest']}".split(".") if part]
-        half = next((_HALF[part] for part in parts if part in _HALF), 0)
-        known = (*(_HALF if kind == "h" else ()), "F32", "64", "U32")
-        if any(part not in known for part in parts) or (match["size"] and sign is None):
-            raise Unreadable(text)
-        keep = ALL ^ sign if match["size"] and sign is not None else ALL
-        if not match["sign"]:
-            return place, keep, 0, 0, half
-        if match["sign"] == "-" and sign is not None:
-            return place, keep, sign, 0, half
-        return place, keep, ALL, int(match["sign"] == "-"), half
-
-    def address(self, text: str) -> dict[str, int]:
-        """Return the fields of an address."""
-        match = _ADDRESS.fullmatch(text.replace(".reuse", ""))
-        if match is None:
-            raise Unreadable(text)
-        found = {"address": -1, "beside": -1, "offset": 0, "wide": 32, "scale": 0}
-        for part in re.findall(r"[^+]+", match[1]):
-            if of := re.fullmatch(r"(R(?:Z|\d+))(\.64|\.U32|\.X\d+)?", part):
-                place = self.register(of[1])
-                found["address"] = -1 if place == layout.CONSTANTS else place
-                found["wide"] = 64 if of[2] == ".64" else 32
-                found["scale"] = int(of[2][2:]).bit_length() - 1 if (of[2] or "").startswith(".X") else 0
-            elif of := re.fullmatch(r"(UR(?:Z|\d+))(?:\.64)?", part):
-                place = self.register(of[1])
-                found["beside"] = -1 if place == layout.CONSTANTS else place
-            elif re.fullmatch(r"-?0x[0-9a-f]+", part):
-                found["offset"] = int(part, 16)
-            else:
-                raise Unreadable(text)
-        return found
-
-
-def _number(text: str, kind: str) -> int:
-    """Return the bits of an immediate: those of a word, of a 16-bit float, or of the upper word of a float64."""
-    minus, digits = text.startswith("-"), text.lstrip("+-")
-    if digits.startswith("0x") or (kind in "xw" and digits.isdigit()):
-        value = int(digits, 0)
-        return (-value if minus else value) & ALL
-    number = {"INF": float("inf"), "QNAN": float("nan"), "SNAN": float("nan")}.get(digits)
-    number = float(digits) if number is None else number
-    number = -number if minus else number
-    if kind == "r":
-        return int(struct.unpack("<Q", struct.pack("<d", number))[0]) >> 32
-    if kind == "h":
-        return int(struct.unpack("<H", struct.pack("<e", number))[0])
-    return int(struct.unpack("<I", struct.pack("<f", number))[0])
-
-
-def condition(text: str) -> tuple[int, int]:
-    """Return a predicate's number, and what its bits are flipped by."""
-    if not _PREDICATE.fullmatch(text):
-        raise Unreadable(text)
-    bare = text.lstrip("!")
-    number = 7 if bare[-1] == "T" else int(bare[-1])
-    return number + (8 if bare[0] == "U" else 0), ALL if text[0] == "!" else 0
 
 
 # By opcode: the operation, and its operands in their order. d: the register that is written; p: a predicate that is,
@@ -275,7 +158,7 @@ def _multiply(one: sass.Instruction, operands: list[str]) -> tuple[str, str, lis
 
 
 def _add(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
-    carries = _has(one, "X") or _PREDICATE.fullmatch(operands[1])
+    carries = _has(one, "X") or PREDICATE.fullmatch(operands[1])
     return ("iadd3.carry" if carries else "iadd3"), "dppxxxkk", []
 
 
@@ -320,8 +203,8 @@ def _to_float(one: sass.Instruction, operands: list[str]) -> tuple[str, str, lis
 
 def _special_function(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
     name = one.modifiers[0].lower()
-    if name.endswith("64h") and _NUMBER.fullmatch(operands[1]):
-        operands[1] = hex(_number(operands[1], "r"))  # the upper word of a float64
+    if name.endswith("64h") and NUMBER.fullmatch(operands[1]):
+        operands[1] = hex(number_bits(operands[1], "r"))  # the upper word of a float64
     return f"mufu.{name}", "df", []
 
 
@@ -362,11 +245,11 @@ def _least(name: str) -> Callable[[sass.Instruction, list[str]], tuple[str, str,
 
 def _vote(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
     modes = [{"ANY": 0, "ALL": 1, "EQ": 2}[one.modifiers[0]], int(one.opcode == "VOTEU")]
-    return "vote", "pc" if _PREDICATE.fullmatch(operands[0]) else "dpc", modes
+    return "vote", "pc" if PREDICATE.fullmatch(operands[0]) else "dpc", modes
 
 
 def _constant(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
-    match = _CONSTANT.fullmatch(operands[1])
+    match = CONSTANT.fullmatch(operands[1])
     if match is None:
         raise Unreadable(operands[1])
     if not match[2] and not set(one.modifiers) - {"32"}:
@@ -407,7 +290,7 @@ def _branch(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[
         return "bra.div", "x", []
     if any(m not in ("U", "CONV") for m in one.modifiers):
         raise Unreadable(one.mnemonic)
-    return "bra", "c" if _PREDICATE.fullmatch(operands[0]) else "", []
+    return "bra", "c" if PREDICATE.fullmatch(operands[0]) else "", []
 
 
 def _to_register(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
@@ -423,7 +306,7 @@ def _barrier(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list
 
 
 def _barrier_result(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
-    return "b2r", "pd" if _PREDICATE.fullmatch(operands[0]) else "dp", [_pick(one, REDUCED)]
+    return "b2r", "pd" if PREDICATE.fullmatch(operands[0]) else "dp", [_pick(one, REDUCED)]
 
 
 def _moved_barrier(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
@@ -545,7 +428,7 @@ def _written_or_asked(reader: Reader, row: Row, kind: str, operands: list[str]) 
         place = reader.register(operands.pop(0).replace(".reuse", ""))
         row.fields["into"] = -1 if place == layout.CONSTANTS else place
         return
-    given = condition(operands.pop(0)) if operands and _PREDICATE.fullmatch(operands[0]) else None
+    given = condition(operands.pop(0)) if operands and PREDICATE.fullmatch(operands[0]) else None
     if kind in "ck":
         row.conditions.append(given or (layout.TRUE, ALL if kind == "k" else 0))
     elif kind == "p" and given:
@@ -559,8 +442,8 @@ def _value(reader: Reader, kind: str, operands: list[str]) -> tuple[int, int, in
     text = operands.pop(0)
     if kind == "z":
         return reader.constant(0), ALL, 0, 0, 0
-    if kind == "h" and _NUMBER.fullmatch(text) and not text.startswith("0x"):
-        high, low = _number(text, "h"), _number(operands.pop(0), "h")
+    if kind == "h" and NUMBER.fullmatch(text) and not text.startswith("0x"):
+        high, low = number_bits(text, "h"), number_bits(operands.pop(0), "h")
         return reader.constant(high << 16 | low), ALL, 0, 0, 0
     return reader.source(text, "w" if kind == "v" else kind)
 
@@ -584,7 +467,7 @@ def _place(reader: Reader, row: Row, kind: str, operands: list[str]) -> None:
 
 
 def _constant_address(reader: Reader, row: Row, text: str) -> None:
-    match = _CONSTANT.fullmatch(text)
+    match = CONSTANT.fullmatch(text)
     assert match is not None
     place = reader.register(match[2]) if match[2] else layout.CONSTANTS
     row.fields["address"] = -1 if place == layout.CONSTANTS else place

@@ -8,7 +8,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from cudabench.compile import cubin, nvdisasm, sass
-from cudabench.simulator.machine_code.decode import Decoded, Unreadable, decode
+from cudabench.simulator.machine_code.decode import Decoded, decode
+from cudabench.simulator.machine_code.operands import Unreadable
 from cudabench.simulator.memory import AddressSpace
 from cudabench.simulator.values import Index3
 from cudabench.symbols import plain_name

@@ -13,8 +13,9 @@ import numpy as np
 
 from cudabench.simulator.check.global_races import written_regions
 from cudabench.simulator.machine_code import layout
-from cudabench.simulator.machine_code.decode import Decoded, Unreadable
+from cudabench.simulator.machine_code.decode import Decoded
 from cudabench.simulator.machine_code.image import Kernel
+from cudabench.simulator.machine_code.operands import Unreadable
 from cudabench.simulator.native.launch import threads
 from cudabench.simulator.native.layout import REGION
 from cudabench.simulator.plan import Plan

@@ -1,0 +1,124 @@
+"""Operands of machine code as nvdisasm prints them: registers, constants, immediates, addresses, predicates."""
+
+from __future__ import annotations
+
+import re
+import struct
+
+from cudabench.simulator.machine_code import layout
+
+ALL = 0xFFFFFFFF
+PREDICATE = re.compile(r"!?U?P[T\d]")
+_REGISTER = re.compile(r"(U?)R(Z|\d+)")
+_PLAIN = re.compile(
+    r"(?P<sign>[-~]?)(?P<size>\|?)(?:(?P<register>U?R(?:Z|\d+))|c\[(?P<bank>0x[0-9a-f]+)\]\[(?P<offset>0x[0-9a-f]+)\])"
+    r"(?P<part>(?:\.[A-Z]\w*)*)\|?(?P<rest>(?:\.[A-Z]\w*)*)"
+)
+_ADDRESS = re.compile(r"(?:desc\[UR\d+\])?\[([^\]]*)\]")
+CONSTANT = re.compile(r"c\[(0x[0-9a-f]+)\]\[(?:(U?R(?:Z|\d+))\+?)?(-?0x[0-9a-f]+)?\]")
+_HALF = {"H0_H0": 1, "H0": 1, "H1_H1": 2, "H1": 2}
+NUMBER = re.compile(r"[-+]?(?:0x[0-9a-f]+|\d[\d.]*(?:e[-+]?\d+)?|INF|QNAN|SNAN)")
+
+
+class Unreadable(Exception):
+    """An instruction that is not known here."""
+
+
+class Reader:
+    """Reads the operands of a kernel's instructions, and gathers the constants that they name."""
+
+    def __init__(self) -> None:
+        self.constants: list[tuple[int, int] | int] = [0, 0]
+        self.places: dict[tuple[object, object], int] = {(0, 0): layout.CONSTANTS}
+
+    def constant(self, low: tuple[int, int] | int, high: tuple[int, int] | int = 0) -> int:
+        """Return the place of a pair of words."""
+        key = low, high
+        if key not in self.places:
+            self.places[key] = layout.CONSTANTS + len(self.constants)
+            self.constants += key
+        return self.places[key]
+
+    def register(self, text: str) -> int:
+        """Return the place of a register; that of zeros is a constant."""
+        match = _REGISTER.fullmatch(text)
+        if match is None:
+            raise Unreadable(text)
+        if match[2] == "Z":
+            return layout.CONSTANTS
+        return int(match[2]) + (layout.UNIFORM if match[1] else 0)
+
+    def source(self, text: str, kind: str) -> tuple[int, int, int, int, int]:
+        """Return an operand. kind: x a word, w two of them, f float32, r float64, h 16-bit floats."""
+        text = text.replace(".reuse", "")
+        sign = {"f": 1 << 31, "r": 1 << 31, "h": 0x80008000}.get(kind)
+        if NUMBER.fullmatch(text):
+            bits = number_bits(text, kind)
+            if kind == "r":
+                return self.constant(0, bits), ALL, 0, 0, 0
+            return self.constant(bits, ALL if kind == "w" and bits >> 31 else 0), ALL, 0, 0, 0
+        match = _PLAIN.fullmatch(text)
+        if match is None:
+            raise Unreadable(text)
+        if match["register"]:
+            place = self.register(match["register"])
+        else:
+            bank, offset = int(match["bank"], 16), int(match["offset"], 16)
+            place = self.constant((bank, offset), (bank, offset + 4))
+        parts = [part for part in f"{match['part']}{match['rest']}".split(".") if part]
+        half = next((_HALF[part] for part in parts if part in _HALF), 0)
+        known = (*(_HALF if kind == "h" else ()), "F32", "64", "U32")
+        if any(part not in known for part in parts) or (match["size"] and sign is None):
+            raise Unreadable(text)
+        keep = ALL ^ sign if match["size"] and sign is not None else ALL
+        if not match["sign"]:
+            return place, keep, 0, 0, half
+        if match["sign"] == "-" and sign is not None:
+            return place, keep, sign, 0, half
+        return place, keep, ALL, int(match["sign"] == "-"), half
+
+    def address(self, text: str) -> dict[str, int]:
+        """Return the fields of an address."""
+        match = _ADDRESS.fullmatch(text.replace(".reuse", ""))
+        if match is None:
+            raise Unreadable(text)
+        found = {"address": -1, "beside": -1, "offset": 0, "wide": 32, "scale": 0}
+        for part in re.findall(r"[^+]+", match[1]):
+            if of := re.fullmatch(r"(R(?:Z|\d+))(\.64|\.U32|\.X\d+)?", part):
+                place = self.register(of[1])
+                found["address"] = -1 if place == layout.CONSTANTS else place
+                found["wide"] = 64 if of[2] == ".64" else 32
+                found["scale"] = int(of[2][2:]).bit_length() - 1 if (of[2] or "").startswith(".X") else 0
+            elif of := re.fullmatch(r"(UR(?:Z|\d+))(?:\.64)?", part):
+                place = self.register(of[1])
+                found["beside"] = -1 if place == layout.CONSTANTS else place
+            elif re.fullmatch(r"-?0x[0-9a-f]+", part):
+                found["offset"] = int(part, 16)
+            else:
+                raise Unreadable(text)
+        return found
+
+
+def number_bits(text: str, kind: str) -> int:
+    """Return the bits of an immediate: those of a word, of a 16-bit float, or of the upper word of a float64."""
+    minus, digits = text.startswith("-"), text.lstrip("+-")
+    if digits.startswith("0x") or (kind in "xw" and digits.isdigit()):
+        value = int(digits, 0)
+        return (-value if minus else value) & ALL
+    number = {"INF": float("inf"), "QNAN": float("nan"), "SNAN": float("nan")}.get(digits)
+    number = float(digits) if number is None else number
+    number = -number if minus else number
+    if kind == "r":
+        return int(struct.unpack("<Q", struct.pack("<d", number))[0]) >> 32
+    if kind == "h":
+        return int(struct.unpack("<H", struct.pack("<e", number))[0])
+    return int(struct.unpack("<I", struct.pack("<f", number))[0])
+
+
+def condition(text: str) -> tuple[int, int]:
+    """Return a predicate's number, and what its bits are flipped by."""
+    if not PREDICATE.fullmatch(text):
+        raise Unreadable(text)
+    bare = text.lstrip("!")
+    number = 7 if bare[-1] == "T" else int(bare[-1])
+    return number + (8 if bare[0] == "U" else 0), ALL if text[0] == "!" else 0
