@@ -160,7 +160,7 @@ class SimulatedRun(RunContext):
             merged=merged,
             footprint=bool(self.cards),
             machine=uncounted(self.device, case) if self.disassemble else None,
-            **_in_words(case),
+            **in_words(case),
         )
         took = time.monotonic() - began
         run = self.settled(case, run, own)
@@ -330,7 +330,7 @@ class SimulatedRun(RunContext):
         try:
             self.device.reset(plain)
             arrays = self._arrays(case, self.input_sets[0])
-            run = self._launch(plain, arrays, seconds=seconds, **_in_words(case))
+            run = self._launch(plain, arrays, seconds=seconds, **in_words(case))
         except CudabenchError as error:
             reason = str(error).partition("\n")[0].partition(";")[0].removeprefix("Error: ").rstrip(".:")
             return (), (warning("unchecked", kernel=case.kernel, reason=reason),)
@@ -390,7 +390,7 @@ class SimulatedRun(RunContext):
         return notes
 
 
-def _in_words(case: Case) -> dict[str, Any]:
+def in_words(case: Case) -> dict[str, Any]:
     """Return what lets hazards speak of the source."""
     texts = {part.source.name: part.source.text for part in case.parts}
     return {"declared": partial(drawings.declared_shape, case), "between": partial(statements.gap, texts)}

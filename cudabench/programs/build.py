@@ -25,7 +25,7 @@ from cudabench.system.folders import cache_folder
 
 SOURCES = (".cu", ".cpp", ".cc", ".cxx", ".c")
 RELOCATABLE = "-rdc=true"
-_UNRESOLVED = re.compile(r"(?i)unresolved extern|undefined reference")
+_UNRESOLVED = re.compile(r"(?i)unresolved extern")
 LAMBDAS = ("--extended-lambda", "--expt-relaxed-constexpr")  # what programs often ask for in their makefiles
 KEPT = 64  # programs in the cache
 STATIC = "build it with cudabench-nvcc, or by nvcc with -cudart shared"
@@ -94,8 +94,8 @@ def built(files: Sequence[str], architectures: Sequence[str], words: Sequence[st
             raise no_such_file(file, "*.cu")
     compiler = program_nvcc()
     texts = (Path(file).read_text(encoding="utf-8", errors="replace") for file in files)
-    libraries = [f"-I{folder}" for folder in toolkit.of_device_libraries(*texts)]
-    line = [*words, *libraries, *LAMBDAS, *options(architectures, words)]
+    headers = [f"-I{path}" for path in toolkit.of_device_libraries(*texts)]
+    line = [*words, *headers, *LAMBDAS, *options(architectures, words)]
     home = cache_folder()
     kept = None if home is None else home / "programs"
     key = hashlib.sha256(

@@ -12,12 +12,12 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from functools import partial
 from typing import Any, NamedTuple
 
 from cudabench.devices.sim import Launched
-from cudabench.explain import drawings, merged, statements
+from cudabench.explain import merged
 from cudabench.measure.counting import Kernel
+from cudabench.measure.simulated_run import in_words
 from cudabench.programs.modules import Loaded
 from cudabench.records.launch import Dim, Launch, Source
 from cudabench.records.planned import Case, Problem
@@ -141,11 +141,7 @@ class Launching:
     def looks(self, geometry: Geometry, disassemble: bool) -> dict[str, Any]:
         """Return what a checked launch is run with."""
         if self._words is None:
-            texts = {self.source.name: self.source.text}
-            self._words = {
-                "declared": partial(drawings.declared_shape, self._only(geometry)),
-                "between": partial(statements.gap, texts),
-            }
+            self._words = in_words(self._only(geometry))
         if self._issued is None:
             loaded = self.device.load(None)
             one = Kernel(self._only(geometry), loaded, self.function, self.entry)

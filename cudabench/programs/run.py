@@ -86,7 +86,7 @@ class ProgramRun(Kept):
 
     @property
     def lines(self) -> list[str]:
-        """The `cudabench run` line of each kernel, or why there is none."""
+        """The `cudabench run` line of each kernel, or why it cannot be written."""
         found: list[str] = []
         for kernel in self.server.kernels.values() if self.server else ():
             example = self.server.examples.get(kernel.entry) if self.server else None

@@ -26,15 +26,7 @@ from cudabench.records.program import Finding
 from cudabench.simulator import api as simulator
 
 RESOURCE_BYTES, TEXTURE_BYTES = 144, 104
-# Of cudaError_t; the last four follow from a launch's fault.
-ERRORS = {
-    1: "cudaErrorInvalidValue", 2: "cudaErrorMemoryAllocation", 3: "cudaErrorInitializationError",
-    9: "cudaErrorInvalidConfiguration", 13: "cudaErrorInvalidSymbol", 98: "cudaErrorInvalidDeviceFunction",
-    101: "cudaErrorInvalidDevice", 209: "cudaErrorNoKernelImageForDevice", 400: "cudaErrorInvalidResourceHandle",
-    701: "cudaErrorLaunchOutOfResources", 801: "cudaErrorNotSupported",
-    700: "cudaErrorIllegalAddress", 710: "cudaErrorAssert", 716: "cudaErrorMisalignedAddress",
-    719: "cudaErrorLaunchFailure",
-}  # fmt: skip
+# Of cudaError_t: what calls return after a launch's fault.
 FOLLOW = (700, 710, 716, 719, 801)
 LONG = 40  # characters of a kernel's name with all arguments of its template
 MOST_PLACED = 64  # parameters of launches that are kept for the next ones
@@ -230,9 +222,8 @@ class Server:
             name = asked.text()
             self.missing[name] = asked.number("Q")
         for _ in range(asked.number()):
-            call, error, place = asked.text(), asked.number("i"), asked.text()
+            call, error, name, place = asked.text(), asked.number("i"), asked.text(), asked.text()
             if error not in FOLLOW or not any(one.faulty for one in self.kernels.values()):
-                name = ERRORS.get(error, f"error {error}")
                 self.found("unasked-error", f"{call} returned {name}, which nobody asked for", place)
         for _ in range(asked.number()):
             nbytes = asked.number("Q")

@@ -127,7 +127,7 @@ __attribute__((destructor)) static void end() {
         message.text(name).put(times);
     message.put(unsigned(unasked.size()));
     for (auto &one : unasked)
-        message.text(one.call).put(one.error).text(text_of(one.place));
+        message.text(one.call).put(one.error).text(cudaGetErrorName(one.error)).text(text_of(one.place));
     Message never_freed;
     unsigned count = 0;
     for (auto &[slot, one] : memories)

@@ -1,21 +1,5 @@
-#include <cstdio>
-#include <cuda_runtime.h>
-#define C(x)                                                                                                           \
-    do {                                                                                                               \
-        cudaError_t e = (x);                                                                                           \
-        if (e) {                                                                                                       \
-            printf("FAIL line %d: %s %s\n", __LINE__, #x, cudaGetErrorName(e));                                        \
-            failed++;                                                                                                  \
-        }                                                                                                              \
-    } while (0)
-#define T(x)                                                                                                           \
-    do {                                                                                                               \
-        if (!(x)) {                                                                                                    \
-            printf("FAIL line %d: %s\n", __LINE__, #x);                                                                \
-            failed++;                                                                                                  \
-        }                                                                                                              \
-    } while (0)
-static int failed;
+#include "checks.cuh"
+
 __global__ void add(int *p, int n, int v) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n)

@@ -3,31 +3,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <cuda_runtime.h>
-#define C(x)                                                                                                           \
-    do {                                                                                                               \
-        cudaError_t e = (x);                                                                                           \
-        if (e) {                                                                                                       \
-            printf("FAIL line %d: %s %s\n", __LINE__, #x, cudaGetErrorName(e));                                        \
-            failed++;                                                                                                  \
-        }                                                                                                              \
-    } while (0)
-#define WANT(x, e)                                                                                                     \
-    do {                                                                                                               \
-        cudaError_t g = (x);                                                                                           \
-        if (g != e) {                                                                                                  \
-            printf("FAIL line %d: %s gives %d\n", __LINE__, #x, g);                                                    \
-            failed++;                                                                                                  \
-        }                                                                                                              \
-        cudaGetLastError();                                                                                            \
-    } while (0)
-#define T(x)                                                                                                           \
-    do {                                                                                                               \
-        if (!(x)) {                                                                                                    \
-            printf("FAIL line %d: %s\n", __LINE__, #x);                                                                \
-            failed++;                                                                                                  \
-        }                                                                                                              \
-    } while (0)
-static int failed;
+
+#include "checks.cuh"
+
 __device__ int counter;
 __managed__ int man[4] = {3, 4, 5, 6};
 __constant__ float coef[4];

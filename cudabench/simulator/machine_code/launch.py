@@ -17,7 +17,7 @@ from cudabench.simulator.machine_code.decode import Decoded
 from cudabench.simulator.machine_code.image import Kernel
 from cudabench.simulator.machine_code.operands import Unreadable
 from cudabench.simulator.native.launch import threads
-from cudabench.simulator.native.layout import REGION
+from cudabench.simulator.native.layout import REGION, numbers_of
 from cudabench.simulator.plan import Plan
 from cudabench.simulator.program.arguments import Placed
 from cudabench.simulator.report import Code, Executed, Lines, Report
@@ -74,18 +74,15 @@ class Counted(NamedTuple):
 
 @lru_cache(1)
 def _library() -> tuple[Any, dict[str, int]] | None:
-    """Return the library and the numbers of its operations, None where there is none."""
+    """Return the library and the numbers of its operations; None without the library."""
     library = native.library()
     if library is None:
         return None
-    library.cudabench_machine_operations.restype = ctypes.c_int64
-    library.cudabench_machine_operation.restype = ctypes.c_char_p
     library.cudabench_machine_size.restype = ctypes.c_int64
     library.cudabench_machine_run.restype = ctypes.c_char_p
     sizes = tuple(library.cudabench_machine_size(place) for place in range(len(layout.SIZES)))
     assert sizes == layout.SIZES, "layout.py and sass.hpp differ"
-    count = library.cudabench_machine_operations()
-    return library, {library.cudabench_machine_operation(number).decode(): number for number in range(count)}
+    return library, numbers_of(library.cudabench_machine_operations, library.cudabench_machine_operation)
 
 
 Needed = Callable[[Mapping[int, Executed]], str]

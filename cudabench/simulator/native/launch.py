@@ -66,12 +66,10 @@ class Ran(NamedTuple):
 
 @lru_cache(1)
 def _names() -> tuple[Any, dict[str, int]] | None:
-    """Return the library and the numbers of its operations, None where there is none."""
+    """Return the library and the numbers of its operations; None without the library."""
     library = native.library()
     if library is None:
         return None
-    library.cudabench_operations.restype = ctypes.c_int64
-    library.cudabench_operation.restype = ctypes.c_char_p
     library.cudabench_size_of.restype = ctypes.c_int64
     library.cudabench_launch.restype = ctypes.c_void_p
     library.cudabench_executed.restype = library.cudabench_done.restype = ctypes.c_int64
@@ -86,8 +84,7 @@ def _names() -> tuple[Any, dict[str, int]] | None:
     library.cudabench_detours.argtypes = [pointer, pointer, pointer, ctypes.c_int64]
     sizes = [library.cudabench_size_of(place) for place in range(len(layout.SIZES))]
     assert sizes == [layout.size_of(one) for one in layout.SIZES], "layout.py and engine.hpp differ"
-    names = {library.cudabench_operation(number).decode(): number for number in range(library.cudabench_operations())}
-    return library, names
+    return library, layout.numbers_of(library.cudabench_operations, library.cudabench_operation)
 
 
 def wanted(plan: Plan, checked: bool) -> bool:

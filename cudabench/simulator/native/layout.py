@@ -101,6 +101,12 @@ SIZES = (
 )
 
 
+def numbers_of(count: Any, name: Any) -> dict[str, int]:
+    """Return the numbers of operations by their names, from the library's functions that tell both."""
+    count.restype, name.restype = ctypes.c_int64, ctypes.c_char_p
+    return {name(number).decode(): number for number in range(count())}
+
+
 def size_of(what: Any) -> int:
     """Return the bytes of one of SIZES."""
     return ctypes.sizeof(what) if isinstance(what, type) else int(what.itemsize)
