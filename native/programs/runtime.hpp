@@ -80,6 +80,7 @@ enum Direction { HOST_TO_HOST, HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE,
 struct Box {                                                                               // in bytes, rows and layers
     size_t sides[3];
 };
+Status copy_ends(const End &target, const End &source, const Box &box, Stream *stream, bool wait);
 Status end_at(End *end, const void *pointer, bool device, bool either, size_t pitch, size_t rows, const Box &box,
               const char *verb);
 Status copy(void *to, const void *from, size_t bytes, int direction, Stream *stream, bool wait);

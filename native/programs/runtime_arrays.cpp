@@ -35,8 +35,7 @@ Status copy_volume(const Copy3D &how, Stream *stream, bool wait) {
         return status;
     if (Status status = end(&target, how.to_array, how.to_offsets, how.to, how.direction & 1, "writes"))
         return status;
-    wait = wait && !(target.device && source.device);
-    return copy_box(target, source, box.sides[0], box.sides[1], box.sides[2], stream, wait);
+    return copy_ends(target, source, box, stream, wait);
 }
 CALL_PTDS(cudaMemcpy3D, (const Copy3D *how), copy_volume(*how, nullptr, true))
 CALL_PTSZ(cudaMemcpy3DAsync, (const Copy3D *how, Stream *stream), copy_volume(*how, stream, false))
@@ -58,8 +57,7 @@ static Status copy_plane(const Plane &plane, void *linear, size_t pitch, size_t 
     if (Status status =
             end_at(&other, linear, device, direction == EITHER, pitch, height, box, to_array ? "reads" : "writes"))
         return status;
-    wait = wait && !other.device;
-    return copy_box(to_array ? array : other, to_array ? other : array, width, height, 1, stream, wait);
+    return copy_ends(to_array ? array : other, to_array ? other : array, box, stream, wait);
 }
 // Bytes of an array from a place on, one row behind the other.
 static Status copy_run(const Plane &plane, void *linear, size_t bytes, int direction, bool to_array, Stream *stream,

@@ -59,9 +59,15 @@ Status end_at(End *end, const void *pointer, bool device, bool either, size_t pi
     return SUCCESS;
 }
 
-static bool of_device(const End &end) {
-    const Memory *memory = memory_at(end.device);
-    return memory && (memory->kind == DEVICE || memory->kind == VARIABLE);
+// Copy a box, for a call that returns when it is done unless both ends are the device's alone: page-locked and managed
+// memory is the host's too.
+Status copy_ends(const End &target, const End &source, const Box &box, Stream *stream, bool wait) {
+    auto of_host = [](const End &end) {
+        const Memory *memory = memory_at(end.device);
+        return !memory || (memory->kind != DEVICE && memory->kind != VARIABLE);
+    };
+    wait = wait && (of_host(target) || of_host(source));
+    return copy_box(target, source, box.sides[0], box.sides[1], box.sides[2], stream, wait);
 }
 
 static Status copy_rows(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t height,
@@ -77,9 +83,7 @@ static Status copy_rows(void *to, size_t to_pitch, const void *from, size_t from
         return status;
     if (Status status = end_at(&source, from, direction & 2, either, from_pitch, height, box, "reads"))
         return status;
-    // Only copies within the device return before they are done; page-locked and managed memory is the host's too.
-    wait = wait && !(of_device(target) && of_device(source));
-    return copy_box(target, source, width, height, 1, stream, wait);
+    return copy_ends(target, source, box, stream, wait);
 }
 
 Status copy(void *to, const void *from, size_t bytes, int direction, Stream *stream, bool wait) {

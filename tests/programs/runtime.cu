@@ -219,6 +219,13 @@ int main() {
     p3.kind = cudaMemcpyDeviceToHost;
     C(cudaMemcpy3D(&p3));
     T(vol[2][4][39] == 0x01010101);
+    int *host_volume; // page-locked: the copy is done when the call returns
+    C(cudaMallocHost(&host_volume, 3 * 5 * 40 * 4));
+    host_volume[599] = 0;
+    p3.dstPtr = make_cudaPitchedPtr(host_volume, 160, 40, 5);
+    C(cudaMemcpy3D(&p3));
+    T(host_volume[599] == 0x01010101);
+    C(cudaFreeHost(host_volume));
     // arrays, textures, surfaces
     cudaChannelFormatDesc cd = cudaCreateChannelDesc<float>();
     cudaArray_t ar;
@@ -246,6 +253,12 @@ int main() {
     surf<<<1, dim3(16, 8)>>>(so);
     C(cudaMemcpy2DFromArray(img, 64, ar, 0, 0, 64, 8, cudaMemcpyDeviceToHost));
     T(img[3][7] == 73);
+    float *host_plane;
+    C(cudaMallocHost(&host_plane, 512));
+    host_plane[55] = 0;
+    C(cudaMemcpy2DFromArray(host_plane, 64, ar, 0, 0, 64, 8, cudaMemcpyDeviceToHost));
+    T(host_plane[55] == 73);
+    C(cudaFreeHost(host_plane));
     C(cudaDestroySurfaceObject(so));
     cudaChannelFormatDesc gd;
     cudaExtent ge;
