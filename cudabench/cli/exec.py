@@ -22,7 +22,7 @@ from cudabench.views import console
 if TYPE_CHECKING:
     from cudabench.cards.load import Card
     from cudabench.programs.launches import Choice
-    from cudabench.programs.run import ProgramRun
+    from cudabench.programs.run import Asked, ProgramRun
 
 HELP = """Run a whole program, unedited and without a GPU: its host code as it is, its kernels in the simulator,
 checked, counted and explained.
@@ -84,7 +84,7 @@ def _exec(ctx: click.Context, /, **given: Any) -> int:
         page.show(console.tables(output.to_stdout), run.file, cards)
     for line in run.lines:
         click.echo(line, err=output.to_stdout)
-    code = _judged(run, say)
+    code = _judged(run)
     if stopped:
         raise stopped
     return code
@@ -162,7 +162,7 @@ def _words(given: dict[str, Any]) -> list[str]:
 
 def _asked(
     given: dict[str, Any], shown: tuple[str, ...], command: tuple[str, ...], choice: Choice, cards: tuple[Card, ...]
-) -> Any:
+) -> Asked:
     from cudabench.programs.run import Asked
 
     settings = options.settings(given, simulated=True)
@@ -176,7 +176,7 @@ def _asked(
     )  # fmt: skip
 
 
-def _judged(run: ProgramRun, say: Any) -> int:
+def _judged(run: ProgramRun) -> int:
     """Return the exit code, and say why it is not 0 where the table does not."""
     program, codes = run.program, [exit_code(result.status for result in run.file.results)]
     if any(result.status == "skipped" for result in run.file.results):

@@ -25,7 +25,7 @@ from cudabench.simulator import api as simulator
 from cudabench.symbols import plain_name
 
 INVALID_VALUE, ILLEGAL_ADDRESS, ASSERT, MISALIGNED, LAUNCH_FAILED, NOT_SUPPORTED = 1, 700, 710, 716, 719, 801
-NO_IMAGE, UNKNOWN_IMAGE, NOT_FOUND, TIMEOUT = 209, 200, 500, 702  # of a CUresult, as those above
+NO_IMAGE, UNKNOWN_IMAGE, NOT_FOUND = 209, 200, 500  # of a CUresult, as those above
 FAULTS = {"out-of-bounds": ILLEGAL_ADDRESS, "use-after-free": ILLEGAL_ADDRESS, "misaligned": MISALIGNED}
 NEVER_STOPPED = 1 << 60  # vector steps: a kernel that does not end is ended by --budget or Ctrl-C
 LAUNCH_NS = 2000.0

@@ -47,7 +47,6 @@ class Asked:
     settings: Settings
     cards: tuple[Card, ...]
     include: tuple[str, ...] = ()
-    sources: tuple[str, ...] = ()
     lines: bool = False  # whether to keep an example of each kernel's launches
     arrays: Path | None = None  # where to save what their arrays hold
     words: tuple[str, ...] = ()  # options of the compiler
@@ -55,7 +54,7 @@ class Asked:
 
 
 class ProgramRun(Kept):
-    """A program in the simulator. `said`: sentences about the run, for the end."""
+    """A program in the simulator."""
 
     def __init__(
         self, asked: Asked, *, path: Path | None = None, listener: Listener = Silent,
@@ -68,7 +67,6 @@ class ProgramRun(Kept):
         self.architecture = asked.cards[0].architecture
         self.exit_code: int | None = None
         self.stopped = False  # by --budget
-        self.said: list[str] = []
         self.file.program = Program(asked.shown, launches=0, checked=0, exit_code=None)  # until it has ended
         self.server: Server | None = None
 

@@ -11,7 +11,6 @@ from enum import IntEnum
 from functools import lru_cache
 from typing import Any
 
-VERSION = 1
 HEADER = struct.Struct("<II")
 ANSWER = struct.Struct("<iI")
 _U32 = struct.Struct("<I")
