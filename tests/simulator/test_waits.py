@@ -48,6 +48,7 @@ STUCK: dict[str, tuple[str, str, str]] = {
         "deadlock", "256 bytes that are expected are missing",
     ),
     "loop": ("unsigned a = t; while (a < 100) a = a * 5 % 64 + f[9] * 0;", "endless-loop", "nothing ends"),
+    "plain flag": ("if (t == 0) while (o[0] == 0) ;", "endless-loop", "reads the memory once, before the loop"),
     "calls": ("while (look(f, 3) == 0) ;", "deadlock", "element 0 of 'argument 0'"),
 }  # fmt: skip
 ENDS: dict[str, str] = {

@@ -23,13 +23,19 @@ from cudabench.simulator.check.hazards import VERBS
 from cudabench.simulator.check.places import Gap, same_memory
 from cudabench.simulator.check.shadow import ENGINE, TOGETHER, Event, Found, Shadow
 from cudabench.simulator.memory import flat, granules
+from cudabench.simulator.program.order import reachable, ways
 from cudabench.simulator.values import Affine, Array, Chunk, Value, as_array, broadcast, different
 
 if TYPE_CHECKING:
     from cudabench.simulator.isa.access import MemoryOp
     from cudabench.simulator.machine import Machine
+    from cudabench.simulator.program.code import Block
 
 
+RELEASE = (
+    "write the word that a loop waits for by an atomic, such as atomicExch(), behind a __threadfence(), or through a "
+    "volatile pointer"
+)
 UPDATE = "threads update one element: use an atomic, such as atomicAdd() or atomicMax(), or let one thread do it"
 LOG_BYTES = 1 << 25
 LOG_LENGTH = 4096
@@ -114,6 +120,7 @@ class Races:
         self.serial = 0
         self.cuts = Cuts(machine.code)
         self.several: set[int] = set()  # the stores in which threads write one place at once, by their numbers
+        self.polling: set[int] = set()  # the accesses that poll, by their numbers
         self.base = 0  # the address at which the memory in hand begins
 
     # The log.
@@ -151,6 +158,8 @@ class Races:
         if self.machine.locks is not None:
             self.machine.locks.note(entry, entry.access.numbers[self.memory])
         entries.append(entry)
+        if entry.access.polls:
+            self.polling.add(entry.access.numbers[self.memory])
         if entry.access.kind != "store":
             entry.data = ()
         if polls:
@@ -269,6 +278,8 @@ class Races:
         lack, what, gap, reach = f"without {CURES[scope]} in between", "", None, scope
         if aliased := same_memory(machine.code, offset) if self.memory == "shared" else "":
             scope, lack = GRID, aliased.removesuffix(".")
+        elif machine.locks and self.gives_back(number, access):
+            scope, lack, what = GRID, "without an atomic", RELEASE
         elif machine.locks and entry.locked is not None and entry.locked[block, mine] and number in machine.locks.under:
             scope, lack = GRID, "under a lock without fences"
             what = "put __threadfence() behind taking the lock and before giving it back"
@@ -307,6 +318,14 @@ class Races:
 
         return record
 
+    def gives_back(self, number: int, access: MemoryOp) -> bool:
+        """Return whether of two accesses one takes a lock and the other, a plain store, gives it back."""
+        mine = access.numbers[self.memory]
+        atomic, store = (mine, number) if access.kind == "atomic" else (number, mine)
+        kinds = [self.machine.code.accesses[one].kind for one in (atomic, store)]
+        assert self.machine.locks is not None
+        return kinds == ["atomic", "store"] and atomic in self.polling and store in self.machine.locks.under
+
     def cut(
         self, access: MemoryOp, number: int, party: tuple[int, int], scope: int, before: Log, start: int
     ) -> tuple[int, Gap]:
@@ -343,15 +362,24 @@ class Races:
 
     @cached_property
     def updated(self) -> set[int]:
-        """The lines of the PTX that load or store an element which is both loaded and stored by its one address."""
+        """The lines of the PTX that load an element and, on some way from there, store it by the same address."""
+        blocks = self.machine.code.blocks
         kinds = {access.location.ptx_line: access.kind for access in self.machine.code.accesses}
-        found: dict[tuple[int, int], list[int]] = defaultdict(list)
-        for op in (op for block in self.machine.code.blocks for op in block.ops):
-            if op.address >= 0 and op.line.ptx_line in kinds:
-                found[op.address, op.offset].append(op.line.ptx_line)
-        return {
-            line for lines in found.values() if {kinds[one] for one in lines} >= {"load", "store"} for line in lines
-        }
+        loads: dict[tuple[int, int], list[tuple[Block, int]]] = defaultdict(list)
+        stores: dict[tuple[int, int], list[tuple[Block, int]]] = defaultdict(list)
+        for block in blocks:
+            for op in block.ops:
+                kind = kinds.get(op.line.ptx_line) if op.address >= 0 else None
+                if kind in ("load", "store"):
+                    (loads if kind == "load" else stores)[op.address, op.offset].append((block, op.line.ptx_line))
+        found = set()
+        for place in loads.keys() & stores.keys():
+            for start, load in loads[place]:
+                after = reachable(blocks, ways(start), range(len(blocks)))
+                for block, store in stores[place]:
+                    if block.number in after or (block is start and load < store):
+                        found |= {load, store}
+        return found
 
 
 def _beyond(entry: LogEntry | Sync, span: tuple[int, int]) -> bool:

@@ -277,7 +277,9 @@ class Waits:
             machine.mask = lanes
             if found is None:
                 kind = "endless-loop"
-                text = "goes round a loop that nothing ends: what its condition depends on does not change"
+                text = (
+                    f"repeats a loop that nothing ends: what its condition depends on does not change{self.hoisted()}"
+                )
             else:
                 kind, text = "deadlock", self.words(op, first_lane(lanes, chunk)[1])
             machine.hazards.report(machine, kind, op.line, lanes, text)
@@ -321,6 +323,22 @@ class Waits:
             and not _SHARED.isdisjoint(self.kinds.get(op.line.ptx_line, _NOTHING)[0])
         ]
         return max(found, key=lambda op: (_WAITS.index(op.opcode), op.line.ptx_line), default=None)
+
+    def hoisted(self) -> str:
+        """Return what to do where the compiler reads memory once, before the loop; empty elsewhere."""
+        for block in self.machine.code.blocks:
+            end = block.terminator
+            if block.number in self.blocks or end is None or self.blocks.isdisjoint(block.successors):
+                continue
+            decides = closure((end.guard,), [(op.defs, op.uses) for op in block.ops])
+            for op in block.ops:
+                spaces = self.kinds.get(op.line.ptx_line, _NOTHING)[0] if op.opcode in ("ld", "ldu") else ()
+                if not _SHARED.isdisjoint(spaces) and not decides.isdisjoint(op.defs):
+                    return (
+                        ": the compiler reads the memory once, before the loop. Read it through a volatile pointer or "
+                        "cuda::atomic_ref, then each turn of the loop reads it"
+                    )
+        return ""
 
     def ended_block(self) -> str:
         """Return which block has ended, for a message."""

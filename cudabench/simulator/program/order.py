@@ -9,7 +9,7 @@ have left, wait for those that are still inside.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Container, Iterable, Sequence
 from graphlib import TopologicalSorter
 
 from cudabench.simulator.program.code import Block
@@ -35,6 +35,18 @@ def ways(block: Block) -> Sequence[int]:
     if end is not None and end.kind == "call":
         return block.successors[len(end.targets) - 1 :]
     return block.successors
+
+
+def reachable(blocks: Sequence[Block], start: Iterable[int], members: Container[int]) -> frozenset[int]:
+    """Return the blocks of some (members) to which ways lead from where they start, these included."""
+    found: set[int] = set()
+    work = list(start)
+    while work:
+        number = work.pop()
+        if number in members and number not in found:
+            found.add(number)
+            work.extend(ways(blocks[number]))
+    return frozenset(found)
 
 
 def _arrange(

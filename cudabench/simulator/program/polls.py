@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from cudabench.simulator.program.code import Block, Op, Run
 from cudabench.simulator.program.flow import Slot, closure
-from cudabench.simulator.program.order import DEEPEST, strongly_connected, ways
+from cudabench.simulator.program.order import DEEPEST, reachable, strongly_connected, ways
 
 if TYPE_CHECKING:
     from cudabench.simulator.isa.access import MemoryOp
@@ -155,21 +155,11 @@ class Loop:
             if op.kind in ("exit", "return") or not self.members.issuperset(successors):
                 found |= decides
                 continue
-            reached = [self._reach(one) for one in successors]
+            turn = self.members - {self.head}
+            reached = [reachable(self.blocks, (one,), turn) for one in successors]
             for one in frozenset.union(*reached) - frozenset.intersection(*reached):
                 guards.setdefault(one, set()).update(decides)
         return closure(found, [(written, (*read, *guards.get(at, ()))) for _, at, read, written in self.ops[::-1]])
-
-    def _reach(self, start: int) -> frozenset[int]:
-        """Return the blocks that lanes pass on from a block on until the loop's next turn."""
-        found: set[int] = set()
-        work = [start]
-        while work:
-            number = work.pop()
-            if number != self.head and number in self.members and number not in found:
-                found.add(number)
-                work.extend(ways(self.blocks[number]))
-        return frozenset(found)
 
 
 _WAYS = ("branch", "table", "exit", "return")
