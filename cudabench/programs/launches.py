@@ -229,9 +229,8 @@ class Launcher:
         except simulator.LaunchError as error:
             return self._failed(kernel, error, INVALID_VALUE)
         faulty = next((FAULTS[one.kind] for one in report.hazards if one.kind in FAULTS and not one.padding), 0)
-        if checked or report.hazards:
-            if kind.keep(report):
-                self._open.append(report)
+        if (checked or report.hazards) and kind.keep(report):
+            self._open.append(report)
         return Outcome(faulty, LAUNCH_NS + report.instructions / self.rate, report.output)
 
     def _failed(self, kernel: Launching, error: Exception, status: int = 0, *, lacks: bool = False) -> Outcome:

@@ -25,8 +25,8 @@ class Objects:
     ) -> None:
         """Note a texture object over memory at an address, or a surface object where `how` does not say how it reads.
 
-        resource, how: CUDA_RESOURCE_DESC and CUDA_TEXTURE_DESC; extents, flags: of the array, 0 for linear memory but of
-        rows.
+        resource, how: CUDA_RESOURCE_DESC and CUDA_TEXTURE_DESC; extents, flags: of the array or the rows, 0 for linear
+        memory.
         """
         linear = driver_objects.ResourceDescriptor.from_buffer_copy(resource).of.linear
         dtype = next(name for name, number in driver_objects.FORMATS.items() if number == linear.format)

@@ -189,8 +189,13 @@ class Server:
         region = self.memory.space.slots[slot]
         try:
             self.objects.add(
-                handle, resource, how, (region.padded or region).bytes[offset : offset + nbytes],
-                region.base + offset, extents, flags,
+                handle,
+                resource,
+                how,
+                (region.padded or region).bytes[offset : offset + nbytes],
+                region.base + offset,
+                extents,
+                flags,
             )
         except simulator.LaunchError as error:
             return self._refuse(launches.INVALID_VALUE, error)

@@ -21,6 +21,7 @@ struct Range {
 };
 
 static int line = -1, file = -1;
+static bool forked;                              // by a process that speaks to Python
 static char *base;                               // of the file's mapping
 static std::map<size_t, size_t> left{{0, OURS}}; // ranges of the file that are free: offset, bytes
 static std::map<int, Range> ranges;              // of slots
@@ -39,8 +40,10 @@ __attribute__((constructor)) static void take_descriptors() {
         return;
     fcntl(line, F_SETFD, FD_CLOEXEC), fcntl(file, F_SETFD, FD_CLOEXEC);
     unsetenv("CUDABENCH_PROGRAM");
-    pthread_atfork(nullptr, nullptr, [] { line = -1; });
+    pthread_atfork(nullptr, nullptr, [] { forked = true, line = -1; });
 }
+
+Status absent() { return forked && base ? NOT_INITIALIZED : NO_DEVICE; } // the parent's CUDA is not the child's
 
 bool connected() { return line >= 0; }
 bool callable() { return connected(); }
@@ -301,7 +304,9 @@ bool start() {
     if (connected())
         mapped = mmap(nullptr, FILE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
     if (mapped == MAP_FAILED) {
-        fprintf(stderr, "cudabench: this program runs without a GPU by `cudabench exec`, which was not used here.\n");
+        fprintf(stderr, forked ? "cudabench: a process that the program forked has no simulated card.\n"
+                               : "cudabench: this program runs without a GPU by `cudabench exec`, which was not used "
+                                 "here.\n");
         line = -1;
         return false;
     }
