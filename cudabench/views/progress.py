@@ -159,9 +159,10 @@ class Aside(_Beside):
     def _show(self) -> None:
         written = ""
         while not self._over.wait(ASIDE_S):
-            written = f" {time.monotonic() - self._begun:.0f} s, {self._words()} "
+            written = text.line(f" {time.monotonic() - self._begun:.0f} s, {self._words()} ")
             self._write(written)
-        self._write(" " * len(written))
+        if written:
+            self._write(" " * len(written))
 
     def _write(self, words: str) -> None:
         column = max(1, shutil.get_terminal_size().columns - len(words))

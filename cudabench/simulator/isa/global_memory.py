@@ -103,8 +103,14 @@ def reached(
         masks = [part if machine.mask is None else part & machine.mask for _, part in regions]
     if not regions or (access.kind == "load" and regions[0][0] is machine.parameters):
         return lanes, regions, masks
+    spaces = machine.space.slots
+    padding = [there for region, there in regions if spaces[region.base >> SLOT_BITS] is not region]
+    for there in padding:
+        mask = mask & ~there
     number, slots = access.numbers["global"], slots_of(regions)
-    if access.kind == "atomic":
+    if padding and not mask.any():
+        pass  # what lies in padding is not counted
+    elif access.kind == "atomic":
         machine.counters.global_atomic(number, where, access.size, mask, machine.warps, chunk, slots)
     else:
         machine.counters.global_(number, where, offset, access.size, mask, machine.warps, chunk, slots, address)
@@ -113,7 +119,7 @@ def reached(
     for (region, _), exact in zip(regions, masks, strict=True):
         if access.kind != "load" and not region.writable:
             read_only(machine, access, region)
-        if machine.space.slots[region.base >> SLOT_BITS] is region:  # and not one with its padding
+        if spaces[region.base >> SLOT_BITS] is region:
             machine.global_races.log(access, region, where, offset, exact, data)
     return lanes, regions, masks
 
