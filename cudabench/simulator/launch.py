@@ -212,12 +212,11 @@ def run(
         if ran == "":
             return UNCHECKED
         if not isinstance(ran, str):
-            finished = ran
-            if ran.report is None or machine is not None:  # what the machine code did is noted in a launch's own
-                ran.report = Report.later(
-                    lambda: outcome(finished, plan, placed, issued, shares).report(),
-                    instructions=ran.instructions, engine="native", hazards=(), output="", trace=None,
-                )  # fmt: skip
+            finished, known = ran, ran.report if machine is None else None  # machine code has its own counts
+            ran.report = known or Report.later(
+                lambda: outcome(finished, plan, placed, issued, shares).report(),
+                instructions=ran.instructions, engine="native", hazards=(), output="", trace=None,
+            )  # fmt: skip
             return told(ran.report)
     engine = Machine(
         plan, placed, budget or DEFAULT_BUDGET, recorder, progress, issued, ends, declared, between, barrier
