@@ -108,7 +108,7 @@ def reached(
     for there in padding:
         mask = mask & ~there
     number, slots = access.numbers["global"], slots_of(regions)
-    if padding and not mask.any():
+    if padding and not np.any(mask):
         pass  # what lies in padding is not counted
     elif access.kind == "atomic":
         machine.counters.global_atomic(number, where, access.size, mask, machine.warps, chunk, slots)
