@@ -58,6 +58,7 @@ class _Program(Headed):
 @click.pass_context
 def _exec(ctx: click.Context, /, **given: Any) -> int:
     from cudabench.programs.run import ProgramRun
+    from cudabench.views.progress import Aside
 
     files, arguments = given["files"], ctx.meta["arguments"]
     refuse(
@@ -76,7 +77,8 @@ def _exec(ctx: click.Context, /, **given: Any) -> int:
             given, (*files, *(("--", *arguments) if arguments else ())), (program, *arguments), choice, cards
         )
         run = ProgramRun(asked, path=output.path, record=bool(output.report))
-        stopped = interrupting(run.collect)
+        with Aside(lambda: run.so_far, shown=not given["quiet"]):
+            stopped = interrupting(run.collect)
     output.deliver(run.file)
     if not given["quiet"]:
         from cudabench.views import program as page

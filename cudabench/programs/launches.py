@@ -70,13 +70,25 @@ class Kind:
     times: int = 0
     checked: int = 0
     reports: list[simulator.Report] = field(default_factory=list)
+    _many: list[int] = field(default_factory=list)  # launches that each is of
 
-    def keep(self, report: simulator.Report) -> None:
-        """Keep the report of a checked launch; many become one, since each holds its counts."""
+    def keep(self, report: simulator.Report) -> bool:
+        """Keep the report of a checked launch; many become one, since each holds its counts. Return whether it is new,
+        and not one for several launches that count the same."""
         self.checked += 1
-        self.reports.append(report)
+        for place, one in enumerate(self.reports):
+            if one is report:
+                self._many[place] += 1
+                return False
         if len(self.reports) == MOST_REPORTS:
-            self.reports = [simulator.merge(self.reports)]
+            self.reports, self._many = [self.merged()], [1]
+        self.reports.append(report)
+        self._many.append(1)
+        return True
+
+    def merged(self) -> simulator.Report:
+        """Return one report for all."""
+        return simulator.merge(_times(one, many) for one, many in zip(self.reports, self._many, strict=True))
 
 
 class Launching:
@@ -123,7 +135,7 @@ class Launching:
     def launched(self) -> tuple[Launched, ...]:
         """The checked launches by geometry, in the order of the first of each."""
         return tuple(
-            Launched(launch_of(self.function, kind.geometry), kind.checked, simulator.merge(kind.reports))
+            Launched(launch_of(self.function, kind.geometry), kind.checked, kind.merged())
             for kind in self.kinds.values()
             if kind.reports
         )
@@ -216,9 +228,8 @@ class Launcher:
             return self._failed(kernel, error, NOT_SUPPORTED, lacks=True)
         except simulator.LaunchError as error:
             return self._failed(kernel, error, INVALID_VALUE)
-        faulty = next((FAULTS[one.kind] for one in report.hazards if one.kind in FAULTS), 0)
-        if checked or report.hazards:
-            kind.keep(report)
+        faulty = next((FAULTS[one.kind] for one in report.hazards if one.kind in FAULTS and not one.padding), 0)
+        if (checked or report.hazards) and kind.keep(report):
             self._open.append(report)
         return Outcome(faulty, LAUNCH_NS + report.instructions / self.rate, report.output)
 
@@ -227,6 +238,14 @@ class Launcher:
         if sentence not in kernel.failures:
             kernel.failures[sentence] = lacks
         return Outcome(status)
+
+
+def _times(report: simulator.Report, many: int) -> simulator.Report:
+    """Return the report of so many launches that are alike, by doubling."""
+    if many == 1:
+        return report
+    half = _times(report, many // 2)
+    return simulator.merge([half, half, *[report] * (many % 2)])
 
 
 def _of_hazards(hazards: tuple[simulator.Hazard, ...]) -> simulator.Report:

@@ -15,6 +15,7 @@ NBYTES = 1 << 40  # of the file, which takes only what is written
 OWN = NBYTES >> 1  # offsets from here on are module variables'
 NO_RESERVE = 0x4000
 PAGE = 4096
+PADDED = 2 << 20  # a card maps whole pieces of this, and so does the program's runtime
 BARRIER = 127  # the slot of a grid's barrier, which no allocation gets
 
 
@@ -33,7 +34,7 @@ class Memory:
             ) from None
         self.bytes = np.frombuffer(self._map, np.uint8)
         self._next = OWN
-        self.space = AddressSpace()
+        self.space = AddressSpace(lasts=True)
         self.space.skip_to(BARRIER)
         self.space.barrier = self.space.place("the grid's barrier", self.new(64), True)
 
@@ -51,8 +52,10 @@ class Memory:
         return int(array.ctypes.data - self.bytes.ctypes.data)
 
     def allocate(self, slot: int, offset: int, nbytes: int, name: str) -> None:
-        """Note an allocation."""
-        self.place(Region(name, slot << SLOT_BITS, self.bytes[offset : offset + nbytes], True))
+        """Note an allocation, with the padding behind it."""
+        region = Region(name, slot << SLOT_BITS, self.bytes[offset : offset + nbytes], True)
+        region.pad(self.bytes[offset : offset + -(-nbytes // PADDED) * PADDED])
+        self.place(region)
 
     def place(self, region: Region) -> None:
         """Put a region into its slot, which the program's runtime chose."""

@@ -25,14 +25,17 @@ class Objects:
     ) -> None:
         """Note a texture object over memory at an address, or a surface object where `how` does not say how it reads.
 
-        resource, how: CUDA_RESOURCE_DESC and CUDA_TEXTURE_DESC; extents, flags: of the array, 0 for linear memory.
+        resource, how: CUDA_RESOURCE_DESC and CUDA_TEXTURE_DESC; extents, flags: of the array or the rows, 0 for linear
+        memory.
         """
         linear = driver_objects.ResourceDescriptor.from_buffer_copy(resource).of.linear
         dtype = next(name for name, number in driver_objects.FORMATS.items() if number == linear.format)
         flat = memory.view(dtype)
-        sides = [extents[2], extents[1], extents[0]] if extents[0] else [flat.size // linear.channels]
-        shape = [side for side in sides if side] + [linear.channels] * (linear.channels > 1)
+        width, height, depth = extents
+        row = flat.size // linear.channels // max(1, height) // max(1, depth)  # with the room behind it
+        shape = [side for side in (depth, height, row) if side] + [linear.channels] * (linear.channels > 1)
         about: dict[str, Any] = {"channels": linear.channels, "layered": bool(flags & driver_objects.LAYERED)}
+        about["width"] = width if width < row else 0
         if how is not None:
             described = driver_objects.TextureDescriptor.from_buffer_copy(how)
             integers = flat.dtype.kind != "f" and not described.flags & driver_objects.READ_AS_INTEGER

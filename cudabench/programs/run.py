@@ -96,6 +96,14 @@ class ProgramRun(Kept):
         return found
 
     @property
+    def so_far(self) -> str:
+        """How many launches there were, and of which kernel the last one is."""
+        server = self.server
+        last = "" if server is None or server.now is None else f", {server.now.name}"
+        many = 0 if server is None else sum(one.launches for one in [*server.kernels.values()])
+        return f"{many:,} launch{'es' * (many != 1)}{last}"
+
+    @property
     def silent(self) -> bool:
         """Whether the program never asked for a card."""
         return self.server is None or not self.server.greeted

@@ -55,6 +55,7 @@ class Server:
         self.examples: dict[str, lines.Example] = {}
         self.refused: list[str] = []  # what of the program is lacking
         self.greeted = self.ended = False
+        self.now: Launching | None = None  # the kernel of the last launch
         self._faulty: tuple[Launching, Geometry] | None = None  # the last launch, if it had a fault
         self._modules: dict[int, Loaded] = {}
         self._names: dict[str, str] = {}
@@ -146,7 +147,7 @@ class Server:
         raw = asked.raw(asked.number())
         grid, block, cluster = (tuple(sides[at : at + 3]) for at in (0, 3, 6))
         kernel = self.kernel(module, entry)
-        geometry = Geometry(grid, block, shared, cluster if cluster[0] else None)
+        self.now, geometry = kernel, Geometry(grid, block, shared, cluster if cluster[0] else None)
         placed = self._place(kernel, raw)
         if self.keeps is not None and kernel.entry not in self.examples:
             self.examples[kernel.entry] = lines.example_of(
@@ -188,7 +189,13 @@ class Server:
         region = self.memory.space.slots[slot]
         try:
             self.objects.add(
-                handle, resource, how, region.bytes[offset : offset + nbytes], region.base + offset, extents, flags
+                handle,
+                resource,
+                how,
+                (region.padded or region).bytes[offset : offset + nbytes],
+                region.base + offset,
+                extents,
+                flags,
             )
         except simulator.LaunchError as error:
             return self._refuse(launches.INVALID_VALUE, error)

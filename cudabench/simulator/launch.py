@@ -212,12 +212,12 @@ def run(
         if ran == "":
             return UNCHECKED
         if not isinstance(ran, str):
-            finished = ran
-            later = Report.later(
+            finished, known = ran, ran.report if machine is None else None  # machine code has its own counts
+            ran.report = known or Report.later(
                 lambda: outcome(finished, plan, placed, issued, shares).report(),
                 instructions=ran.instructions, engine="native", hazards=(), output="", trace=None,
             )  # fmt: skip
-            return told(later)
+            return told(ran.report)
     engine = Machine(
         plan, placed, budget or DEFAULT_BUDGET, recorder, progress, issued, ends, declared, between, barrier
     )
@@ -235,7 +235,9 @@ def run(
         if place is not None:
             first = engine.chunk.block_index(0), engine.chunk.thread_index(0)
             engine.hazards.add("same-memory", place, 1, *first, aliased, suspected=True)
-    return told(_outcome(engine, recorder).report())
+    report = _outcome(engine, recorder).report()
+    plan.strays = plan.strays or any(hazard.padding for hazard in report.hazards)
+    return told(report)
 
 
 def _grid_barrier(code: Code, space: AddressSpace, grid: Index3, block: Index3) -> int:

@@ -44,11 +44,13 @@ class Region:
     """Bytes at consecutive virtual addresses: an array argument, a module variable or the kernel's parameters.
 
     element, shape: bytes of an element and elements by dimension, as messages say them; 0 and () where not known. host:
-    where the bytes lie in the host's memory. freed: the bytes that it had, of one that was freed and has none.
+    where the bytes lie in the host's memory. freed: the bytes that it had, of one that was freed and has none. padded:
+    the region with the padding behind it, where a card does not fault; None where none is known.
     """
 
     __slots__ = (
-        "base", "bytes", "constant", "element", "end", "freed", "host", "name", "shape", "size", "views", "writable",
+        "base", "bytes", "constant", "element", "end", "freed", "host", "name", "padded", "shape", "size", "views",
+        "writable",
     )  # fmt: skip
 
     def __init__(
@@ -61,6 +63,11 @@ class Region:
         self.views: dict[np.dtype[Any], Array] = {}
         self.element = self.freed = 0
         self.shape: tuple[int, ...] = ()
+        self.padded: Region | None = None
+
+    def pad(self, data: Array) -> None:
+        """Tell the bytes that begin as its own do and end with the padding."""
+        self.padded = Region(self.name, self.base, data, self.writable, self.constant)
 
     def view(self, dtype: np.dtype[Any]) -> Array:
         """Return the region's whole elements of a dtype."""
@@ -91,10 +98,11 @@ class AddressSpace:
     """The regions of a launch, or of all launches of a program, by slot; slot 0, where null pointers point, is empty.
 
     version: changes with them. changed: the slots that are others than the native engine last saw in `table`, which is
-    its own.
+    its own. lasts: launches share it, and what is kept of a launch keeps nothing else alive.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, lasts: bool = False) -> None:
+        self.lasts = lasts
         self.slots: list[Region] = [NOTHING]
         self.version = 0
         self.changed = {0}

@@ -119,7 +119,7 @@ class Outcome:
         regions = [self.space.slots[slot] for slot in slots] if space in ("global", "constant") else []
         array, start, nbytes = None, 0, 0
         if regions:
-            array = ", ".join(plain_name(region.name) for region in regions)
+            array = ", ".join(dict.fromkeys(plain_name(region.name) for region in regions))
             start, nbytes = regions[0].base, regions[0].size
         elif slots and space == "shared" and code.shared_names:
             array, start, nbytes = self._shared_variables()[slots[0]]

@@ -45,6 +45,7 @@ class Plan:
         self.cluster = cluster
         self.members: dict[int, Any] = {}  # by chunk
         self.ready: Any = None  # for the native engine, see `native.launch.Ready`
+        self.strays = False  # whether a launch touched the padding behind an allocation
         self.ways = ways_of(code)
         static = code.static_shared
         padded = -(-static // 16) * 16 + dynamic_shared

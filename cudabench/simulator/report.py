@@ -115,7 +115,8 @@ def by_pattern(counts: Sequence[PatternCount]) -> tuple[PatternCount, ...]:
 class Hazard(NamedTuple):
     """A fault of the kernel at a source line; block and thread are those of the first occurrence, x first.
 
-    instruction: the line of the PTX, 0 where nobody asks for it. between_blocks: of a race, whether it is one.
+    instruction: the line of the PTX, 0 where nobody asks for it. between_blocks: of a race, whether it is one. padding:
+    of accesses out of bounds, whether all are in the padding behind allocations, where a card does not fault.
     """
 
     kind: str
@@ -127,6 +128,7 @@ class Hazard(NamedTuple):
     message: str
     instruction: int = 0
     between_blocks: bool = False
+    padding: bool = False
 
     @property
     def key(self) -> tuple[str, int, str]:

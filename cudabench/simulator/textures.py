@@ -22,8 +22,9 @@ class Texture:
     array: C-contiguous, its axes depth (3D) or layers, height, width, and the channels (1, 2 or 4) where there is more
     than one. linear: linear memory, which only tex1Dfetch reads. read: "element", or "normalized" for integers of 8
     and 16 bits as numbers in [0, 1] or [-1, 1]. normalized: coordinates run from 0 to 1. Address modes wrap and mirror
-    need normalized coordinates: without, they are clamp, as on the GPU. name, base: what messages call it, and where
-    the array lies in a launch's address space; the launch sets them.
+    need normalized coordinates: without, they are clamp, as on the GPU. width: the texels of a row that are the
+    texture's, 0 for all. name, base: what messages call it, and where the array lies in a launch's address space; the
+    launch sets them.
 
     Raises LaunchError for a shape, type or combination that no GPU takes.
     """
@@ -36,6 +37,7 @@ class Texture:
     normalized: bool = False
     read: Literal["element", "normalized"] = "element"
     linear: bool = False
+    width: int = 0
     name: str = ""
     base: int = 0
     texels: Array = field(init=False, repr=False)
@@ -66,7 +68,8 @@ class Texture:
     @property
     def extents(self) -> tuple[int, ...]:
         """Texels along x, y, z."""
-        return tuple(self.texels.shape[self.layered : -1][::-1])
+        width, *others = self.texels.shape[self.layered : -1][::-1]
+        return (self.width or width, *others)
 
     @property
     def modes(self) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ def parse_constants(texts: Sequence[str], file: SourceFile, numbers: Mapping[str
     known = {constant.name: constant for constant in file.constants}
     made: list[Array] = []
     for text in texts:
-        name, value = arguments.split_name_value(text, "--const", "'c=float32[16]:random', c=@c.npy or c=2.5")
+        name, value = arguments.split_name_value(text, "--const", "'c=full(2)', c=@c.npy or c=2.5")
         where = f"--const {name}={value}"
         plain = name.rpartition("::")[2]
         refuse(
@@ -44,6 +44,9 @@ def _one(
     wanted = numpy_type(ctype, file.types)
     vector = vector_type(ctype, file.types)
     element = wanted or (vector[0] if vector else None)
+    if element and values.is_start(text):  # the type and the shape are the source's
+        shape = (*constant.extents, *(vector[1:] if vector else ())) or (1,)
+        text = f"{element}[{','.join(map(str, shape))}]:{text}"
     array = arguments.read_array(name, text, where, numbers, const=True)
     if array is not None:
         bits = ctype in ("__nv_bfloat16", "nv_bfloat16")

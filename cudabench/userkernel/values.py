@@ -166,6 +166,12 @@ def _integers(
     return rng.integers(low, high, shape, dtype=kind.type if whole else np.int64).astype(kind, copy=False)
 
 
+def is_start(text: str) -> bool:
+    """Tell whether a text is one of the words for how an array starts, with its numbers if it takes some."""
+    call = re.fullmatch(r"(\w+)\s*\(.*\)", text.strip(), re.S)
+    return call[1] in CALLS if call else text.strip() in WORDS
+
+
 def read_start(text: str, dtype: str, shape: tuple[int, ...], where: str, scalars: Mapping[str, Any]) -> Init:
     """Return the start of an array with this type and shape."""
     text = text.strip()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import sys
 import threading
 import time
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
 
 AFTER_S = 0.5  # what is over sooner shows nothing
+ASIDE_S = 1.0
 EVERY_S = 10.0  # between lines of a log
 LEAST_S = 0.5  # less is not said to be left
 SAMPLING, COMPILING = "timing", "compiling all kernels"
@@ -144,6 +146,29 @@ class Waiting(_Beside):
             with contextlib.suppress(OSError, ValueError), _bar() as bar:  # nobody reads any more
                 bar.add_task(self._what, total=None)
                 self._over.wait()
+
+
+class Aside(_Beside):
+    """Shows a few words on a terminal to which a program writes, too: at the right edge of the line, with the cursor
+    back where it was, once a program has lasted a moment and then each second."""
+
+    def __init__(self, words: Callable[[], str], *, shown: bool) -> None:
+        self._words, self._begun = words, time.monotonic()
+        super().__init__(self._show if shown and sys.stderr.isatty() else None)
+
+    def _show(self) -> None:
+        written = ""
+        while not self._over.wait(ASIDE_S):
+            written = text.line(f" {time.monotonic() - self._begun:.0f} s, {self._words()} ")
+            self._write(written)
+        if written:
+            self._write(" " * len(written))
+
+    def _write(self, words: str) -> None:
+        column = max(1, shutil.get_terminal_size().columns - len(words))
+        with contextlib.suppress(OSError, ValueError):  # nobody reads any more
+            sys.stderr.write(f"\0337\033[{column}G\033[2m{words}\033[0m\0338")
+            sys.stderr.flush()
 
 
 def _bar(left: Callable[[], str] = str) -> RichProgress:

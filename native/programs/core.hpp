@@ -199,10 +199,11 @@ template <class T> std::shared_ptr<T> held(T *handle) {
     return found == live<T>.end() ? nullptr : found->second;
 }
 
-extern std::map<int, Memory> memories; // by slot
-extern std::set<int> reserved;         // slots of modules' variables
-extern thread_local std::vector<Context *> current;
-extern Context *running; // whose work is being done
+extern std::map<int, Memory> memories;               // by slot
+extern std::set<int> page_locked;                    // slots of the host's memory among them
+extern std::set<int> reserved;                       // slots of modules' variables
+extern thread_local std::vector<Context *> &current; // never destroyed: destructors of the program call, too
+extern Context *running;                             // whose work is being done
 extern std::set<Context *> contexts;
 extern unsigned long long sequence;
 extern int first_slot, next_slot; // of memory of the device
@@ -241,6 +242,7 @@ Status at_rest(const std::function<void()> &work);
 
 size_t used(int device);
 int free_slot();
+void add_memory(int slot, const Memory &memory);
 Status allocate(Address *address, size_t bytes, Kind kind);
 void release(int slot);
 Memory *memory_at(Address address);           // of the slot

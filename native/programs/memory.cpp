@@ -12,23 +12,29 @@ std::map<int, Memory> memories;
 std::set<int> reserved;
 int first_slot = 1, next_slot = 1;
 bool has_objects;
+std::set<int> page_locked;
 
-size_t used(int device) {
-    size_t sum = 0;
-    for (auto &[slot, one] : memories)
-        if ((one.kind == DEVICE || one.kind == MANAGED) && one.context->device == device)
-            sum += one.bytes;
-    return sum;
+static std::map<int, size_t> taken; // bytes of a device's memory
+static std::set<int> left;          // slots that were given before, and are free
+
+size_t used(int device) { return taken[device]; }
+
+static size_t &counted(const Memory &memory) { // where its bytes count: the host's own count nowhere
+    static size_t nowhere;
+    return memory.kind == DEVICE || memory.kind == MANAGED ? taken[memory.context->device] : nowhere;
 }
 
 int free_slot() {
-    if (next_slot < first_slot + FRESH_SLOTS)
+    if (next_slot < first_slot + FRESH_SLOTS || left.empty())
         return next_slot++;
-    int slot = first_slot; // the lowest that is free again
-    while (memories.count(slot) || reserved.count(slot))
-        slot++;
-    next_slot = std::max(next_slot, slot + 1);
-    return slot;
+    return left.extract(left.begin()).value();
+}
+
+void add_memory(int slot, const Memory &memory) {
+    memories[slot] = memory;
+    counted(memory) += memory.bytes;
+    if (memory.of_host())
+        page_locked.insert(slot);
 }
 
 Status allocate(Address *address, size_t bytes, Kind kind) {
@@ -42,7 +48,7 @@ Status allocate(Address *address, size_t bytes, Kind kind) {
     char *host = slot ? map_memory(slot, bytes, kind, place) : nullptr;
     if (!host)
         return OUT_OF_MEMORY;
-    memories[slot] = Memory{host, bytes, context(), kind, place};
+    add_memory(slot, Memory{host, bytes, context(), kind, place});
     *address = Address(slot) << SLOT_BITS;
     return SUCCESS;
 }
@@ -54,7 +60,11 @@ void release(int slot) {
     if (has_objects && callable())
         callbacks.forget(slot);
     unmap_memory(slot, found->second);
+    counted(found->second) -= found->second.bytes;
+    page_locked.erase(slot);
     memories.erase(found);
+    if (slot >= first_slot)
+        left.insert(slot);
 }
 
 Memory *memory_at(Address address) {
@@ -73,8 +83,8 @@ char *host_of(Address address, size_t bytes) {
 int pinned_slot(const void *host) {
     if (const Memory *same = host_of(Address(host), 1) ? memory_at(Address(host)) : nullptr; same && same->of_host())
         return int(Address(host) >> SLOT_BITS);
-    for (auto &[slot, one] : memories)
-        if (one.of_host() && one.host <= host && host < one.host + one.bytes)
+    for (int slot : page_locked)
+        if (memories[slot].host <= host && host < memories[slot].host + memories[slot].bytes)
             return slot;
     return 0;
 }

@@ -5,6 +5,8 @@ namespace programs {
 
 #define NAME(name)                                                                                                     \
     API __attribute__((weak)) Status name() { return missing(#name); }
+#define PTSZ(name) NAME(name) NAME(name##_ptsz)
+#define PTDS(name) NAME(name) NAME(name##_ptds)
 #include "names.inc"
 
 } // namespace programs

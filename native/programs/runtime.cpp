@@ -57,7 +57,7 @@ static void begin_to_run() {
 
 Status enter() {
     if (!start())
-        return NO_DEVICE;
+        return absent();
     if (!entered++)
         begin_to_run();
     if (current.empty())
@@ -131,7 +131,7 @@ __attribute__((destructor)) static void end() {
     Message never_freed;
     unsigned count = 0;
     for (auto &[slot, one] : memories)
-        if (one.kind != VARIABLE && !one.of_graph)
+        if (one.kind != VARIABLE && !one.of_graph && !one.context->failed)
             never_freed.put(uint64_t(one.bytes)).text(text_of(one.place)), count++;
     fflush(stdout);
     tell_changes();

@@ -177,6 +177,8 @@ struct DriverTexture { // CUDA_TEXTURE_DESC
     int rest[12];
 };
 
+const size_t PITCH_ALIGNMENT = 32; // cudaDeviceProp::texturePitchAlignment
+
 static Status object_of(Address *object, const RuntimeResource &from, const RuntimeTexture *how) {
     Resource resource{};
     size_t sides[3] = {0, 0, 0};
@@ -186,14 +188,16 @@ static Status object_of(Address *object, const RuntimeResource &from, const Runt
     } else {
         const Channels &channels = from.of.linear.channels;
         unsigned count = channels_of(channels);
-        const size_t *of_rows = from.of.linear.sides; // width, height and pitch
-        bool close = from.type == 3 && of_rows[2] * 8 == of_rows[0] * count * unsigned(channels.bits[0]);
-        if (from.type != 2 && !close)
-            return missing("cudaCreateTextureObject of a mipmapped array, or of rows with room between them");
-        sides[0] = close ? of_rows[0] : 0, sides[1] = close ? of_rows[1] : 0;
+        auto [width, height, pitch] = from.of.linear.sides;
+        bool rows = from.type == 3;
+        if (from.type == 1)
+            return missing("cudaCreateTextureObject of a mipmapped array");
+        size_t texel = count * unsigned(channels.bits[0]) / 8;
+        if (rows && (!texel || !width || !height || pitch < width * texel || pitch % PITCH_ALIGNMENT))
+            return INVALID_VALUE;
+        sides[0] = rows ? width : 0, sides[1] = rows ? height : 0;
         resource.type = 2;
-        resource.of.linear = {from.of.linear.place, format_of(channels), count,
-                              close ? of_rows[1] * of_rows[2] : of_rows[0]};
+        resource.of.linear = {from.of.linear.place, format_of(channels), count, rows ? height * pitch : width};
     }
     if (!how)
         return make_object(object, &resource, nullptr, sides);

@@ -22,7 +22,7 @@ static bool no_device(int device) { return device < 0 || device >= int(cards.siz
 API Status cudaGetDeviceCount(int *count) {
     Held until_the_end;
     *count = start() ? int(cards.size()) : 0;
-    return *count ? SUCCESS : leave(__func__, NO_DEVICE);
+    return *count ? SUCCESS : leave(__func__, absent());
 }
 
 static Status choose(int device) { return current = {primary(device)}, SUCCESS; }
@@ -42,7 +42,7 @@ static Status reset() {
 API Status cudaDeviceReset() {
     Held until_the_end;
     Status status = enter(); // an error that sticks goes with the context
-    return leave(__func__, status == NO_DEVICE ? status : reset());
+    return leave(__func__, status == NO_DEVICE || status == NOT_INITIALIZED ? status : reset());
 }
 API Status cudaThreadExit() { return cudaDeviceReset(); }
 

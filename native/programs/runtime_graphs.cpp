@@ -177,12 +177,17 @@ static Status change_edges(Node *const *from, Node *const *to, size_t count, boo
     }
     return SUCCESS;
 }
-CALL(cudaGraphAddDependencies, (Graph *, Node *const *from, Node *const *to, const void *data, size_t count),
-     change_edges(from, to, of_12() ? size_t(data) : count, true))
-CALL(cudaGraphRemoveDependencies, (Graph *, Node *const *from, Node *const *to, const void *data, size_t count),
-     change_edges(from, to, of_12() ? size_t(data) : count, false))
+#define EDGES(suffix, plain, wanted)                                                                                   \
+    CALL(cudaGraph##suffix, (Graph *, Node *const *from, Node *const *to, const void *data, size_t count),             \
+         change_edges(from, to, plain ? size_t(data) : count, wanted))
+EDGES(AddDependencies, of_12(), true)
+EDGES(AddDependencies_v2, false, true)
+EDGES(RemoveDependencies, of_12(), false)
+EDGES(RemoveDependencies_v2, false, false)
 CALL(cudaGraphNodeGetDependencies, (Node * node, Node **to, void *data, size_t *count),
      tell_list(node->before, to, of_12() ? (size_t *)data : count))
+CALL(cudaGraphNodeGetDependencies_v2, (Node * node, Node **to, void *, size_t *count),
+     tell_list(node->before, to, count))
 
 static Status tell_edges(Graph *graph, Node **from, Node **to, size_t *count) {
     if (!held(graph))
@@ -197,6 +202,8 @@ static Status tell_edges(Graph *graph, Node **from, Node **to, size_t *count) {
 }
 CALL(cudaGraphGetEdges, (Graph * graph, Node **from, Node **to, void *data, size_t *count),
      tell_edges(graph, from, to, of_12() ? (size_t *)data : count))
+CALL(cudaGraphGetEdges_v2, (Graph * graph, Node **from, Node **to, void *, size_t *count),
+     tell_edges(graph, from, to, count))
 
 static Status destroy_node(Node *gone) {
     for (auto &[graph, kept] : live<Graph>)

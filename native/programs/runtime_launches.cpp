@@ -11,7 +11,7 @@ struct Configuration {
     Stream *stream;
 };
 
-static thread_local std::vector<Configuration> pushed;
+static thread_local auto &pushed = *new std::vector<Configuration>; // as `current`
 
 API unsigned __cudaPushCallConfiguration(Sides grid, Sides block, size_t shared, Stream *stream) {
     pushed.push_back({grid, block, shared, stream});

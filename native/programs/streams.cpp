@@ -7,7 +7,7 @@ namespace programs {
 
 Callbacks callbacks;
 std::vector<Card> cards;
-thread_local std::vector<Context *> current;
+thread_local std::vector<Context *> &current = *new std::vector<Context *>;
 Context *running;
 std::set<Context *> contexts;
 unsigned long long sequence;

@@ -76,14 +76,18 @@ Status make_object(Address *handle, const Resource *resource, const void *how, c
         return INVALID_HANDLE;
     Address place = array ? array->place : resource->of.linear.place;
     size_t bytes = array ? array->bytes() : resource->of.linear.bytes;
-    char *host = host_of(place, bytes);
+    size_t room =
+        sides && sides[1] // behind the last row
+            ? bytes / sides[1] - sides[0] * resource->of.linear.channels * format_bytes(resource->of.linear.format)
+            : 0;
+    char *host = host_of(place, bytes - room);
     if (!host)
         return INVALID_VALUE;
     // Of a CUDA array the format and channels stand where those of linear memory do.
     Resource told = *resource;
     if (array)
         told.of.linear = {place, array->format, array->channels, bytes};
-    const size_t none[3] = {0, 0, 0};
+    const size_t none[3] = {0, 0, 0}; // of rows the bytes say how far apart they are
     *handle = next_handle += 16;
     has_objects = true;
     return callbacks.texture(*handle, &told, how, host, place, bytes,

@@ -13,13 +13,15 @@
 
 namespace programs {
 
-const size_t FILE_BYTES = size_t(1) << 40, OURS = FILE_BYTES / 2, PAGE = 4096; // Python gives the upper half
+const size_t FILE_BYTES = size_t(1) << 40, OURS = FILE_BYTES / 2; // Python gives the upper half
+const size_t PAGE = 4096, PADDED = 2 << 20;                       // a card maps whole pieces of the latter
 
 struct Range {
     size_t offset, bytes;
 };
 
 static int line = -1, file = -1;
+static bool forked;                              // by a process that speaks to Python
 static char *base;                               // of the file's mapping
 static std::map<size_t, size_t> left{{0, OURS}}; // ranges of the file that are free: offset, bytes
 static std::map<int, Range> ranges;              // of slots
@@ -38,8 +40,10 @@ __attribute__((constructor)) static void take_descriptors() {
         return;
     fcntl(line, F_SETFD, FD_CLOEXEC), fcntl(file, F_SETFD, FD_CLOEXEC);
     unsetenv("CUDABENCH_PROGRAM");
-    pthread_atfork(nullptr, nullptr, [] { line = -1; });
+    pthread_atfork(nullptr, nullptr, [] { forked = true, line = -1; });
 }
+
+Status absent() { return forked && base ? NOT_INITIALIZED : NO_DEVICE; } // the parent's CUDA is not the child's
 
 bool connected() { return line >= 0; }
 bool callable() { return connected(); }
@@ -97,7 +101,7 @@ Reply ask(Ask kind, const Message &message) {
 
 // Memory ------------------------------------------------------------------------------------------------------------
 
-static size_t rounded(size_t bytes) { return (bytes + PAGE - 1) / PAGE * PAGE; }
+static size_t rounded(size_t bytes, size_t to = PAGE) { return (bytes + to - 1) / to * to; }
 
 static size_t take_range(size_t bytes) {
     for (auto &[offset, room] : left)
@@ -134,7 +138,7 @@ void tell_changes() {
 }
 
 char *map_memory(int slot, size_t bytes, Kind kind, const Place &place) {
-    size_t offset = take_range(rounded(bytes));
+    size_t room = rounded(bytes, PADDED), offset = take_range(room);
     if (offset == OURS)
         return nullptr;
     char *host = base + offset;
@@ -145,21 +149,21 @@ char *map_memory(int slot, size_t bytes, Kind kind, const Place &place) {
         if (got != same) {
             if (got != MAP_FAILED)
                 munmap(got, rounded(bytes));
-            give_range(offset, rounded(bytes));
+            give_range(offset, room);
             return nullptr;
         }
     }
-    ranges[slot] = {offset, rounded(bytes)};
+    ranges[slot] = {offset, room};
     change(slot, kind, offset, bytes, place);
     return host;
 }
 
 bool add_registered(int slot, char *host, size_t bytes, const Place &place) {
-    size_t offset = take_range(rounded(bytes));
+    size_t room = rounded(bytes, PADDED), offset = take_range(room);
     if (offset == OURS)
         return false;
-    ranges[slot] = {offset, rounded(bytes)};
-    memories[slot] = Memory{host, bytes, context(), REGISTERED, place};
+    ranges[slot] = {offset, room};
+    add_memory(slot, Memory{host, bytes, context(), REGISTERED, place});
     change(slot, REGISTERED, offset, bytes, place);
     return true;
 }
@@ -169,7 +173,7 @@ void unmap_memory(int slot, const Memory &memory) {
     if (found == ranges.end())
         return; // a variable
     if (memory.kind == PINNED || memory.kind == MANAGED)
-        munmap((void *)(Address(slot) << SLOT_BITS), found->second.bytes);
+        munmap((void *)(Address(slot) << SLOT_BITS), rounded(memory.bytes));
     give_range(found->second.offset, found->second.bytes);
     ranges.erase(found);
     freed[slot] = here();
@@ -177,7 +181,8 @@ void unmap_memory(int slot, const Memory &memory) {
 }
 
 static void move_registered(bool to_device) {
-    for (auto &[slot, one] : memories) {
+    for (int slot : page_locked) {
+        const Memory &one = memories[slot];
         if (one.kind != REGISTERED)
             continue;
         char *alias = base + ranges[slot].offset;
@@ -299,7 +304,9 @@ bool start() {
     if (connected())
         mapped = mmap(nullptr, FILE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
     if (mapped == MAP_FAILED) {
-        fprintf(stderr, "cudabench: this program runs without a GPU by `cudabench exec`, which was not used here.\n");
+        fprintf(stderr, forked ? "cudabench: a process that the program forked has no simulated card.\n"
+                               : "cudabench: this program runs without a GPU by `cudabench exec`, which was not used "
+                                 "here.\n");
         line = -1;
         return false;
     }

@@ -42,7 +42,8 @@ struct Reply {
 };
 
 bool connected();
-bool start(); // say HELLO once; false where nobody answers
+bool start();    // say HELLO once; false where nobody answers
+Status absent(); // what calls return then
 Reply ask(Ask kind, const Message &message);
 void tell_changes(); // of memory since the last launch
 

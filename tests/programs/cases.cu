@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <limits>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define CHECK(call)                                                              \
@@ -51,8 +52,11 @@ __global__ void say(int n) { printf("thread %d of %d\n", threadIdx.x, n); }
 
 struct AtTheEnd {
     int code = 0;
+    float *memory = nullptr;
     ~AtTheEnd()
     {
+        if (memory)
+            printf("freed: %s\n", cudaGetErrorName(cudaFree(memory)));
         fflush(stdout);
         if (code)
             _exit(code);
@@ -126,9 +130,20 @@ int main(int count, char **words)
         if (fgets(line, sizeof line, stdin))
             fprintf(stderr, "read %s", line);
     }
-    if (!is("outside")) {
-        CHECK(cudaMemcpy(host, x, sizeof host, cudaMemcpyDeviceToHost));
-        printf("end %g\n", host[3]);
-        cudaFree(x), cudaFree(y);
+    if (is("statics"))
+        CHECK(cudaMalloc(&at_the_end.memory, 4));
+    if (is("fork")) {
+        fflush(stdout);
+        if (pid_t child = fork()) {
+            waitpid(child, nullptr, 0);
+        } else {
+            fprintf(stderr, "child: %s\n", cudaGetErrorName(cudaMemset(x, 0, 4)));
+            _exit(0);
+        }
     }
+    if (is("wild"))
+        add<<<1, 1>>>(x + (1 << 28), y, 1);
+    CHECK(cudaMemcpy(host, x, sizeof host, cudaMemcpyDeviceToHost));
+    printf("end %g\n", host[3]);
+    cudaFree(x), cudaFree(y);
 }

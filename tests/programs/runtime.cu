@@ -278,6 +278,21 @@ int main() {
     C(cudaMemcpy(hf + 256, df2, 512, cudaMemcpyDeviceToHost));
     T(hf[256 + 77] == hf[77]);
     C(cudaDestroyTextureObject(to));
+    float *rows;
+    size_t apart;
+    C(cudaMallocPitch(&rows, &apart, 64, 8)); // with room behind each row
+    C(cudaMemcpy2D(rows, apart, img, 64, 64, 8, cudaMemcpyHostToDevice));
+    rd = {};
+    rd.resType = cudaResourceTypePitch2D;
+    rd.res.pitch2D = {rows, cd, 16, 8, apart};
+    C(cudaCreateTextureObject(&to, &rd, &td, 0));
+    tex<<<1, dim3(16, 8)>>>(to, df, 16);
+    C(cudaMemcpy(hf, df, 512, cudaMemcpyDeviceToHost));
+    T(hf[3 * 16 + 7] == 73 && hf[127] == img[7][15]);
+    C(cudaDestroyTextureObject(to));
+    rd.res.pitch2D.pitchInBytes = apart + 4;
+    WANT(cudaCreateTextureObject(&to, &rd, &td, 0), cudaErrorInvalidValue);
+    C(cudaFree(rows));
     // functions and occupancy
     cudaFuncAttributes fa;
     C(cudaFuncGetAttributes(&fa, dyn));

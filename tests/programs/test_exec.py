@@ -81,10 +81,13 @@ def test_a_source_runs(tmp_path: Path) -> None:
         ("streams", "6\nend 6"),
         ("read", "read a line"),
         ("lambda", "lambda 3"),
+        ("statics", "freed: cudaSuccess"),
+        ("fork", "child: cudaErrorInitializationError"),
     ],
 )
 def test_programs_behave_as_on_a_gpu(app: Path, word: str, printed: str) -> None:
-    """Symbols, managed memory, printf, streams with events, standard input, lambdas: nothing is found."""
+    """Symbols, managed memory, printf, streams with events, standard input, lambdas, a destructor that frees, a child
+    that has no CUDA: nothing is found."""
     code, said, file = ran(app, word, given="a line\n")
     assert printed in said
     assert code == 0, said
@@ -92,16 +95,19 @@ def test_programs_behave_as_on_a_gpu(app: Path, word: str, printed: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("word", "kind", "line"),
+    ("word", "kind", "line", "printed"),
     [
-        ("race", "race", "x[threadIdx.x] = tile[63 - threadIdx.x];"),
-        ("outside", "out-of-bounds", "x[i] += y[i];"),
+        ("race", "race", "x[threadIdx.x] = tile[63 - threadIdx.x];", "end "),
+        ("outside", "out-of-bounds", "x[i] += y[i];", "end 3"),
+        ("wild", "out-of-bounds", "x[i] += y[i];", "cudaErrorIllegalAddress"),
     ],
 )
-def test_hazards_of_kernels_are_named(app: Path, word: str, kind: str, line: str) -> None:
-    """A fault of a kernel names the line; the exit code is 3."""
+def test_hazards_of_kernels_are_named(app: Path, word: str, kind: str, line: str, printed: str) -> None:
+    """A fault of a kernel names the line; the exit code is 3. The program goes on after an access just past an
+    allocation, and not after a wild one."""
     code, said, file = ran(app, word)
     assert code == 3, said
+    assert printed in said
     found = [hazard for result in file["results"] for hazard in result["hazards"]]
     assert next((one["kind"], one["source"]) for one in found) == (kind, line)
     assert f"{kind}: " in said

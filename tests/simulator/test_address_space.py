@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from cudabench.compile.compiler import compile_ptx
+from cudabench.programs.launches import Geometry, Kind
 from cudabench.simulator import api as simulator
 from cudabench.system import native
 from tests.engines import loaded
@@ -161,3 +162,52 @@ def test_unchecked_launches_leave_the_same_bits(kernel: str) -> None:
         assert not report.hazards
         left.append(out.tobytes() + program.variable("total").tobytes())
     assert left[0] == left[1]
+
+
+@pytest.mark.engine
+@pytest.mark.skipif(native.library() is None, reason="needs the native engine")
+def test_padding_is_named_and_holds_what_is_written(ptx: str) -> None:
+    """An access just past an allocation is a hazard, and goes where a card would go; one beyond the padding does not.
+    Later launches without checks run on the native engine."""
+    host = Host(ptx)
+    a, b = (host.space.allocate(np.ones(THREADS, np.float32).view(np.uint8), name) for name in "ab")
+    data = np.zeros(4096, np.uint8)
+    out = host.space.allocate(data[: 4 * THREADS], "out")
+    host.space.slots[out >> 40].pad(data)
+    inside, past, far = out, out + 16, out + 4096
+    found = [
+        [(one.kind, one.padding, one.count) for one in host.launch("add", arguments, checked, 1).hazards]
+        for place, checked in ((inside, True), (past, True), (past, False), (past, False), (far, True))
+        for arguments in [struct.pack("<QQQi", a, b, place, THREADS)]
+    ]
+    assert found == [
+        [],
+        [("out-of-bounds", True, 4)],
+        [],  # it is known to stray
+        [],
+        [("out-of-bounds", False, THREADS)],
+    ]
+    assert data.view(np.float32)[: THREADS + 4].all()
+    assert not data.view(np.float32)[THREADS + 4 :].any()
+
+
+@pytest.mark.engine
+@pytest.mark.skipif(native.library() is None, reason="needs the native engine")
+def test_launches_that_count_alike_share_a_report(ptx: str) -> None:
+    """Of launches that do the same, most have one report, whatever they are given; it is merged as often as it was
+    given."""
+    host = Host(ptx)
+    places = [host.space.allocate(4 * THREADS, name) for name in "abcd"]
+    kind = Kind(Geometry((1, 1, 1), (THREADS, 1, 1), 0, None))
+    single: list[simulator.Report] = []
+    for turn in range(40):
+        to = places[2 + turn % 2]
+        single.append(host.launch("add", struct.pack("<QQQi", *places[:2], to, THREADS), True, 1))
+        kind.keep(single[-1])
+    assert len({id(one) for one in single}) < 20
+    every, merged = simulator.merge(single), kind.merged()
+    assert merged.instructions == every.instructions
+    assert [(one.array, one.requests, one.sectors) for one in merged.accesses] == [
+        (one.array, one.requests, one.sectors) for one in every.accesses
+    ]
+    assert merged.footprint == every.footprint

@@ -1185,6 +1185,8 @@ def test_constants_are_set(run: Runner) -> None:
     assert (ran.code, one(ran)["warnings"]) == (0, [])
     factor = ("--const", "factor=5", "--expect", "y=factor*x*np.tile(taps,8)+offset")
     assert run(path, *words, *factor).code == 0
+    started = ("--const", "taps=full(2)", "--const", "offset=ones", "--expect", "y=2*x*2+1", *SIM)
+    assert run(path, *CONSTANT_LINE, *started).code == 0
     np.save("t.npy", np.arange(4, dtype=np.float32))
     file = ("--const", "taps=@t.npy", "--const", "offset=0", "--expect", "y=2*x*np.tile(np.arange(4),8)", *SIM)
     assert run(path, *CONSTANT_LINE, *file).code == 0
@@ -1212,7 +1214,7 @@ def test_constants_that_nothing_sets_are_named(run: Runner) -> None:
         ("taps=float32[5]:ones", "the value has 20 bytes, the variable 16"),
         ("offset=1.5", "int32 holds whole numbers"),
         ("offset", "not NAME=VALUE"),
-        ("taps=float32[4]:empty", "an empty constant would hold poison"),
+        ("taps=empty", "an empty constant would hold poison"),
     ],
 )
 def test_constants_that_are_none(run: Runner, text: str, message: str) -> None:

@@ -22,7 +22,7 @@ from cudabench.measure import revisions
 from cudabench.userkernel import plan
 from cudabench.views import console
 from cudabench.views import progress as render_progress
-from cudabench.views.progress import Progress, Waiting
+from cudabench.views.progress import Aside, Progress, Waiting
 from tests.conftest import Ran
 
 
@@ -80,6 +80,29 @@ def test_a_name_in_a_log_is_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
     last = told.getvalue().splitlines()[-1]
     assert last.endswith(r"1 of 2 done, \n::error::x\x1b[31m: compiling")
     assert not any(line.startswith("::") for line in told.getvalue().splitlines())
+
+
+def test_words_beside_a_program_leave_the_cursor_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a terminal that a program writes to, too, words stand at the right edge until the end; in a pipe there are
+    none."""
+    told = piped(monkeypatch)
+    monkeypatch.setattr(render_progress, "ASIDE_S", 0.01)
+    asked = threading.Event()
+
+    def words() -> str:
+        asked.set()
+        return "3 launches, add\x1b[31m"
+
+    with Aside(words, shown=True):
+        assert not asked.wait(0.05)
+    assert told.getvalue() == ""
+    monkeypatch.setattr(told, "isatty", lambda: True)
+    with Aside(words, shown=True):
+        assert asked.wait(30)
+    first, *_, last = re.findall(r"\x1b7\x1b\[(\d+)G\x1b\[2m(.*?)\x1b\[0m\x1b8", told.getvalue())
+    assert re.fullmatch(r" \d+ s, 3 launches, add\S+ ", first[1])
+    assert "\x1b" not in first[1]
+    assert last[1].strip() == ""
 
 
 def test_quiet_and_short_runs_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
 
 
+PADDING = -1  # the scope of accesses out of bounds that a card does not notice
 VERBS = {"load": "reads", "store": "writes", "atomic": "updates"}
 
 
@@ -53,14 +54,14 @@ class Hazards:
 
     def report(
         self, machine: Machine, kind: str, location: Location, lanes: Array, what: str,
-        place: tuple[int, int] | None = None, *, suspected: bool = False,
+        place: tuple[int, int] | None = None, *, suspected: bool = False, scope: int = 0,
     ) -> None:  # fmt: skip
         """Record what lanes do, of which the message names the one at a place, or the first; see `first_lane`."""
         count, first = first_lane(lanes, machine.chunk)
         row, lane = place or first
         block, thread = machine.chunk.block_index(row), machine.chunk.thread_index(lane)
         text = f"thread {thread} of block {block} {what}."
-        self.add(kind, location, count, block, thread, text, suspected=suspected)
+        self.add(kind, location, count, block, thread, text, scope, suspected)
 
     def known(self, kind: str, location: Location) -> bool:
         """Return whether a hazard of the kind is already recorded for the line."""
@@ -74,15 +75,17 @@ class Hazards:
             if kind == "race" and 0 < scope <= GRID and (file, line) in self.cures:
                 message = self.cures[file, line].told(message)
             name = self.code.files.get(file, "")
-            records.append(Hazard(kind, name, line, block, thread, count, message, instruction, scope > GRID))
+            wide, padding = scope > GRID, scope == PADDING
+            records.append(Hazard(kind, name, line, block, thread, count, message, instruction, wide, padding))
         return tuple(sorted(records, key=lambda hazard: (hazard.file, hazard.line, hazard.kind)))
 
     # Addresses.
 
     def outside(
-        self, machine: Machine, access: MemoryOp, bad: Array, address: Array, size: int, low: int, high: int
-    ) -> None:
-        """Record accesses beyond the bounds of their array or memory."""
+        self, machine: Machine, access: MemoryOp, bad: Array, address: Array, size: int, low: int, high: int,
+        scope: int = 0,
+    ) -> None:  # fmt: skip
+        """Record accesses beyond the bounds of their array or memory; scope: `PADDING` where these stay in that."""
         chunk = machine.chunk
         if machine.mask is not None and bad.shape != chunk.shape:
             bad = chunk.lanes(bad) & machine.mask
@@ -121,7 +124,7 @@ class Hazards:
             holds = elements(region.shape or (region.size // element,), element, region.size)
             side = f"{_side(offset, 0, region.size)} '{region.name}' ({holds})"
             text = f"at {in_region(region, offset, width)}, {side}"
-        self.report(machine, kind, access.location, bad, f"{VERBS[access.kind]} {size} bytes {text}")
+        self.report(machine, kind, access.location, bad, f"{VERBS[access.kind]} {size} bytes {text}", scope=scope)
 
     def misaligned(self, machine: Machine, access: MemoryOp, bad: Array, address: Array, size: int) -> None:
         """Record accesses at addresses that are not a multiple of their size."""

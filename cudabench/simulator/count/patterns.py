@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from cudabench.simulator.memory import HALF_SLOT
 from cudabench.simulator.values import Array
 
 Kind = Literal["single", "broadcast", "contiguous", "rows", "stride", "permutation", "gather"]
@@ -74,6 +75,8 @@ def shape(addresses: list[int], size: int, lanes: Sequence[int] = ()) -> Shape:
     count = len(addresses)
     if count == 1:
         return Shape("single", 0, 1, 0)
+    if max(addresses) - min(addresses) >= HALF_SLOT:  # in several arrays
+        return Shape("gather", 0, 32, 0)
     if lanes:
         # Neighbours of which some are off are neighbours, whatever lies between the others.
         step, rest = divmod(addresses[1] - addresses[0], lanes[1] - lanes[0])

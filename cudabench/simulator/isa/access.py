@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cudabench.simulator.check.hazards import PADDING
 from cudabench.simulator.errors import KernelTrap
 from cudabench.simulator.memory import Region, flat, narrow
 from cudabench.simulator.program.builder import Builder
@@ -135,8 +136,13 @@ def bounded(machine: Machine, access: MemoryOp, lanes: Lanes, low: int, high: in
     return check(machine, access, lanes, low, high, access.size)
 
 
-def check(machine: Machine, access: MemoryOp, lanes: Lanes, low: int, high: int, size: int) -> bool:
-    """Report and leave out lanes outside of [low, high) or misaligned; return whether any lane is left."""
+def check(
+    machine: Machine, access: MemoryOp, lanes: Lanes, low: int, high: int, size: int, padded: int = 0
+) -> bool:  # fmt: skip
+    """Report and leave out lanes outside of [low, high) or misaligned; return whether any lane is left.
+
+    padded: where the padding behind ends; the lanes that stay in that, a card lets be.
+    """
     address = lanes.spread()
     misaligned = (address & (size - 1) != 0) & lanes.on & (size & (size - 1) == 0)
     if misaligned.any():
@@ -144,7 +150,10 @@ def check(machine: Machine, access: MemoryOp, lanes: Lanes, low: int, high: int,
         lanes.mask = lanes.on & ~misaligned
     outside = ((address < low) | (address > high - size)) & lanes.on
     if outside.any():
-        machine.hazards.outside(machine, access, outside, address, size, low, high)
+        padding = outside & (address >= low) & (address <= padded - size)
+        for some, scope in ((outside & ~padding, 0), (padding, PADDING)):
+            if some.any():
+                machine.hazards.outside(machine, access, some, address, size, low, high, scope)
         lanes.mask = lanes.on & ~outside
     return bool(lanes.on.any())
 

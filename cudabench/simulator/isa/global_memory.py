@@ -45,8 +45,17 @@ def find(machine: Machine, access: MemoryOp, lanes: Lanes) -> Regions:
         if not 0 < number < len(space.slots):
             check(machine, access, lanes, 1, 0, access.size)
             continue
-        region = space.slots[number]
-        if not check(machine, access, lanes, region.base, region.base + region.size, access.size):
+        region, padded, before = space.slots[number], space.slots[number].padded, lanes.mask
+        inside = check(
+            machine, access, lanes, region.base, region.base + region.size, access.size, padded.end if padded else 0
+        )
+        if padded is not None and lanes.mask is not before:
+            ends = (address > region.end - access.size) & (address <= padded.end - access.size)
+            beyond = before & ends & (address & (access.size - 1) == 0)
+            if beyond.any():
+                found.append((padded, beyond))
+                keep |= beyond
+        if not inside:
             continue
         if isinstance(region, HeapRegion):
             lanes.mask = region.keep_inside(machine, access, address, np.broadcast_to(lanes.mask, address.shape))
@@ -60,9 +69,8 @@ def find(machine: Machine, access: MemoryOp, lanes: Lanes) -> Regions:
 
 def slots_of(regions: Regions) -> int | tuple[int, ...]:
     """Return the slot of the address space that lanes went to, or the slots where they are several."""
-    if len(regions) == 1:
-        return regions[0][0].base >> SLOT_BITS
-    return tuple(sorted(region.base >> SLOT_BITS for region, _ in regions))
+    slots = {region.base >> SLOT_BITS for region, _ in regions}
+    return slots.pop() if len(slots) == 1 else tuple(sorted(slots))
 
 
 def linear(machine: Machine, access: MemoryOp, address: Value, offset: int) -> Region | None:
@@ -95,8 +103,14 @@ def reached(
         masks = [part if machine.mask is None else part & machine.mask for _, part in regions]
     if not regions or (access.kind == "load" and regions[0][0] is machine.parameters):
         return lanes, regions, masks
+    spaces = machine.space.slots
+    padding = [there for region, there in regions if spaces[region.base >> SLOT_BITS] is not region]
+    for there in padding:
+        mask = mask & ~there
     number, slots = access.numbers["global"], slots_of(regions)
-    if access.kind == "atomic":
+    if padding and not np.any(mask):
+        pass  # what lies in padding is not counted
+    elif access.kind == "atomic":
         machine.counters.global_atomic(number, where, access.size, mask, machine.warps, chunk, slots)
     else:
         machine.counters.global_(number, where, offset, access.size, mask, machine.warps, chunk, slots, address)
@@ -105,7 +119,8 @@ def reached(
     for (region, _), exact in zip(regions, masks, strict=True):
         if access.kind != "load" and not region.writable:
             read_only(machine, access, region)
-        machine.global_races.log(access, region, where, offset, exact, data)
+        if spaces[region.base >> SLOT_BITS] is region:
+            machine.global_races.log(access, region, where, offset, exact, data)
     return lanes, regions, masks
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,15 +13,41 @@ from cudabench.simulator.native.layout import CONSTANT_REQUEST, SUMS
 from cudabench.simulator.values import Array
 
 
-def touched(
-    library: Any, handle: Any, counts: Array, *, regions: int, followed: Array, chunks: Array, warps: int
-) -> Touched:
-    """Return what a launch that has ended touched.
+class Traces(NamedTuple):
+    """What the engine wrote down of the memory that a launch touched: the sectors read and written of each region, sums
+    by memory instruction and array, instructions by block, the requests for constants that it kept, and how many there
+    were."""
 
-    counts: by memory instruction and array. followed: by block. chunks: the first block of each chunk. warps: of a
-    block.
-    """
-    blocks = len(followed)
+    sectors: Array
+    sums: Array
+    instructions: Array
+    constants: Array
+    requests: int
+
+    def touched(self, counts: Array, *, followed: Array, chunks: Array, warps: int) -> Touched:
+        """Return what the launch touched.
+
+        counts: by memory instruction and array. followed: by block. chunks: the first block of each chunk. warps: of a
+        block.
+        """
+        blocks, sums, log = len(followed), self.sums, self.constants
+        found = {}
+        went = counts["requests"] + counts["beside"]
+        every = sums.view(np.int64).reshape(*sums.shape, len(SUMS.names or ())).sum(axis=1)
+        for number in np.flatnonzero(sums["requests"].any(axis=1)).tolist():
+            places = tuple(np.flatnonzero(went[number]).tolist())
+            of = dict(zip(SUMS.names or (), map(float, every[number].tolist()), strict=True))
+            found[number, places if len(places) > 1 else places[0]] = of
+            of["turns"] /= 4
+        read, written = ({slot: many for slot, many in enumerate(of) if many >= 0} for of in self.sectors.T.tolist())
+        many = np.diff(chunks, append=blocks).tolist()
+        parts = tuple(zip(many, np.add.reduceat(self.instructions, chunks).tolist(), strict=True))
+        lines = _fetched(log, self.requests, chunks, warps, blocks) if len(log) else 0.0
+        return Touched(found, read, written, blocks, int(np.count_nonzero(followed)), parts, lines)
+
+
+def traces(library: Any, handle: Any, counts: Array, blocks: int, regions: int) -> Traces:
+    """Return what the engine wrote down of a launch that has ended; counts: by memory instruction and array."""
     sectors, sums = np.zeros((regions, 2), np.int64), np.zeros(counts.shape, SUMS)
     instructions, requests = np.zeros(blocks, np.int64), ctypes.c_int64()
     library.cudabench_footprint.restype = ctypes.c_int64
@@ -30,19 +56,7 @@ def touched(
     )
     log = np.zeros(logged, CONSTANT_REQUEST)
     library.cudabench_constant_requests(handle, ctypes.c_void_p(log.ctypes.data))
-    found = {}
-    went = counts["requests"] + counts["beside"]
-    every = sums.view(np.int64).reshape(*sums.shape, len(SUMS.names or ())).sum(axis=1)
-    for number in np.flatnonzero(sums["requests"].any(axis=1)).tolist():
-        places = tuple(np.flatnonzero(went[number]).tolist())
-        of = dict(zip(SUMS.names or (), map(float, every[number].tolist()), strict=True))
-        found[number, places if len(places) > 1 else places[0]] = of
-        of["turns"] /= 4
-    read, written = ({slot: many for slot, many in enumerate(of) if many >= 0} for of in sectors.T.tolist())
-    many, instructions = np.diff(chunks, append=blocks).tolist(), np.add.reduceat(instructions, chunks).tolist()
-    parts = tuple(zip(many, instructions, strict=True))
-    lines = _fetched(log, requests.value, chunks, warps, blocks) if logged else 0.0
-    return Touched(found, read, written, blocks, int(np.count_nonzero(followed)), parts, lines)
+    return Traces(sectors, sums, instructions, log, requests.value)
 
 
 def _fetched(log: Array, requests: int, chunks: Array, warps: int, blocks: int) -> float:

@@ -8,8 +8,9 @@ import struct
 import time
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -18,13 +19,13 @@ from cudabench.simulator.check.grid_races import MOST_GRANULES, MOST_LANES
 from cudabench.simulator.check.places import same_memory
 from cudabench.simulator.check.stale import regions_of
 from cudabench.simulator.count.atomics import ONE_LANE
-from cudabench.simulator.count.footprint import FOLLOWED, Touched
+from cudabench.simulator.count.footprint import FOLLOWED
 from cudabench.simulator.errors import time_up
 from cudabench.simulator.heap import HeapRegion
 from cudabench.simulator.memory import SLOT_BITS, AddressSpace
 from cudabench.simulator.native import atomics, floats, layout
 from cudabench.simulator.native.atomics import Contention
-from cudabench.simulator.native.footprint import touched
+from cudabench.simulator.native.footprint import Traces, traces
 from cudabench.simulator.native.layout import COUNTED, REGION, Description
 from cudabench.simulator.native.looks import Told, due, told
 from cudabench.simulator.native.program import Encoded, encode, linear, refusal
@@ -32,7 +33,7 @@ from cudabench.simulator.plan import Plan
 from cudabench.simulator.program.arguments import Placed
 from cudabench.simulator.program.code import Code
 from cudabench.simulator.program.program import MOST_PLACED
-from cudabench.simulator.report import Executed
+from cudabench.simulator.report import Executed, Report
 from cudabench.simulator.textures import Texture
 from cudabench.simulator.values import Array
 from cudabench.system import children, native
@@ -41,27 +42,42 @@ _REGION = struct.Struct("<qqQiiii")  # REGION
 SLICE_S = 0.05  # between two moments in which signals and the time are heard
 WIDE = 1 << 17  # threads of a launch
 MOST_KEPT = 64  # regions of a launch whose arguments are kept for the next one
+MOST_APART = 4  # launches of a plan that count differently and are kept to know others by
 MOST_READY = 1 << 16  # blocks of a launch of which what it has in common with others is kept
 THREADS: ContextVar[int | None] = ContextVar("threads", default=None)
 
 
-class Ran(NamedTuple):
+@dataclass
+class Ran:
     """What the native engine counted of a launch that it found clean, for `outcome`.
 
-    shares: warp instructions by basic block of code and block of the grid, order: the numbers of the latter.
-    contention, turns: see `atomics`. told: what lanes do. detours: see `floats`.
+    shares: warp instructions by basic block of code and block of the grid, of which ready has the numbers. contention,
+    turns: see `atomics`. told: what lanes do. detours: see `floats`. report: the launch's, for others that count the
+    same.
     """
 
     instructions: int
     executed: Array
     shares: Array | None
     counts: Array
-    order: Array
+    ready: Ready
     contention: dict[int, Contention]
     turns: dict[int, tuple[int, int]]
     told: Told
     detours: dict[int, Executed]
-    touched: Touched | None = None
+    traces: Traces | None = None
+    report: Report | None = None
+
+    def same_as(self, other: Ran) -> bool:
+        """Tell whether another launch of its kernel, in the same address space, counted the same."""
+        arrays = zip(self._arrays(), other._arrays(), strict=True)
+        return (self.contention, self.turns, self.detours) == (other.contention, other.turns, other.detours) and all(
+            one is two or (one is not None and two is not None and one.tobytes() == two.tobytes())
+            for one, two in arrays
+        )
+
+    def _arrays(self) -> tuple[Array | None, ...]:
+        return self.executed, self.shares, self.counts, *((self.traces or ())[:4])
 
 
 @lru_cache(1)
@@ -165,21 +181,28 @@ class Ready:
         about.local_bytes, about.ordered = code.local_bytes, encoded.ordered
         about.granule_global = min(code.granule["global"], 8)
         about.granule_shared = min(code.granule["shared"], 8)
-        self.filled: tuple[Placed, int, bool] | None = None  # the last arguments, where they are small
+        self.filled: tuple[Placed, int, bool, bool] | None = None  # the last arguments, where they are small
+        self.last: list[Ran] = []  # the last launches that count differently, in one state of one address space
+        self.last_in: tuple[int, int] = (0, 0)
 
-    def fill(self, placed: Placed, watched: set[int] | None, checked: bool) -> None:
-        """Fill in the arguments of a launch; watched: of `written_regions`."""
+    def fill(self, placed: Placed, watched: set[int] | None, checked: bool, padded: bool) -> None:
+        """Fill in the arguments of a launch; watched: of `written_regions`; padded: it may touch what is padding."""
         space, about = placed.space, self.about
+        if self.last_in != (id(space), space.version):
+            self.last, self.last_in = [], (id(space), space.version)
         table = _table(space)
-        if watched is not None:
+        if watched is not None or padded:
             table = _Table(table.rows.copy())
+        for slot, region in enumerate(space.slots if padded else ()):
+            table.rows["size"][slot] = (region.padded or region).size
+        if watched is not None:
             table.rows["watched"] = 0
             for base in watched:
                 table.rows["watched"][base >> SLOT_BITS] = space.slots[base >> SLOT_BITS].writable
         self.table = table
         about.regions, about.regions_count = table.address, len(space.slots)
-        small = sum(region.size for region in space.slots[:MOST_KEPT]) <= MOST_PLACED and len(space.slots) <= MOST_KEPT
-        self.filled = (placed, space.version, checked) if small else None
+        small = len(space.slots) <= MOST_KEPT and sum(region.size for region in space.slots) <= MOST_PLACED
+        self.filled = (placed, space.version, checked, padded) if space.lasts or small else None
         about.parameters, about.parameters_size = placed.parameters, len(placed.parameters)
         about.checked = checked
 
@@ -228,15 +251,17 @@ def _ready(
             code.encoded[key] = encode(code, names)
         plan.ready = Ready(plan, code.encoded[key], issued)
     ready: Ready = plan.ready
+    padded = plan.strays and not checked
+    as_before = placed.space.version, checked, padded
     if plan.blocks > MOST_READY:
         plan.ready = None
-    if ready.filled is None or ready.filled[0] is not placed or ready.filled[1:] != (placed.space.version, checked):
+    if ready.filled is None or ready.filled[0] is not placed or ready.filled[1:] != as_before:
         watched = written_regions(code.written, *_given(placed)) if checked else None
         if placed.textures or placed.maps:
             return "it has textures or tensor maps"
         if checked and (reason := _refused(plan, placed, watched)):
             return reason
-        ready.fill(placed, watched, checked)
+        ready.fill(placed, watched, checked, padded)
     return ready
 
 
@@ -298,18 +323,17 @@ def _counted(
     lanes = told(library, held, counts, plan, ready.issued, looked)
     if lanes is None:
         return None
-    memory = None
-    if footprint:
-        memory = touched(
-            library, held, counts, regions=regions, followed=ready.followed, chunks=ready.chunks,
-            warps=-(-math.prod(plan.block) // 32),
-        )  # fmt: skip
-    contention = atomics.contention(library, held, ready.encoded, code) if ready.atomics else {}
-    turns = atomics.turns(library, held, ready.encoded) if ready.atomics else {}
-    return Ran(
-        instructions, executed, by_block, counts, ready.order, contention, turns,
-        lanes, floats.read_detours(library, held), memory,
+    ran = Ran(
+        instructions, executed, by_block, counts, ready,
+        atomics.contention(library, held, ready.encoded, code) if ready.atomics else {},
+        atomics.turns(library, held, ready.encoded) if ready.atomics else {},
+        lanes, floats.read_detours(library, held),
+        traces(library, held, counts, len(ready.order), regions) if footprint else None,
     )  # fmt: skip
+    same = None if looked else next((one for one in ready.last if one.same_as(ran)), None)
+    if same is None:
+        ready.last = [ran, *ready.last[: MOST_APART - 1]]
+    return same or ran
 
 
 def _run(

@@ -25,12 +25,15 @@ def outcome(
     """Return what a launch came to."""
     rows = ran.told.rows()
     footprint = None
-    if ran.touched is not None:
+    if ran.traces is not None:
         counted = {key: row.totals for key, row in rows.items()}
-        footprint = ran.touched.footprint(placed.space, plan.code.accesses, counted, math.prod(plan.grid))
+        touched = ran.traces.touched(
+            ran.counts, followed=ran.ready.followed, chunks=ran.ready.chunks, warps=-(-math.prod(plan.block) // 32)
+        )
+        footprint = touched.footprint(placed.space, plan.code.accesses, counted, math.prod(plan.grid))
     imbalance = None
     if shares is not None and ran.shares is not None:
-        shares.take(ran.shares, ran.order)
+        shares.take(ran.shares, ran.ready.order)
         imbalance = shares.imbalance(plan.grid)
     hazards = Hazards(plan.code, placed.space, plan.shared_size, None, None)
     too_many(hazards, plan.code, plan.grid, plan.block)
