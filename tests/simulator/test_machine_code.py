@@ -44,7 +44,7 @@ def run(
 ) -> tuple[Code | str | None, Any]:
     """Launch a kernel with 4 blocks; return what its machine code did, and that code."""
     machine = machine_of(made, kernel)
-    asked = Asked(lambda: machine, lambda executions: "asked")
+    asked = Asked(lambda: machine)
     report = simulator.run(made.ptx, kernel, 4, block, [*arrays, n], machine=asked)
     lines = report.executed[kernel]
     assert isinstance(lines, Lines)
@@ -97,7 +97,7 @@ def test_a_warp_that_never_ends_is_given_up() -> None:
     made = compiled(source)
     machine = machine_of(made, "k")
     assert not isinstance(machine, str)
-    asked = Asked(lambda: machine, lambda executions: "asked")
+    asked = Asked(lambda: machine)
     try:
         report = simulator.run(made.ptx, "k", 4, 32, [np.zeros(4, np.int32), 3], machine=asked, budget=200000)
     except simulator.BudgetExceeded:
