@@ -33,6 +33,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,11 +44,13 @@ sys.path.insert(0, str(ROOT))
 
 from cudabench import operations  # noqa: E402
 from cudabench.compile import cubin, nvdisasm  # noqa: E402
-from cudabench.explain import executed, machine_code, merged  # noqa: E402
+from cudabench.explain import executed, machine_code, merged, to_execute  # noqa: E402
 from cudabench.plan import cases  # noqa: E402
 from cudabench.records.launch import ByValue, Texture  # noqa: E402
 from cudabench.records.planned import Case, Operation  # noqa: E402
 from cudabench.simulator import api as simulator  # noqa: E402
+from cudabench.simulator.machine_code.image import readable  # noqa: E402
+from cudabench.simulator.machine_code.launch import Asked  # noqa: E402
 
 ARCH = "sm_90"
 SIZES: dict[str, list[tuple[int, ...]]] = {
@@ -311,6 +314,7 @@ def count(
             [work.arrays[a] if isinstance(a, str) else a.content if isinstance(a, ByValue) else a
              for a in launch.arguments],
             shared_bytes=launch.shared, merged=merged.merge(code, lines, image.program.lines(entry)).issued(),
+            machine=Asked(partial(readable, image.cubin, entry)) if to_execute.parts(code) else None,
         )  # fmt: skip
         reports[name, entry].append(report)
         places.append((name, entry))
@@ -328,8 +332,9 @@ def counted(image: Image, entry: str, report: simulator.Report) -> Counter[str]:
         for instruction in function.instructions:
             opcodes[instruction.ptx_line].add(instruction.opcode)
     sums: Counter[str] = Counter()
-    counts = executed.count(code, report.executed[entry], lines)
-    for access in merged.moved(report.accesses, entry, code, report.executed[entry], lines, counts):
+    counts = executed.count(code, report.executed[entry])
+    ran = machine_code.Kernel(entry, report.executed[entry]).code
+    for access in machine_code.requested(report.accesses, entry, code, ran) if ran else report.accesses:
         there = opcodes[access.instruction]
         if access.space == "shared":
             sums[f"shared {access.op} wavefronts"] += (access.wavefronts or 0) - access.reloads

@@ -60,9 +60,11 @@ struct MachineLaunch {
     i64 code_count, constants_count, bank_sizes[6], regions_count;
     i64 grid[3], block[3];
     i64 shared_size, local_size;
-    i64 budget;  // warp instructions
-    i64 *tables; // how often lanes parted at a jump by table
-    i64 threads; // that run blocks
+    i64 budget;        // warp instructions
+    i64 *tables;       // how often lanes parted at a jump by table
+    i64 threads;       // that run blocks
+    const i64 *blocks; // the numbers of those that run, x first
+    i64 blocks_count;
 };
 
 // Lanes that stand at one instruction.
@@ -119,7 +121,7 @@ extern const size_t MEMORY_COUNT;
 // What the threads of a launch share: each takes the next block.
 struct Progress {
     std::atomic<i64> next{0}, instructions{0};
-    std::atomic<i64> failed{INT64_MAX}; // the number of the first block that could not be run
+    std::atomic<i64> failed{INT64_MAX}; // the place of the first block that could not be run
 };
 
 // One block of threads as it runs.

@@ -120,8 +120,9 @@ void Machine::issue(i32 at, u32 mask) {
 
 // Run blocks until there are no more, or one cannot be run.
 void Machine::run(Progress &progress) {
-    const i64 x = launch.grid[0], y = launch.grid[1], blocks = x * y * launch.grid[2];
-    for (i64 number; (number = progress.next++) < blocks && number < progress.failed;) {
+    const i64 x = launch.grid[0], y = launch.grid[1];
+    for (i64 place; (place = progress.next++) < launch.blocks_count && place < progress.failed;) {
+        const i64 number = launch.blocks[place];
         index[0] = number % x, index[1] = number / x % y, index[2] = number / x / y;
         const i64 before = left;
         bool ended = false;
@@ -134,8 +135,8 @@ void Machine::run(Progress &progress) {
             why = "there are too many instructions";
         else if (ended)
             continue;
-        failed = number;
-        for (i64 first = progress.failed; number < first && !progress.failed.compare_exchange_weak(first, number);) {
+        failed = place;
+        for (i64 first = progress.failed; place < first && !progress.failed.compare_exchange_weak(first, place);) {
         }
         return;
     }

@@ -240,14 +240,21 @@ bool shared_atomic(Machine &machine, Warp &warp, const Instruction &one, u32 mas
     return true;
 }
 
-// From global to shared memory. mode: 0 to 2 register, uniform register and offset in shared memory
+// From global to shared memory; lanes whose condition fails write zeros. mode: 0 to 2 register, uniform register and
+// offset in shared memory
 bool copy(Machine &machine, Warp &warp, const Instruction &one, u32 mask, i64 &pieces) {
+    const u32 reads = mask & warp.holds(one.conditions[0]);
     Addresses from, to;
-    fill(warp, one, false, mask, from);
     fill(warp, one.mode[0], 32, 0, one.mode[1], one.mode[2], true, mask, to);
     if (!within(to, 0, i64(machine.shared.size()), one.size))
         return false;
-    pieces = sectors(from.of, mask, one.size).pieces;
+    for (u32 rest = mask & ~reads; rest; rest &= rest - 1)
+        memset(machine.shared.data() + to.of[first_lane(rest)], 0, size_t(one.size));
+    if (!reads)
+        return true;
+    fill(warp, one, false, reads, from);
+    fill(warp, one.mode[0], 32, 0, one.mode[1], one.mode[2], true, reads, to);
+    pieces = sectors(from.of, reads, one.size).pieces;
     if (one.size == 16) {
         i64 both[LANES];
         for (int lane = 0; lane < LANES; lane++)

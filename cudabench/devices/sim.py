@@ -27,7 +27,6 @@ from cudabench.simulator.errors import remedy
 from cudabench.simulator.machine_code import image
 from cudabench.simulator.machine_code.image import Kernel
 from cudabench.simulator.machine_code.launch import Asked
-from cudabench.simulator.machine_code.operands import Unreadable
 from cudabench.symbols import plain_name, readable
 from cudabench.system import native
 
@@ -264,12 +263,7 @@ def refuse_unsupported(case: Case, loaded: Loaded, functions: Sequence[str]) -> 
 
 def machine_of(compiled: Compiled, function: str) -> Kernel | str:
     """Return the machine code of a function, or why it cannot be read."""
-    if compiled.cubin is None:
-        return "there is none"
-    try:
-        return image.kernel(compiled.cubin, compiled.entry(function))
-    except Unreadable as error:
-        return str(error)
+    return "there is none" if compiled.cubin is None else image.readable(compiled.cubin, compiled.entry(function))
 
 
 @contextmanager

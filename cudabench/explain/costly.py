@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from cudabench.compile.sass import Function
 from cudabench.explain import executed, machine_code, ptx_text
-from cudabench.explain.code_copies import Executions
+from cudabench.explain.executed import Executions
 from cudabench.source.words import macros_of, without_remarks, words_of
 
 
@@ -54,7 +54,7 @@ def spills(functions: Sequence[Function], executions: Executions, ptx: Sequence[
     if not executions or not machine_code.spill_bytes(functions, ptx):
         return None
     places = _places(ptx_text.read(ptx), name)
-    local = machine_code.local_accesses(functions, ptx, executed.count(functions, executions, ptx))
+    local = machine_code.local_accesses(functions, ptx, executed.count(functions, executions))
     found = [one for one in local if one.spill and one.warps]
     lines = {places[one.ptx_line] for one in found if one.ptx_line in places}
     warps, moved = sum(one.warps for one in found), sum(one.lanes * one.bytes for one in found)

@@ -364,7 +364,7 @@ def _code(one: Work, rates: Rates) -> _Code | None:
     executions = one.report.executed.get(one.entry)
     if not one.functions or not executions:
         return None
-    counts = executed.count(one.functions, executions, one.ptx)
+    counts = executed.count(one.functions, executions)
     pipes: dict[str, float] = defaultdict(float)
     tensor: dict[str, float] = defaultdict(float)
     total = shuffles = clocks = waits = 0.0

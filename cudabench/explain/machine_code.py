@@ -18,7 +18,7 @@ from typing import NamedTuple
 from cudabench.compile import cubin, nvdisasm
 from cudabench.compile.sass import Function, Instruction
 from cudabench.explain import executed, ptx_text, to_execute
-from cudabench.explain.code_copies import Executions
+from cudabench.explain.executed import Executions
 from cudabench.explain.ptx_text import Line, Text
 from cudabench.records.results import MachineCode
 from cudabench.simulator.count import order
@@ -281,18 +281,17 @@ class Image(NamedTuple):
         return cubin.ptx(self.cubin).split("\n") if self.ptx is None else self.ptx
 
 
-def unknown(kernel: Kernel, functions: Sequence[Function], ptx: Sequence[str]) -> str:
+def unknown(kernel: Kernel, functions: Sequence[Function]) -> str:
     """Return why counts of a kernel that the PTX told may be others, or "": its machine code had to run itself."""
-    why = to_execute.needed(functions, kernel.executions, ptx) if kernel.executions and kernel.code is None else ""
-    return f"{why}{f' (it was not executed: {kernel.inferred})' if kernel.inferred else ''}" if why else ""
+    if not kernel.executions or kernel.code is not None or not to_execute.parts(functions):
+        return ""
+    return f"{to_execute.UNSURE}{f' (it was not executed: {kernel.inferred})' if kernel.inferred else ''}"
 
 
-def doubted(
-    accesses: Iterable[Access], kernel: Kernel, functions: Sequence[Function], ptx: Sequence[str]
-) -> tuple[Access, ...]:
+def doubted(accesses: Iterable[Access], kernel: Kernel, functions: Sequence[Function]) -> tuple[Access, ...]:
     """Return accesses, of which those of a kernel that only some lanes of a warp did say why there may be more of them,
     where that is `unknown`."""
-    why, executions = unknown(kernel, functions, ptx), kernel.executions or {}
+    why, executions = unknown(kernel, functions), kernel.executions or {}
 
     def parts(line: int) -> bool:
         times = executions.get(line)
@@ -317,7 +316,7 @@ def inexact(images: Sequence[Image], accesses: Iterable[Access] = ()) -> str | N
             ran = kernel.code
             if ran is None:
                 found |= dict.fromkeys(executed.beyond(code, kernel.executions or {}, lines))
-                found |= dict.fromkeys(filter(None, [unknown(kernel, code, lines)]))
+                found |= dict.fromkeys(filter(None, [unknown(kernel, code)]))
             elif ran.unsettled:
                 found[ran.unsettled] = None
     return "; ".join(reason for reason in found if reason) or None
@@ -353,7 +352,7 @@ def describe_all(images: Sequence[Image], arch: str, ptx: str) -> MachineCode | 
             functions = nvdisasm.functions(image.cubin, entry)
             spilled += spill_bytes(functions, lines)
             found |= set(arithmetic(functions, lines))
-            for block, times in executed.counted(functions, executed.count(functions, executions or {}, lines)):
+            for block, times in executed.counted(functions, executed.count(functions, executions or {})):
                 warps += times.warps * len(block.instructions) + times.again
                 lanes += times.lanes * len(block.instructions) + times.again_lanes
                 for instruction in block.instructions:

@@ -1,4 +1,4 @@
-"""Memory accesses that ptxas merged or moved: the PTX accesses of each machine instruction, and their counts.
+"""Memory accesses that ptxas merged: the PTX accesses of each machine instruction, and how they count.
 
 A merged access lacks its own instruction. It belongs to an instruction with the same space, kind, base register and
 basic block that is wide enough to cover its offset: a load of 16 bytes does four of 4. Two loads of one place are also
@@ -13,11 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from cudabench.compile.sass import Function
-from cudabench.explain import executed, ptx_text
-from cudabench.explain.code_copies import Executions
+from cudabench.explain import ptx_text
 from cudabench.explain.machine_code import width
 from cudabench.simulator.count.atomics import ONE_LANE
-from cudabench.simulator.report import Access as Counted
 
 
 class Access(NamedTuple):
@@ -71,8 +69,6 @@ class Merged(NamedTuple):
 
 _ADDRESS = re.compile(r"[^\[]*\[\s*([\w$%.]+)\s*(?:\+\s*(-?\s*\w+))?\s*\][^;]*;")
 _BITS = re.compile(r"[busf](\d+)(?:x2)?$")
-MOVED = "ptxas loads this behind a branch that the PTX has after it, for fewer lanes: counted by the warps there"
-_LOADS = {"LDG": "global", "LDS": "shared"}
 _OPCODES = ("LD", "LDG", "LDS", "LDL", "LDC", "LDSM", "LDU", "ULDC", "ST", "STG", "STS", "STL")
 
 
@@ -189,35 +185,3 @@ def _group(leader: Access, total: int, missing: list[Access]) -> Group:
     lines = (leader.ptx_line, *(access.ptx_line for access in inside))
     size = max(total, leader.bytes) if inside else leader.bytes
     return Group(leader.ptx_line, lines, start, start - leader.offset, size)
-
-
-def moved(
-    accesses: Iterable[Counted], entry: str, functions: Sequence[Function], executions: Executions,
-    ptx: Sequence[str], counts: Sequence[Sequence[executed.Count]] | None = None,
-) -> tuple[Counted, ...]:  # fmt: skip
-    """Return accesses, with a kernel's counts reduced for loads that its machine code does only after a branch.
-
-    A loop that loads for its next iteration loads once too often; if the value is not used elsewhere, ptxas moves the
-    load after the branch that leaves the loop. The simulator executes the PTX, and counts it before the branch.
-
-    functions, executions, ptx: as for `executed.count`, whose result is `counts`, if known.
-    """
-    if counts is None:
-        counts = executed.count(functions, executions, ptx)
-    loads: dict[int, list[tuple[str, int, bool, executed.Count]]] = defaultdict(list)
-    for block, times in executed.counted(functions, counts):
-        for one in (each for each in block.instructions if each.opcode in _LOADS):
-            loads[one.ptx_line].append((_LOADS[one.opcode], width(one), bool(one.guard), times))
-    found = []
-    for access in accesses:
-        copies = loads.get(access.instruction) if access.op == "load" and access.kernel == entry else None
-        written = executions.get(access.instruction)
-        if copies and written and access.requests and not access.merged:
-            alike = all((space, size) == (access.space, access.bytes) for space, size, _, _ in copies)
-            sure = all(times.sure and not guarded for _, _, guarded, times in copies)
-            lanes = sum(times.lanes for _, _, _, times in copies)
-            if alike and sure and 0 < lanes < written.lanes:
-                share = sum(times.warps for _, _, _, times in copies) / written.warps
-                access = (access.times(share) if share < 1 else access)._replace(inexact=MOVED)
-        found.append(access)
-    return tuple(found)

@@ -49,14 +49,6 @@ class Line(NamedTuple):
         return _TARGET.match(self.operands)[0]  # type: ignore[index]
 
 
-class Loop(NamedTuple):
-    """A loop: from the line of its label to the last branch back to it; `back` are all of those."""
-
-    first: int
-    last: int
-    back: tuple[int, ...]
-
-
 def read(ptx: Sequence[str]) -> Text:
     """Return the parsed lines of a PTX text."""
     return _read(tuple(ptx))
@@ -108,21 +100,6 @@ class Text:
         """See `diagnostics.source_lines`."""
         return source_lines(self.ptx)
 
-    @cached_property
-    def loops(self) -> list[Loop]:
-        """The loops of all functions; NVIDIA's labels are unique among functions."""
-        back: dict[int, list[int]] = defaultdict(list)
-        for number, row in enumerate(self.rows, 1):
-            if row.op == "bra" and self.labels.get(row.target, number) < number:
-                back[self.labels[row.target]].append(number)
-        return [Loop(label, lines[-1], tuple(lines)) for label, lines in back.items()]
-
-    def leaves(self, number: int) -> bool:
-        """Whether a branch goes forward to the function's end."""
-        label = self.labels.get(self[number].target, 0)
-        after = next((row for row in self.rows[label:] if row.label or row.op), Line())
-        return label > number and after.op == "ret" and not after.guard
-
     def around(self, number: int) -> tuple[int, int]:
         """Return the first line of the function around a line (or 1), and the line after the function."""
         at = bisect_right(self.heads, number)
@@ -139,23 +116,19 @@ class Text:
 class Flow:
     """The function on some lines of a PTX text: its blocks and their successors; a jump is a separate block.
 
-    block: the block of each line. after: the blocks that may follow each block. branches: of the blocks that are a
-    branch with a guard, the line. jumps: the lines of all jumps.
+    block: the block of each line. after: the blocks that may follow each block. jumps: the lines of all jumps.
     """
 
     def __init__(self, text: Text, start: int, end: int) -> None:
         self.rows = {number: text[number] for number in range(start, end)}
         self.block: dict[int, int] = {}
         self.after: dict[int, set[int]] = defaultdict(set)
-        self.branches: dict[int, int] = {}
         self.jumps = {number for number, row in self.rows.items() if row.op in _JUMPS}
         self._heads: dict[str, int] = {}
         block = 0
         for number, row in self.rows.items():
             if row.label or number in self.jumps:
                 block += 1
-                if row.op == "bra" and row.guard:
-                    self.branches[block - 1] = number
                 if row.label or row.guard:
                     self.after[block - 1].add(block)
             if row.label:
@@ -178,30 +151,13 @@ class Flow:
         start = self.block.get(first)
         return start is not None and (start == 0 or self.block[then] not in self._reached(without=start))
 
-    def _reached(self, without: int = -1, cut: tuple[int, int] = (-1, -1)) -> set[int]:
-        """Return the blocks reachable from the start without a block and an edge."""
+    def _reached(self, without: int) -> set[int]:
+        """Return the blocks reachable from the start without a block."""
         reached: set[int] = set()
         ahead = [0]
         while ahead:
             block = ahead.pop()
             if block not in reached and block != without:
                 reached.add(block)
-                ahead += (then for then in self.after[block] if (block, then) != cut)
+                ahead += self.after[block]
         return reached
-
-    def ways(self, line: int) -> tuple[int, int] | None:
-        """Return the targets of a guarded branch, taken and not taken; None without a choice."""
-        past = self.block.get(line, 0)
-        taken = self._heads.get(self.rows[line].target) if self.branches.get(past - 1) == line else None
-        return None if taken is None or taken == past else (taken, past)
-
-    @cached_property
-    def _everything(self) -> set[int]:
-        return self._reached()
-
-    def alone(self, line: int) -> tuple[set[int], set[int]]:
-        """Return the blocks reachable only through a guarded branch: if taken, and if not taken."""
-        if (ways := self.ways(line)) is None:
-            return set(), set()
-        taken, past = (self._everything - self._reached(cut=(ways[1] - 1, way)) for way in ways)
-        return taken, past

@@ -14,8 +14,8 @@ import numpy as np
 from cudabench.compile import nvdisasm
 from cudabench.explain import executed
 from cudabench.explain.code import Place, places_of
-from cudabench.explain.code_copies import Executions
 from cudabench.explain.drawings import Tile, bank_requests, elements, tile_of
+from cudabench.explain.executed import Executions
 from cudabench.records.launch import WARP
 from cudabench.records.planned import Buffer, Case
 from cudabench.records.results import BankRequest, LineCode, Step, WarpElements, Watch
@@ -143,7 +143,7 @@ def lines(parts: Iterable[tuple[Case, Compiled]], counts: Mapping[str, Execution
         places = places_of(one.lines, part.source.name)
         for entry in dict.fromkeys(one.entry(launch.function) for launch in part.launches):
             functions = nvdisasm.functions(one.cubin, entry)
-            ran = executed.count(functions, counts.get(entry, {}), one.lines)
+            ran = executed.count(functions, counts.get(entry, {}))
             for block, times in executed.counted(functions, ran):
                 for instruction in (each for each in block.instructions if each.ptx_line in places):
                     place = places[instruction.ptx_line]

@@ -4,6 +4,7 @@ code and a card, and what a GPU has measured, counted on a sample of the blocks.
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -18,7 +19,7 @@ from cudabench.devices.sim import Arrays, Loaded, Run, SimDevice, machine_of, po
 from cudabench.errors import CudabenchError
 from cudabench.explain import advice, drawings, lower_bounds, machine_code, merged, recorded, to_execute
 from cudabench.explain.card_rates import launch_of
-from cudabench.explain.code_copies import Executions
+from cudabench.explain.executed import Executions
 from cudabench.measure.context import constants_of
 from cudabench.occupancy import Occupancy, occupancy
 from cudabench.plan import chapters
@@ -111,33 +112,30 @@ def merged_in(device: SimDevice, case: Case) -> Issued:
     }
 
 
+def asked(kernel: Kernel) -> Asked | None:
+    """Return the machine code that has to run for launches of a kernel to be counted; None where the PTX tells it."""
+    code, ptx = kernel.code, kernel.compiled.lines
+    if not to_execute.parts(code):
+        return None
+    return Asked(lambda: machine_of(kernel.compiled, kernel.function), lambda: to_execute.fuses(code, ptx))
+
+
 def uncounted(device: SimDevice, case: Case) -> dict[str, Asked]:
-    """Return by function the machine code that has to run for a launch to be counted; of those that may need it."""
-
-    def asked(one: Kernel) -> Asked:
-        code, ptx = one.code, one.compiled.lines
-        return Asked(
-            lambda: machine_of(one.compiled, one.function),
-            lambda executions: to_execute.needed(code, executions, ptx),
-            lambda: to_execute.fuses(code, ptx),
-        )
-
-    return {one.function: asked(one) for one in kernels(device, case) if to_execute.parts(one.code)}
+    """Return by function what is `asked`, of those of which anything is."""
+    return {one.function: found for one in kernels(device, case) if (found := asked(one)) is not None}
 
 
-def as_loaded(device: SimDevice, case: Case, run: Run) -> Run:
-    """Return a run whose accesses are those of the machine code: as it ran itself, or else where ptxas moved
-    loads behind a branch."""
-    accesses = run.report.accesses
+def as_loaded(device: SimDevice, case: Case, report: simulator.Report) -> simulator.Report:
+    """Return a report whose accesses are those of the machine code where that ran itself; those that may be others
+    say so."""
+    accesses = report.accesses
     for one in kernels(device, case):
-        executions = run.report.executed.get(one.entry)
-        kernel = machine_code.Kernel(one.entry, executions)
+        kernel = machine_code.Kernel(one.entry, report.executed.get(one.entry))
         if one.code and kernel.code:
             accesses = machine_code.requested(accesses, one.entry, one.code, kernel.code)
-        elif executions and one.code:
-            accesses = merged.moved(accesses, one.entry, one.code, executions, one.compiled.lines)
-            accesses = machine_code.doubted(accesses, kernel, one.code, one.compiled.lines)
-    return replace(run, report=replace(run.report, accesses=accesses))
+        elif one.code:
+            accesses = machine_code.doubted(accesses, kernel, one.code)
+    return replace(report, accesses=accesses)
 
 
 def described(
@@ -172,7 +170,7 @@ def sampled(
     Errors as `SimDevice.run`.
     """
     arrays = arrays_of(operation.buffers(problem), inputs, kept=True)
-    merged_there = merged_in(device, case)
+    merged_there, machine = merged_in(device, case), uncounted(device, case)
     case = replace(case, constants={**case.constants, **constants_of(operation, inputs)})
     run: Run | None = None
     end, took, ran = time.monotonic() + seconds, 0.0, 1
@@ -191,6 +189,7 @@ def sampled(
             trace=trace,
             progress=progress,
             merged=merged_there,
+            machine=machine,
             seconds=end - start,
             footprint=True,
             sample=(threads, blocks),
@@ -293,10 +292,7 @@ class Counting:
         )  # fmt: skip
         (found,) = by_card(simulated, case, run, [card], self.settings, result.bytes)
         report = simulator.merge(launched.report for launched in run.launched)
-        accesses, counts = _scaled(run)
-        for one in kernels(simulated, case):
-            kernel = machine_code.Kernel(one.entry, counts.get(one.entry))
-            accesses = machine_code.doubted(accesses, kernel, one.code, one.compiled.lines)
+        accesses, counts = _scaled(simulated, case, run)
         rows = access_rows(accesses, report, case, simulated.blocks(case))
         ran = described(simulated, case, counts, accesses)
         code, same = _merged(result.machine_code, ran)
@@ -327,25 +323,22 @@ class Counting:
         )  # fmt: skip
 
 
-def _scaled(run: Run) -> tuple[Sequence[simulator.Access], dict[str, dict[int, simulator.Executed]]]:
-    """Return the accesses of all launches, and by entry how often each PTX line ran, each as many times as blocks stand
-    behind those that ran."""
+def _scaled(device: SimDevice, case: Case, run: Run) -> tuple[Sequence[simulator.Access], dict[str, Executions]]:
+    """Return the accesses of all launches, and by entry how often each PTX line and the machine code ran, each as many
+    times as blocks stand behind those that ran."""
     accesses: dict[object, simulator.Access] = {}
-    counts: dict[str, dict[int, simulator.Executed]] = {}
+    counts: dict[str, list[Executions]] = defaultdict(list)
     for launched in run.launched:
         footprint = launched.report.footprint
         assert footprint is not None
         scale = footprint.blocks / footprint.ran
-        for row in launched.report.accesses:
+        for row in as_loaded(device, case, launched.report).accesses:
             own = row.times(scale)
             have = accesses.get(own.key)
             accesses[own.key] = own if have is None else have.plus(own)
         for entry, executed in launched.report.executed.items():
-            found = counts.setdefault(entry, {})
-            for line, times in executed.items():
-                each = simulator.Executed(*(round(count * scale) for count in times))
-                found[line] = each if line not in found else found[line].plus(*each)
-    return list(accesses.values()), counts
+            counts[entry].append(simulator.scaled(executed, scale))
+    return list(accesses.values()), {entry: simulator.summed(several) for entry, several in counts.items()}
 
 
 def _merged(measured: MachineCode | None, counted: MachineCode | None) -> tuple[MachineCode | None, bool | None]:

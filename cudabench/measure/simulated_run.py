@@ -176,7 +176,9 @@ class SimulatedRun(RunContext):
 
     def settled(self, case: Case, run: sim.Run, own: Sequence[Kernel]) -> sim.Run:
         """Return a run as its machine code, where that is read, has accesses and barriers."""
-        return settled(as_loaded(self.device, case, run) if self.disassemble else run, own, self.disassemble)
+        if self.disassemble:
+            run = replace(run, report=as_loaded(self.device, case, run.report))
+        return settled(run, own, self.disassemble)
 
     def told(
         self, result: Result, case: Case, run: sim.Run, own: Sequence[Kernel], verification: Verification | None,

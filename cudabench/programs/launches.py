@@ -16,12 +16,13 @@ from typing import Any, NamedTuple
 
 from cudabench.devices.sim import Launched
 from cudabench.explain import merged
-from cudabench.measure.counting import Kernel
+from cudabench.measure.counting import Kernel, asked
 from cudabench.measure.simulated_run import in_words
 from cudabench.programs.modules import Loaded
 from cudabench.records.launch import Dim, Launch, Source
 from cudabench.records.planned import Case, Problem
 from cudabench.simulator import api as simulator
+from cudabench.simulator.machine_code.launch import Asked
 from cudabench.symbols import plain_name
 
 INVALID_VALUE, ILLEGAL_ADDRESS, ASSERT, MISALIGNED, LAUNCH_FAILED, NOT_SUPPORTED = 1, 700, 710, 716, 719, 801
@@ -103,6 +104,7 @@ class Launching:
         self.failures: dict[str, bool] = {}
         self.source = source
         self._issued: Mapping[int, tuple[int, int]] | None = None
+        self._asked: Asked | None = None
         self._words: dict[str, Any] | None = None
 
     @property
@@ -161,7 +163,8 @@ class Launching:
             if disassemble and one.code:
                 lines = loaded.program.lines(self.entry)
                 self._issued = merged.merge(one.code, loaded.compiled.lines, lines).issued()
-        return {**self._words, "merged": self._issued, "footprint": True}
+                self._asked = asked(one)
+        return {**self._words, "merged": self._issued, "footprint": True, "machine": self._asked}
 
     def _only(self, geometry: Geometry) -> Case:
         self.kinds.setdefault(geometry, Kind(geometry))

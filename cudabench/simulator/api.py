@@ -34,6 +34,8 @@ from cudabench.simulator.report import (
     Report,
     Touch,
     merge,
+    scaled,
+    summed,
 )
 from cudabench.simulator.tensor_maps import TensorMap
 from cudabench.simulator.textures import Texture
@@ -42,5 +44,5 @@ __all__ = [
     "DEFAULT_BUDGET", "HEAP_BYTES", "THREADS", "Access", "AddressSpace", "Branch", "BudgetExceeded", "Code",
     "Contended", "Executed", "Footprint", "Hazard", "Imbalance", "Kernel", "KernelAssert", "KernelTrap", "LaunchError",
     "Leak", "Lines", "Placed", "Program", "PtxError", "Report", "Rows", "Struct", "TensorMap", "Texture", "Touch",
-    "Unsupported", "UnsupportedKernel", "load", "merge", "run",
+    "Unsupported", "UnsupportedKernel", "load", "merge", "run", "scaled", "summed",
 ]  # fmt: skip

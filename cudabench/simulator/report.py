@@ -359,7 +359,20 @@ class Report:
         return getattr(self, name)
 
 
-def _summed(several: Sequence[Mapping[int, Executed]]) -> Mapping[int, Executed]:
+def scaled(lines: Mapping[int, Executed], scale: float) -> Lines:
+    """Return how often lines, and their machine code, run so many times over."""
+    found = Lines({line: Executed(*(round(count * scale) for count in times)) for line, times in lines.items()})
+    found.code = lines.code if isinstance(lines, Lines) else None
+    if isinstance(found.code, Code):
+        rows = found.code.counts.items()
+        counts = {
+            at: (round(a * scale), round(b * scale), round(c * scale), round(d * scale)) for at, (a, b, c, d) in rows
+        }
+        found.code = found.code._replace(counts=counts)
+    return found
+
+
+def summed(several: Sequence[Mapping[int, Executed]]) -> Mapping[int, Executed]:
     """Return how often lines ran in several launches of one kernel."""
     if len(several) == 1:
         return several[0]
@@ -395,7 +408,7 @@ def merge(reports: Iterable[Report]) -> Report:
         "".join(report.output for report in reports),
         next((report.trace for report in reports if report.trace is not None), None),
         together(report.suspicions for report in reports),
-        {name: _summed([report.executed[name] for report in reports if name in report.executed]) for name in kernels},
+        {name: summed([report.executed[name] for report in reports if name in report.executed]) for name in kernels},
         together(report.branches for report in reports),
         tuple(chain.from_iterable(report.contended for report in reports)),
         footprints[0].plus(*footprints[1:]) if footprints else None,

@@ -1,6 +1,6 @@
 """Machine code without a GPU: its text, how often it runs, its arithmetic, its spills, its merged accesses.
 
-The texts in data/sass are of nvcc 13.0 for sm_90; what Nsight Compute counted on an H200 stands beside each.
+The texts in data/sass are of nvcc 13.0 for sm_90.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import json
 import os
 import subprocess
 import sys
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from cudabench.compile import compiler, cubin, nvdisasm, sass
 from cudabench.compile.record import Compiled
 from cudabench.devices.sim import SimDevice
 from cudabench.errors import DeviceUnusable
-from cudabench.explain import executed, lane_equations, machine_code, merged
+from cudabench.explain import executed, machine_code, merged, to_execute
 from cudabench.measure import context, gpu_run
 from cudabench.measure.simulated_run import SimulatedRun
 from cudabench.plan import cases
@@ -30,6 +29,8 @@ from cudabench.records.planned import Case, Settings
 from cudabench.records.results import DeviceInfo
 from cudabench.simulator import api as simulator
 from cudabench.simulator.count import detours
+from cudabench.simulator.machine_code.image import readable
+from cudabench.simulator.machine_code.launch import Asked
 from tests import ladders
 
 DATA = Path(__file__).parents[1] / "data" / "sass"
@@ -42,15 +43,6 @@ def stored(name: str) -> tuple[tuple[sass.Function, ...], str]:
     """Return a kernel's machine code and its PTX from the files of this folder."""
     (functions,) = sass.parse((DATA / f"{name}.sass").read_text()).values()
     return functions, (DATA / f"{name}.ptx").read_text()
-
-
-def instructions(functions: tuple[sass.Function, ...], counts: list[list[executed.Count]]) -> float:
-    """Return the warp-level instructions that ran."""
-    return sum(
-        count.warps * len(block.instructions) + count.again
-        for function, some in zip(functions, counts, strict=True)
-        for block, count in zip(function.blocks, some, strict=True)
-    )
 
 
 # The text ------------------------------------------------------------------------------------------------------------
@@ -105,71 +97,34 @@ def test_a_text_without_code_has_no_functions() -> None:
 # How often it runs ---------------------------------------------------------------------------------------------------
 
 
-def run_matvec(rows: int, cols: int) -> tuple[tuple[sass.Function, ...], simulator.Report, str]:
-    """Simulate matvec_warp, a warp a row."""
-    functions, ptx = stored("matvec_warp")
-    a, x, y = np.ones((rows, cols), np.float32), np.ones(cols, np.float32), np.empty(rows, np.float32)
-    report = simulator.run(ptx, "matvec_warp", -(-rows // 8), 256, [a, x, y, rows, cols, cols])
-    return functions, report, ptx
+_STRAIGHT = """
+.section .text.k,"ax",@progbits
+.text.k:
+//## File ".nv_debug_ptx_txt", line 4
+        /*0000*/ S2R R0, SR_TID.X ;
+//## File ".nv_debug_ptx_txt", line 5
+        /*0010*/ @P0 EXIT ;
+//## File ".nv_debug_ptx_txt", line 6
+        /*0020*/ FADD R1, R1, R0 ;
+        /*0030*/ FADD R1, R1, R0 ;
+//## File ".nv_debug_ptx_txt", line 7
+        /*0040*/ @P1 STG.E [R2], R1 ;
+        /*0050*/ STG.E [R2], R1 ;
+//## File ".nv_debug_ptx_txt", line 8
+        /*0060*/ EXIT ;
+"""
 
 
-def test_instructions_are_the_hardwares() -> None:
-    """matvec_warp on 8192 x 8192: 7,954,432 instructions by Nsight Compute, 971 for each warp and row."""
-    functions, report, ptx = run_matvec(16, 8192)
-    counts = executed.count(functions, report.executed["matvec_warp"], ptx.splitlines())
-    assert instructions(functions, counts) == 16 * 971
-
-
-def test_divergent_lanes_meet_twice() -> None:
-    """distance_finish with 4224 partial sums: 1,316 instructions by Nsight Compute, with its divergent loops."""
-    functions, ptx = stored("distance_finish")
-    partial, out = np.ones(4224, np.float32), np.empty(1, np.float32)
-    report = simulator.run(ptx, "distance_finish", 1, 256, [partial, out, 4224])
-    counts = executed.count(functions, report.executed["distance_finish"], ptx.splitlines())
-    assert instructions(functions, counts) == 1316
-
-
-@pytest.mark.parametrize(("n", "blocks", "measured"), [(65536, 16, 13472), (100_000, 25, 21346), (77_777, 19, 16870)])
-def test_the_guarded_rest_of_an_unrolled_loop(n: int, blocks: int, measured: int) -> None:
-    """distance_vector on an H200 by Nsight Compute: the loop's last trips are guarded, in blocks all lanes pass."""
-    functions, ptx = stored("distance_vector")
-    arrays = [np.ones(n, np.float32), np.ones(n, np.float32), np.empty(blocks, np.float32)]
-    report = simulator.run(ptx, "distance_vector", blocks, 256, [*arrays, n])
-    counts = executed.count(functions, report.executed["distance_vector"], ptx.splitlines())
-    assert instructions(functions, counts) == measured
-
-
-@pytest.mark.parametrize(
-    ("rows", "cols", "blocks", "measured"), [(100, 1000, 4, (18130, 444338)), (333, 127, 11, (18646, 460494))]
-)
-def test_warps_whose_lanes_have_unlike_trips(rows: int, cols: int, blocks: int, measured: tuple[int, int]) -> None:
-    """matvec_vector on an H200 by Nsight Compute: of 1000 columns 7 or 8 trips in bodies of 4, 2, 1.
-
-    Of the two bodies of one trip, the first is for lanes that come in with the loop's condition false. Of 127 columns
-    there is one trip or none, and the way past that body, which ptxas named after the branch before it, parts nobody.
-    """
-    a, x, y = np.ones((rows, cols), np.float32), np.ones(cols, np.float32), np.empty(rows, np.float32)
-    assert counted("matvec_vector", blocks, 256, [a, x, y, rows, cols, cols]) == measured
-
-
-def counted(name: str, grid: object, block: object, arguments: list[object]) -> tuple[float, float]:
-    """Simulate a stored kernel; return the warp and thread instructions of its machine code."""
-    functions, ptx = stored(name)
-    entry = functions[0].name
-    report = simulator.run(ptx, entry, grid, block, arguments)
-    counts = executed.count(functions, report.executed[entry], ptx.splitlines())
-    lanes = sum(
-        count.lanes * len(block.instructions)
-        for function, some in zip(functions, counts, strict=True)
-        for block, count in zip(function.blocks, some, strict=True)
-    )
-    return instructions(functions, counts), lanes
-
-
-def test_zeros_are_divided_by_a_subroutine() -> None:
-    """mandelbrot on an H200 by Nsight Compute, by instruction: 17 calls of the division of doubles, all for 0 / n."""
-    out = np.empty((26, 50), np.int32)
-    assert counted("mandelbrot", (4, 4), (16, 8), [out, np.int32(50), np.int32(26), np.int32(40)]) == (21546, 362820)
+def test_code_of_one_way_runs_as_often_as_its_lines() -> None:
+    """A block counts as most of its lines do; a line that has two copies in it runs in half of them each."""
+    (functions,) = sass.parse(_STRAIGHT).values()
+    assert not to_execute.parts(functions)
+    ran = {4: (4, 128), 5: (4, 128), 6: (8, 200), 7: (4, 100), 8: (4, 100)}
+    lines = {line: simulator.Executed(*times) for line, times in ran.items()}
+    (counts,) = executed.count(functions, lines)
+    assert counts == [executed.Count(4, 128), executed.Count(4, 100)]
+    assert executed.count(functions, {}) == [[executed.Count(0, 0)] * 2]
+    assert to_execute.parts(stored("matvec_warp")[0])
 
 
 def divisions() -> list[tuple[np.float32, np.float32, int]]:
@@ -191,139 +146,6 @@ def test_divisions_call_the_subroutine_as_on_an_h200() -> None:
     assert (rule(x, y) == (n > 23)).all()
 
 
-@pytest.mark.parametrize(("x", "y"), [(1.5, 2.5), (0.0, 2.5), (1.5e-35, 2.5), (1e30, 3e38)])
-def test_what_a_division_runs_is_the_hardwares(x: float, y: float) -> None:
-    """In line, with zero, and with numbers that are small or large: 23, 57 and 67 instructions on an H200."""
-    measured = {(int(a.view(np.uint32)) >> 23, int(b.view(np.uint32)) >> 23): n for a, b, n in divisions()}
-    expected = {0: 57, 11: 67}.get(int(np.float32(x).view(np.uint32)) >> 23, 23 if y < 1e38 else 67)
-    assert expected in measured.values()
-    operands = [np.full(32, value, np.float32) for value in (0, x, y)]
-    assert counted("division", 1, 32, [*operands])[0] == expected
-
-
-def test_lanes_that_leave_a_loop_in_turns_run_what_follows_in_turns() -> None:
-    """prime_sieve on an H200 by Nsight Compute: behind the loop each part of a warp comes by itself."""
-    assert counted("prime_sieve", 2, 32, [np.empty(64, bool), 64])[0] == 367
-
-
-def test_a_branch_without_a_choice_parts_no_warp() -> None:
-    """merge_path on an H200 by Nsight Compute: the way out of one loop is named after its branch, and parts nobody."""
-    arrays = [np.arange(32, dtype=np.int32), np.arange(32, dtype=np.int32), np.empty(64, np.int32)]
-    assert counted("merge_path", 1, 64, [*arrays]) == (162, 4510)
-
-
-def test_a_branch_to_the_end_became_an_exit() -> None:
-    """reduce_max_index on an H200 by Nsight Compute: one lane of a warp is left for the atomic behind the exit."""
-    arrays = [np.arange(300, dtype=np.uint32), np.zeros(1, np.uint64)]
-    assert counted("reduce_max_index", 5, 64, [*arrays, 300]) == (510, 14150)
-
-
-def test_a_jump_by_table_is_issued_for_each_place() -> None:
-    """Lanes of a warp that go to several places of a switch: BRX runs once for each of those."""
-    functions, ptx = stored("switch_code")
-    entry = functions[0].name
-    code = np.arange(96, dtype=np.int32) % 17
-    report = simulator.run(ptx, entry, 1, 96, [code, code + 1, code + 2, np.empty(96, np.int32), 96])
-    counts = executed.count(functions, report.executed[entry], ptx.splitlines())[0]
-    jumps = [
-        (count, sum(counts[to].warps for to in block.successors if functions[0].blocks[to].number != meeting))
-        for meeting in [max(b.number for b in functions[0].blocks if b.instructions[-1].opcode == "BSYNC")]
-        for block, count in zip(functions[0].blocks, counts, strict=True)
-        if block.instructions[-1].opcode == "BRX"
-    ]
-    assert len(jumps) == 6
-    assert all(count.warps + count.again == places > count.warps for count, places in jumps)
-
-
-@pytest.mark.parametrize("cols", [1, 31, 32, 33, 100, 129, 255, 400, 512, 1000, 4096])
-def test_unrolled_loops_do_all_trips(cols: int) -> None:
-    """Whatever the trips, the copies of a load run together as often as its PTX line, in whole warps."""
-    functions, report, ptx = run_matvec(8, cols)
-    lines = report.executed["matvec_warp"]
-    counts = executed.count(functions, lines, ptx.splitlines())
-    loads: dict[int, float] = {}
-    for block, count in zip(functions[0].blocks, counts[0], strict=True):
-        assert count.warps == int(count.warps)
-        assert 0 <= count.warps <= count.lanes <= 32 * count.warps or block.instructions[-1].opcode == "BSYNC"
-        for instruction in block.instructions:
-            if instruction.opcode == "LDG":
-                loads[instruction.ptx_line] = loads.get(instruction.ptx_line, 0) + count.lanes
-    assert loads == {line: lines[line].lanes for line in loads}
-    assert len(loads) == 10
-
-
-def test_what_no_warp_reached_did_not_run() -> None:
-    """Blocks behind the end of all lanes count nothing, and without counts nothing runs at all."""
-    functions, report, ptx = run_matvec(8, 0)
-    lines = report.executed["matvec_warp"]
-    counts = executed.count(functions, lines, ptx.splitlines())[0]
-    idle = [count for block, count in zip(functions[0].blocks, counts, strict=True) if block.number in block.successors]
-    assert [count.warps for count in idle] == [0] * len(idle)
-    assert all(count == executed.Count(0, 0, True) for count in executed.count(functions, {}, ptx.splitlines())[0])
-
-
-@pytest.mark.slow
-@needs_tools
-@pytest.mark.parametrize(
-    ("step", "trips"),
-    [
-        ("x = x * 0.999f + 0.001f", "2000"),
-        ("x = x * 0.999f + 0.001f", "n"),
-        ("u = (u ^ u >> 3) * 1664525u + 3u", "2048"),
-    ],
-)
-def test_a_loop_of_arithmetic_alone_is_not_counted_by_its_one_branch(step: str, trips: str) -> None:
-    """ptxas unrolls such a loop further and knows when it ends: its copies run as often as the steps of the source,
-    also where few blocks come to it."""
-    source = f"""extern "C" __global__ void k(float *a, int n) {{
-        float x = a[threadIdx.x]; unsigned u = threadIdx.x;
-        if (blockIdx.x == 1) for (int t = 0; t < {trips}; t++) {step};
-        a[blockIdx.x * blockDim.x + threadIdx.x] = x + u;
-    }}"""
-    done = compiled(source)
-    assert done.cubin is not None
-    functions, ptx = nvdisasm.functions(done.cubin, "k"), done.ptx.splitlines()
-    report = simulator.run(done.ptx, "k", 4, 64, [np.ones(256, np.float32), 2000])
-    counts = executed.count(functions, report.executed["k"], ptx)[0]
-    ran = sum(
-        count.warps * sum(i.opcode in ("FFMA", "IMAD") for i in block.instructions)
-        for block, count in zip(functions[0].blocks, counts, strict=True)
-    )
-    steps = 2 * (2048 if trips == "2048" else 2000)
-    # The compiler writes some integer products another way.
-    assert (1 if step.startswith("x") else 0.5) * steps <= ran <= 1.05 * steps + 100
-
-
-@pytest.mark.slow
-@needs_tools
-def test_a_loop_with_loads_is_not_counted_by_its_one_branch() -> None:
-    """Of 64 trips ptxas makes 16 of four, whose branch back is there once: the nearest of 64 centres by 16 numbers."""
-    source = """extern "C" __global__ void k(const float *points, const float *centres, int *nearest) {
-        __shared__ float c[64 * 16];
-        for (int k = threadIdx.x; k < 64 * 16; k += 256) c[k] = centres[k];
-        __syncthreads();
-        float p[16], least = 1e30f;
-        int best = 0;
-        for (int d = 0; d < 16; d++) p[d] = points[d * 256 + threadIdx.x];
-        for (int k = 0; k < 64; k++) {
-            float sum = 0;
-            for (int d = 0; d < 16; d++) sum += (p[d] - c[k * 16 + d]) * (p[d] - c[k * 16 + d]);
-            if (sum < least) { least = sum; best = k; }
-        }
-        nearest[threadIdx.x] = best;
-    }"""
-    done = compiled(source)
-    assert done.cubin is not None
-    functions, ptx = nvdisasm.functions(done.cubin, "k"), done.ptx.splitlines()
-    arrays = [np.ones(16 * 256, np.float32), np.ones(64 * 16, np.float32), np.empty(256, np.int32)]
-    counts = executed.count(functions, simulator.run(done.ptx, "k", 1, 256, arrays).executed["k"], ptx)[0]
-    ran = Counter[str]()
-    for block, count in zip(functions[0].blocks, counts, strict=True):
-        for instruction in block.instructions:
-            ran[instruction.opcode] += int(count.warps)
-    assert (ran["FADD"], ran["FFMA"], ran["FSETP"]) == (8 * 64 * 16, 8 * 64 * 16, 8 * 64)
-
-
 def test_a_branch_counts_lanes_and_parted_warps() -> None:
     """Of 4 warps with 20 of 128 threads beyond the end, one parts at the test, and 20 lanes take it."""
     source = 'extern "C" __global__ void f(int *x, int n) { if (threadIdx.x < n) x[threadIdx.x] = clock_free(n); }'
@@ -334,56 +156,6 @@ def test_a_branch_counts_lanes_and_parted_warps() -> None:
     assert (branch.warps, branch.lanes, branch.taken, branch.parted) == (4, 128, 20, 1)
     stores = [lines[n] for n, text in enumerate(compiled.ptx.splitlines(), 1) if "st.global" in text]
     assert [(times.warps, times.lanes) for times in stores] == [(4, 108)]
-
-
-_BRANCHING = """
-.section .text.k,"ax",@progbits
-.text.k:
-//## File ".nv_debug_ptx_txt", line 4
-        /*0000*/ S2R R0, SR_TID.X ;
-//## File ".nv_debug_ptx_txt", line 5
-        /*0010*/ @P0 BRA `(.L_x_1) ;
-//## File ".nv_debug_ptx_txt", line 7
-        /*0020*/ FADD R1, R1, R0 ;
-        /*0030*/ FSETP.GT.AND P1, PT, R1, R2, PT ;
-        /*0040*/ @P1 FADD R2, R1, -RZ ;
-//## File ".nv_debug_ptx_txt", line 9
-        /*0050*/ @P1 MOV R3, R0 ;
-.L_x_1:
-//## File ".nv_debug_ptx_txt", line 11
-        /*0060*/ EXIT ;
-"""
-
-
-@pytest.mark.parametrize(("inner", "lanes"), [("$L_2", 82), ("$L_3", 21)])
-def test_the_ways_of_a_branch_are_told_by_the_lines_there(inner: str, lanes: int) -> None:
-    """The lanes that do not take a branch are in the block of the lines behind it, whatever those lines ran in.
-
-    Where the next branch, which became predication, goes where the first one goes, the machine's branch may be both:
-    then the lines decide.
-    """
-    ptx = [
-        ".entry k(", ")", "{", "mov.u32 %r1, %tid.x;", "@%p1 bra $L_3;", f"@%p2 bra {inner};", "add.f32 %f1, %f1, %f2;",
-        "$L_2:", "mov.u32 %r3, %r1;", "$L_3:", "ret;",
-    ]  # fmt: skip
-    ran = {4: (4, 128), 5: (4, 128), 6: (4, 82), 7: (3, 21), 9: (4, 61), 11: (4, 128)}
-    lines = {line: simulator.Executed(*times) for line, times in ran.items()}
-    lines[5] = simulator.Executed(4, 128, taken=46, parted=4, taking=4)
-    (functions,) = sass.parse(_BRANCHING).values()
-    counts = executed.count(functions, lines, ptx)[0]
-    assert [count.lanes for count in counts] == [128, lanes, 128]
-
-
-def test_what_others_leave_narrows_an_unknown() -> None:
-    """No unknown is negative: each is between what the others can leave, and known where that is one value."""
-    a, b, c = (("in", number, -1) for number in range(3))
-    system = lane_equations.System({})
-    system.add({a: 1, b: 1}, 10, 0)
-    assert not system.narrow()
-    assert system.limits[a] == system.limits[b] == (0, 10)
-    system.add({a: 1, c: -1}, 10, 1)
-    assert system.narrow()
-    assert system.known == {a: 10, b: 0, c: 0}
 
 
 def test_what_the_counts_leave_out_is_said() -> None:
@@ -397,24 +169,6 @@ def test_what_the_counts_leave_out_is_said() -> None:
     (block, *_) = stored("matvec_warp")[0][0].blocks
     again = sass.Function("f", "k", (block._replace(calls="f"),))
     assert "calls itself" in executed.beyond([again], {}, ptx)[0]
-
-
-def test_a_load_that_ptxas_moved_counts_as_often_as_it_runs() -> None:
-    """Of a load that three of four warps come to, three quarters are counted, and the row says so; others stay."""
-    functions, ptx = stored("compact_ballot")
-    arrays = [np.arange(32, dtype=np.int32), np.zeros(32, np.int32), np.zeros(1, np.int32)]
-    entry = functions[0].name
-    report = simulator.run(
-        ptx, entry, 4, 32, arrays, merged=merged.merge(functions, ptx.splitlines(), range(99)).issued()
-    )
-    lines = report.executed[entry]
-    load = next(i.ptx_line for i in functions[0].instructions if i.opcode == "LDG")
-    loads = [access._replace(merged=0) for access in report.accesses if access.instruction == load]
-    for lanes, warps, requests in ((128, 4, 4), (96, 3, 3), (96, 4, 4), (0, 0, 4)):
-        counts = [[executed.Count(warps, lanes, True)] * len(functions[0].blocks)]
-        (found,) = merged.moved(loads, entry, functions, lines, ptx.splitlines(), counts)
-        assert (found.requests, found.sectors) == (requests, 4 * requests)
-        assert found.inexact == (merged.MOVED if lanes == 96 else None)
 
 
 # The tool ------------------------------------------------------------------------------------------------------------
@@ -585,8 +339,9 @@ def test_spills_are_counted() -> None:
     needs = done.resources["k"]
     assert needs.spill_stores > 0
     assert machine_code.spill_bytes(functions, ptx) == needs.spill_stores + needs.spill_loads
-    report = simulator.run(done.ptx, "k", 2, 1024, [np.ones(48 * 1024, np.float32)])
-    counts = executed.count(functions, report.executed["k"], ptx)
+    asked = Asked(functools.partial(readable, done.cubin, "k"))
+    report = simulator.run(done.ptx, "k", 2, 1024, [np.ones(48 * 1024, np.float32)], machine=asked)
+    counts = executed.count(functions, report.executed["k"])
     local = machine_code.local_accesses(functions, ptx, counts)
     assert sum(access.bytes for access in local if access.op == "store" and access.spill) > 0
     assert all(access.warps % 64 == 0 and access.lanes == 32 * access.warps for access in local)

@@ -44,7 +44,7 @@ def run(
 ) -> tuple[Code | str | None, Any]:
     """Launch a kernel with 4 blocks; return what its machine code did, and that code."""
     machine = machine_of(made, kernel)
-    asked = Asked(lambda: machine, lambda executions: "asked")
+    asked = Asked(lambda: machine)
     report = simulator.run(made.ptx, kernel, 4, block, [*arrays, n], machine=asked)
     lines = report.executed[kernel]
     assert isinstance(lines, Lines)
@@ -97,7 +97,7 @@ def test_a_warp_that_never_ends_is_given_up() -> None:
     made = compiled(source)
     machine = machine_of(made, "k")
     assert not isinstance(machine, str)
-    asked = Asked(lambda: machine, lambda executions: "asked")
+    asked = Asked(lambda: machine)
     try:
         report = simulator.run(made.ptx, "k", 4, 32, [np.zeros(4, np.int32), 3], machine=asked, budget=200000)
     except simulator.BudgetExceeded:
@@ -105,3 +105,39 @@ def test_a_warp_that_never_ends_is_given_up() -> None:
     lines = report.executed["k"]
     assert isinstance(lines, Lines)
     assert isinstance(lines.code, str)
+
+
+TENSOR = """#include <mma.h>
+using namespace nvcuda;
+extern "C" __global__ void k(const __half *a, float *c, int n) {
+    wmma::fragment<wmma::matrix_a, 16, 16, 16, __half, wmma::row_major> x;
+    wmma::fragment<wmma::matrix_b, 16, 16, 16, __half, wmma::col_major> y;
+    wmma::fragment<wmma::accumulator, 16, 16, 16, float> z;
+    wmma::fill_fragment(z, 0.0f);
+#pragma unroll 1
+    for (int i = 0; i < n; i++) {
+        wmma::load_matrix_sync(x, a + i * 256, 16);
+        wmma::load_matrix_sync(y, a + i * 256, 16);
+        wmma::mma_sync(z, x, y, z);
+    }
+    MORE
+    wmma::store_matrix_sync(c, z, 16, wmma::mem_row_major);
+}"""
+
+
+@pytest.mark.parametrize(
+    ("more", "why"), [("", None), ("if (z.x[0] > 1) c[256] = 1;", "by a value that is not computed")]
+)
+def test_products_of_tensor_cores_need_not_be_known(more: str, why: str | None) -> None:
+    """A kernel is counted though its products are not computed, unless a branch or a guard hangs on one."""
+    made = compiled(TENSOR.replace("MORE", more))
+    a, c = np.ones(5 * 256, np.float16), np.zeros(257, np.float32)
+    code, machine = run(made, "k", [a, c], 5, 32)
+    if why is not None:
+        assert isinstance(code, str)
+        assert why in code
+        return
+    assert isinstance(code, Code), code
+    products = [one.address for one in machine.decoded.instructions if one.opcode == "HMMA"]
+    assert sum(code.counts[at][0] for at in products) == 5 * 2 * 4  # trips, halves of a product, blocks
+    assert machine.decoded.unknown

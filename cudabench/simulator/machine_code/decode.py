@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cudabench.compile import sass
-from cudabench.simulator.machine_code import layout
+from cudabench.simulator.machine_code import layout, unknown
 from cudabench.simulator.machine_code.operands import (
     ALL,
     CONSTANT,
@@ -55,7 +55,11 @@ GLOBAL_ATOMICS = ("RED", "REDG", "ATOM", "ATOMG")
 
 @dataclass
 class Row:
-    """One instruction on its way to a record of `layout.INSTRUCTION`."""
+    """One instruction on its way to a record of `layout.INSTRUCTION`.
+
+    reads, writes: registers and predicates, see `unknown.bits`. decides: those that say where lanes go and what they
+    touch.
+    """
 
     name: str
     fields: dict[str, int] = field(default_factory=dict)
@@ -63,13 +67,17 @@ class Row:
     predicates: list[int] = field(default_factory=list)
     sources: list[tuple[int, int, int, int, int]] = field(default_factory=list)
     conditions: list[tuple[int, int]] = field(default_factory=list)
+    reads: list[int] = field(default_factory=list)
+    decides: list[int] = field(default_factory=list)
+    writes: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True, eq=False)
 class Decoded:
     """A kernel: its instructions, what it reads of constants, (bank, offset) or a value, and bytes of its stack.
 
-    yields: whether it has a YIELD; atomics: whether it has atomics on global memory. records: what `code` made.
+    yields: whether it has a YIELD; atomics: whether it has atomics on global memory; unknown: whether it stores there
+    what is not computed. records: what `code` made.
     """
 
     instructions: tuple[sass.Instruction, ...]
@@ -78,6 +86,7 @@ class Decoded:
     stack: int
     yields: bool
     atomics: bool
+    unknown: bool
     records: dict[int, Array] = field(default_factory=dict)
 
     def code(self, numbers: Mapping[str, int]) -> Array:
@@ -282,7 +291,7 @@ def _atomic(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[
 def _copied(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
     if len(operands) == 1:  # no comma in front of the descriptor in some versions' text
         operands[:] = re.findall(r"(?:desc\[[^\]]*\])?\[[^\]]*\]", operands[0])
-    return "ldgsts", "ta", []
+    return "ldgsts", "tac", []
 
 
 def _branch(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
@@ -350,8 +359,8 @@ FORMS: dict[str, Form] = {
     "MATCH": lambda one, _: ("match", "pdx", [int(_has(one, "ALL"))]),
     "SHFL": lambda one, _: ("shfl", "pdxxx", [{"IDX": 0, "UP": 1, "DOWN": 2, "BFLY": 3}[one.modifiers[0]]]),
     "P2R": _to_register, "R2P": _to_register,
-    "LDG": _loaded("ldg"), "LDS": _loaded("lds"), "LDL": _loaded("ldl"),
-    "STG": _loaded("stg"), "STS": _loaded("sts"), "STL": _loaded("stl"), "LDGSTS": _copied,
+    "LD": _loaded("ldg"), "LDG": _loaded("ldg"), "LDS": _loaded("lds"), "LDL": _loaded("ldl"),
+    "ST": _loaded("stg"), "STG": _loaded("stg"), "STS": _loaded("sts"), "STL": _loaded("stl"), "LDGSTS": _copied,
     "RED": _atomic, "REDG": _atomic, "ATOM": _atomic, "ATOMG": _atomic, "ATOMS": _atomic,
     "BRA": _branch, "BSSY": ("bssy", "b"), "BSYNC": ("bsync", "b"),
     "BREAK": lambda _, operands: ("break", "b" if len(operands) == 1 else "cb", []),
@@ -378,9 +387,11 @@ def _form(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[in
 def _row(reader: Reader, one: sass.Instruction, places: Mapping[str, int]) -> Row:
     """Decode one instruction; places: the numbers of instructions by their labels."""
     operands = [operand.partition(' (*"SpillRefill')[0].strip() for operand in one.operands if operand]
+    guard = condition(one.guard) if one.guard else (layout.TRUE, 0)
+    if one.opcode in unknown.OPCODES:
+        return Row("nop", {"guard": guard[0], "guard_flip": guard[1]}, writes=[*unknown.written(one)])
     name, kinds, modes = _form(one, operands)
     row = Row(name, mode=modes)
-    guard = condition(one.guard) if one.guard else (layout.TRUE, 0)
     into = operands[0] if operands else ""
     row.fields |= {
         "guard": guard[0], "guard_flip": guard[1],
@@ -406,7 +417,36 @@ def _row(reader: Reader, one: sass.Instruction, places: Mapping[str, int]) -> Ro
     if name == "atomg" and _has(one, "E"):
         row.fields["wide"] = 64  # also where CAS has no .64 at its register
     row.mode = immediate + row.mode
+    _note_uses(row, one)
     return row
+
+
+_PAIRS = ("dadd", "dmul", "dfma", "f2f.f64.f32")  # operations that write two registers
+
+
+def _note_uses(row: Row, one: sass.Instruction) -> None:
+    """Note which registers and predicates an instruction asks for its way or its address, and which it writes."""
+    place, beside = row.fields.get("address", -1), row.fields.get("beside", -1)
+    asked = [unknown.predicate(number) for number in (row.fields["guard"], *(one for one, _ in row.conditions))]
+    asked += [place, place + (place >= 0 and row.fields["wide"] == 64), beside, beside + (beside >= 0)]
+    asked += row.mode[:2] if row.name == "ldgsts" else []
+    if row.name in ("jump", "warpsync", "bra.div"):
+        asked += row.reads
+    (row.decides if row.name in unknown.DECIDES else row.reads).extend(asked)
+    if row.name == "p2r":
+        row.reads += [unknown.predicate(number) for number in range(layout.TRUE)]
+    many = 1
+    if row.name in unknown.LOADS or row.name == "ldc":
+        many = max(1, row.fields["size"] // 4)
+    elif (
+        row.name in _PAIRS or (row.name == "imad.wide" and not row.mode[1]) or (row.name == "i2f" and row.mode[2])
+        or (row.name == "f2i" and row.mode[1])
+    ):  # fmt: skip
+        many = 2
+    into = row.fields.get("into", -1)
+    row.writes += range(into, into + many) if into >= 0 else ()
+    wrote = range(layout.TRUE) if row.name == "r2p" else row.predicates
+    row.writes += [unknown.predicate(number) for number in wrote]
 
 
 def _operand(reader: Reader, row: Row, kind: str, operands: list[str], immediate: list[int]) -> None:
@@ -414,7 +454,10 @@ def _operand(reader: Reader, row: Row, kind: str, operands: list[str], immediate
     if kind in "dpqck":
         _written_or_asked(reader, row, kind, operands)
     elif kind in "xwfrhv1z":
-        row.sources.append(_value(reader, kind, operands))
+        place = _value(reader, kind, operands)
+        row.sources.append(place)
+        many = 2 if kind in "rw" else max(1, row.fields["size"] // 4) if kind == "v" else 1
+        row.reads += range(place[0], place[0] + many) if place[0] < layout.CONSTANTS else ()
     elif kind in "isb":
         text = operands.pop(0)
         immediate.append(SPECIAL[text] if kind == "s" else int(text[1:]) if kind == "b" else int(text, 16))
@@ -501,4 +544,5 @@ def decode(items: Sequence[sass.Instruction | str]) -> Decoded:
             stack += max(0, -(step - (1 << 32) if step >> 31 > 0 else step))
     opcodes = {one.opcode for one in instructions}
     yields, atomics = "YIELD" in opcodes, not opcodes.isdisjoint(GLOBAL_ATOMICS)
-    return Decoded(tuple(instructions), tuple(rows), tuple(reader.constants), stack, yields, atomics)
+    stored = unknown.stored(instructions, rows, places)
+    return Decoded(tuple(instructions), tuple(rows), tuple(reader.constants), stack, yields, atomics, stored)

@@ -97,3 +97,11 @@ def kernel(image: bytes, entry: str) -> Kernel:
         if data and isinstance(at, int) and elf.get_section(at).name == ".nv.constant3":
             variables.append((symbol["st_value"], plain_name(symbol.name)))
     return Kernel(decoded, major, banks, tuple(variables), tuple(pointers), shared)
+
+
+def readable(image: bytes, entry: str) -> Kernel | str:
+    """Return a kernel of a cubin, or why its code is not read whole; errors of nvdisasm as `kernel`."""
+    try:
+        return kernel(image, entry)
+    except Unreadable as error:
+        return str(error)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -20,7 +19,7 @@ from cudabench.simulator.native.launch import threads
 from cudabench.simulator.native.layout import REGION, numbers_of
 from cudabench.simulator.plan import Plan
 from cudabench.simulator.program.arguments import Placed
-from cudabench.simulator.report import Code, Executed, Lines, Report
+from cudabench.simulator.report import Code, Lines, Report
 from cudabench.simulator.values import Array
 from cudabench.system import native
 
@@ -85,20 +84,25 @@ def _library() -> tuple[Any, dict[str, int]] | None:
     return library, numbers_of(library.cudabench_machine_operations, library.cudabench_machine_operation)
 
 
-Needed = Callable[[Mapping[int, Executed]], str]
-
-
 class Asked(NamedTuple):
-    """A kernel's machine code that is to run where a launch needs it.
+    """A kernel's machine code that is to run beside its PTX.
 
-    read: returns the kernel as `image.kernel` does, or why it cannot be read. needed: why the counts of a launch may be
-    other than what its PTX tells, by how often each line of that ran, or "". fuses: whether it rounds elsewhere than
+    read: returns the kernel as `image.kernel` does, or why it cannot be read. fuses: whether it rounds elsewhere than
     its PTX does.
     """
 
     read: Callable[[], Kernel | str]
-    needed: Needed
     fuses: Callable[[], bool] = lambda: False
+
+
+def blocks_of(plan: Plan) -> Array:
+    """Return the numbers of the blocks that run, x first, in their order."""
+    x, y, z = plan.grid
+    if plan.blocks == x * y * z:
+        return np.arange(plan.blocks)
+    numbers = np.arange(x * y * z).reshape(z, y, x)
+    boxes = [tuple(slice(o, o + e) for o, e in zip(at, one.extent, strict=True))[::-1] for at, one in plan.chunks]
+    return np.sort(np.concatenate([numbers[box].ravel() for box in boxes]))
 
 
 def memory(plan: Plan, placed: Placed) -> dict[int, Array]:
@@ -118,13 +122,13 @@ def memory(plan: Plan, placed: Placed) -> dict[int, Array]:
 def beside(asked: Asked | None, plan: Plan, placed: Placed) -> Callable[[Report], Report]:
     """Return what adds to the report of a launch that has ended what its machine code did, on memory as it is now.
 
-    Without `asked`, and where no count can be another, reports stay as they are.
+    Without `asked` reports stay as they are.
     """
     if asked is None:
         return lambda report: report
     why, before = "", {}
-    if plan.blocks < math.prod(plan.grid) or plan.cluster is not None:
-        why = "only some blocks ran" if plan.cluster is None else "its blocks form clusters"
+    if plan.cluster is not None:
+        why = "its blocks form clusters"
     else:
         try:
             before = memory(plan, placed)
@@ -132,8 +136,6 @@ def beside(asked: Asked | None, plan: Plan, placed: Placed) -> Callable[[Report]
             why = str(error)
 
     def told(report: Report) -> Report:
-        if not asked.needed(report.executed[plan.code.name]):
-            return report
         code: Code | str = why or ("the launch has hazards" if report.hazards else "")
         lines = {name: Lines(executed) for name, executed in report.executed.items()}
         for found in lines.values():
@@ -152,7 +154,8 @@ def _code(asked: Asked, plan: Plan, placed: Placed, before: dict[int, Array], re
     if isinstance(ran, str):
         return ran
     slots = placed.space.slots
-    unlike = [slots[at].name for at, data in ran.arrays.items() if differ(data, slots[at].bytes)]
+    arrays = {} if kernel.decoded.unknown else ran.arrays
+    unlike = [slots[at].name for at, data in arrays.items() if differ(data, slots[at].bytes)]
     if unlike:
         # What an atomic returns hangs on the order of warps, which is another one here.
         ordered = plan.code.meets or any(one.opcode in ORDERED for one in ran.decoded.instructions)
@@ -212,6 +215,8 @@ def execute(kernel: Kernel, plan: Plan, placed: Placed, before: dict[int, Array]
     about.grid[:], about.block[:] = plan.grid, plan.block
     about.shared_size = -(-kernel.shared // 16) * 16 + plan.dynamic_shared
     about.threads = 1 if plan.code.meets or decoded.atomics else threads()
+    blocks = blocks_of(plan)
+    about.blocks, about.blocks_count = blocks.ctypes.data, len(blocks)
     tables = ctypes.c_int64()
     about.local_size, about.budget, about.tables = stack, budget, ctypes.addressof(tables)
     why = library.cudabench_machine_run(ctypes.byref(about))

@@ -7,7 +7,7 @@ import ctypes
 import numpy as np
 
 UNIFORM, CONSTANTS = 256, 320  # the first uniform register; the first place of a constant
-TRUE = 7  # PT; uniform predicates are 8 behind
+TRUE, PREDICATES = 7, 16  # PT; how many there are, of which the uniform ones are 8 behind
 BANKS = 6
 
 SOURCE = np.dtype([("place", "i4"), ("keep", "u4"), ("flip", "u4"), ("plus", "u4"), ("half", "i4")])
@@ -30,7 +30,8 @@ class Launch(ctypes.Structure):
         ("constants_count", ctypes.c_int64), ("bank_sizes", ctypes.c_int64 * BANKS),
         ("regions_count", ctypes.c_int64), ("grid", ctypes.c_int64 * 3), ("block", ctypes.c_int64 * 3),
         ("shared_size", ctypes.c_int64), ("local_size", ctypes.c_int64), ("budget", ctypes.c_int64),
-        ("tables", ctypes.c_void_p), ("threads", ctypes.c_int64),
+        ("tables", ctypes.c_void_p), ("threads", ctypes.c_int64), ("blocks", ctypes.c_void_p),
+        ("blocks_count", ctypes.c_int64),
     ]  # fmt: skip
 
 
