@@ -46,12 +46,12 @@ def needed(functions: Sequence[Function], executions: Executions, ptx: Sequence[
     """
     if not parts(functions):
         return ""
-    counts = executed.count(functions, executions, ptx)
-    if any(not one.sure for each in counts for one in each):
-        return UNSURE
     meets = min((one.address for each in functions for one in each.instructions if one.opcode == "BSSY"), default=END)
     ends: dict[int, bool] = {}
     for one in (one for each in functions for one in each.instructions):
         alone = one.opcode == "EXIT" and one.address < meets
         ends[one.ptx_line] = ends.get(one.ptx_line, True) and (alone or one.opcode not in ("EXIT", "BRA", *_PARTS))
-    return PARTED if any(times.parted and not ends.get(line, False) for line, times in executions.items()) else ""
+    if any(times.parted and not ends.get(line, False) for line, times in executions.items()):
+        return PARTED  # which spares the count
+    counts = executed.count(functions, executions, ptx)
+    return UNSURE if any(not one.sure for each in counts for one in each) else ""
