@@ -85,19 +85,25 @@ def _refusal(code: Code) -> str:
 
 
 def linear(code: Code) -> bool:
-    """Return whether a kernel runs straight through, and goes where its threads' numbers alone say: in global memory
-    only, and nothing that was read decides a branch or an address."""
+    """Return whether a kernel runs straight through, and goes where its threads' numbers alone say, by sums and
+    multiples of them: in global memory only, and nothing that was read decides a branch or an address."""
     if LINEAR not in code.encoded:
         ways = ways_of(code)
+        numbers = ways.grown(index for name, index in code.special.items() if name in SPECIAL)
+        bent = ways.computed(op for op in ways.ops if op.opcode not in _STRAIGHT and not numbers.isdisjoint(op.uses))
         code.encoded[LINEAR] = (
             all(following > block.number for block in code.blocks for following in block.successors)
             and {access.space for access in code.accesses} <= {"global"}
             and {access.kind for access in code.accesses} <= {"load", "store"}
             and not ways.led_by_data
             and not ways.decided_by_data
+            and all(op.address not in bent for op in ways.ops)
         )
     found: bool = code.encoded[LINEAR]
     return found
+
+
+_STRAIGHT = ("mov", "add", "sub", "mul", "mad", "shl", "cvt", "cvta")  # of numbers that are linear in the threads'
 
 
 def encode(code: Code, names: dict[str, int]) -> Encoded:
