@@ -103,7 +103,7 @@ def linear(code: Code) -> bool:
     return found
 
 
-_STRAIGHT = ("mov", "add", "sub", "mul", "mad", "shl", "cvt", "cvta")  # of numbers that are linear in the threads'
+_STRAIGHT = ("mov", "add", "sub", "neg", "mul", "mad", "shl", "cvt", "cvta")  # NumPy keeps what is linear so
 
 
 def encode(code: Code, names: dict[str, int]) -> Encoded:
