@@ -205,7 +205,6 @@ def _ends(end: Op, record: Any, tables: list[int], code: Code) -> bool:
             record["reduction"] = REDUCTIONS[operation]
             if code.widths[record["into"]] != (32 if operation == "popc" else 1):
                 return False
-        record["barrier_op"] = record["first"]
     elif end.kind == "branch":
         record["target"] = end.targets[0]
     elif end.kind == "table":
@@ -257,7 +256,7 @@ def _fill_access(record: Any, access: MemoryOp, code: Code) -> None:
         record["space"] = SPACE["constant"]
     record["size"], record["width"], record["count"] = access.size, access.width, access.count
     record["line"], record["skewed"] = access.location.ptx_line, access.skewed
-    record["cached"], record["guess"] = bool(access.cached), access.guess
+    record["guess"] = access.guess
     record["returns"] = access.target is not None and access.target in code.read
     record["local_low"], record["local_high"] = access.bounds or (FAR, 0)
     record["shared_low"], record["shared_high"] = access.shared_bounds or (FAR, 0)
