@@ -64,7 +64,6 @@ struct CodeBlock {
     i32 selector;        // register that picks from it
     i32 members;         // of a block that begins with a warp-wide instruction: register of its mask, -2 for all; or -1
     i32 warp_barrier;    // whether that is __syncwarp()
-    i32 barrier_op;      // tells one barrier from another
     i32 reduction;       // of bar.red: 0 none, 1 popc, 2 and, 3 or
     i32 into, predicate; // of bar.red: registers
     i32 flip;            // of bar.red: whether the predicate is read inverted
@@ -81,8 +80,6 @@ struct Access {
     i32 uniform;   // of a store: whether all lanes write one constant
     i32 served;    // of an atomic on shared memory: 0 words, 1 lanes, 2 swap, 3 loop
     i32 returns;   // of an atomic: whether anybody uses what it finds
-    i32 by_data;   // whether the address comes from what was read from memory
-    i32 cached;    // through the read-only cache
     i32 line;      // of the PTX
     i32 skewed;    // local: aligned by accident at best
     i32 guess;     // a load whose value a compare-and-swap puts to the test: it does not race

@@ -64,10 +64,10 @@ struct Worker {
     std::vector<u8> frame, shared, local;
     std::vector<u8 *> registers;
     std::vector<u32> exited, active, guarded;
-    std::vector<u32> ready, waiting;                     // by rank and warp
-    std::vector<u64> ready_ranks, waiting_ranks;         // bits
-    std::vector<u32> parked;                             // lanes at barriers, by warp
-    i32 parked_at = -1, parked_op = -1, lanes_ready = 0; // code block of the barrier
+    std::vector<u32> ready, waiting;             // by rank and warp
+    std::vector<u64> ready_ranks, waiting_ranks; // bits
+    std::vector<u32> parked;                     // lanes at barriers, by warp
+    i32 parked_at = -1, lanes_ready = 0;         // code block of the barrier
     bool running = false;
     i64 instructions = 0, steps = 0;
     std::vector<Executed> executed;

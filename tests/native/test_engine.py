@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from cudabench.simulator.count.footprint import FOLLOWED
 from cudabench.simulator.machine import FAIRNESS
+from cudabench.simulator.native.program import linear
 from cudabench.system import native
 from tests.engines import alike, both, loaded
 
@@ -36,6 +37,13 @@ def test_bits_and_counts_of_a_ragged_vector_addition(n: int, block: int) -> None
     names = ("requests", "pieces", "ideal")
     counts = [[row[name].sum() for name in names] for row in found.ran.counts]
     assert counts == [[one.requests, one.sectors, one.ideal_sectors] for one in found.report.accesses]
+
+
+@pytest.mark.parametrize(("place", "straight"), [("i", True), ("n - 2 * i", True), ("i % n", False), ("i ^ n", False)])
+def test_wide_launches_for_numpy_are_those_of_linear_places(place: str, straight: bool) -> None:
+    """Sums and multiples of a thread's number are linear; what is left of a division, and other bits, are not."""
+    source = VECADD.replace("c[i] = a[i]", f"c[{place}] = a[i]")
+    assert linear(loaded(source).code("vecadd")) is straight
 
 
 GATHER = """

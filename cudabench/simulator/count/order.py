@@ -72,10 +72,13 @@ class Ways:
             self._between[start.number] = frozenset(inside)
         return self._between[start.number]
 
+    def grown(self, registers: Iterable[int]) -> set[int]:
+        """Return registers, and those that hold something computed from them."""
+        return closure(registers, [((*op.uses, op.guard), op.defs) for op in self.ops])
+
     def computed(self, sources: Iterable[Op]) -> set[int]:
         """Return the registers that hold what some ops returned, or something computed from it."""
-        steps = [((*op.uses, op.guard), op.defs) for op in self.ops]
-        return closure((index for op in sources for index in op.defs), steps)
+        return self.grown(index for op in sources for index in op.defs)
 
     def decided(self, given: set[int]) -> list[Block]:
         """Return the blocks behind which some registers say where lanes go."""

@@ -22,14 +22,14 @@ OP = np.dtype(
 CODE_BLOCK = np.dtype(
     [(name, "i4") for name in (
         "first", "count", "weight", "rank", "end", "guard", "inverted", "target", "targets", "selector", "members",
-        "warp_barrier", "barrier_op", "reduction", "into", "predicate", "flip", "expected",
+        "warp_barrier", "reduction", "into", "predicate", "flip", "expected",
     )]
 )  # fmt: skip
 ACCESS = np.dtype(
     [("number", "i4", 4)]
     + [(name, "i4") for name in (
-        "kind", "space", "size", "width", "count", "uniform", "served", "returns", "by_data", "cached", "line",
-        "skewed", "guess", "reserved",
+        "kind", "space", "size", "width", "count", "uniform", "served", "returns", "line", "skewed",
+        "guess", "reserved",
     )]
     + [(name, "i8") for name in ("local_low", "local_high", "shared_low", "shared_high")]
     + [("shift", "i4", 4), ("issued", "i4", 4)]

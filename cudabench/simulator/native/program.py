@@ -85,19 +85,25 @@ def _refusal(code: Code) -> str:
 
 
 def linear(code: Code) -> bool:
-    """Return whether a kernel runs straight through, and goes where its threads' numbers alone say: in global memory
-    only, and nothing that was read decides a branch or an address."""
+    """Return whether a kernel runs straight through, and goes where its threads' numbers alone say, by sums and
+    multiples of them: in global memory only, and nothing that was read decides a branch or an address."""
     if LINEAR not in code.encoded:
         ways = ways_of(code)
+        numbers = ways.grown(index for name, index in code.special.items() if name in SPECIAL)
+        bent = ways.computed(op for op in ways.ops if op.opcode not in _STRAIGHT and not numbers.isdisjoint(op.uses))
         code.encoded[LINEAR] = (
             all(following > block.number for block in code.blocks for following in block.successors)
             and {access.space for access in code.accesses} <= {"global"}
             and {access.kind for access in code.accesses} <= {"load", "store"}
             and not ways.led_by_data
             and not ways.decided_by_data
+            and all(op.address not in bent for op in ways.ops)
         )
     found: bool = code.encoded[LINEAR]
     return found
+
+
+_STRAIGHT = ("mov", "add", "sub", "neg", "mul", "mad", "shl", "cvt", "cvta")  # NumPy keeps what is linear so
 
 
 def encode(code: Code, names: dict[str, int]) -> Encoded:
@@ -199,7 +205,6 @@ def _ends(end: Op, record: Any, tables: list[int], code: Code) -> bool:
             record["reduction"] = REDUCTIONS[operation]
             if code.widths[record["into"]] != (32 if operation == "popc" else 1):
                 return False
-        record["barrier_op"] = record["first"]
     elif end.kind == "branch":
         record["target"] = end.targets[0]
     elif end.kind == "table":
@@ -251,7 +256,7 @@ def _fill_access(record: Any, access: MemoryOp, code: Code) -> None:
         record["space"] = SPACE["constant"]
     record["size"], record["width"], record["count"] = access.size, access.width, access.count
     record["line"], record["skewed"] = access.location.ptx_line, access.skewed
-    record["cached"], record["guess"] = bool(access.cached), access.guess
+    record["guess"] = access.guess
     record["returns"] = access.target is not None and access.target in code.read
     record["local_low"], record["local_high"] = access.bounds or (FAR, 0)
     record["shared_low"], record["shared_high"] = access.shared_bounds or (FAR, 0)
