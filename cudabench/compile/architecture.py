@@ -37,8 +37,8 @@ def suited(job: Job, texts: Iterable[str]) -> Job:
     words = _OWN.get(job.arch)
     if words is None:
         return job
-    asked = re.compile(f"{words}|{_MACRO.format(job.arch)}")
-    return own(job) if any(map(asked.search, texts)) else job
+    pattern = re.compile(f"{words}|{_MACRO.format(job.arch)}")
+    return own(job) if any(map(pattern.search, texts)) else job
 
 
 def own(job: Job) -> Job:

@@ -119,6 +119,6 @@ def too_much(filename: str, compiler: str) -> CompilerStopped:
 
 def crashed(compiler: str, status: int) -> str:
     """Return the description of a compiler's crash with Popen's status."""
-    signals = {one.value: one.name for one in signal.Signals}
+    signals = {number.value: number.name for number in signal.Signals}
     how = f"signal {signals.get(-status, -status)}" if status < 0 else f"exit status {status}"
     return f"{compiler} crashed ({how}) on this text, which is a fault of the compiler: rewrite unusual parts"

@@ -142,8 +142,8 @@ def translated(doing: str, no_memory: str = "use smaller arrays") -> Iterator[No
 def _plain(message: str) -> str:
     """Return PyCUDA's message without the call's name and without an empty log of the driver: 'an illegal memory access
     was encountered'."""
-    told = "".join(filter(str.isprintable, message.split(": ", 1)[-1].split(" -- ")[0]))
-    return told.strip().removesuffix(" -").rstrip(".")
+    reason = "".join(filter(str.isprintable, message.split(": ", 1)[-1].split(" -- ")[0]))
+    return reason.strip().removesuffix(" -").rstrip(".")
 
 
 _compiling = ThreadPoolExecutor(1, "compiling")
@@ -468,14 +468,14 @@ class CudaDevice:
         )
         if not objects:
             return bound
-        unfilled = [one for one in objects.values() if isinstance(one, TextureObject)]
+        unfilled = [texture for texture in objects.values() if isinstance(texture, TextureObject)]
 
         def filled(held: Any = objects) -> None:  # the objects live as long as the work
             while unfilled:  # done before the first launch, because buffers get their inputs until then
                 unfilled.pop().fill(self._stream.handle)
             bound()
 
-        surfaces = [one for one in objects.values() if isinstance(one, SurfaceObject)]
+        surfaces = [surface for surface in objects.values() if isinstance(surface, SurfaceObject)]
         return Queued(filled, doing, bound.launches, list(dict.fromkeys(surfaces)))
 
     def _kept(self, content: np.ndarray) -> int:
@@ -516,7 +516,7 @@ class CudaDevice:
     @contextmanager
     def _on_surfaces(self, works: Sequence[Work]) -> Iterator[None]:
         """Queue the copies to all surfaces of `works` before the work of this context, and the copies back after it."""
-        surfaces = dict.fromkeys(one for work in works if isinstance(work, Queued) for one in work.surfaces)
+        surfaces = dict.fromkeys(surface for work in works if isinstance(work, Queued) for surface in work.surfaces)
         for surface in surfaces:
             surface.fill(self._stream.handle)
         yield

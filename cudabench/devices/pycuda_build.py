@@ -162,7 +162,11 @@ def gpu_extra() -> list[str]:
         wanted = metadata.requires("cudabench") or []
     except metadata.PackageNotFoundError:
         wanted = []
-    found = [one.partition(";")[0].replace(" ", "") for one in wanted if re.search(r"extra\s*==\s*['\"]gpu['\"]", one)]
+    found = [
+        requirement.partition(";")[0].replace(" ", "")
+        for requirement in wanted
+        if re.search(r"extra\s*==\s*['\"]gpu['\"]", requirement)
+    ]
     return found or list(GPU_EXTRA)
 
 

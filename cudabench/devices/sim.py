@@ -171,7 +171,7 @@ class SimDevice:
         """Return whether blocks of a case's kernels may exchange data during a launch, and whether they may wait for
         each other."""
         loaded = [(self.load(part), launch.function) for part in case.parts for launch in part.launches]
-        codes = [one.program.code(one.compiled.entry(function)) for one, function in loaded]
+        codes = [loaded_part.program.code(loaded_part.compiled.entry(function)) for loaded_part, function in loaded]
         return any(code.meets for code in codes), any(code.polling for code in codes)
 
     def run(
@@ -198,12 +198,17 @@ class SimDevice:
         Raises BudgetExceeded if all launches take longer than `seconds`, UsageError for a launch that GPUs of the
         architecture cannot run.
         """
-        parts = {launch.function: part for one in case.parts for part in [self.load(one)] for launch in one.launches}
+        parts = {
+            launch.function: part
+            for part_case in case.parts
+            for part in [self.load(part_case)]
+            for launch in part_case.launches
+        }
         self.check_resident(case)
         resources, fits = self.spent(case)
         reports: list[simulator.Report] = []
         for name, content in case.constants.items():
-            for loaded in {id(one): one for one in parts.values()}.values():
+            for loaded in {id(loaded): loaded for loaded in parts.values()}.values():
                 set_constant(loaded.program, name, content)
         # A pointer that a launch stores is valid in the next launch.
         beside = arrays if len(case.launches) > 1 else None
@@ -249,16 +254,19 @@ class SimDevice:
             for numbers in kinds.values()
         )
         # What launches of one kind came to is added up already; what is told in the order of all of them is not.
-        apart = any(one.hazards or one.suspicions or one.output or one.contended or one.trace for one in reports)
-        whole = simulator.merge(reports if apart or not launched else (one.report for one in launched))
+        apart = any(
+            report.hazards or report.suspicions or report.output or report.contended or report.trace
+            for report in reports
+        )
+        whole = simulator.merge(reports if apart or not launched else (kind.report for kind in launched))
         return Run(whole, resources, fits, launched)
 
 
 def refuse_unsupported(case: Case, loaded: Loaded, functions: Sequence[str]) -> None:
     """Raise UnsupportedFeature with all features and lines that the case's functions use and the simulator lacks."""
     if lacks := [lack for name in functions for lack in loaded.program.unsupported(loaded.compiled.entry(name))]:
-        told = (f"{lack.file}:{lack.line}: {readable(lack.feature)}" for lack in lacks)
-        listed = "; ".join(dict.fromkeys(told))
+        features = (f"{lack.file}:{lack.line}: {readable(lack.feature)}" for lack in lacks)
+        listed = "; ".join(dict.fromkeys(features))
         raise UnsupportedFeature(f"{case.kernel} uses features that the simulator lacks ({listed}): {remedy(listed)}.")
 
 
@@ -324,7 +332,11 @@ def argument_of(argument: Any, arrays: Arrays) -> Any:
     match argument:
         case Surface() | Texture():
             left_out = ("buffer", "dtype", "shape")
-            how = {one.name: getattr(argument, one.name) for one in fields(argument) if one.name not in left_out}
+            how = {
+                member.name: getattr(argument, member.name)
+                for member in fields(argument)
+                if member.name not in left_out
+            }
             return simulator.Texture(arrays[argument.buffer].reshape(argument.shape), **how)
         case TensorMap():
             return simulator.TensorMap(

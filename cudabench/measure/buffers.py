@@ -122,8 +122,8 @@ class BufferSet:
                 offset = pointer - start + int(changed[-1 if pointer < start else 0])  # which says most
                 beyond, count = offset - buffer.nbytes, int(changed.size)
                 place = f"{-offset} bytes before its start" if beyond < 0 else f"{beyond} bytes behind its end"
-                said = f"the kernel wrote outside '{buffer.name}', first {place}, {count} bytes in all"
-                return Hazard("out-of-bounds", 0, "", (0, 0, 0), (0, 0, 0), count, said)
+                message = f"the kernel wrote outside '{buffer.name}', first {place}, {count} bytes in all"
+                return Hazard("out-of-bounds", 0, "", (0, 0, 0), (0, 0, 0), count, message)
         return None
 
     def _zones(self) -> list[tuple[int, int, Buffer]]:

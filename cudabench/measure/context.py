@@ -57,7 +57,9 @@ class InputSet:
         """The seeded inputs, as a kernel reads them."""
         if self.base is None:
             return self.operation.inputs(self.problem)
-        return {name: rotated_input(one) if name in self.rotated else one for name, one in self.base.arrays.items()}
+        return {
+            name: rotated_input(array) if name in self.rotated else array for name, array in self.base.arrays.items()
+        }
 
     def expected(self, name: str, begin: Callable[[], None] = lambda: None) -> Arrays:
         """Return the right outputs of a kernel, by the `expects` of its case; `begin`: called if they are computed."""
@@ -79,10 +81,10 @@ class InputSet:
         return verify.compare_all(expected, got, tolerance, checked=when) if expected else None
 
 
-def _equal(one: np.ndarray, two: np.ndarray) -> bool:
+def _equal(first: np.ndarray, second: np.ndarray) -> bool:
     """Tell whether flat arrays are the same; of others the first difference ends it."""
-    parts = pieces(slice(0, max(one.size, two.size)), verify.CHUNK)
-    return all(np.array_equal(one[part], two[part]) for part in parts)
+    parts = pieces(slice(0, max(first.size, second.size)), verify.CHUNK)
+    return all(np.array_equal(first[part], second[part]) for part in parts)
 
 
 @dataclass
@@ -402,8 +404,8 @@ def launch_warnings(case: Case) -> list[Warning]:
     threads = case.threads
     if threads % WARP == 0:
         return unset
-    said, leave = ("1 thread", "leaves") if threads == 1 else (f"{threads} threads", "leave")
-    return [*unset, warning("partial-warp", threads=said, leave=leave, idle=-threads % WARP, warp=WARP)]
+    count, leave = ("1 thread", "leaves") if threads == 1 else (f"{threads} threads", "leave")
+    return [*unset, warning("partial-warp", threads=count, leave=leave, idle=-threads % WARP, warp=WARP)]
 
 
 def unverified_warnings(

@@ -105,38 +105,40 @@ def arrays_of(
 def merged_in(device: SimDevice, case: Case) -> Issued:
     """Return by function how the loads and stores count that ptxas merged; without nvdisasm none are known."""
     return {
-        one.function: merged.merge(one.code, one.compiled.lines, one.loaded.program.lines(one.entry)).issued()
-        for one in kernels(device, case)
-        if one.code
+        kernel.function: merged.merge(
+            kernel.code, kernel.compiled.lines, kernel.loaded.program.lines(kernel.entry)
+        ).issued()
+        for kernel in kernels(device, case)
+        if kernel.code
     }
 
 
 def uncounted(device: SimDevice, case: Case) -> dict[str, Asked]:
     """Return by function the machine code that has to run for a launch to be counted; of those that may need it."""
 
-    def asked(one: Kernel) -> Asked:
-        code, ptx = one.code, one.compiled.lines
+    def asked(kernel: Kernel) -> Asked:
+        code, ptx = kernel.code, kernel.compiled.lines
         return Asked(
-            lambda: machine_of(one.compiled, one.function),
+            lambda: machine_of(kernel.compiled, kernel.function),
             lambda executions: to_execute.needed(code, executions, ptx),
             lambda: to_execute.fuses(code, ptx),
         )
 
-    return {one.function: asked(one) for one in kernels(device, case) if to_execute.parts(one.code)}
+    return {kernel.function: asked(kernel) for kernel in kernels(device, case) if to_execute.parts(kernel.code)}
 
 
 def as_loaded(device: SimDevice, case: Case, run: Run) -> Run:
     """Return a run whose accesses are those of the machine code: as it ran itself, or else where ptxas moved
     loads behind a branch."""
     accesses = run.report.accesses
-    for one in kernels(device, case):
-        executions = run.report.executed.get(one.entry)
-        kernel = machine_code.Kernel(one.entry, executions)
-        if one.code and kernel.code:
-            accesses = machine_code.requested(accesses, one.entry, one.code, kernel.code)
-        elif executions and one.code:
-            accesses = merged.moved(accesses, one.entry, one.code, executions, one.compiled.lines)
-            accesses = machine_code.doubted(accesses, kernel, one.code, one.compiled.lines)
+    for kernel in kernels(device, case):
+        executions = run.report.executed.get(kernel.entry)
+        ran = machine_code.Kernel(kernel.entry, executions)
+        if kernel.code and ran.code:
+            accesses = machine_code.requested(accesses, kernel.entry, kernel.code, ran.code)
+        elif executions and kernel.code:
+            accesses = merged.moved(accesses, kernel.entry, kernel.code, executions, kernel.compiled.lines)
+            accesses = machine_code.doubted(accesses, ran, kernel.code, kernel.compiled.lines)
     return replace(run, report=replace(run.report, accesses=accesses))
 
 
@@ -145,11 +147,11 @@ def described(
 ) -> MachineCode | None:
     """Return the record of a case's machine code with what of it ran; None without any."""
     images: dict[bytes, machine_code.Image] = {}
-    for one in kernels(device, case):
-        if (cubin := one.compiled.cubin) is not None:
-            own = machine_code.Kernel(one.entry, executed.get(one.entry))
+    for kernel in kernels(device, case):
+        if (cubin := kernel.compiled.cubin) is not None:
+            ran = machine_code.Kernel(kernel.entry, executed.get(kernel.entry))
             before = images[cubin].kernels if cubin in images else ()
-            images[cubin] = machine_code.Image(cubin, [*before, own], one.compiled.lines)
+            images[cubin] = machine_code.Image(cubin, [*before, ran], kernel.compiled.lines)
     ptx = "\n".join(device.load(part).compiled.ptx for part in case.parts)
     record = machine_code.describe_all([*images.values()], device.architecture, ptx)
     return record and replace(record, inexact=machine_code.inexact([*images.values()], accesses))
@@ -179,8 +181,10 @@ def sampled(
     for threads, blocks, most_s in SAMPLES:
         grows = max(_threads(case, threads, blocks) / ran, 1.0)
         if run is not None:
-            footprints = [one.report.footprint for one in run.launched]
-            uneven = any(one is not None and lower_bounds.sure(one.parts) < EVEN for one in footprints)
+            footprints = [launched.report.footprint for launched in run.launched]
+            uneven = any(
+                footprint is not None and lower_bounds.sure(footprint.parts) < EVEN for footprint in footprints
+            )
             if took * grows > min(UNEVEN_S if uneven else most_s, end - time.monotonic()):
                 break
         device.reset(case)
@@ -232,18 +236,18 @@ def by_card(
 
 def work_of(device: SimDevice, case: Case, run: Run) -> list[lower_bounds.Work]:
     """Return what the launches of a case did, by kind of launch."""
-    by_function = {one.function: one for one in kernels(device, case)}
+    by_function = {kernel.function: kernel for kernel in kernels(device, case)}
     found = []
     for launched in run.launched:
         launch = launched.launch
-        one = by_function[launch.function]
-        needs = one.compiled.resources[one.entry]
+        kernel = by_function[launch.function]
+        needs = kernel.compiled.resources[kernel.entry]
         shared = needs.shared_bytes + launch.shared_bytes
         fits = occupancy(device.architecture, prod(launch.block), needs.registers, shared, barriers=needs.barriers)
         found.append(
             lower_bounds.Work(
-                one.entry, launch.grid, launch.block, launched.times, launched.report, one.code, one.compiled.lines,
-                fits.blocks_per_sm,
+                kernel.entry, launch.grid, launch.block, launched.times, launched.report, kernel.code,
+                kernel.compiled.lines, fits.blocks_per_sm,
             )
         )  # fmt: skip
     return found
@@ -271,8 +275,8 @@ class Counting:
         try:
             return self._limited(result, case, device, progress)
         except CudabenchError as error:
-            told = warning("uncounted", reason=str(error).rstrip("."))
-            return replace(result, warnings=(*result.warnings, told))
+            note = warning("uncounted", reason=str(error).rstrip("."))
+            return replace(result, warnings=(*result.warnings, note))
 
     def _limited(self, result: Result, case: Case, device: DeviceInfo, progress: Callable[[float], None]) -> Result:
         seconds = COUNTING_S
@@ -294,9 +298,9 @@ class Counting:
         (found,) = by_card(simulated, case, run, [card], self.settings, result.bytes)
         report = simulator.merge(launched.report for launched in run.launched)
         accesses, counts = _scaled(run)
-        for one in kernels(simulated, case):
-            kernel = machine_code.Kernel(one.entry, counts.get(one.entry))
-            accesses = machine_code.doubted(accesses, kernel, one.code, one.compiled.lines)
+        for kernel in kernels(simulated, case):
+            ran_kernel = machine_code.Kernel(kernel.entry, counts.get(kernel.entry))
+            accesses = machine_code.doubted(accesses, ran_kernel, kernel.code, kernel.compiled.lines)
         rows = access_rows(accesses, report, case, simulated.blocks(case))
         ran = described(simulated, case, counts, accesses)
         code, same = _merged(result.machine_code, ran)
@@ -308,10 +312,10 @@ class Counting:
             tiles = drawings.tiles(run.report, case)
             steps = recorded.steps(trace, case, self.operation.buffers(case.problem), tiles)
             result = replace(result, banks=recorded.banks(trace, case, tiles), steps=steps)
-        footprints = [one.report.footprint for one in run.launched if one.report.footprint]
+        footprints = [launched.report.footprint for launched in run.launched if launched.report.footprint]
         on = Counted(
-            blocks=sum(each.ran for each in footprints),
-            of=sum(each.blocks for each in footprints),
+            blocks=sum(footprint.ran for footprint in footprints),
+            of=sum(footprint.blocks for footprint in footprints),
             same_code=same,
             instructions_executed=ran.instructions_executed if ran else None,
             inexact=ran.inexact if ran else None,
@@ -343,8 +347,8 @@ def _scaled(run: Run) -> tuple[Sequence[simulator.Access], dict[str, dict[int, s
         for entry, executed in launched.report.executed.items():
             found = counts.setdefault(entry, {})
             for line, times in executed.items():
-                each = simulator.Executed(*(round(count * scale) for count in times))
-                found[line] = each if line not in found else found[line].plus(*each)
+                scaled = simulator.Executed(*(round(count * scale) for count in times))
+                found[line] = scaled if line not in found else found[line].plus(*scaled)
     return list(accesses.values()), counts
 
 
@@ -375,8 +379,8 @@ _SAME_OF_IMBALANCE = ("blocks", "busiest", "instructions", "mean", "over", "last
 _SAME_OF_HAZARD = ("kind", "line", "block", "thread", "count", "message")
 
 
-def _same(one: Any, names: Sequence[str]) -> dict[str, Any]:
-    return {name: getattr(one, name) for name in names}
+def _same(record: Any, names: Sequence[str]) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in names}
 
 
 def counted(
@@ -423,11 +427,11 @@ def access_rows(
     for atomic in report.contended:
         contended.setdefault((atomic.file, atomic.line, atomic.instruction or None), []).append(atomic)
     found, lines = [], Lines(case)
-    for row, said in zip(rows, advice.advise(rows, blocks), strict=True):
+    for row, advised in zip(rows, advice.advise(rows, blocks), strict=True):
         access = Access(
             **_same(row, _SAME_OF_ACCESS),
             source=lines.text(row.file, row.line),
-            advice=said,
+            advice=advised,
             column=row.column or None,
             instruction=row.instruction or None,
             pattern=_pattern(row),
@@ -439,10 +443,10 @@ def access_rows(
             most = max(atomics, key=lambda atomic: atomic.hottest or 0)
             meeting = advice.contention(row, most.hottest, most.blocks)
             gather = access.pattern is not None and access.pattern.kind == "gather"
-            if meeting and not (said and gather):  # a histogram's bins are hit often, and not all by one warp
-                said = f"{row.array}: {meeting}" if row.array else meeting
+            if meeting and not (advised and gather):  # a histogram's bins are hit often, and not all by one warp
+                advised = f"{row.array}: {meeting}" if row.array else meeting
             op = "atomic" if any(atomic.returns for atomic in atomics) else "reduction"
-            found[-1] = replace(access, op=op, hottest=most.hottest, hottest_blocks=most.blocks, advice=said)
+            found[-1] = replace(access, op=op, hottest=most.hottest, hottest_blocks=most.blocks, advice=advised)
     return tuple(found)
 
 
@@ -474,8 +478,10 @@ def hazards_of(found: Iterable[simulator.Hazard], case: Case) -> tuple[Hazard, .
     """Return the simulator's hazards as a result has them."""
     lines = Lines(case)
     return tuple(
-        Hazard(**_same(one, _SAME_OF_HAZARD), source=lines.text(one.file, one.line), file=case.header(one.file))
-        for one in found
+        Hazard(
+            **_same(hazard, _SAME_OF_HAZARD), source=lines.text(hazard.file, hazard.line), file=case.header(hazard.file)
+        )
+        for hazard in found
     )
 
 

@@ -106,8 +106,8 @@ class Fuzz:
         parsed = [
             self.problem.parsed(expectation) for expectation in self.problem.expectations if expectation.path is None
         ]
-        names = {name for one in parsed for name in one.names}
-        places = {name for one in parsed for name in precision.indices(one)}
+        names = {name for expression in parsed for name in expression.names}
+        places = {name for expression in parsed for name in precision.indices(expression)}
         return {
             array.name
             for array in self.problem.arrays
@@ -200,15 +200,15 @@ class Fuzz:
         # A launch that does not grow with the problem covers at most the problem that it was given for.
         most = max(base, SMALL) if in_launch else base
         wanted = sorted({size for size in (*SIZES, base - 1, base) if 0 < size <= most})
-        others = {other: min(size, SMALL) for other, size in self.named.items() if other != name}
-        return [size for size in wanted if self.allowed({name: size}) or self.allowed({**others, name: size})]
+        other_sizes = {other: min(size, SMALL) for other, size in self.named.items() if other != name}
+        return [size for size in wanted if self.allowed({name: size}) or self.allowed({**other_sizes, name: size})]
 
     # Running ----------------------------------------------------------------------------------------------------------
 
     def run(self, working: Callable[[str, str, float], None]) -> Record:
         """Run the cases, make the first that fails smaller, and say what came of it. `working`: told how far it is."""
         record, rows = Record(), self.sizes()
-        seen: set[str] = set()
+        undecided_classes: set[str] = set()
         texts = [expectation.text for expectation in self.problem.expectations if expectation.path is None]
         named = {name for text in texts for name in re.findall(r"\bnp\.(\w+)", text)}
         kinds = {array.dtype for array in self.problem.arrays if array.name in self.drawn}
@@ -224,8 +224,8 @@ class Fuzz:
                     trial, reason = self._decided(self.trial(kind, dict(extents), self.request.seed + 1 + at))
                     if reason is None:
                         break
-                    if kind not in seen:  # a class that decides nothing is said once
-                        seen.add(kind)
+                    if kind not in undecided_classes:  # a class that decides nothing is said once
+                        undecided_classes.add(kind)
                         record.undecided.append({"values": kind, "sizes": dict(extents), "reason": reason})
                 else:
                     continue
@@ -256,7 +256,7 @@ class Fuzz:
             result = self.session.result(series.make, series.cases[0])
         except UsageError:  # values that the command line refuses: no case
             return None
-        if any(said.code == "malloc" for said in result.warnings):  # something may be left on the device's heap
+        if any(warning.code == "malloc" for warning in result.warnings):  # something may be left on the device's heap
             self.session.end()
         return result if result.status in ("wrong", "failed") else None
 
@@ -321,11 +321,11 @@ def start_of(values: str, array: Array, seed: int) -> str:
     if dtype in _RANGES:
         large, tiny, denormal = _RANGES[dtype]
         flat = "+".join(f"{3**at if at else 1}*i{axis}" for at, axis in enumerate(reversed(range(axes))))
-        turn = f"(7*({flat})+{seed})"
+        rotation = f"(7*({flat})+{seed})"
         starts |= {
             "negative": "uniform(-1,0)",
-            "signed-zero": f"np.where({turn}%2==0,-0.0,1.0*({turn}%3-1))",
-            "not-positive": f"np.where({turn}%5<2,-0.0,-1.0*({turn}%3))",
+            "signed-zero": f"np.where({rotation}%2==0,-0.0,1.0*({rotation}%3-1))",
+            "not-positive": f"np.where({rotation}%5<2,-0.0,-1.0*({rotation}%3))",
             "mixed": "normal(0,1)",
             "whole": "integers(-100,100)",
             "large": f"uniform(-{large},{large})",
@@ -379,7 +379,7 @@ def fuzz_all(
     with run.listener(len(run.file.results)) as shown:
         for result in list(run.file.results):
             request = by_name.get((result.source, result.kernel))
-            device = next((one for one in run.devices if one.name == result.device), run.devices[0])
+            device = next((choice for choice in run.devices if choice.name == result.device), run.devices[0])
             if result.status != "ok" or request is None:
                 continue
             record = Fuzz(request, device, settings, count, where).run(shown.working)
@@ -398,15 +398,18 @@ def fuzz_all(
 def sentences(result: Result, record: Record) -> list[str]:
     """Return what is to be said of a kernel that was fuzzed."""
     if record.failed:
-        said = [f"fuzz: {result.kernel} is wrong with {_told(record.failed)}. To repeat it: {record.command}"]
+        lines = [f"fuzz: {result.kernel} is wrong with {_told(record.failed)}. To repeat it: {record.command}"]
         if record.failed["sizes"]:
             name = next(iter(record.failed["sizes"]))
-            said.append(f"Where such sizes are not meant, say which are, as in --where '{name}%16==0'.")
-        return said
+            lines.append(f"Where such sizes are not meant, say which are, as in --where '{name}%16==0'.")
+        return lines
     plural = "s" * (record.cases != 1)
     return [
         f"fuzz: {result.kernel} is right in {record.cases} more case{plural}.",
-        *(f"fuzz: {one['values']} values decide nothing: {one['reason']}." for one in record.undecided),
+        *(
+            f"fuzz: {undecided['values']} values decide nothing: {undecided['reason']}."
+            for undecided in record.undecided
+        ),
     ]
 
 
@@ -426,8 +429,10 @@ def without_figures(result: Result) -> Result:
 def each_kernel(requests: Sequence[UserRequest], series: Sequence[Series]) -> list[UserRequest]:
     """Return a request for each kernel of the series, which may have come from a glob."""
     found = []
-    for case in (case for one in series for case in one.cases):
+    for case in (case for each_series in series for case in each_series.cases):
         of_file = [request for request in requests if request.file == case.source.name]
-        own = next((one for one in of_file if not one.kernels or case.kernel in one.kernels), of_file[0])
+        own = next(
+            (request for request in of_file if not request.kernels or case.kernel in request.kernels), of_file[0]
+        )
         found.append(replace(own, kernels=(case.kernel,)))
     return found

@@ -429,7 +429,10 @@ def _code(subject: Subject) -> tuple[object, ...]:
         [cubin.code_sha256(image.cubin, [kernel.entry for kernel in image.kernels]) for image in subject.images],
         [cubin.data_sha256(image.cubin, hidden) for image in subject.images],
         (subject.result.registers, subject.result.local_bytes, subject.result.shared_bytes),
-        [(each.grid, each.block, repr(each.arguments), each.shared_bytes, each.cluster) for each in case.launches],
+        [
+            (launch.grid, launch.block, repr(launch.arguments), launch.shared_bytes, launch.cluster)
+            for launch in case.launches
+        ],
         dict(case.constants),
     )
 
@@ -455,7 +458,7 @@ FMA_PER_CLOCK: Mapping[str, Mapping[str, int]] = {
     name: {
         "float32": rates.fp32,
         "float64": max(rates.fp64, rates.tensor.get("fp64", 0)),
-        **{_FORMATS[number]: each for number, each in rates.tensor.items() if number in _FORMATS},
+        **{_FORMATS[number]: per_clock for number, per_clock in rates.tensor.items() if number in _FORMATS},
     }
     for name, rates in PER_CLOCK.items()
     if name in ("7.5", "8.0", "8.6", "8.9", "9.0")

@@ -43,13 +43,13 @@ def jobs(wanted: int | None, cases: int, buffers: Sequence[Buffer]) -> int:
     """
     if not confined.FORKS or current_process().daemon:  # a daemon of multiprocessing may have no children
         return 1
-    said = os.environ.get(VARIABLE, "") if wanted is None else str(wanted)
-    if said and not (said.isdecimal() and int(said) > 0):
-        raise UsageError(f"{VARIABLE}={said} is not a number of processes: set it to 1 or more, or unset it.")
-    if said:
-        return min(int(said), cases)
-    each = EACH_BYTES + COPIES * sum(buffer.nbytes for buffer in buffers)
-    return max(1, min(len(os.sched_getaffinity(0)), cases, int(SPARE * confined.host_memory()) // each))
+    wanted_text = os.environ.get(VARIABLE, "") if wanted is None else str(wanted)
+    if wanted_text and not (wanted_text.isdecimal() and int(wanted_text) > 0):
+        raise UsageError(f"{VARIABLE}={wanted_text} is not a number of processes: set it to 1 or more, or unset it.")
+    if wanted_text:
+        return min(int(wanted_text), cases)
+    bytes_each = EACH_BYTES + COPIES * sum(buffer.nbytes for buffer in buffers)
+    return max(1, min(len(os.sched_getaffinity(0)), cases, int(SPARE * confined.host_memory()) // bytes_each))
 
 
 @dataclass
@@ -155,10 +155,10 @@ def _busy(processes: Sequence[_Process]) -> list[int]:
     return [process.has for process in processes if process.has is not None]
 
 
-def _fork(cases: Sequence[Case], simulate: Simulate, others: Sequence[_Process]) -> _Process:
+def _fork(cases: Sequence[Case], simulate: Simulate, running: Sequence[_Process]) -> _Process:
     out_of, back = Pipe(duplex=False)
     tasks, to = Pipe(duplex=False)
-    mine = [out_of, to, *(end for other in others for end in (other.to, other.out_of))]
+    mine = [out_of, to, *(end for other in running for end in (other.to, other.out_of))]
     process = get_context("fork").Process(target=_work, args=(cases, simulate, tasks, back, mine), daemon=True)
     # Ctrl-C is for the parent, which ends this process: not even in its first moments does it see one.
     with interrupts.deferred(), warnings.catch_warnings():
@@ -180,12 +180,12 @@ def _work(
         end.close()
     gc.freeze()  # what the parent made stays shared
     confined.die_with_parent()
-    said = 0.0
+    last_sent = 0.0
 
     def progress(phase: str, fraction: float) -> None:
-        nonlocal said
-        if time.monotonic() - said > SECONDS_BETWEEN:
-            said = time.monotonic()
+        nonlocal last_sent
+        if time.monotonic() - last_sent > SECONDS_BETWEEN:
+            last_sent = time.monotonic()
             back.send(("working", (phase, fraction)))
 
     try:

@@ -57,9 +57,9 @@ def _refuse(when: bool | np.bool_, reason: str) -> None:
 def judge(problem: UserProblem, seed: int) -> Judgement:
     """Return what the expectations are worth for the inputs of a seed."""
     inputs = {
-        one.name: from_bfloat16(one.make(seed, at)) if one.dtype == "bfloat16" else one.make(seed, at)
-        for at, one in enumerate(problem.arrays)
-        if one.init != "empty"
+        array.name: from_bfloat16(array.make(seed, at)) if array.dtype == "bfloat16" else array.make(seed, at)
+        for at, array in enumerate(problem.arrays)
+        if array.init != "empty"
     }
     try:
         needed = [
@@ -71,7 +71,7 @@ def judge(problem: UserProblem, seed: int) -> Judgement:
         return Judgement(str(reason))
     except CudabenchError as error:  # the expectation has no value here
         return Judgement(str(error).rstrip("."))
-    atol = max((one for one in needed if one is not None), default=None)
+    atol = max((needed_atol for needed_atol in needed if needed_atol is not None), default=None)
     exact = [
         expectation for expectation in problem.expectations if problem.array(expectation.name).dtype not in TOLERANCES
     ]
@@ -93,10 +93,10 @@ class _Judge:
         """Return the absolute tolerance that the expectation needs; None for the usual one."""
         problem, expression, array = self.problem, self.expression, self.array
         read = {
-            name: inputs[each.name]
-            for each in problem.arrays
-            for name in (problem.before(each.name), each.name)
-            if name in expression.names and each.name in inputs
+            name: inputs[other_array.name]
+            for other_array in problem.arrays
+            for name in (problem.before(other_array.name), other_array.name)
+            if name in expression.names and other_array.name in inputs
         }
         whole = any(value.dtype.kind in "iub" for value in read.values())
         wide = {name: widened(value) for name, value in read.items()}
@@ -111,7 +111,10 @@ class _Judge:
         signed = zeros and not np.array_equal(self.value(unsigned, strict=whole), exact)
         _refuse(signed, "the expectation hangs on the sign of a zero")
         near = self.value(
-            {name: one.astype(np.float32) if one.dtype.name == "float16" else one for name, one in read.items()},
+            {
+                name: value.astype(np.float32) if value.dtype.name == "float16" else value
+                for name, value in read.items()
+            },
             strict=whole,
         )
         if array.dtype not in TOLERANCES:
@@ -140,20 +143,24 @@ class _Judge:
 
         `strict`: whole numbers are read, whose division by zero is 0 in NumPy and anything in C.
         """
-        problem, expression, array, one = self.problem, self.expression, self.array, self.expectation
-        seen: set[str] = set()
+        problem, expression, array, expectation = self.problem, self.expression, self.array, self.expectation
+        faults: set[str] = set()
         values = {**problem.numbers, **read}
         value = expression.evaluate(values, limit=host_memory())
         if strict or any(array.dtype.kind in "fc" for array in read.values()):
-            with np.errstate(all="call", call=lambda kind, flag: seen.add(kind)):
+            with np.errstate(all="call", call=lambda kind, flag: faults.add(kind)):
                 expression.compiled(values)()
         invalid = "the expectation meets an invalid operation, such as the root of a negative number"
-        _refuse("invalid value" in seen, invalid)
-        _refuse(strict and "divide by zero" in seen, "the expectation divides by zero")
-        if one.function:
+        _refuse("invalid value" in faults, invalid)
+        _refuse(strict and "divide by zero" in faults, "the expectation divides by zero")
+        if expectation.function:
             return np.asarray(value)
-        arrays = {name for each in problem.arrays for name in (each.name, problem.before(each.name))}
-        return conform(value, array.name, array.shape, array.dtype, one.option, constant=not expression.names & arrays)
+        arrays = {
+            name for other_array in problem.arrays for name in (other_array.name, problem.before(other_array.name))
+        }
+        return conform(
+            value, array.name, array.shape, array.dtype, expectation.option, constant=not expression.names & arrays
+        )
 
     def check_when_wider(self, read: Mapping[str, np.ndarray], exact: np.ndarray) -> None:
         """Raise _Undecided where short whole numbers overflow in it: C computes in int, NumPy does not."""
@@ -181,7 +188,11 @@ class _Judge:
         problem, spread = self.problem, np.zeros(exact.shape)
         terms = _terms(self.expression, wide, exact)
         own = EPSILON.get(self.array.dtype, EPSILON_64)
-        held = {name: each.dtype for each in problem.arrays for name in (problem.before(each.name), each.name)}
+        held = {
+            name: other_array.dtype
+            for other_array in problem.arrays
+            for name in (problem.before(other_array.name), other_array.name)
+        }
         rng = np.random.default_rng(0)
         for _ in range(ROUNDS):
             changed = dict(wide)

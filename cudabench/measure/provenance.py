@@ -142,15 +142,15 @@ def git(source: Source) -> dict[str, Any] | None:
     folder, name = path.parent.resolve(), path.name
     if not any((above / ".git").exists() for above in (folder, *folder.parents)):
         return None
-    said = _git(folder, "status", "--porcelain=v2", "--branch", "--untracked-files=no")
-    tracked = None if said is None else _git(folder, "ls-files", "--", name)
-    if said is None or tracked is None:
+    status = _git(folder, "status", "--porcelain=v2", "--branch", "--untracked-files=no")
+    tracked = None if status is None else _git(folder, "ls-files", "--", name)
+    if status is None or tracked is None:
         return None
-    commit = next((line.split()[2] for line in said.splitlines() if line.startswith("# branch.oid ")), None)
+    commit = next((line.split()[2] for line in status.splitlines() if line.startswith("# branch.oid ")), None)
     held = bool(tracked.strip()) or committed
     if commit in (None, "(initial)") or (source.builtin and not held):
         return None
-    changed = any(not line.startswith("#") for line in said.splitlines())
+    changed = any(not line.startswith("#") for line in status.splitlines())
     return {"commit": commit, "dirty": changed or not held}
 
 

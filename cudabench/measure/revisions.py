@@ -40,7 +40,7 @@ def side(checkout: Checkout, request: UserRequest) -> Side:
             raise UsageError(f"--include {folder} is not a folder: name the one that holds the headers.")
     text = text_of(checkout.path).replace("\r\n", "\n")
     folder = str(Path(checkout.path).resolve().parent)
-    include = tuple(str(Path(each).resolve()) for each in request.include)
+    include = tuple(str(Path(include_dir).resolve()) for include_dir in request.include)
     hidden = (checkout.path, os.path.abspath(checkout.path), f"{folder}{os.sep}")
     source = Source(checkout.path, text, folder, False, include, request.std)
     return Side(checkout.label, source, dict(request.defines), hidden)
@@ -116,9 +116,9 @@ def compare_code(
 
     Raises CudabenchError as `compiler.compile_cubin` does, but not for what a compiler refuses: that is a verdict.
     """
-    found, one = [], partial(_one_architecture, old, new, tuple(pairs))
+    found, compare = [], partial(_one_architecture, old, new, tuple(pairs))
     shown.working(architectures[0], "compiling", 0)
-    with children.spread(one, architectures, min(len(architectures), children.processors())) as results:
+    with children.spread(compare, architectures, min(len(architectures), children.processors())) as results:
         for made in results:
             found.append(made)
             shown.finished("")
@@ -180,19 +180,23 @@ def count(
     by_name = {pair.name: pair for pair in pairs}
     known: dict[tuple[str, str | None, str | None], list[Result | None]] = {}
     counted = []
-    for each in found:
-        if each.verdict in ("same", "unsupported"):
-            counted.append(each)
+    for difference in found:
+        if difference.verdict in ("same", "unsupported"):
+            counted.append(difference)
             continue
-        pair = by_name[each.kernel]
-        key = (each.kernel, each.old.sha256 if each.old else None, each.new.sha256 if each.new else None)
+        pair = by_name[difference.kernel]
+        key = (
+            difference.kernel,
+            difference.old.sha256 if difference.old else None,
+            difference.new.sha256 if difference.new else None,
+        )
         if key not in known:
-            launched = ((each.old, pair.old, requests[0]), (each.new, pair.new, requests[1]))
-            simulate = partial(_simulated, arch=each.arch, demanded=demanded, listener=listener)
+            launched = ((difference.old, pair.old, requests[0]), (difference.new, pair.new, requests[1]))
+            simulate = partial(_simulated, arch=difference.arch, demanded=demanded, listener=listener)
             known[key] = [
                 simulate(chosen, request) if there and chosen else None for there, chosen, request in launched
             ]
-        counted.append(diff.counted(each, sides, *known[key]))
+        counted.append(diff.counted(difference, sides, *known[key]))
     return counted
 
 

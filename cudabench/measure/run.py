@@ -108,13 +108,14 @@ class Run(Kept):
         self.devices, self.trace, self.record = devices, trace, record
         self.cards, self.counted = tuple(cards), counted or record
         self.outcomes = [
-            Outcome(each, replace(settings, cpu=settings.cpu and each.baseline), each.make()) for each in series
+            Outcome(one_series, replace(settings, cpu=settings.cpu and one_series.baseline), one_series.make())
+            for one_series in series
         ]
         file = ResultsFile(
             settings={
                 **asdict(self.outcomes[0].settings),
                 **request,
-                "kernels": list(dict.fromkeys(case.kernel for one in series for case in one.cases)),
+                "kernels": list(dict.fromkeys(case.kernel for one_series in series for case in one_series.cases)),
                 "device": devices[0].name if len(devices) == 1 else "sim" if devices[0].kind == "sim" else "all",
             },
             tool=versions(devices[0]),
@@ -125,7 +126,9 @@ class Run(Kept):
             self.note({"on": roofs(self.cards[0])})
         if self.by_card:
             self.note({"on_cards": {card.key: card.architecture for card in self.cards}})
-        sources = [part.source for one in series for case in one.cases for part in case.parts if not case.peer]
+        sources = [
+            part.source for one_series in series for case in one_series.cases for part in case.parts if not case.peer
+        ]
         if self.counted:
             texts = {
                 name: [source.text for source in sources if source.name == name] for name in (s.name for s in sources)
@@ -174,7 +177,7 @@ class Run(Kept):
                             self.file.results.append(result)
                             self.finish()
                             self.write()
-        timed = [each for each in self.file.results if each.status == "ok" and each.time and not each.peer]
+        timed = [result for result in self.file.results if result.status == "ok" and result.time and not result.peer]
         if self.counted and timed:
             with self.listener(len(timed)) as self.shown:
                 self.shown.bound(0.0, end)
@@ -186,7 +189,7 @@ class Run(Kept):
 
         for outcome in self.outcomes:
             counting = Counting(outcome.operation, outcome.settings, end)
-            for result in [each for each in outcome.results if each in timed]:
+            for result in [result for result in outcome.results if result in timed]:
                 case = next(c for c in outcome.series.cases if c.kernel == result.kernel and c.block == result.block)
                 device = self.file.device_of(result)
                 assert device is not None
@@ -225,7 +228,7 @@ class Run(Kept):
     def take(self, point: Point, result: Result) -> Result:
         """Add a point to a series of this run, or to a new one, with its result, and return that."""
         make = point.series.make
-        outcome = next((each for each in self.outcomes if each.series.make is make), None)
+        outcome = next((outcome for outcome in self.outcomes if outcome.series.make is make), None)
         if outcome is None:
             outcome = Outcome(point.series, self.outcomes[0].settings, make())
             self.outcomes.append(outcome)

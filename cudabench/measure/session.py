@@ -190,7 +190,7 @@ class Session(AbstractContextManager["Session"]):
             self.cpu = run.cpu
             self._shown.finished(run.output)
             return found
-        then = next((one for one in later if not (one.peer or one.skip_reason)), None)
+        then = next((later_case for later_case in later if not (later_case.peer or later_case.skip_reason)), None)
         order = Order(self._turn_to(make, case), (case,), self.settings, self.cpu, until, then=then)
         answer: Result = self.ask(order, lambda _, why: self._failed(case, why), budget.end if budget else math.inf)
         return answer

@@ -110,8 +110,8 @@ class SimulatedRun(RunContext):
             return len(self.cards) > 1
         if not isinstance(error, CompilerError) or isinstance(error, CompilerStopped):
             return False
-        others = sorted({card.architecture for card in self.cards} - {self.device.architecture}, key=capability)
-        for architecture in dict.fromkeys([*others[-1:], *others[:1]]):
+        architectures = sorted({card.architecture for card in self.cards} - {self.device.architecture}, key=capability)
+        for architecture in dict.fromkeys([*architectures[-1:], *architectures[:1]]):
             with suppress(CompilerError), self._compile_limit():
                 for part in case.parts:
                     SimDevice(architecture).load(part)
@@ -141,11 +141,13 @@ class SimulatedRun(RunContext):
         self.progress("compiling", 0)
         with self._compile_limit():
             own = kernels(self.device, case)
-            for cubin in {one.compiled.cubin for one in own} if self.disassemble else ():
+            for cubin in {kernel.compiled.cubin for kernel in own} if self.disassemble else ():
                 if cubin is not None:
                     machine_code.begin(cubin)  # beside the simulation
         arrays = self._arrays(case, self.input_sets[0], self._done)
-        self._done = {one.name: arrays[one.name] for one in self.operation.buffers(self.problem) if one.role == "out"}
+        self._done = {
+            buffer.name: arrays[buffer.name] for buffer in self.operation.buffers(self.problem) if buffer.role == "out"
+        }
         self.device.reset(case)
         case = replace(case, constants={**case.constants, **constants_of(self.operation, self.inputs)})
         self.progress("reading the machine code", 0)
@@ -188,7 +190,7 @@ class SimulatedRun(RunContext):
             self.device.changed(case),
             described(self.device, case, run.report.executed, run.report.accesses) if self.disassemble else None,
             [self.device.load(part).compiled.ptx for part in case.parts],
-            {one.entry for one in own},
+            {kernel.entry for kernel in own},
         )
         leaks = self.device.leaks(case)
         result = counted(result, case, run, self.operation, self.problem, self.device.blocks(case))
@@ -228,7 +230,7 @@ class SimulatedRun(RunContext):
     def _priced(self, result: Result, case: Case, run: sim.Run) -> Result:
         """Return the result with its limits on the cards of this architecture."""
         several = len(self.cards) > 1
-        mine = [one for one in self.cards if not several or one.architecture == self.device.architecture]
+        mine = [card for card in self.cards if not several or card.architecture == self.device.architecture]
         if not mine:
             return result
         with suppress(CudabenchError):  # the counts stand; the row says that it has no bound
@@ -280,14 +282,14 @@ class SimulatedRun(RunContext):
             return replace(result, warnings=(*result.warnings, note)), []
 
         def told(hazards: Sequence[simulator.Hazard], prefix: str) -> tuple[Result, list[str]]:
-            found = hazards_of((one._replace(message=f"{prefix} {one.message}") for one in hazards), case)
+            found = hazards_of((hazard._replace(message=f"{prefix} {hazard.message}") for hazard in hazards), case)
             return replace(result, hazards=(*(result.hazards or ()), *found)), [hazard_reason(found)]
 
         tried = others(schedule, waits)
         if took > LONG_S:
             return undecided(tried[0], f"that took {took:.1f} s")
         expected = self.expected(case.expects)
-        written = [one.name for one in self.operation.buffers(self.problem) if one.role in ("out", "inout")]
+        written = [buffer.name for buffer in self.operation.buffers(self.problem) if buffer.role in ("out", "inout")]
         for another in tried:
             start, prefix = time.monotonic(), f"with the blocks {in_order(another)}"
             self.device.reset(case)
@@ -304,16 +306,16 @@ class SimulatedRun(RunContext):
                 return result, [f"{prefix}: {error}"]
             if run.report.hazards:
                 return told(run.report.hazards, prefix)
-            look = self.input_sets[0].compare(case.expects, found, "simulated")
-            if look and look.mismatches:
-                return result, [f"{prefix}: {wrong_reason(look)}"]
+            verification = self.input_sets[0].compare(case.expects, found, "simulated")
+            if verification and verification.mismatches:
+                return result, [f"{prefix}: {wrong_reason(verification)}"]
             for name in (name for name in written if name not in expected):
                 place = first_difference(arrays[name], found[name])
                 if place is not None:
-                    one, two = (_text(array[name][place]) for array in (arrays, found))
+                    first, second = (_text(array[name][place]) for array in (arrays, found))
                     index = f"[{', '.join(map(str, place))}]" if place else ""
                     note = warning(
-                        "order-dependent", place=f"{name}{index}", name=name, one=one, two=two,
+                        "order-dependent", place=f"{name}{index}", name=name, one=first, two=second,
                         order=in_order(schedule), other=in_order(another),
                     )  # fmt: skip
                     return replace(result, warnings=(*result.warnings, note)), []
@@ -373,16 +375,16 @@ class SimulatedRun(RunContext):
             found = costly.find(lines, executions, part.source.name)
             if self.disassemble and kernel.code:
                 found += filter(None, [costly.spills(kernel.code, executions, lines, part.source.name)])
-            for each in found:
-                texts = [Lines(part).text(part.source.name, number) for number in each.lines]
+            for cost in found:
+                texts = [Lines(part).text(part.source.name, number) for number in cost.lines]
                 literals = costly.literals(texts) or costly.literals_of_macros(texts, part.source.text)
                 doubles = literals[:LITERALS] or ["2.0"]
                 notes.append(
                     warning(
-                        each.kind,
-                        lines=f"line{'s' * (len(each.lines) > 1)} {', '.join(map(str, each.lines))}",
-                        count=each.instructions,
-                        bytes=each.bytes,
+                        cost.kind,
+                        lines=f"line{'s' * (len(cost.lines) > 1)} {', '.join(map(str, cost.lines))}",
+                        count=cost.instructions,
+                        bytes=cost.bytes,
                         doubles=", ".join(doubles),
                         floats=", ".join(f"{literal}f" for literal in doubles),
                     )
@@ -404,7 +406,7 @@ _WRITES = re.compile(
 
 def _differing(run: sim.Run, kernels: Sequence[Kernel]) -> list[Warning]:
     """Return a warning for each kernel whose machine code had other results than its PTX."""
-    codes = {one.function: getattr(run.report.executed.get(one.entry), "code", None) for one in kernels}
+    codes = {kernel.function: getattr(run.report.executed.get(kernel.entry), "code", None) for kernel in kernels}
     return [
         warning("differs", kernel=function, names=code.removeprefix(DIFFERS).strip())
         for function, code in codes.items()
@@ -418,9 +420,9 @@ def _wrote_nothing(run: sim.Run, kernels: Sequence[Kernel]) -> bool:
         return False  # as nearly always, without a look at the PTX
     lanes = [
         executed[number].lanes
-        for one in kernels
-        if (executed := run.report.executed.get(one.entry))
-        for number, text in enumerate(one.compiled.lines, 1)
+        for kernel in kernels
+        if (executed := run.report.executed.get(kernel.entry))
+        for number, text in enumerate(kernel.compiled.lines, 1)
         if number in executed and _WRITES.match(text)
     ]
     return bool(lanes) and not any(lanes)
@@ -439,32 +441,42 @@ def settled(run: sim.Run, kernels: Sequence[Kernel], disassemble: bool) -> sim.R
 
     Where it cannot be read, those count as divergent that lanes pass by to go on.
     """
-    hazards = {(one.kind, one.file, one.line): one for one in run.report.hazards}
+    hazards = {(hazard.kind, hazard.file, hazard.line): hazard for hazard in run.report.hazards}
     suspicions = []
-    for one in run.report.suspicions:
-        if not one.kind.startswith("divergent-barrier"):
-            suspicions.append(one)
+    for suspicion in run.report.suspicions:
+        if not suspicion.kind.startswith("divergent-barrier"):
+            suspicions.append(suspicion)
             continue
-        parted = passed_by = one.kind == "divergent-barrier"
-        if disassemble and all(each.code for each in kernels):
-            parted = any(machine_code.predicated(each.code, one.instruction) for each in kernels)
+        parted = passed_by = suspicion.kind == "divergent-barrier"
+        if disassemble and all(kernel.code for kernel in kernels):
+            parted = any(machine_code.predicated(kernel.code, suspicion.instruction) for kernel in kernels)
         if parted:
-            hazards.setdefault(("divergent-barrier", *one[1:3]), one._replace(kind="divergent-barrier"))
+            hazards.setdefault(("divergent-barrier", *suspicion[1:3]), suspicion._replace(kind="divergent-barrier"))
         elif passed_by:
-            suspicions.append(one._replace(kind="skipped-barrier"))
-    told = {(file, line) for kind, file, line in hazards if kind == "divergent-barrier"}
-    suspicions = [one for one in suspicions if one.kind not in BESIDE or (one.file, one.line) not in told]
-    suspicions = [one for one in suspicions if not any(one.message[:-1] in each.message for each in hazards.values())]
+            suspicions.append(suspicion._replace(kind="skipped-barrier"))
+    divergent = {(file, line) for kind, file, line in hazards if kind == "divergent-barrier"}
+    suspicions = [
+        suspicion
+        for suspicion in suspicions
+        if suspicion.kind not in BESIDE or (suspicion.file, suspicion.line) not in divergent
+    ]
+    suspicions = [
+        suspicion
+        for suspicion in suspicions
+        if not any(suspicion.message[:-1] in hazard.message for hazard in hazards.values())
+    ]
     left = list(hazards.values())
-    cause = next((one for one in left if one.kind in EXCUSES), None)
-    follow = [one for one in left if cause and one.kind == "race" and not one.between_blocks]
+    cause = next((hazard for hazard in left if hazard.kind in EXCUSES), None)
+    follow = [hazard for hazard in left if cause and hazard.kind == "race" and not hazard.between_blocks]
     if cause and follow:
-        left = [one for one in left if one not in follow]
+        left = [hazard for hazard in left if hazard not in follow]
         lines = "line" if len(follow) == 1 else "lines"
-        places = ", ".join(str(one.line) for one in follow)
-        said = f"races within a block in {lines} {places} may follow from line {cause.line} and are left out: mend that"
-        suspicions.append(cause._replace(kind="unsearched", message=said))
-    ordered = sorted(left, key=lambda one: (one.file, one.line, one.kind))
+        places = ", ".join(str(hazard.line) for hazard in follow)
+        message = (
+            f"races within a block in {lines} {places} may follow from line {cause.line} and are left out: mend that"
+        )
+        suspicions.append(cause._replace(kind="unsearched", message=message))
+    ordered = sorted(left, key=lambda hazard: (hazard.file, hazard.line, hazard.kind))
     return replace(run, report=replace(run.report, hazards=tuple(ordered), suspicions=tuple(suspicions)))
 
 
@@ -474,14 +486,16 @@ def left_open(report: simulator.Report, checked: bool, expected: bool) -> list[W
     checked: whether hazards are all that is asked for. expected: whether a result was held against what was expected.
     """
     kinds = ALWAYS + (OF_CHECKS if checked else ())
-    shown = [one for one in report.suspicions if one.kind in kinds]
+    shown = [suspicion for suspicion in report.suspicions if suspicion.kind in kinds]
     if not expected:
-        shown += [one for one in report.suspicions if one.kind == "undefined-shuffle"][:1]
-    by_line = {(one.kind, one.file, one.line): one for one in reversed(shown)}
+        shown += [suspicion for suspicion in report.suspicions if suspicion.kind == "undefined-shuffle"][:1]
+    by_line = {(suspicion.kind, suspicion.file, suspicion.line): suspicion for suspicion in reversed(shown)}
     return [
-        warning(CODES.get(one.kind, one.kind), line=one.line, message=one.message.removesuffix("."))
-        for one in shown
-        if by_line[one.kind, one.file, one.line] is one
+        warning(
+            CODES.get(suspicion.kind, suspicion.kind), line=suspicion.line, message=suspicion.message.removesuffix(".")
+        )
+        for suspicion in shown
+        if by_line[suspicion.kind, suspicion.file, suspicion.line] is suspicion
     ]
 
 
@@ -499,21 +513,21 @@ def in_order(schedule: str | None) -> str:
     return ORDERS.get(schedule, f"in the order {schedule}")
 
 
-def first_difference(one: np.ndarray, two: np.ndarray) -> tuple[int, ...] | None:
+def first_difference(first: np.ndarray, second: np.ndarray) -> tuple[int, ...] | None:
     """Return the index of the first element that differs by more than what a sum of floats is rounded by, or None."""
-    if one.tobytes() == two.tobytes():
+    if first.tobytes() == second.tobytes():
         return None
-    if one.dtype.kind in "fc":
-        rtol = ROUNDING.get(one.itemsize >> (one.dtype.kind == "c"), 0.0)
-        finite = np.abs(one[np.isfinite(one)])
+    if first.dtype.kind in "fc":
+        rtol = ROUNDING.get(first.itemsize >> (first.dtype.kind == "c"), 0.0)
+        finite = np.abs(first[np.isfinite(first)])
         largest = float(finite.max()) if finite.size else 0.0
         with np.errstate(invalid="ignore", over="ignore"):
-            differs = ~np.isclose(two, one, rtol=rtol, atol=rtol * largest, equal_nan=True)
+            differs = ~np.isclose(second, first, rtol=rtol, atol=rtol * largest, equal_nan=True)
     else:
-        differs = one != two
+        differs = first != second
     if not differs.any():
         return None
-    return tuple(int(index) for index in np.unravel_index(int(np.argmax(differs)), one.shape))
+    return tuple(int(index) for index in np.unravel_index(int(np.argmax(differs)), first.shape))
 
 
 def _text(value: Any) -> str:

@@ -197,12 +197,12 @@ def merge(results: Sequence[Result]) -> Final:
     times = [result.time for result in results if result.time]
     if bad or not times:
         return Final(bad or first, 0.0)
-    one = times[0]
+    first_time = times[0]
     samples = [sample for time in times for sample in time.samples_s]
     places = [place for time in times for place in time.samples_place]
     clocks = [clock for time in times for clock in time.samples_sm_mhz] if all(t.samples_sm_mhz for t in times) else []
-    together = stats.summarize(samples, one.cache, one.runs_per_sample, one.places, places, clocks)
-    speedup = one.median_s / together.median_s
+    together = stats.summarize(samples, first_time.cache, first_time.runs_per_sample, first_time.places, places, clocks)
+    speedup = first_time.median_s / together.median_s
 
     def faster(figure: float | None) -> float | None:
         return None if figure is None else figure * speedup

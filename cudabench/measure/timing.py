@@ -205,7 +205,7 @@ class Sampler:
         for slower, _ in chosen:  # the samples on the slower inputs count: of a pair's for both
             kept = sorted({*kept} & {*slower}) or kept
         found = []
-        for subject, (_, said) in zip(self.own, chosen, strict=True):
+        for subject, (_, warnings) in zip(self.own, chosen, strict=True):
             timing = stats.summarize(
                 [subject.samples[at] for at in kept],
                 self.settings.cache,
@@ -214,10 +214,10 @@ class Sampler:
                 [self.of_place[at] for at in kept],
                 [clocks[at] for at in kept] if clocks else (),
             )
-            said += timing_warnings(timing, self.elapsed, self.settings, self.device.other_processes())
+            warnings += timing_warnings(timing, self.elapsed, self.settings, self.device.other_processes())
             if self.clock.first and clock_after and clock_after < self.clock.first * (1 - CLOCK_DROP):
-                said.append(warning("clocks", before=self.clock.first, after=clock_after))
-            found.append((timing, said))
+                warnings.append(warning("clocks", before=self.clock.first, after=clock_after))
+            found.append((timing, warnings))
         return found
 
 
@@ -316,10 +316,12 @@ def slower_inputs(samples: Sequence[float], of_set: Sequence[int]) -> tuple[list
     return [at for at in everything if of_set[at] == slow], [warning("inputs", slow=slow, fast=fast, ratio=ratio)]
 
 
-def timing_warnings(timing: Timing, elapsed: float, settings: Settings, others: Sequence[str] = ()) -> list[Warning]:
+def timing_warnings(
+    timing: Timing, elapsed: float, settings: Settings, other_processes: Sequence[str] = ()
+) -> list[Warning]:
     """Return what the samples say against themselves; `others` are processes that use the GPU besides."""
-    notes = [warning("shared-gpu", others=", ".join(others))] if others else []
-    spread, other = stats.dispersion(timing), ", ".join(others) or "something else"
+    notes = [warning("shared-gpu", others=", ".join(other_processes))] if other_processes else []
+    spread, other = stats.dispersion(timing), ", ".join(other_processes) or "something else"
     if spread > DISPERSION:
         notes.append(warning("dispersion", spread=spread, min_time=settings.min_time, other=other))
     if timing.relative_ci >= RELATIVE_CI and elapsed >= settings.max_time:

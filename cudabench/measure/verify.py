@@ -85,12 +85,15 @@ def compare_all(
     expected: Mapping[str, np.ndarray], got: Mapping[str, np.ndarray], tolerance: Tolerance, *, checked: str
 ) -> Verification:
     """Compare all outputs of a kernel that something is expected of; at least one is needed."""
-    looks = []
+    verifications = []
     for name, array in expected.items():
         own = tolerance.of(name)
         parts = own.parts(array, got[name]) if own.parts else [(name, array, got[name], own)]
-        looks += [compare(want, have, each, checked=checked, output=part) for part, want, have, each in parts]
-    return reduce(merge, looks)
+        verifications += [
+            compare(want, have, part_tolerance, checked=checked, output=part)
+            for part, want, have, part_tolerance in parts
+        ]
+    return reduce(merge, verifications)
 
 
 def zeros_pass(expected: np.ndarray, tolerance: Tolerance) -> float | None:
@@ -104,8 +107,8 @@ def zeros_pass(expected: np.ndarray, tolerance: Tolerance) -> float | None:
         want = flat[start : start + CHUNK]
         if tolerance.bfloat16:
             want = from_bfloat16(want)
-        others = want[want != 0]
-        if _wrong(others, np.zeros_like(others), tolerance).any():
+        nonzero = want[want != 0]
+        if _wrong(nonzero, np.zeros_like(nonzero), tolerance).any():
             return None
         largest = max(largest, float(np.abs(want).max()))
     return largest or None
@@ -128,7 +131,7 @@ def changed(inputs: Mapping[str, np.ndarray], got: Mapping[str, np.ndarray]) -> 
 
 def merge(first: Verification, second: Verification) -> Verification:
     """Return what two looks at outputs say together, with the tolerance of the wrong one, or the wider one."""
-    ranked = sorted((first, second), key=lambda look: (look.first is None, -look.rtol))
+    ranked = sorted((first, second), key=lambda verification: (verification.first is None, -verification.rtol))
     known = [ulp for ulp in (first.largest_error_ulp, second.largest_error_ulp) if ulp is not None]
     return Verification(
         first.mismatches + second.mismatches,

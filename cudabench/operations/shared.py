@@ -30,8 +30,8 @@ Check = Callable[[Geometry], str | None]
 def over(x: str, y: str = "", across: str = "", down: str = "") -> Callable[[Geometry], Dim]:
     """Return the rule of a grid over one or two sizes; constants set how much of each a thread has."""
 
-    def blocks(g: Geometry, axis: int, size: str, each: str) -> int:
-        return cdiv(g.size[size], g.block[axis] * (g[each] if each else 1))
+    def blocks(g: Geometry, axis: int, size: str, per_thread: str) -> int:
+        return cdiv(g.size[size], g.block[axis] * (g[per_thread] if per_thread else 1))
 
     return lambda g: (blocks(g, 0, x, across), blocks(g, 1, y, down) if y else 1, 1)
 
@@ -48,8 +48,8 @@ def striding(*per_thread: str, most_threads: int = STRIDING_THREADS) -> Callable
     """
 
     def rule(g: Geometry) -> Dim:
-        each = prod(g[name] for name in per_thread)
-        return (min(cdiv(g.size["n"], g.block[0] * each), cdiv(most_threads, g.block[0])), 1, 1)
+        elements = prod(g[name] for name in per_thread)
+        return (min(cdiv(g.size["n"], g.block[0] * elements), cdiv(most_threads, g.block[0])), 1, 1)
 
     return rule
 

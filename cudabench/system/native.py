@@ -89,7 +89,7 @@ def key(folder: Path | None = None, *, sanitize: bool = False) -> str:
     """Return what tells one library from another: a hash of the sources, headers too, the options and the machine."""
     folder = folder or source_folder()
     made = hashlib.sha256(repr((sys.platform, _machine(), OPTIONS, LEVELS, SIMD, sanitize and SANITIZE)).encode())
-    for path in sorted(one for end in ("cpp", "hpp", "inc") for one in folder.glob(f"*.{end}")):
+    for path in sorted(path for end in ("cpp", "hpp", "inc") for path in folder.glob(f"*.{end}")):
         made.update(f"\n{path.name} {path.stat().st_size}\n".encode() + path.read_bytes())
     return made.hexdigest()
 
@@ -133,21 +133,21 @@ def _built(folder: Path, source: Path, names: Sequence[str], *, sanitize: bool) 
     if not sources(source):
         raise NotBuilt(f"{source} has no C++ files", "install cudabench anew")
     wanted = key(source, sanitize=sanitize)
-    if all(_is_of(one, wanted) for one in made):
+    if all(_is_of(library, wanted) for library in made):
         return made
     command = compiler()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with _alone(folder), tempfile.TemporaryDirectory() as work:
-            if not all(_is_of(one, wanted) for one in made):  # by another process meanwhile
+            if not all(_is_of(library, wanted) for library in made):  # by another process meanwhile
                 new = [folder / f".{os.getpid()}-{name}" for name in names]
                 try:
                     _compile(command, source, [*OPTIONS, *SANITIZE * sanitize], wanted, Path(work), new)
-                    for one, place in zip(new, made, strict=True):
-                        os.replace(one, place)
+                    for built, place in zip(new, made, strict=True):
+                        os.replace(built, place)
                 finally:
-                    for one in new:
-                        one.unlink(missing_ok=True)
+                    for built in new:
+                        built.unlink(missing_ok=True)
     except OSError as error:
         repair = f"name another folder by CUDABENCH_CACHE, or build it with {BY_HAND}"
         raise NotBuilt(f"{error.filename or folder} cannot be written ({error.strerror})", repair) from None
@@ -237,15 +237,15 @@ def _run(commands: Sequence[Sequence[str]], folder: Path) -> None:
                     problem = f"{words[0]} does not run ({error.strerror})"
                     raise Failed(problem, "name another C++ compiler by CXX") from None
                 running[process] = words, log
-            for process in [one for one in running if one.poll() is not None]:
+            for process in [process for process in running if process.poll() is not None]:
                 words, log = running.pop(process)
                 log.seek(0)
                 text = log.read().decode(errors="replace")
                 if process.returncode:
                     lines = [line for line in text.splitlines() if line.strip()]
                     status = f"it ended with status {process.returncode}"
-                    said = next((line for line in lines if "error" in line), lines[-1] if lines else status)
-                    raise Failed(f"{words[0]} failed ({said[:400]})", f"see {BY_HAND}, or name another by CXX", text)
+                    reason = next((line for line in lines if "error" in line), lines[-1] if lines else status)
+                    raise Failed(f"{words[0]} failed ({reason[:400]})", f"see {BY_HAND}, or name another by CXX", text)
             if time.monotonic() > end:
                 raise Failed(f"the C++ compiler took over {MOST_SECONDS} s", f"try {BY_HAND}")
             time.sleep(0.01)
@@ -277,13 +277,13 @@ def library() -> ctypes.CDLL | None:
 
     Raises DeviceUnusable if it cannot be built and CUDABENCH_ENGINE demands it.
     """
-    asked = wanted()
-    if asked == "numpy":
+    engine = wanted()
+    if engine == "numpy":
         return None
     found = _loaded(at_need=True)
     if isinstance(found, ctypes.CDLL):
         return found
-    if asked == "native" or NAMED in os.environ:
+    if engine == "native" or NAMED in os.environ:
         from cudabench.errors import DeviceUnusable
 
         raise DeviceUnusable(f"The native engine is not there, as {found}.")
@@ -404,8 +404,8 @@ def _built_at_need() -> Path:
                 (folder / "failed.json").write_text(json.dumps(note))
         raise
     with contextlib.suppress(OSError):
-        others = sorted(folder.parent.iterdir(), key=lambda path: path.stat().st_mtime_ns)
-        for old in others[:-KEPT]:
+        libraries = sorted(folder.parent.iterdir(), key=lambda path: path.stat().st_mtime_ns)
+        for old in libraries[:-KEPT]:
             shutil.rmtree(old, ignore_errors=True)
     return made
 

@@ -134,9 +134,9 @@ def numbers_first(given: Sequence[Given]) -> list[Given]:
 
     def waits(argument: Given) -> bool:
         words = set(re.findall(r"\w+", re.sub(r"\b\w+\s*:", "", argument.text)))  # the values of a struct's members
-        others = {other.name for other in waiting} - {argument.name}
+        names = {other.name for other in waiting} - {argument.name}
         structs = [other.name for other in waiting if other.text.startswith("{") and other is not argument]
-        return bool(words & others) or any(word.startswith(f"{name}_") for word in words for name in structs)
+        return bool(words & names) or any(word.startswith(f"{name}_") for word in words for name in structs)
 
     while waiting:
         free = [argument for argument in waiting if not waits(argument)]
@@ -177,13 +177,13 @@ class _Reader:
     def number(self, argument: Given) -> None:
         """Read a number or a struct; an accessor is an array."""
         parameter = argument.parameter
-        if said := {**textures.OBJECTS, textures.MAP_TYPE: f"a tensor map: write {textures.MAP_EXAMPLE}"}.get(
+        if needed := {**textures.OBJECTS, textures.MAP_TYPE: f"a tensor map: write {textures.MAP_EXAMPLE}"}.get(
             parameter.type
         ):
             if parameter.type in textures.OBJECTS and (array_parts(argument.text) or argument.text.startswith("@")):
                 kind = "texture" if parameter.type == textures.TYPE else "surface"
-                said = f"a {kind} object: write {kind}({argument.text})"
-            raise UsageError(f"{argument.where}: '{parameter}' is {said}.")
+                needed = f"a {kind} object: write {kind}({argument.text})"
+            raise UsageError(f"{argument.where}: '{parameter}' is {needed}.")
         if accessor_of(parameter):
             return
         layout = layout_of(parameter.type, self.file)
@@ -275,8 +275,8 @@ class _Reader:
             try:
                 array = self.pointed(Given(title, text, replace(pointee, name=title)))
             except UsageError as error:
-                said = re.sub(rf"--arg ('?){title}=", rf"\1{path}: ", str(error))
-                raise UsageError(f"--arg {name}: {said}") from None
+                message = re.sub(rf"--arg ('?){title}=", rf"\1{path}: ", str(error))
+                raise UsageError(f"--arg {name}: {message}") from None
             if isinstance(array, Array):
                 if title in (parameter.name for parameter in kernel.parameters):
                     raise UsageError(f"{where} is called {title}, the name of a parameter: rename it.")
@@ -386,8 +386,8 @@ def check_taken(kernel: Kernel, file: SourceFile) -> None:
 
 def _not_given(parameter: Parameter, kernel: Kernel, file: SourceFile) -> str | None:
     """Return why --arg cannot give a parameter of this type, or None."""
-    if said := textures.why_not_passable(parameter, file):
-        return f"{kernel.signature} takes {said}"
+    if reason := textures.why_not_passable(parameter, file):
+        return f"{kernel.signature} takes {reason}"
     ctype = parameter.type
     if parameter.pointer:
         able = not ctype.endswith("*") or of_pointers(parameter)

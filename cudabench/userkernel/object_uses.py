@@ -89,14 +89,14 @@ def check_uses(made: object, parameter: Parameter, kernel: Kernel, file: SourceF
     kind, start = ("surface", "zeros") if isinstance(made, Surface) else ("texture", "random")
     has = len(made.shape) - (made.channels > 1) - made.layered, made.layered
     own = [use for use in uses(kernel.text, kind) if use.name == parameter.name]
-    alike = [one for one in own if (one.sides, one.layered) == has]
+    alike = [use for use in own if (use.sides, use.layered) == has]
     wrong = _other_texels(made, alike, types) if isinstance(made, Surface) else _other_values(made, alike, types)
     if len(alike) < (len(own) if kind == "surface" else bool(own)):
-        one = next(one for one in own if one not in alike)
+        other = next(other for other in own if other not in alike)
         wrong = (
             f"{shape_text(made.shape)} is a {kind} of {_dimensions(*has)}, but the kernel uses it as a {kind} of "
-            f"{_dimensions(one.sides, one.layered)}: write "
-            f"{kind}({_array(made.dtype, one.sides, one.layered, made.channels, start)})"
+            f"{_dimensions(other.sides, other.layered)}: write "
+            f"{kind}({_array(made.dtype, other.sides, other.layered, made.channels, start)})"
         )
     if wrong:
         raise UsageError(f"{where}: {wrong}.")
@@ -106,15 +106,15 @@ def _other_texels(surface: Surface, own: list[Use], types: Mapping[str, str]) ->
     """Return why a kernel is wrong that does not step by the bytes of a surface's texels, or None."""
     have = np.dtype(surface.dtype).itemsize * surface.channels
     wrong = []
-    for one in own:
-        if not one.ctype or (found := _texel(one.ctype, types)) is None:
+    for use in own:
+        if not use.ctype or (found := _texel(use.ctype, types)) is None:
             continue
-        size, steps = np.dtype(found[0]).itemsize * found[1], _steps(one.x, types)
+        size, steps = np.dtype(found[0]).itemsize * found[1], _steps(use.x, types)
         # A GPU accepts elements of any size, such as one channel; the kernel's step shows its idea of a texel.
         if size == have or size not in steps or have in steps:
             return None
         wrong.append(
-            f"a texel has {have} byte{'s' * (have > 1)}, but the kernel uses {one.ctype} of {size} at every {size}th "
+            f"a texel has {have} byte{'s' * (have > 1)}, but the kernel uses {use.ctype} of {size} at every {size}th "
             f"byte: write surface({_written(found[0], '...', found[1], 'zeros')})"
         )
     return wrong[0] if wrong else None
@@ -123,15 +123,15 @@ def _other_texels(surface: Surface, own: list[Use], types: Mapping[str, str]) ->
 def _other_values(texture: Texture, own: list[Use], types: Mapping[str, str]) -> str | None:
     """Return why a kernel is wrong that reads other channels or another type than the texture's, or None."""
     normalized = texture.read == "normalized"
-    for one in own:
-        if texture.linear and not one.linear:
-            return f"memory=linear is for tex1Dfetch, but the kernel reads it by tex{one.sides}D: leave it out"
-        ctype = types.get(one.ctype, one.ctype)  # the type of a template's parameter
+    for use in own:
+        if texture.linear and not use.linear:
+            return f"memory=linear is for tex1Dfetch, but the kernel reads it by tex{use.sides}D: leave it out"
+        ctype = types.get(use.ctype, use.ctype)  # the type of a template's parameter
         if (found := _element(ctype, types)) is None:
             continue
         dtype, channels = found
         if channels in (2, 4) and channels > texture.channels:
-            wanted = _array(texture.dtype, one.sides, one.layered, channels, "random")
+            wanted = _array(texture.dtype, use.sides, use.layered, channels, "random")
             return (
                 f"a texel has {texture.channels} channel{'s' * (texture.channels > 1)}, but the kernel reads "
                 f"{ctype}: write texture({wanted})"
@@ -141,7 +141,7 @@ def _other_values(texture: Texture, own: list[Use], types: Mapping[str, str]) ->
             continue
         if normalized:
             return f"read=normalized gives fractions, but the kernel reads {ctype}: leave it out"
-        wanted = _array(dtype, one.sides, one.layered, texture.channels, "random")
+        wanted = _array(dtype, use.sides, use.layered, texture.channels, "random")
         other = "add read=normalized, or " if fraction and np.dtype(texture.dtype).itemsize <= 2 else ""
         return f"{texture.dtype} read as {ctype} is its bits, not its value: {other}write texture({wanted})"
     return None
@@ -156,28 +156,28 @@ def check_no_reference(file: SourceFile, kernel: Kernel) -> None:
     if not used:
         return
     kind, ctype, verb, fetches = "texture", TYPE, "reads", []
-    said = {use.name: use.ctype for use in reversed(uses(file.text, "surface")) if use.ctype}
+    texels = {use.name: use.ctype for use in reversed(uses(file.text, "surface")) if use.ctype}
     repair = "keep the calls of surf2Dread and similar functions"
     if surfaces := [name for name in used if file.references[name].startswith("surface")]:
         kind, ctype, verb, used = "surface", SURFACE_TYPE, "uses", surfaces
-    several, them = len(used) > 1, "them" if len(used) > 1 else "it"
+    several, pronoun = len(used) > 1, "them" if len(used) > 1 else "it"
     for name in used if not surfaces else ():
         # The parser leaves out the default: one dimension.
-        said[name], dimensions, *_ = [*split(file.references[name].partition("<")[2].removesuffix(">")), "1"]
+        texels[name], dimensions, *_ = [*split(file.references[name].partition("<")[2].removesuffix(">")), "1"]
         sides = int(dimensions[0])  # 1, 2, 3; 241, 242, 12 for layers and cubes
         linear = sides == 1 and re.search(rf"\btex1Dfetch\s*\(\s*{name}\b", file.text)
         call, places = ("tex1Dfetch", "i") if linear else (f"tex{sides}D", ", ".join("xyz"[:sides]))
-        fetches.append(f"{call}<{said[name]}>({name}, {places})")
-        repair = f"read {them} as {', '.join(fetches)}"
+        fetches.append(f"{call}<{texels[name]}>({name}, {places})")
+        repair = f"read {pronoun} as {', '.join(fetches)}"
     given = []
     for name in used:
-        found = _texel(said.get(name, ""), file.types)
+        found = _texel(texels.get(name, ""), file.types)
         given.append(f"--arg '{name}={kind}({_written(found[0], '...', found[1], 'random') if found else '...'})'")
     names, parameters = ", ".join(f"'{name}'" for name in used), ", ".join(f"{ctype} {name}" for name in used)
     raise CudabenchError(
         f"{kernel.signature} {verb} the {kind} reference{'s' * several} {names}, which CUDA 12 removed from the "
         f"language: add {'parameters' if several else 'a parameter'} '{parameters}', also to a function that {verb} "
-        f"{them}, {repair}, and give {' '.join(given)}."
+        f"{pronoun}, {repair}, and give {' '.join(given)}."
     )
 
 
@@ -222,7 +222,7 @@ def _dimensions(sides: int, layered: bool) -> str:
 
 def _steps(place: str, types: Mapping[str, str]) -> set[int]:
     """Return the numbers of bytes by which a coordinate is multiplied: 4 in `x * 4` and `x * sizeof(float)`."""
-    found = {int(one) for pair in re.findall(r"\*\s*(\d+)\b|\b(\d+)\s*\*", place) for one in pair if one}
+    found = {int(number) for pair in re.findall(r"\*\s*(\d+)\b|\b(\d+)\s*\*", place) for number in pair if number}
     texels = (_texel(ctype, types) for ctype in _SIZEOF.findall(place))
     return found | {np.dtype(texel[0]).itemsize * texel[1] for texel in texels if texel}
 

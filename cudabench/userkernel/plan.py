@@ -99,12 +99,12 @@ class _Builder:
         whole, kernels = steps.combined_signature(group, self.names, kernel, example)
         self.read(whole, [whole], example)
         launches = steps.launches(group, kernels, self.arguments, self.numbers, self.file)
-        name = request.kernels[0] if request.kernels else "+".join(one.qualified_name for one in kernels.values())
+        name = request.kernels[0] if request.kernels else "+".join(kernel.qualified_name for kernel in kernels.values())
         return [self.case(name, launches, request, list(kernels.values()))]
 
     def of_kernels(self, requests: Sequence[UserRequest]) -> list[Case]:
         """Return a case for each kernel of requests that may differ in kernels, launches and defines."""
-        picked = [(*one, own) for own in requests for one in select(self.file, own, self.command)]
+        picked = [(*selected, own) for own in requests for selected in select(self.file, own, self.command)]
         kernels = [kernel for kernel, *_ in picked]
         for kernel in kernels:
             check_no_reference(self.file, kernel)
@@ -125,7 +125,7 @@ class _Builder:
                 lack = " and ".join(f"--{option}" for option in ("grid", "block") if getattr(own, option) is None)
                 line = arguments.line_or_reason("write", example)
                 raise UsageError(f"{kernel.signature} needs {lack} to be launched; {line}")
-            numbers, passed = {**self.numbers, **_known(own)}, tuple(given[one] for one in order)
+            numbers, passed = {**self.numbers, **_known(own)}, tuple(given[argument] for argument in order)
             launch = launch_of(
                 kernel.expression, own.grid, own.block, numbers, shared=own.shared, cluster=own.cluster, passed=passed
             )
@@ -192,9 +192,9 @@ def pair(old: UserRequest, new: UserRequest) -> Series:
             raise UsageError(f"A side is one kernel, but {request.file} gives {names}: name one with -k.")
     first, second = map(_problem_in, sides)
     _check_same(first, second)
-    others = {argument.name: argument for argument in second.arguments}
+    second_arguments = {argument.name: argument for argument in second.arguments}
     merged = tuple(
-        replace(argument, const=argument.const and cast(Array, others[argument.name]).const)
+        replace(argument, const=argument.const and cast(Array, second_arguments[argument.name]).const)
         if isinstance(argument, Array)
         else argument
         for argument in first.arguments
@@ -211,13 +211,13 @@ def _check_same(first: UserProblem, second: UserProblem) -> None:
             f"The two sides take different arguments, {', '.join(ours)} and {', '.join(theirs)}: give both the "
             "same arguments."
         )
-    for name, one in ours.items():
+    for name, argument in ours.items():
         other = theirs[name]
-        if isinstance(one, Array) and isinstance(other, Array):
-            other = replace(other, const=one.const)
-        if repr(one) != repr(other):
+        if isinstance(argument, Array) and isinstance(other, Array):
+            other = replace(other, const=argument.const)
+        if repr(argument) != repr(other):
             raise UsageError(
-                f"--arg {name} is not the same for both sides, so their times do not compare: {_told(one)} and "
+                f"--arg {name} is not the same for both sides, so their times do not compare: {_told(argument)} and "
                 f"{_told(other)}; measure them one by one with 'cudabench run'."
             )
     costs = (("--bytes", first.bytes, second.bytes), ("--flops", first.flops, second.flops))
@@ -288,15 +288,15 @@ def _only(file: SourceFile, request: UserRequest, command: str) -> Kernel:
     try:
         return find_kernel(file)
     except UsageError as error:
-        said = str(error)
+        message = str(error)
         if not file.kernels:
             nearby = with_headers_nearby(request)
             if nearby is None or not nearby[1].kernels:
                 raise
             request, file = nearby
-            said = f"{request.file} has only kernels from headers, which -I finds"
+            message = f"{request.file} has only kernels from headers, which -I finds"
         easy = (kernel for kernel in file.kernels if _easy(kernel, file))
-        raise UsageError(_with_line(said, _first_line(request, file, easy, command))) from None
+        raise UsageError(_with_line(message, _first_line(request, file, easy, command))) from None
 
 
 def _easy(kernel: Kernel, file: SourceFile) -> bool:
@@ -338,14 +338,14 @@ def _line(request: UserRequest, file: SourceFile, kernel: Kernel, command: str) 
         return why
 
 
-def _with_line(said: str, example: str | NoLine) -> str:
+def _with_line(message: str, example: str | NoLine) -> str:
     """Return an error with a valid line; if it names an instance of a template, it names the line's instance."""
-    said, such_as, _ = said.rstrip(".").partition(", such as '")
+    message, such_as, _ = message.rstrip(".").partition(", such as '")
     if isinstance(example, NoLine):
-        return f"{said}; {example}"
+        return f"{message}; {example}"
     words = shlex.split(example)
     named = f", such as '{words[words.index('--kernel') + 1]}'" if such_as else ""
-    return f"{said}{named}; {arguments.led('as in', example)}"
+    return f"{message}{named}; {arguments.led('as in', example)}"
 
 
 # Every kernel of a file, for what is to leave none out ---------------------------------------------------------------

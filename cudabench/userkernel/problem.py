@@ -212,9 +212,12 @@ def _check_expectation(expectation: Expectation, array: Array, problem: UserProb
         return
     if expectation.function:
         problem.function(expectation)
-    expected = {one.name for one in problem.expectations} & {one.name for one in problem.arrays}
+    expected = {item.name for item in problem.expectations} & {item.name for item in problem.arrays}
     empty = {
-        name: one.name for one in problem.arrays if one.init == "empty" for name in (one.name, problem.before(one.name))
+        name: array.name
+        for array in problem.arrays
+        if array.init == "empty"
+        for name in (array.name, problem.before(array.name))
     }
     for name in sorted(problem.parsed(expectation).names):
         refuse(
@@ -251,7 +254,7 @@ def dimensions(text: str, option: str, numbers: Mapping[str, Any]) -> Dim:
     values = value if isinstance(value, tuple) else (value,)
     if not 1 <= len(values) <= 3:
         raise UsageError(f"{option} '{text}' has {len(values)} numbers: write X, X,Y or X,Y,Z.")
-    x, y, z = (*(arguments.as_whole_number(one, f"{option} '{text}'") for one in values), 1, 1)[:3]
+    x, y, z = (*(arguments.as_whole_number(value, f"{option} '{text}'") for value in values), 1, 1)[:3]
     return (x, y, z)
 
 

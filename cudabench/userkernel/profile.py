@@ -96,12 +96,12 @@ def _value(path: str, table: str, key: str, value: Any, known: Mapping[str, bool
         raise UsageError(
             f"{where} is not an option of run.{did_you_mean(key, known)} It has {', '.join(sorted(known))}."
         )
-    folder, one, flag = Path(path).parent, isinstance(value, str), isinstance(value, bool)
+    folder, single, flag = Path(path).parent, isinstance(value, str), isinstance(value, bool)
     if key in LISTS:
         texts = [f"{name}={_text(item, where)}" for name, item in value.items()] if isinstance(value, dict) else value
         if not isinstance(texts, Sequence):
             raise UsageError(f'{where} is {_shown(value)}: write a list of texts, as in arg = ["n=4096"].')
-        return tuple(_beside(folder, key, _text(text, where), where) for text in ([texts] if one else texts))
+        return tuple(_beside(folder, key, _text(text, where), where) for text in ([texts] if single else texts))
     if key in DIMENSIONS and isinstance(value, list):
         return ",".join(_text(item, where) for item in value)
     wanted = "true or false" if known[key] else "text or a number"

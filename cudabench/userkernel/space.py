@@ -205,13 +205,12 @@ def _parameter(text: str, request: UserRequest) -> Axis:
     name, value = split_name_value(text, "--param", "BM=32,64,128")
     inside = [*request.arguments, *request.constants]
     elsewhere = [*request.kernels, *request.expect, *request.defines.values()]
-    shown = [one for field in LAUNCH if (one := getattr(request, field))]
+    launch = [getattr(request, field) or "" for field in LAUNCH]
     bare = re.compile(rf"\b{re.escape(name)}\b")
-    if not any(f"{{{name}}}" in one for one in (*inside, *elsewhere)) and not any(
-        bare.search(one) for one in (*shown, *inside, *request.expect)
-    ):
+    in_braces = f"{{{name}}}" in "".join((*inside, *elsewhere))
+    if not in_braces and not any(map(bare.search, (*launch, *inside, *request.expect))):
         raise UsageError(f"--param {text} is not used; write {{{name}}} in -k or --arg, or {name} in --grid.")
-    return Axis(name, values_of(value, f"--param {name}="), "parameter", any(f"{{{name}}}" in one for one in inside))
+    return Axis(name, values_of(value, f"--param {name}="), "parameter", f"{{{name}}}" in "".join(inside))
 
 
 def _argument(text: str) -> Axis | None:
@@ -223,7 +222,7 @@ def _argument(text: str) -> Axis | None:
     if re.fullmatch(r"(\w+\s*:)?\d+\.\.\d+([*+]\d+)?", value, re.ASCII):
         kind, colon, numbers = value.rpartition(":")
         values = values_of(numbers, f"--arg {name}=")
-        return Axis(name, tuple(f"{kind}{colon}{one}" for one in values), "argument", True)
+        return Axis(name, tuple(f"{kind}{colon}{number}" for number in values), "argument", True)
     parts = split(value)
     if len(parts) < 2:
         return None
@@ -270,7 +269,7 @@ def sized(request: UserRequest, text: str) -> tuple[str, str, tuple[int, ...]]:
     name, equals, values = text.rpartition("=")
     name = name.strip()
     if not equals:
-        whole = [one for one, value in given.items() if WHOLE.fullmatch(value)]
+        whole = [name for name, value in given.items() if WHOLE.fullmatch(value)]
         if len(whole) != 1:
             several = f"{', '.join(whole)} are whole numbers" if whole else "no --arg is a whole number"
             raise UsageError(f"--sizes {text} needs a name: {(whole or ['n'])[0]}={text}; {several}.")

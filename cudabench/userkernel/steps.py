@@ -79,13 +79,13 @@ def combined_signature(
     kernels = {call.kernel: kernel(call.kernel) for call in group.calls()}
     found: dict[str, Parameter] = {}
     for call in group.calls():
-        one = kernels[call.kernel]
-        if len(call.passed) != len(one.parameters):
+        called = kernels[call.kernel]
+        if len(call.passed) != len(called.parameters):
             raise UsageError(
-                f"--step: {one.signature} takes {len(one.parameters)} arguments, {call.kernel}<<<...>>> passes "
+                f"--step: {called.signature} takes {len(called.parameters)} arguments, {call.kernel}<<<...>>> passes "
                 f"{len(call.passed)}."
             )
-        for text, parameter in zip(call.passed, one.parameters, strict=True):
+        for text, parameter in zip(call.passed, called.parameters, strict=True):
             if not re.fullmatch(r"[^\W\d]\w*", text):
                 continue
             if text not in names:
@@ -101,7 +101,7 @@ def combined_signature(
     parameters = tuple(found.get(name, Parameter(name, "double")) for name in names)
     whole = replace(
         next(iter(kernels.values())), parameters=parameters, template_parameters=(), expression=STEPS,
-        text="\n".join(one.text for one in kernels.values()),
+        text="\n".join(kernel.text for kernel in kernels.values()),
     )  # fmt: skip
     return whole, kernels
 
@@ -114,7 +114,7 @@ def launches(
     file: SourceFile,
 ) -> tuple[Launch, ...]:
     """Return all launches in order. Raises UsageError for an impossible launch, and for too many."""
-    by_name = {one.name: one for one in given}
+    by_name = {argument.name: argument for argument in given}
     done: list[Launch] = []
 
     @cache

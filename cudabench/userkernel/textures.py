@@ -76,7 +76,7 @@ def why_not_passable(parameter: Parameter, file: SourceFile) -> str | None:
     names = {path.replace(".", "_") or parameter.name or "x": ctype for path, ctype in found.items()}
     own = ", ".join(f"{ctype} {name}" for name, ctype in names.items())
     name, ctype = next(iter(names.items()))
-    kind = next(kind for kind, (one, *_) in KINDS.items() if one == ctype)
+    kind = next(kind for kind, (object_type, *_) in KINDS.items() if object_type == ctype)
     within = (
         f"with the object{'s' * (len(found) > 1)} {', '.join(found)} inside" if any(found) else "a pointer to objects"
     )
@@ -153,8 +153,8 @@ def read_object(name: str, text: str, array: Array, shared: bool, fetches: bool)
     chosen = {key: given.get(key, values[0]) for key, values in options.items()}
     held = array.argument if shared else None
     if isinstance(held, (Surface, Texture)):
-        if said := next((key for key in SURFACE_OPTIONS if key in given), None):
-            raise UsageError(f"{where}: {said} is already set by {array.name}: remove it here.")
+        if option := next((key for key in SURFACE_OPTIONS if key in given), None):
+            raise UsageError(f"{where}: {option} is already set by {array.name}: remove it here.")
         chosen |= {"channels": str(held.channels), "layers": "yes" if held.layered else "no"}
     channels, layered = int(chosen["channels"]), chosen["layers"] == "yes"
     _check_sides(where, kind, array, channels, layered)
@@ -215,9 +215,9 @@ def _texture(
     normalized, filtered = chosen["coordinates"] == "normalized", chosen["filter"] == "linear"
     floats = array.dtype in ("float32", "float16")
     plain = len(array.shape) - (alike.channels > 1) == 1 and not alike.layered and not normalized and not filtered
-    asked = chosen["memory"] == "linear"
+    wants_linear = chosen["memory"] == "linear"
     of_surface = shared and isinstance(array.argument, Surface)
-    linear = not of_surface and (asked or (fetches and plain))
+    linear = not of_surface and (wants_linear or (fetches and plain))
     refuse(
         (
             array.init == "empty" and not shared,
@@ -236,11 +236,11 @@ def _texture(
             f"{where}: address={chosen['address']} needs coordinates=normalized; without them a GPU clamps.",
         ),
         (
-            asked and not plain,
+            wants_linear and not plain,
             f"{where}: memory=linear is for tex1Dfetch: one dimension, filter=point, coordinates in texels.",
         ),
         (
-            asked and of_surface,
+            wants_linear and of_surface,
             f"{where}: {array.name} is a surface, which is not linear memory: read it with tex1D.",
         ),
         (
@@ -293,9 +293,9 @@ def read_tensor_map(
             inner = inner.replace("x", ",")
         value = expressions.parse(inner.strip("[]"), where, scalars).evaluate(scalars)
         found = value if isinstance(value, tuple) else (value,)
-        if len(found) != count or not all(isinstance(one, (int, np.integer)) for one in found):
+        if len(found) != count or not all(isinstance(number, (int, np.integer)) for number in found):
             raise UsageError(f"{where}: {key} takes {count} whole numbers, as in {key}={'x'.join(['64'] * count)}.")
-        return tuple(int(one) for one in found)
+        return tuple(int(number) for number in found)
 
     if array.dtype not in MAP_TYPES:
         raise UsageError(f"{where}: a tensor map cannot hold {array.dtype}; use one of {', '.join(MAP_TYPES)}.")
