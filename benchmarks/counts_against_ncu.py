@@ -19,9 +19,7 @@ takes some.
 from __future__ import annotations
 
 import argparse
-import csv
 import hashlib
-import io
 import json
 import multiprocessing
 import os
@@ -39,7 +37,9 @@ from typing import Any
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
+
+import ncu  # noqa: E402
 
 from cudabench import operations  # noqa: E402
 from cudabench.compile import cubin, nvdisasm  # noqa: E402
@@ -482,22 +482,17 @@ def measure(folder: Path, seconds: float, only: str, again: bool) -> None:
     """Launch everything under one ncu, and write and print both sides."""
     began = time.monotonic()
     asked = counters()
-    options = ["--cache-control", "none", "--clock-control", "none", "--csv", "--page", "raw", "--print-units", "base"]
     child = [sys.executable, __file__, "launch", "--folder", str(folder), "--seconds", str(seconds)]
     child += ["--only", only, *(["--again"] if again else [])]
-    command = ["ncu", *options, "--target-processes", "all", "--metrics", ",".join(asked), *child]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False)
-    (folder / "ncu.csv").write_text(ran.stdout)
-    lines = [line for line in ran.stdout.splitlines() if line.startswith('"')]
-    rows = [row for row in csv.DictReader(io.StringIO("\n".join(lines))) if row.get("ID")]
-    if not rows:
-        sys.exit(f"ncu saw no launch: {ran.stdout[-1500:]}{ran.stderr[-1500:]}")
+    if not (rows := ncu.launches(asked, child)):
+        sys.exit(1)
+    (folder / "ncu.json").write_text(json.dumps(rows))
     plan = json.loads((folder / "plan.json").read_text())
     log = [json.loads(line) for line in (folder / "launched.jsonl").read_text().splitlines()]
     launched = [one for one in log if "name" in one]
     total = sum(one["launches"] for one in launched)
     if total < len(rows):
-        sys.exit(f"{total} kernels were launched and ncu saw {len(rows)}: the rows cannot be told apart; see ncu.csv.")
+        sys.exit(f"{total} kernels were launched and ncu saw {len(rows)}: the rows cannot be told apart; see ncu.json.")
     path = folder / "measured.json"
     found, at = json.loads(path.read_text())["works"] if path.exists() else {}, 0
     for one in launched:
@@ -507,7 +502,7 @@ def measure(folder: Path, seconds: float, only: str, again: bool) -> None:
             break
         found[one["name"]] = {
             "simulator": plan["works"][one["name"]]["counts"],
-            "hardware": {name: sum(value(row.get(name)) for row in mine) for name in asked},
+            "hardware": {name: sum(round(ncu.number(row.get(name))) for row in mine) for name in asked},
             "fault": one["fault"],
             "kernels": sorted({row.get("Kernel Name", "") for row in mine}),
         }
@@ -518,12 +513,6 @@ def measure(folder: Path, seconds: float, only: str, again: bool) -> None:
     path.write_text(json.dumps(content, indent=1) + "\n")
     compare(content)
     print(f"\n{len(rows)} launches in {time.monotonic() - began:.0f} s: {path}")
-
-
-def value(text: str | None) -> int:
-    """Return a number of ncu's; 0 where it has none."""
-    digits = (text or "").replace(",", "")
-    return round(float(digits)) if digits.replace(".", "", 1).isdigit() else 0
 
 
 # ------------------------------------------------------------------------------------------------------------ the table

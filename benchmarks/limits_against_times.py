@@ -83,13 +83,13 @@ def rows(recorded: list[tuple[str, list[dict[str, Any]]]]) -> list[list[Row]]:
         if (name, size) not in inputs:
             inputs.clear()
             inputs[name, size] = operation.inputs(case.problem)
-        run = counting.sampled(device, case, operation, case.problem, inputs[name, size], seconds=600)
+        run = counting.run_sample(device, case, operation, case.problem, inputs[name, size], seconds=600)
         for card, kernels, its in zip(cards, times, found, strict=True):
             if (name, kernel, size) not in kernels:
                 continue
             one = kernels[name, kernel, size]
             moved = operation.bytes(case.problem) or None
-            limits = counting.by_card(device, case, run, [card], Settings(), moved)[0].limits
+            limits = counting.limits_by_card(device, case, run, [card], Settings(), moved)[0].limits
             busy = {unit: one[unit] for unit in MEANS if one.get(unit) is not None}
             busiest = max(busy, key=lambda unit: busy[unit]) if busy else None
             share, launch = busy.get(busiest or "", 0.0), launched(card)

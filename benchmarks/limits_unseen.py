@@ -22,8 +22,6 @@ changed with these kernels in sight, and such a table says so.
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import re
 import subprocess
@@ -37,6 +35,7 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 from limits_against_times import Row, launched, summary, text  # noqa: E402
+from ncu import number, rows_of  # noqa: E402
 from record_ladders import COUNTERS, SECONDS, prepared, upload  # noqa: E402
 
 from cudabench.records.planned import Case, Operation  # noqa: E402
@@ -147,13 +146,9 @@ def shares(folder: Path) -> dict[str, dict[str, float]]:
     """Return by kernel the share of each unit in %, as Nsight Compute saw it."""
     found: dict[str, dict[str, float]] = {}
     for path in sorted(folder.glob("ncu_*.csv")):
-        for row in csv.DictReader(io.StringIO(path.read_text())):
-            if row.get("ID"):
-                its = {unit: row.get(counter) or "" for unit, counter in COUNTERS.items()}
-                found.setdefault(
-                    row["Kernel Name"].partition("(")[0],
-                    {unit: float(text.replace(",", "")) for unit, text in its.items() if text},
-                )
+        for row in rows_of(path.read_text()):
+            busy = {unit: number(row[counter]) for unit, counter in COUNTERS.items() if row.get(counter)}
+            found.setdefault(row["Kernel Name"].partition("(")[0], busy)
     return found
 
 
@@ -198,8 +193,8 @@ def counted_here(card: Any, names: Mapping[str, Path]) -> Iterator[tuple[str, Ca
         case, operation = case_of(name, profile)
         moved = operation.bytes(case.problem) or None
         inputs = operation.inputs(case.problem)
-        counts = counting.sampled(device, case, operation, case.problem, inputs, seconds=600)
-        yield name, case, moved, counting.by_card(device, case, counts, [card], Settings(), moved)[0].limits
+        counts = counting.run_sample(device, case, operation, case.problem, inputs, seconds=600)
+        yield name, case, moved, counting.limits_by_card(device, case, counts, [card], Settings(), moved)[0].limits
 
 
 def predict(title: str, path: Path, names: Mapping[str, Path]) -> None:

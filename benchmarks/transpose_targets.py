@@ -2,15 +2,12 @@
 
     python benchmarks/transpose_targets.py [ROWSxCOLS ...]
 
-All four take turns under the same protocol (cold L2, no launch gap), on the same arrays. geam is looked for in the CUDA
-toolkit and in Python's packages, and left out where it is not found.
+All four run alternately under the same protocol (cold L2, no launch gap), on the same arrays. geam is left out if
+cuBLAS is not installed.
 """
 
 from __future__ import annotations
 
-import ctypes
-import glob
-import site
 import statistics
 import sys
 import time
@@ -20,6 +17,7 @@ import numpy as np
 
 from cudabench import operations
 from cudabench.devices.cuda import CudaDevice
+from cudabench.errors import DeviceUnusable
 from cudabench.measure import verify
 from cudabench.plan import cases
 from cudabench.records.launch import Launch, Source
@@ -40,10 +38,9 @@ def main(sizes: list[str]) -> None:
     """Print a row a size."""
     operation = operations.get("transpose")
     rung = operation.kernels[-1].name
-    with CudaDevice(0) as device:
+    with CudaDevice(0, primary=True) as device:  # the context that cuBLAS uses
         print(f"{device.info.name}, driver {device.info.driver}, peak {device.info.peak_gbps:.0f} GB/s, cold L2, GB/s")
         print(f"{'size':>14} {rung:>8} {'memcpy':>8} {'float4':>8} {'geam':>8}  {'/ copy':>7} {'/ geam':>7}")
-        geam = Geam(device._stream.handle)
         for text in sizes:
             rows, cols = (int(part) for part in text.split("x"))
             (case,) = cases.build(operation, cases.Request(kernels=(rung,), size=(rows, cols)))
@@ -61,8 +58,11 @@ def main(sizes: list[str]) -> None:
                 "memcpy": device.copy(pointers["in"], pointers["out"], nbytes),
                 "float4": device.bind(copies, [launch], pointers),
             }
-            if geam.usable:
-                works["geam"] = geam.work(pointers, rows, cols)
+            try:
+                geam = device.peer(operation.peer("cublas"), operation, case.problem)
+                works["geam"] = device.bind(geam, (), pointers)
+            except DeviceUnusable as error:
+                print(f"no geam: {error}", file=sys.stderr)
             if nbytes < 1 << 31:
                 for name in (rung, "geam"):
                     if name in works:
@@ -102,47 +102,6 @@ def interleaved(device: CudaDevice, works: dict[str, Callable[[], None]]) -> dic
                 if timed:
                     samples[name].append(elapsed)
     return {name: statistics.median(values) for name, values in samples.items()}
-
-
-class Geam:
-    """cuBLAS' C = alpha * A^T on a stream."""
-
-    def __init__(self, stream: int) -> None:
-        names = [f"{folder}/nvidia/*/lib/libcublas.so.*" for folder in [*site.getsitepackages(), *sys.path]]
-        found = [path for name in ["/usr/local/cuda/lib64/libcublas.so.*", *names] for path in sorted(glob.glob(name))]
-        self.usable = False
-        for path in found:
-            try:
-                self._library = ctypes.CDLL(path)
-                break
-            except OSError:
-                continue
-        else:
-            print("cuBLAS is not found: no geam")
-            return
-        self._handle = ctypes.c_void_p()
-        status = self._library.cublasCreate_v2(ctypes.byref(self._handle))
-        if status:
-            print(f"cublasCreate fails ({status}): no geam")
-            return
-        self._library.cublasSetStream_v2(self._handle, ctypes.c_void_p(stream))
-        self.usable = True
-
-    def work(self, pointers: dict[str, int], rows: int, cols: int) -> Callable[[], None]:
-        """Return what queues the transpose of a row-major rows x cols matrix."""
-        one, zero = ctypes.c_float(1), ctypes.c_float(0)
-        source, target = ctypes.c_void_p(pointers["in"]), ctypes.c_void_p(pointers["out"])
-
-        def call() -> None:
-            # Seen column-major, the input is cols x rows and the output rows x cols.
-            status = self._library.cublasSgeam(
-                self._handle, 1, 0, rows, cols, ctypes.byref(one), source, cols, ctypes.byref(zero), target, rows,
-                target, rows,
-            )  # fmt: skip
-            if status:
-                raise RuntimeError(f"cublasSgeam fails: {status}")
-
-        return call
 
 
 if __name__ == "__main__":

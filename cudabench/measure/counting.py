@@ -1,5 +1,5 @@
-"""A case in the simulator for its counts: their records in a result with advice, limits of its launches by the machine
-code and a card, and what a GPU has measured, counted on a sample of the blocks."""
+"""Runs a case in the simulator for its counts: their records in a result with advice, the limits of its launches on a
+card, and the counts of a kernel that a GPU has measured, on a sample of its blocks."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ from cudabench.simulator.machine_code.launch import Asked
 
 Issued = dict[str, dict[int, tuple[int, int]]]
 
-SMS = 132  # of an H100 or H200, whether all blocks run at once: on smaller GPUs fewer do
-COUNTING_S = 60.0  # after which a kernel stays without counts
-# What runs where limits alone are asked for, threads of a launch and blocks at least: each as long as it is expected to
-# take no longer than that, by what the one before it took; the last one longer where blocks differ.
+SMS = 132  # multiprocessors of an H100 or H200
+COUNTING_S = 60.0  # most seconds for the counts of a kernel
+# Samples for limits, smallest first: least threads of a launch, least blocks, most seconds. A sample runs only if, by
+# the time of the one before, it takes at most these seconds, or UNEVEN_S if blocks differ.
 SAMPLES = ((0, 4, 0.0), (4096, 16, 15.0), (32768, 16, 4.0))
 EVEN, UNEVEN_S = 0.9, 60.0
 
 
 class Kernel(NamedTuple):
-    """A kernel that a case launches: its part of the case, what that was compiled to, its function and PTX entry."""
+    """A kernel that a case launches: its part of the case, the compiled source, its function and PTX entry."""
 
     part: Case
     loaded: Loaded
@@ -62,12 +62,12 @@ class Kernel(NamedTuple):
 
     @property
     def compiled(self) -> Compiled:
-        """What its source was compiled to."""
+        """The compiled source."""
         return self.loaded.compiled
 
     @property
     def code(self) -> tuple[Function, ...]:
-        """Its machine code; nothing without a cubin or nvdisasm."""
+        """Its machine code; empty without a cubin or nvdisasm."""
         if self.compiled.cubin is None or nvdisasm.path() is None:
             return ()
         return nvdisasm.functions(self.compiled.cubin, self.entry)
@@ -86,8 +86,8 @@ def kernels(device: SimDevice, case: Case) -> list[Kernel]:
 def arrays_of(
     buffers: Iterable[Buffer], inputs: Arrays, poison: int = POISON, *, kept: bool, done: Mapping[str, Any] = {}
 ) -> Arrays:
-    """Return the arrays of a problem: inputs, and poison where a kernel has to write. kept: what is only read is needed
-    as it is, and not copied. done: arrays that nobody needs any more, whose memory is taken again."""
+    """Return the arrays of a problem: inputs, and poison for outputs. kept: read-only inputs are not copied, but write
+    protected. done: arrays that are no longer needed, whose memory is used again."""
     arrays: Arrays = {}
     for buffer in buffers:
         if buffer.role == "in" and kept:
@@ -102,8 +102,8 @@ def arrays_of(
     return arrays
 
 
-def merged_in(device: SimDevice, case: Case) -> Issued:
-    """Return by function how the loads and stores count that ptxas merged; without nvdisasm none are known."""
+def merged_issues(device: SimDevice, case: Case) -> Issued:
+    """Return by function the issue counts of loads and stores that ptxas merged; empty without nvdisasm."""
     return {
         kernel.function: merged.merge(
             kernel.code, kernel.compiled.lines, kernel.loaded.program.lines(kernel.entry)
@@ -113,8 +113,8 @@ def merged_in(device: SimDevice, case: Case) -> Issued:
     }
 
 
-def uncounted(device: SimDevice, case: Case) -> dict[str, Asked]:
-    """Return by function the machine code that has to run for a launch to be counted; of those that may need it."""
+def machine_code_to_run(device: SimDevice, case: Case) -> dict[str, Asked]:
+    """Return by function the machine code that may have to run so that a launch can be counted."""
 
     def asked(kernel: Kernel) -> Asked:
         code, ptx = kernel.code, kernel.compiled.lines
@@ -127,9 +127,9 @@ def uncounted(device: SimDevice, case: Case) -> dict[str, Asked]:
     return {kernel.function: asked(kernel) for kernel in kernels(device, case) if to_execute.parts(kernel.code)}
 
 
-def as_loaded(device: SimDevice, case: Case, run: Run) -> Run:
-    """Return a run whose accesses are those of the machine code: as it ran itself, or else where ptxas moved
-    loads behind a branch."""
+def with_machine_accesses(device: SimDevice, case: Case, run: Run) -> Run:
+    """Return a run with the accesses of the machine code: those that it executed itself, or else corrected for loads
+    that ptxas moved behind a branch."""
     accesses = run.report.accesses
     for kernel in kernels(device, case):
         executions = run.report.executed.get(kernel.entry)
@@ -142,10 +142,10 @@ def as_loaded(device: SimDevice, case: Case, run: Run) -> Run:
     return replace(run, report=replace(run.report, accesses=accesses))
 
 
-def described(
+def machine_code_record(
     device: SimDevice, case: Case, executed: Mapping[str, Executions], accesses: Sequence[simulator.Access]
 ) -> MachineCode | None:
-    """Return the record of a case's machine code with what of it ran; None without any."""
+    """Return the record of a case's machine code with its executed instructions; None without machine code."""
     images: dict[bytes, machine_code.Image] = {}
     for kernel in kernels(device, case):
         if (cubin := kernel.compiled.cubin) is not None:
@@ -157,7 +157,7 @@ def described(
     return record and replace(record, inexact=machine_code.inexact([*images.values()], accesses))
 
 
-def sampled(
+def run_sample(
     device: SimDevice,
     case: Case,
     operation: Operation,
@@ -168,13 +168,12 @@ def sampled(
     progress: Callable[[float], None] = lambda fraction: None,
     trace: Watch = False,
 ) -> Run:
-    """Run a sample of the blocks of a case for its counts alone; what it computes is thrown away. `trace` keeps single
-    accesses.
+    """Run a sample of a case's blocks for its counts; the outputs are thrown away. `trace` keeps single accesses.
 
-    Errors as `SimDevice.run`.
+    Raises as `SimDevice.run`.
     """
     arrays = arrays_of(operation.buffers(problem), inputs, kept=True)
-    merged_there = merged_in(device, case)
+    merged_there = merged_issues(device, case)
     case = replace(case, constants={**case.constants, **constants_of(operation, inputs)})
     run: Run | None = None
     end, took, ran = time.monotonic() + seconds, 0.0, 1
@@ -205,20 +204,20 @@ def sampled(
 
 
 def _threads(case: Case, threads: int, blocks: int) -> int:
-    """Return the threads of a case that run in a sample."""
+    """Return how many threads of a case run in a sample."""
     return sum(
         min(prod(launch.grid) * prod(launch.block), max(threads, blocks * prod(launch.block)))
         for launch in case.launches
     )
 
 
-def by_card(
+def limits_by_card(
     device: SimDevice, case: Case, run: Run, cards: Sequence[Card], settings: Settings, moved: int | None
 ) -> tuple[CardLimits, ...]:
-    """Return the limits of a case that ran in the simulator with its footprints on cards of its architecture; moved:
-    bytes that must move, if known.
+    """Return the limits of a case on cards of its architecture; `run` has footprints. moved: the bytes that must move,
+    if known.
 
-    Without nvdisasm the machine code is not read, and what it decides is left out.
+    Without nvdisasm, limits that need the machine code are left out.
     """
     work = work_of(device, case, run)
     return tuple(
@@ -235,7 +234,7 @@ def by_card(
 
 
 def work_of(device: SimDevice, case: Case, run: Run) -> list[lower_bounds.Work]:
-    """Return what the launches of a case did, by kind of launch."""
+    """Return the work of a case's launches, by kind of launch."""
     by_function = {kernel.function: kernel for kernel in kernels(device, case)}
     found = []
     for launched in run.launched:
@@ -255,7 +254,7 @@ def work_of(device: SimDevice, case: Case, run: Run) -> list[lower_bounds.Work]:
 
 @dataclass
 class Counting:
-    """Counts the kernels of one series; the inputs of a problem are made once. `until`: when the run's time is over."""
+    """Counts the kernels of one series; the inputs of a problem are made once. `until`: the end of the run's time."""
 
     operation: Operation
     settings: Settings
@@ -267,10 +266,9 @@ class Counting:
     def limited(
         self, result: Result, case: Case, device: DeviceInfo, progress: Callable[[float], None] = lambda fraction: None
     ) -> Result:
-        """Return a measured result with accesses, executed machine code, limits and what a page draws; its times stay
-        as they are.
+        """Return a measured result with accesses, executed machine code, limits and the drawings' data; times stay.
 
-        Where it cannot be counted, with a warning that says why.
+        If it cannot be counted, return it with a warning that gives the reason.
         """
         try:
             return self._limited(result, case, device, progress)
@@ -283,28 +281,28 @@ class Counting:
         if self.until is not None:
             seconds = min(seconds, self.until - time.monotonic())
         if seconds <= 0:
-            raise CudabenchError(f"--budget {self.settings.budget:g} s was spent before its turn")
+            raise CudabenchError(f"--budget {self.settings.budget:g} s was used up")
         card = card_for_device(device)
         if not card.device.sm_count or not card.sm_hz:
-            raise CudabenchError(f"{device.name} does not tell its multiprocessors and their clock")
+            raise CudabenchError(f"the multiprocessors of {device.name} and their clock are unknown")
         architecture = "sm_" + device.compute_capability.replace(".", "")
         simulated = self._devices.setdefault(architecture, SimDevice(architecture))
         if case.problem != self._problem:
             self._problem, self._inputs = case.problem, self.operation.inputs(case.problem)
-        run = sampled(
+        run = run_sample(
             simulated, case, self.operation, case.problem, self._inputs, seconds=seconds, progress=progress,
             trace=recorded.watch(case),
         )  # fmt: skip
-        (found,) = by_card(simulated, case, run, [card], self.settings, result.bytes)
+        (found,) = limits_by_card(simulated, case, run, [card], self.settings, result.bytes)
         report = simulator.merge(launched.report for launched in run.launched)
         accesses, counts = _scaled(run)
         for kernel in kernels(simulated, case):
             ran_kernel = machine_code.Kernel(kernel.entry, counts.get(kernel.entry))
             accesses = machine_code.doubted(accesses, ran_kernel, kernel.code, kernel.compiled.lines)
         rows = access_rows(accesses, report, case, simulated.blocks(case))
-        ran = described(simulated, case, counts, accesses)
+        ran = machine_code_record(simulated, case, counts, accesses)
         code, same = _merged(result.machine_code, ran)
-        # Of code that was not measured the counts by line, not the code.
+        # If the measured code differs, keep the counts by line, but not the code.
         lines = recorded.lines([(part, simulated.load(part).compiled) for part in case.parts], counts)
         if same is False:
             lines = tuple(replace(line, code=()) for line in lines)
@@ -332,8 +330,8 @@ class Counting:
 
 
 def _scaled(run: Run) -> tuple[Sequence[simulator.Access], dict[str, dict[int, simulator.Executed]]]:
-    """Return the accesses of all launches, and by entry how often each PTX line ran, each as many times as blocks stand
-    behind those that ran."""
+    """Return the accesses of all launches, and by entry how often each PTX line ran, scaled from the blocks that ran to
+    all blocks."""
     accesses: dict[object, simulator.Access] = {}
     counts: dict[str, dict[int, simulator.Executed]] = {}
     for launched in run.launched:
@@ -353,8 +351,8 @@ def _scaled(run: Run) -> tuple[Sequence[simulator.Access], dict[str, dict[int, s
 
 
 def _merged(measured: MachineCode | None, counted: MachineCode | None) -> tuple[MachineCode | None, bool | None]:
-    """Return the record of the code that was measured, with what of it ran, and whether it is what was counted; as it
-    is where the compiler for the GPU made other code than the simulator's."""
+    """Return the record of the measured code, with its executed instructions, and whether it equals the counted code.
+    If the GPU's compiler made other code than the simulator's, the record stays as it is."""
     if measured is None or counted is None:
         return measured, None
     if counted.sha256 != measured.sha256:
@@ -383,10 +381,10 @@ def _same(record: Any, names: Sequence[str]) -> dict[str, Any]:
     return {name: getattr(record, name) for name in names}
 
 
-def counted(
+def with_counts(
     result: Result, case: Case, run: Run, operation: Operation, problem: Problem, blocks: Mapping[str, Dim]
 ) -> Result:
-    """Return a result with what the simulator counted."""
+    """Return a result with the simulator's counts."""
     report, lines = run.report, Lines(case)
     return replace(
         result,
@@ -421,8 +419,8 @@ def counted(
 def access_rows(
     rows: Sequence[simulator.Access], report: simulator.Report, case: Case, blocks: Mapping[str, Dim]
 ) -> tuple[Access, ...]:
-    """Return the accesses of a result: the simulator's rows with advice; of atomics, whether they are reductions and
-    where they meet."""
+    """Return the accesses of a result: the simulator's rows with advice; for atomics, whether they are reductions and
+    how many meet at one address."""
     contended: dict[object, list[simulator.Contended]] = {}
     for atomic in report.contended:
         contended.setdefault((atomic.file, atomic.line, atomic.instruction or None), []).append(atomic)
@@ -443,7 +441,7 @@ def access_rows(
             most = max(atomics, key=lambda atomic: atomic.hottest or 0)
             meeting = advice.contention(row, most.hottest, most.blocks)
             gather = access.pattern is not None and access.pattern.kind == "gather"
-            if meeting and not (advised and gather):  # a histogram's bins are hit often, and not all by one warp
+            if meeting and not (advised and gather):  # many warps hit the bins of a histogram
                 advised = f"{row.array}: {meeting}" if row.array else meeting
             op = "atomic" if any(atomic.returns for atomic in atomics) else "reduction"
             found[-1] = replace(access, op=op, hottest=most.hottest, hottest_blocks=most.blocks, advice=advised)
@@ -486,7 +484,7 @@ def hazards_of(found: Iterable[simulator.Hazard], case: Case) -> tuple[Hazard, .
 
 
 class Lines:
-    """The lines of a case's sources and of their headers, which are read once, when one is asked for."""
+    """The lines of a case's sources and headers; headers are read once, when first needed."""
 
     def __init__(self, case: Case) -> None:
         self._case = case
@@ -513,7 +511,7 @@ class Lines:
 
 
 def hazard_reason(hazards: Sequence[Hazard]) -> str:
-    """Return the first hazard, and how many others there are."""
+    """Return the text of the first hazard, and the number of others."""
     first = hazards[0]
     more = f", and {len(hazards) - 1} more" if len(hazards) > 1 else ""
     return f"{first.kind} on line {units.place_of(first)}: {first.message.rstrip('.')}{more}"

@@ -1,4 +1,4 @@
-"""Two revisions of a source, compiled for every architecture, and launched in the simulator where they differ."""
+"""Compiles two revisions of a source for every architecture, and simulates launches of kernels that differ."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ from cudabench.userkernel.suggestion import file_of
 
 
 def side(checkout: Checkout, request: UserRequest) -> Side:
-    """Return what is compiled of a revision. Raises UsageError for a folder of headers that is not there."""
+    """Return the side of a revision. Raises UsageError for a folder of headers that does not exist."""
     for folder in request.include:
         if not Path(folder).is_dir():
-            raise UsageError(f"--include {folder} is not a folder: name the one that holds the headers.")
+            raise UsageError(f"--include {folder} is not a folder: name the folder that holds the headers.")
     text = text_of(checkout.path).replace("\r\n", "\n")
     folder = str(Path(checkout.path).resolve().parent)
     include = tuple(str(Path(include_dir).resolve()) for include_dir in request.include)
@@ -47,9 +47,9 @@ def side(checkout: Checkout, request: UserRequest) -> Side:
 
 
 def pairs(requests: Sequence[UserRequest], *, launched: bool) -> list[Pair]:
-    """Return the kernels to compare, with the block and dynamic shared memory of the launch that both requests ask for.
+    """Return the kernels to compare, with the block and dynamic shared memory of their launches.
 
-    Raises UsageError for a name that neither side has.
+    Raises UsageError for a name that both sides lack.
     """
     chosen: list[dict[str, Chosen]] = [{}, {}]
     files = [file_of(request) for request in requests]
@@ -68,7 +68,7 @@ def pairs(requests: Sequence[UserRequest], *, launched: bool) -> list[Pair]:
         if len(refused) == 2 or (refused and len(names) == 1 and name == "all"):
             raise refused[-1]
     found = _by_name(*chosen)
-    if launched:  # the new side's launch where it has one
+    if launched:  # the new side's launch, if it has the kernel
         sides = [(pair.new, requests[1]) if pair.new else (pair.old, requests[0]) for pair in found]
         cases = [_series(chosen, request).cases[0] for chosen, request in sides if chosen]
         return [
@@ -83,8 +83,8 @@ def pairs(requests: Sequence[UserRequest], *, launched: bool) -> list[Pair]:
 
 
 def _by_name(old: Mapping[str, Chosen], new: Mapping[str, Chosen]) -> list[Pair]:
-    """Return the kernels of both sides by name, those of the new side first; one that alone is left on each side is
-    taken for one kernel that was renamed."""
+    """Return the kernels of both sides by name, those of the new side first. If one kernel is left on each side, it
+    counts as renamed."""
     found = [Pair(name, old.get(name), chosen) for name, chosen in new.items()]
     gone = [Pair(name, chosen, None) for name, chosen in old.items() if name not in new]
     fresh = [pair for pair in found if pair.old is None]
@@ -111,10 +111,10 @@ def compare_code(
 ) -> list[CodeDifference]:
     """Return how each kernel differs on each architecture, kernels in the order of the pairs.
 
-    Architectures are compiled in processes of their own, one a core (NVRTC compiles one source at a time in a process);
-    the cache keeps what they made. `shown` is told of each architecture, as of a kernel.
+    Each architecture is compiled in its own process, one per core (NVRTC compiles one source at a time in a process);
+    the cache keeps the results. `shown` shows each architecture like a kernel.
 
-    Raises CudabenchError as `compiler.compile_cubin` does, but not for what a compiler refuses: that is a verdict.
+    Raises CudabenchError as `compiler.compile_cubin`, except for refused code, which is a verdict.
     """
     found, compare = [], partial(_one_architecture, old, new, tuple(pairs))
     shown.working(architectures[0], "compiling", 0)
@@ -133,10 +133,10 @@ def _one_architecture(old: Side, new: Side, pairs: Sequence[Pair], arch: str) ->
 
 
 def _compiled(side: Side, kernels: Sequence[Chosen], arch: str) -> dict[str, Made]:
-    """Return by expression what a compiler made of each kernel, or why it refused.
+    """Return by expression each compiled kernel, or the compiler's error.
 
-    Where it refuses the file, each kernel is compiled without the others: one that is not for an architecture does not
-    take them with it.
+    If the compiler refuses the file, each kernel is compiled without the others, so that a kernel for another
+    architecture does not spoil them.
     """
 
     def compiled(text: str, names: Sequence[str]) -> Compiled:
@@ -174,8 +174,8 @@ def count(
 ) -> list[CodeDifference]:
     """Return the differences with the counts of simulated launches, where the code differs.
 
-    Architectures with the same code on both sides count the same: the first of them is simulated. What the simulator
-    lacks is told in the record or, where a gate asks for the counts (`demanded`), raised as UnsupportedFeature.
+    Architectures with the same code on both sides have the same counts, so only the first of them is simulated. If the
+    simulator lacks a feature, the record says so or, if a gate needs the counts (`demanded`), raise UnsupportedFeature.
     """
     by_name = {pair.name: pair for pair in pairs}
     known: dict[tuple[str, str | None, str | None], list[Result | None]] = {}
@@ -207,7 +207,7 @@ def _simulated(chosen: Chosen, request: UserRequest, arch: str, demanded: bool, 
     launch = Run([series], [device], Settings(cpu=False), {}, listener=listener, provenance=False)
     try:
         launch.collect()
-    except (UnsupportedFeature, NoRoom) as error:  # others of the architectures may have it
+    except (UnsupportedFeature, NoRoom) as error:  # another architecture may run it
         if demanded:
             raise
         return replace(describe(series.cases[0], f"sim:{arch}"), status="skipped", reason=str(error))
