@@ -704,7 +704,7 @@ def test_counting_ends_with_the_budget() -> None:
     late = Counting(operations.get("transpose"), Settings(cpu=False, budget=2.0), until=0.0)
     found = late.limited(result, case, CLOCKED)
     assert (found.time, found.limits, found.lines) == (result.time, None, None)
-    assert "--budget 2 s was spent" in found.warnings[-1].message
+    assert "--budget 2 s was used up" in found.warnings[-1].message
 
 
 def test_a_card_that_the_package_knows() -> None:
