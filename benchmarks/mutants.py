@@ -219,14 +219,7 @@ PLAIN: dict[str, tuple[dict[str, Any], ...]] = {
     ),
     "solve": (
         {"bounds": True, "size": (40,), "block": (8, 4), "only": ("fused",)},
-        {
-            "bounds": True,
-            "size": (40,),
-            "block": (8, 4),
-            "defines": NARROW,
-            "without": FULLER,
-            "only": ("blocked",),
-        },
+        {"bounds": True, "size": (40,), "block": (8, 4), "defines": NARROW, "without": FULLER, "only": ("blocked",)},
         {
             "bounds": True,
             "size": (40,),

@@ -19,7 +19,6 @@ from typing import Any
 
 from cudabench.compile import (
     architecture,
-    asked,
     cache,
     diagnostics,
     includes,
@@ -29,6 +28,7 @@ from cudabench.compile import (
     nvrtc,
     outside,
     prelude,
+    requested_only,
     stand_ins,
     toolkit,
 )
@@ -71,7 +71,7 @@ def _job(source: str, filename: str, **how: Any) -> Job:
     """Return the job for the architecture that its texts need (`compile.architecture`)."""
     job = Job.of(source, filename, **how)
     outside.check(job)
-    return architecture.suited(job, [job.source, *includes.read(job).texts.values()])
+    return architecture.with_needed_features(job, [job.source, *includes.read(job).texts.values()])
 
 
 def gpu_backend() -> Backend:
@@ -162,8 +162,8 @@ def _attempt(compilers: Sequence[Compiler], job: Job) -> Compiled:
         if time.monotonic() > ends or not mendable:
             break
     last, tried = min(reversed(failed), key=lambda failure: bool(diagnostics.missing_headers(failure[0].log)))
-    if architecture.refused_for_it(last.log, job):
-        return _attempt(compilers, architecture.own(job))
+    if architecture.lacks_feature(last.log, job):
+        return _attempt(compilers, architecture.with_all_features(job))
     try:
         return _fail(last, tried, job)
     except CompilerError as error:
@@ -180,10 +180,10 @@ class RefusedAsCode(CompilerError):
 
 def _compiled(compiler: Compiler, job: Job, ends: float) -> Compiled:
     """Compile the whole file and, if it is refused, the part that the requested kernels reach."""
-    shorter = asked.only(job)
+    shorter = requested_only.without_other_kernels(job)
     try:
         compiled = _in_options(compiler, shorter, Text(shorter.source), ends)
-        return replace(compiled, log=asked.as_written(compiled.log, job, shorter))
+        return replace(compiled, log=requested_only.warnings_as_written(compiled.log, job, shorter))
     except Refused as refused:
         first = refused
     except UsageError:
@@ -194,10 +194,10 @@ def _compiled(compiler: Compiler, job: Job, ends: float) -> Compiled:
     try:
         return _in_options(compiler, job, text, ends)
     except Refused as second:
-        raise _telling(first, second) from None
+        raise _more_useful(first, second) from None
 
 
-def _telling(first: Refused, second: Refused) -> Refused:
+def _more_useful(first: Refused, second: Refused) -> Refused:
     """Return the more useful refusal: that of the kernels' part, unless the part lacks names of the whole file."""
     explained = diagnostics.speaks_of_host_code(first.log) or bool(diagnostics.missing_headers(first.log))
     before, after = (
@@ -371,7 +371,7 @@ def _unchosen(log: str, job: Job) -> list[str]:
 
 def _fail(refused: Refused, tried: Backend, job: Job) -> Compiled:
     """Raise the error for a file that no compiler accepts, with the repairs."""
-    if error := architecture.missing(refused.log, job):
+    if error := architecture.other_generation_error(refused.log, job):
         raise error
     message = diagnostics.errors(refused.log, job.filename, refused.places(), set(map(names.plain, job.names)))
     of_the_host = diagnostics.speaks_of_host_code(refused.log) or any(map(diagnostics.of_a_toolkit, refused.emptied))

@@ -114,7 +114,7 @@ class SimDevice:
             # If ptxas refuses what the simulator lacks, the simulator's message is better.
             without_ptxas = compiled(compiler.compile_ptx)
             refuse_unsupported(case, without_ptxas, functions)
-            with demangled(without_ptxas.compiled.lowered):
+            with user_names_in_errors(without_ptxas.compiled.lowered):
                 raise
 
     def spent(self, case: Case) -> tuple[Resources, Occupancy]:
@@ -220,7 +220,7 @@ class SimDevice:
                 progress((done + blocks / of) / len(case.launches))
 
             loaded = parts[launch.function]
-            with demangled(loaded.compiled.lowered, reports):
+            with user_names_in_errors(loaded.compiled.lowered, reports):
                 report = simulator.run(
                     loaded.program,
                     loaded.compiled.entry(launch.function),
@@ -270,7 +270,7 @@ def refuse_unsupported(case: Case, loaded: Loaded, functions: Sequence[str]) -> 
         raise UnsupportedFeature(f"{case.kernel} uses features that the simulator lacks ({listed}): {remedy(listed)}.")
 
 
-def machine_of(compiled: Compiled, function: str) -> Kernel | str:
+def machine_code_of(compiled: Compiled, function: str) -> Kernel | str:
     """Return the machine code of a function, or why it cannot be read."""
     if compiled.cubin is None:
         return "there is none"
@@ -281,7 +281,7 @@ def machine_of(compiled: Compiled, function: str) -> Kernel | str:
 
 
 @contextmanager
-def demangled(lowered: Mapping[str, str], before: Sequence[simulator.Report] = ()) -> Iterator[None]:
+def user_names_in_errors(lowered: Mapping[str, str], before: Sequence[simulator.Report] = ()) -> Iterator[None]:
     """Let errors use the user's names of functions, and let an endless launch report earlier launches' hazards."""
     try:
         yield
@@ -296,7 +296,9 @@ def demangled(lowered: Mapping[str, str], before: Sequence[simulator.Report] = (
         raise renamed from error
 
 
-def poisoned(shape: tuple[int, ...], dtype: str, byte: int = POISON, into: np.ndarray | None = None) -> np.ndarray:
+def poisoned_array(
+    shape: tuple[int, ...], dtype: str, byte: int = POISON, into: np.ndarray | None = None
+) -> np.ndarray:
     """Return an array filled with one byte, by default 0xFF: `into` where that has the shape and type."""
     fits = into is not None and (into.shape, into.dtype) == (shape, np.dtype(dtype))
     array = into if into is not None and fits else np.empty(shape, dtype)
@@ -304,13 +306,13 @@ def poisoned(shape: tuple[int, ...], dtype: str, byte: int = POISON, into: np.nd
     return array
 
 
-def scratch(shape: tuple[int, ...], dtype: str) -> np.ndarray:
+def scratch_array(shape: tuple[int, ...], dtype: str) -> np.ndarray:
     """Return unwritten scratch memory: alternately all ones, which are NaN in floats, and the largest numbers.
 
     A product with zero reveals NaN; a search for the largest value reveals the largest numbers.
     """
-    array = poisoned(shape, dtype)
-    array.reshape(-1)[1::2] = poisoned((1,), dtype, LARGE)
+    array = poisoned_array(shape, dtype)
+    array.reshape(-1)[1::2] = poisoned_array((1,), dtype, LARGE)
     return array
 
 

@@ -14,7 +14,7 @@ from cudabench.cards.load import Card, card_for_device
 from cudabench.compile import nvdisasm
 from cudabench.compile.record import Compiled
 from cudabench.compile.sass import Function
-from cudabench.devices.sim import Arrays, Loaded, Run, SimDevice, machine_of, poisoned, scratch
+from cudabench.devices.sim import Arrays, Loaded, Run, SimDevice, machine_code_of, poisoned_array, scratch_array
 from cudabench.errors import CudabenchError
 from cudabench.explain import advice, drawings, lower_bounds, machine_code, merged, recorded, to_execute
 from cudabench.explain.card_rates import launch_of
@@ -96,9 +96,9 @@ def arrays_of(
         elif buffer.role in ("in", "inout"):
             arrays[buffer.name] = inputs[buffer.name].copy()
         elif buffer.role == "scratch":
-            arrays[buffer.name] = scratch(buffer.shape, buffer.dtype)
+            arrays[buffer.name] = scratch_array(buffer.shape, buffer.dtype)
         else:
-            arrays[buffer.name] = poisoned(buffer.shape, buffer.dtype, poison, done.get(buffer.name))
+            arrays[buffer.name] = poisoned_array(buffer.shape, buffer.dtype, poison, done.get(buffer.name))
     return arrays
 
 
@@ -119,7 +119,7 @@ def machine_code_to_run(device: SimDevice, case: Case) -> dict[str, Asked]:
     def asked(kernel: Kernel) -> Asked:
         code, ptx = kernel.code, kernel.compiled.lines
         return Asked(
-            lambda: machine_of(kernel.compiled, kernel.function),
+            lambda: machine_code_of(kernel.compiled, kernel.function),
             lambda executions: to_execute.needed(code, executions, ptx),
             lambda: to_execute.fuses(code, ptx),
         )

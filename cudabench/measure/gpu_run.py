@@ -24,13 +24,7 @@ from typing import TYPE_CHECKING, Literal
 from cudabench.cards.rates import PER_CLOCK
 from cudabench.compile import cubin
 from cudabench.devices.protocol import Device, Linked, Module, Work
-from cudabench.errors import (
-    CudabenchError,
-    DeviceUnusable,
-    OutOfMemory,
-    UnsupportedFeature,
-    UsageError,
-)
+from cudabench.errors import CudabenchError, DeviceUnusable, OutOfMemory, UnsupportedFeature, UsageError
 from cudabench.explain import machine_code
 from cudabench.measure import verify
 from cudabench.measure.buffers import BufferSet, lay_out

@@ -176,7 +176,7 @@ def _work(
 ) -> None:
     """Run the child process: simulate cases until the pipe closes; exit without the parent's handlers."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    interrupts.ready()
+    interrupts.unblock_signals()
     for end in parents:
         end.close()
     gc.freeze()  # the parent's objects stay shared

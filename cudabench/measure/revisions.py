@@ -103,11 +103,7 @@ def _series(chosen: Chosen, request: UserRequest) -> Series:
 
 
 def compare_code(
-    old: Side,
-    new: Side,
-    pairs: Sequence[Pair],
-    architectures: Sequence[str],
-    shown: Any,
+    old: Side, new: Side, pairs: Sequence[Pair], architectures: Sequence[str], shown: Any
 ) -> list[CodeDifference]:
     """Return how each kernel differs on each architecture, kernels in the order of the pairs.
 
@@ -118,7 +114,7 @@ def compare_code(
     """
     found, compare = [], partial(_one_architecture, old, new, tuple(pairs))
     shown.working(architectures[0], "compiling", 0)
-    with children.spread(compare, architectures, min(len(architectures), children.processors())) as results:
+    with children.on_processes(compare, architectures, min(len(architectures), children.processors())) as results:
         for made in results:
             found.append(made)
             shown.finished("")

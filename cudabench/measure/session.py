@@ -273,7 +273,7 @@ class Session(AbstractContextManager["Session"]):
     def _start(self) -> None:
         if self._worker is None:
             words = self._module or WORKER, self.choice.index, self._peers
-            with interrupts.kept():
+            with interrupts.delayed():
                 self._worker = _taken(*words) or Worker(words[0], words[1], primary=words[2])
             nvml.management()  # loads for `started` while the worker starts
             try:
@@ -306,8 +306,7 @@ class Session(AbstractContextManager["Session"]):
         if budget is None or budget.until(1) is not None:
             return None
         return self._failed(
-            case,
-            f"not measured: --budget {budget.seconds:g} s was used up; give more, or run fewer kernels",
+            case, f"not measured: --budget {budget.seconds:g} s was used up; give more, or run fewer kernels"
         )
 
     def _run_of(self, device: SimDevice, make: Make, case: Case, budget: Budget | None) -> SimulatedRun:
@@ -331,7 +330,7 @@ class Worker:
         self.kind = module, index, primary
         begun = False
         try:
-            with interrupts.kept():
+            with interrupts.delayed():
                 ours, theirs = os.pipe()
                 back_read, back_write = os.pipe()
                 # Libraries and kernels print to files, so that their text does not mix with the report.
@@ -341,7 +340,7 @@ class Worker:
                 # Compilers' files that a killed worker leaves are deleted with this folder.
                 self._folder = tempfile.TemporaryDirectory(prefix="cudabench-", ignore_cleanup_errors=True)
                 self._process = subprocess.Popen(
-                    [*children.module(module), str(ours), str(back_write), str(index), *["primary"] * primary],
+                    [*children.module_command(module), str(ours), str(back_write), str(index), *["primary"] * primary],
                     stdin=subprocess.DEVNULL,
                     stdout=self._output,
                     stderr=self._noise,
@@ -458,7 +457,7 @@ def ahead(index: int, *, primary: bool = False) -> Iterator[None]:
     _leaving = []
     try:
         if probe.libcuda() is not None:
-            with interrupts.kept():
+            with interrupts.delayed():
                 _ahead.append(Worker(WORKER, index, primary=primary))
         yield
     finally:

@@ -350,7 +350,7 @@ class SimulatedRun(RunContext):
 
     def _compile_limit(self) -> AbstractContextManager[None]:
         """Return the time limit for compiling and reading a kernel: a compile's own limit, plus the kernel's."""
-        return limits.within(self._seconds() + limits.longest_seconds())
+        return limits.shared_deadline(self._seconds() + limits.longest_seconds())
 
     def _arrays(self, case: Case, inputs: InputSet, done: Mapping[str, Any] = {}) -> Arrays:
         """Return the buffers of a problem: inputs, and poison for outputs; done: see `arrays_of`."""

@@ -337,6 +337,4 @@ def scale_warnings(result: Result, info: DeviceInfo, larger: str = "a larger --s
     if footprint is None or footprint >= L2_ASSISTED or not info.l2_bytes:
         return []
     share = f"{footprint:.2g} times" if footprint >= 0.01 else "less than a hundredth of"
-    return [
-        warning("l2-assisted", share=share, l2_mib=info.l2_bytes / 2**20, larger=larger, enough=L2_ASSISTED),
-    ]
+    return [warning("l2-assisted", share=share, l2_mib=info.l2_bytes / 2**20, larger=larger, enough=L2_ASSISTED)]

@@ -27,7 +27,7 @@ Check = Callable[[Geometry], str | None]
 # Grids ---------------------------------------------------------------------------------------------------------------
 
 
-def over(x: str, y: str = "", across: str = "", down: str = "") -> Callable[[Geometry], Dim]:
+def grid_over(x: str, y: str = "", across: str = "", down: str = "") -> Callable[[Geometry], Dim]:
     """Return the rule of a grid over one or two sizes; constants set how much of each a thread has."""
 
     def blocks(g: Geometry, axis: int, size: str, per_thread: str) -> int:
@@ -36,12 +36,12 @@ def over(x: str, y: str = "", across: str = "", down: str = "") -> Callable[[Geo
     return lambda g: (blocks(g, 0, x, across), blocks(g, 1, y, down) if y else 1, 1)
 
 
-def tiles(**sides: str) -> Callable[[Geometry], Dim]:
+def grid_of_tiles(**sides: str) -> Callable[[Geometry], Dim]:
     """Return the rule of a one-dimensional grid with a block for each tile; constants give the tile's sides."""
     return lambda g: (prod(cdiv(g.size[size], g[side]) for size, side in sides.items()), 1, 1)
 
 
-def striding(*per_thread: str, most_threads: int = STRIDING_THREADS) -> Callable[[Geometry], Dim]:
+def striding_grid(*per_thread: str, most_threads: int = STRIDING_THREADS) -> Callable[[Geometry], Dim]:
     """Return the rule of a grid whose threads stride: at most `most_threads`, all with work.
 
     A thread takes as many elements at a time as the product of the constants `per_thread`.

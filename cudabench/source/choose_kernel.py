@@ -122,7 +122,7 @@ def _of_instance(source: SourceFile, kernel: Kernel, name: str) -> tuple[Paramet
         return kernel.parameters
     place = re.compile(rf"\b{kernel.name}(?=\s*\()").search(source.text, kernel.start) if not kernel.file else None
     at = place.start() if place and kernel.overloaded else None
-    found = clang_parse.asked(source.task, Question(name, at=at)).parameters
+    found = clang_parse.answer_of(source.task, Question(name, at=at)).parameters
     if found is None:
         return kernel.parameters
     return tuple(

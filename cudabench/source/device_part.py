@@ -68,14 +68,14 @@ def device_part(task: Task, kernels: Collection[str], words: Collection[str], fr
     found, or the parser gives up.
     """
     try:
-        return clang_parse.bounded(functools.partial(_made, task, frozenset(kernels), frozenset(words), front))
+        return clang_parse.run_bounded(functools.partial(_made, task, frozenset(kernels), frozenset(words), front))
     except (confined.TooLong, confined.TooMuch, CudabenchError, RecursionError):
         return None
 
 
 def _made(task: Task, kernels: frozenset[str], words: frozenset[str], front: str) -> Part | None:
     """Runs in the process that may be ended."""
-    found, faults, _ = clang_parse.understood(task, front, _DETAILED)
+    found, faults, _ = clang_parse.parse_with_stand_ins(task, front, _DETAILED)
     files: list[_File] = []
     for name, text in found.texts.items():
         if not name.startswith(str(stand_ins.FOLDER)):

@@ -17,12 +17,7 @@ from typing import IO, Any
 from cudabench.errors import CudabenchError, no_such_file
 from cudabench.system import outputs
 
-KINDS = {
-    stat.S_IFIFO: "a pipe",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-    stat.S_IFSOCK: "a socket",
-}
+KINDS = {stat.S_IFIFO: "a pipe", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device", stat.S_IFSOCK: "a socket"}
 
 
 _HALVES = re.compile("[\ud800-\udfff]")

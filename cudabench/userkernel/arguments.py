@@ -46,12 +46,12 @@ class NoLine(UsageError):
 def line_or_reason(lead: str, example: object) -> str:
     """Return the end of a message: a valid line, or why a line cannot be suggested."""
     try:
-        return led(lead, str(example))
+        return with_gap_note(lead, str(example))
     except NoLine as error:
         return str(error).rstrip(".")
 
 
-def led(lead: str, line: str) -> str:
+def with_gap_note(lead: str, line: str) -> str:
     """Return `lead` with a line after it, and an explanation of the line's gaps."""
     return f"{lead}{f', with your own value for each {GAP}' if GAP in line else ''}: {line}"
 
@@ -431,10 +431,7 @@ def fitting(value: Any, dtype: str, where: str, parameter: Parameter) -> Any:
     kind, value = np.dtype(dtype), value.item() if isinstance(value, np.generic) else value
     whole = kind.kind in "iub"
     refuse(
-        (
-            isinstance(value, complex) and kind.kind != "c",
-            f"{where} is complex; '{parameter}' takes a real number.",
-        ),
+        (isinstance(value, complex) and kind.kind != "c", f"{where} is complex; '{parameter}' takes a real number."),
         (
             whole and isinstance(value, float) and not value.is_integer(),
             f"{where} is {value:g}; '{parameter}' takes a whole number: use //, cdiv, floor or ceil.",

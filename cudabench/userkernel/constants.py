@@ -32,11 +32,11 @@ def parse_constants(texts: Sequence[str], file: SourceFile, numbers: Mapping[str
             ),
             (name in [array.name for array in made], f"--const {name}=... is given twice: keep one."),
         )
-        made.append(_one(name, value, known[plain], where, numbers, file))
+        made.append(_constant_array(name, value, known[plain], where, numbers, file))
     return tuple(made)
 
 
-def _one(
+def _constant_array(
     name: str, text: str, constant: Constant, where: str, numbers: Mapping[str, Any],
     file: SourceFile,
 ) -> Array:  # fmt: skip
@@ -89,7 +89,7 @@ def contents(constants: Sequence[Array], seed: int) -> dict[str, np.ndarray]:
     return {array.name: array.make(seed, FIRST_STREAM + at) for at, array in enumerate(constants)}
 
 
-def options(file: SourceFile, kernel: Kernel, given: Sequence[Array]) -> list[str]:
+def unset_options(file: SourceFile, kernel: Kernel, given: Sequence[Array]) -> list[str]:
     """Return the zero-initialised variables that a kernel or its functions read and that --const does not set, each as
     a --const value."""
     names = kernel.names - {array.name.rpartition("::")[2] for array in given}

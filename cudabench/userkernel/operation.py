@@ -19,7 +19,7 @@ from cudabench.records.planned import Baseline, Buffer, Operation, Tolerance
 from cudabench.system.confined import host_memory
 from cudabench.system.outputs import write_with
 from cudabench.userkernel.constants import contents
-from cudabench.userkernel.problem import Expectation, UserProblem, fields_of, leaves, loaded
+from cudabench.userkernel.problem import Expectation, UserProblem, fields_of, file_content, leaves
 from cudabench.userkernel.values import conform
 
 Arrays = dict[str, np.ndarray]
@@ -97,7 +97,7 @@ def _reference(problem: UserProblem, inputs: Mapping[str, np.ndarray]) -> Arrays
         array = problem.array(expectation.name)
         if expectation.path is not None:
             expected[expectation.name] = conform(
-                loaded(expectation), array.name, array.shape, array.dtype, expectation.option, constant=False
+                file_content(expectation), array.name, array.shape, array.dtype, expectation.option, constant=False
             )
             continue
         expression = problem.parsed(expectation)

@@ -148,7 +148,7 @@ class _Builder:
     def case(self, name: str, launches: tuple[Launch, ...], own: UserRequest, kernels: Sequence[Kernel]) -> Case:
         """Return the case of launches of kernels."""
         request, folder = self.request, str(Path(self.request.file).resolve().parent)
-        unset = (constants.options(self.file, kernel, self.fixed) for kernel in kernels)
+        unset = (constants.unset_options(self.file, kernel, self.fixed) for kernel in kernels)
         return Case(
             operation="run",
             kernel=name,
@@ -217,8 +217,8 @@ def _check_same(first: UserProblem, second: UserProblem) -> None:
             other = replace(other, const=argument.const)
         if repr(argument) != repr(other):
             raise UsageError(
-                f"--arg {name} is not the same for both sides, so their times do not compare: {_told(argument)} and "
-                f"{_told(other)}; measure them one by one with 'cudabench run'."
+                f"--arg {name} differs between the sides, so their times do not compare: {_argument_text(argument)} "
+                f"and {_argument_text(other)}; measure them one by one with 'cudabench run'."
             )
     costs = (("--bytes", first.bytes, second.bytes), ("--flops", first.flops, second.flops))
     refuse(
@@ -229,7 +229,7 @@ def _check_same(first: UserProblem, second: UserProblem) -> None:
     )
 
 
-def _told(argument: Any) -> str:
+def _argument_text(argument: Any) -> str:
     if isinstance(argument, Array):
         return f"{argument.dtype}{list(argument.shape)}"
     value = getattr(argument, "value", None)
@@ -261,13 +261,13 @@ def numeric(texts: Mapping[str, str]) -> dict[str, int | float]:
 def select(file: SourceFile, request: UserRequest, command: str = "run") -> list[tuple[Kernel, str, bool]]:
     """Return the requested kernels of a file, each with its name in the report and whether it was named."""
     if not request.kernels:
-        kernel = _only(file, request, command)
+        kernel = _only_kernel(file, request, command)
         return [(kernel, kernel.qualified_name, True)]
     picked: dict[str, tuple[Kernel, str, bool]] = {}
     for name in request.kernels:
         glob = not set(name) & set("<(") and is_glob(name)
         if name != "all" and not glob:
-            kernel = _found(file, name, request, command)
+            kernel = _named_kernel(file, name, request, command)
             picked[kernel.expression] = (kernel, name.strip(), True)
             continue
         plain = [kernel for kernel in file.kernels if not kernel.template_parameters]
@@ -283,7 +283,7 @@ def select(file: SourceFile, request: UserRequest, command: str = "run") -> list
     return list(picked.values())
 
 
-def _only(file: SourceFile, request: UserRequest, command: str) -> Kernel:
+def _only_kernel(file: SourceFile, request: UserRequest, command: str) -> Kernel:
     """Return the only kernel of a file. Raises UsageError for several kernels, with a line for one of them."""
     try:
         return find_kernel(file)
@@ -309,7 +309,7 @@ def _easy(kernel: Kernel, file: SourceFile) -> bool:
     return "<<<" not in without_remarks(kernel.text)  # a kernel that launches kernels is refused
 
 
-def _found(file: SourceFile, name: str, request: UserRequest, command: str) -> Kernel:
+def _named_kernel(file: SourceFile, name: str, request: UserRequest, command: str) -> Kernel:
     """Return `find_kernel`; if the name is a template without arguments, the error has a line with them."""
     try:
         return find_kernel(file, name)
@@ -345,7 +345,7 @@ def _with_line(message: str, example: str | NoLine) -> str:
         return f"{message}; {example}"
     words = shlex.split(example)
     named = f", such as '{words[words.index('--kernel') + 1]}'" if such_as else ""
-    return f"{message}{named}; {arguments.led('as in', example)}"
+    return f"{message}{named}; {arguments.with_gap_note('as in', example)}"
 
 
 # Every kernel of a file, for what is to leave none out ---------------------------------------------------------------
@@ -368,7 +368,7 @@ def for_each_kernel(requests: Sequence[UserRequest], command: str) -> KernelRequ
     """
     picked = [(request, kernel, name) for request in requests for kernel, name in _kernels(request, command)]
     found = [
-        replace(_of(request, kernel) if len(picked) > 1 else request, kernels=(name,))
+        replace(_for_kernel(request, kernel) if len(picked) > 1 else request, kernels=(name,))
         for request, kernel, name in picked
     ]
     _check_taken(requests, found, [kernel for _, kernel, _ in picked])
@@ -405,7 +405,7 @@ def _kernels(request: UserRequest, command: str) -> list[tuple[Kernel, str]]:
     return [(kernel, name) for kernel, name, _ in found]
 
 
-def _of(request: UserRequest, kernel: Kernel) -> UserRequest:
+def _for_kernel(request: UserRequest, kernel: Kernel) -> UserRequest:
     """Return a request with the arguments that a kernel takes, in its order; all if its parameters lack names.
 
     Numbers that are other kernels' arguments can still be used in shapes and grids.

@@ -175,7 +175,7 @@ def space_of(
     given = [_parameter(text, request) for text in parameters]
     args = [axis for text in request.arguments if (axis := _argument(text))]
     if sizes is not None:
-        size, kind, swept = sized(request, sizes)
+        size, kind, swept = swept_size(request, sizes)
         if any(axis.name == size for axis in args):
             raise UsageError(f"--sizes {sizes} and --arg {size} both list values of {size}: keep one.")
         args.append(Axis(size, tuple(f"{kind}{value}" for value in swept), "argument", True))
@@ -253,9 +253,9 @@ def _block_axes(request: UserRequest) -> tuple[list[Axis], str]:
     return found, "bx,by" if dimensions == 2 else ""
 
 
-def at_sizes(request: UserRequest, text: str) -> list[UserRequest]:
+def requests_for_sizes(request: UserRequest, text: str) -> list[UserRequest]:
     """Return a request for each size of --sizes: 'n=A..B*2', or without a name if one --arg is a whole number."""
-    name, kind, values = sized(request, text)
+    name, kind, values = swept_size(request, text)
     if request.save:
         raise UsageError(
             f"--save {request.save[0]} with --sizes would keep only the last array: leave one of them out."
@@ -263,7 +263,7 @@ def at_sizes(request: UserRequest, text: str) -> list[UserRequest]:
     return [request.with_values({name: f"{kind}{size}"}) for size in values]
 
 
-def sized(request: UserRequest, text: str) -> tuple[str, str, tuple[int, ...]]:
+def swept_size(request: UserRequest, text: str) -> tuple[str, str, tuple[int, ...]]:
     """Return the number that --sizes varies, its written type ('int32:' or ''), and the sizes."""
     given = request.given()
     name, equals, values = text.rpartition("=")

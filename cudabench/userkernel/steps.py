@@ -107,11 +107,7 @@ def combined_signature(
 
 
 def launches(
-    group: Group,
-    kernels: Mapping[str, Kernel],
-    given: Sequence[Argument],
-    numbers: Mapping[str, Any],
-    file: SourceFile,
+    group: Group, kernels: Mapping[str, Kernel], given: Sequence[Argument], numbers: Mapping[str, Any], file: SourceFile
 ) -> tuple[Launch, ...]:
     """Return all launches in order. Raises UsageError for an impossible launch, and for too many."""
     by_name = {argument.name: argument for argument in given}

@@ -22,15 +22,7 @@ from cudabench.source import clang_parse
 from cudabench.source.choose_kernel import find_kernel, template_arguments, types_listed
 from cudabench.source.files import read_file, text_of
 from cudabench.source.named_types import layout_of
-from cudabench.source.records import (
-    HostLaunch,
-    Kernel,
-    Parameter,
-    Question,
-    SourceFile,
-    TemplateParameter,
-    numbers_in,
-)
+from cudabench.source.records import HostLaunch, Kernel, Parameter, Question, SourceFile, TemplateParameter, numbers_in
 from cudabench.userkernel import pointers
 from cudabench.userkernel.arguments import GAP, check_taken
 from cudabench.userkernel.by_value import accessor_of, example_of
@@ -66,7 +58,7 @@ class Example:
 
 def _words(request: UserRequest, file: SourceFile, kernel: Kernel, command: str) -> list[str]:
     """Return the words of a command line for a kernel."""
-    launches = file.task and clang_parse.asked(file.task, Question(kernel.name, launches=True)).launches
+    launches = file.task and clang_parse.answer_of(file.task, Question(kernel.name, launches=True)).launches
     launch = next(
         (launch for launch in launches or () if launch.block), (launches or (HostLaunch(),))[0]
     )  # the first of a plain block

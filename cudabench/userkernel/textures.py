@@ -44,10 +44,7 @@ MOST = {
 MOST_OF_TEXTURE = {**MOST, (1, False): (131072,)}
 MOST_LINEAR = 1 << 28
 SURFACE_OPTIONS = {key: OPTIONS[key] for key in ("channels", "layers")}
-KINDS = {
-    "texture": (TYPE, OPTIONS, "filter=linear"),
-    "surface": (SURFACE_TYPE, SURFACE_OPTIONS, "channels=4"),
-}
+KINDS = {"texture": (TYPE, OPTIONS, "filter=linear"), "surface": (SURFACE_TYPE, SURFACE_OPTIONS, "channels=4")}
 
 
 Object = Array | BufferView
@@ -269,12 +266,7 @@ MAP_EXAMPLE = "tensormap(float16[1024,1024]:random, box=64x64, swizzle=128)"
 
 
 def read_tensor_map(
-    name: str,
-    text: str,
-    array: Array,
-    shared: bool,
-    scalars: Mapping[str, Any],
-    pointer: bool,
+    name: str, text: str, array: Array, shared: bool, scalars: Mapping[str, Any], pointer: bool
 ) -> Array | BufferView:
     """Return the map of `tensormap(ARRAY, box=..., ...)`.
 
@@ -320,10 +312,7 @@ def read_tensor_map(
             f"{where}: sizes and strides reach {reach} bytes, and {array.dtype}{shape_text(array.shape)} has "
             f"{array.nbytes}.",
         ),
-        (
-            shared and given.get("access"),
-            f"{where}: access is already set by {array.name}: remove it here.",
-        ),
+        (shared and given.get("access"), f"{where}: access is already set by {array.name}: remove it here."),
         (
             not shared and array.init == "empty" and not written,
             f"{where}: with access=read, 'empty' would be read as poison: use random or arange.",

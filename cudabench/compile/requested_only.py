@@ -26,7 +26,7 @@ _WARNING = re.compile(
 _LASTING = ("define", "undef", "include", "line", "error", "warning")
 
 
-def only(job: Job) -> Job:
+def without_other_kernels(job: Job) -> Job:
     """Return a job whose source only declares the kernels that are not in `job.names`; all other text keeps its line.
 
     Kernels that device code mentions stay, because their code may be part of others. Templates stay, because the
@@ -50,7 +50,7 @@ def only(job: Job) -> Job:
     return job if source == job.source else replace(job, source=source)
 
 
-def as_written(log: str, job: Job, shorter: Job) -> str:
+def warnings_as_written(log: str, job: Job, shorter: Job) -> str:
     """Return the warnings of a shortened job, without those about the kernels that were left out and their helpers."""
     file = None if shorter is job else _read(job)
     if file is None:
