@@ -214,9 +214,9 @@ def file_works() -> Iterator[Work]:
             series, *_ = planned(ctx, ctx.params)
         except CudabenchError:
             continue
-        for one in series:
-            operation = one.make()
-            for case in one.cases:
+        for kernels in series:
+            operation = kernels.make()
+            for case in kernels.cases:
                 arguments = [argument for launch in case.launches for argument in launch.arguments]
                 if not (case.skip_reason or case.constants or any(isinstance(a, Texture) for a in arguments)):
                     yield ladder_work(f"files/{file.path.stem} {case.kernel}", case, operation)
@@ -481,33 +481,33 @@ def counters() -> list[str]:
 def measure(folder: Path, seconds: float, only: str, again: bool) -> None:
     """Launch everything under one ncu, and write and print both sides."""
     began = time.monotonic()
-    asked = counters()
+    counter_names = counters()
     child = [sys.executable, __file__, "launch", "--folder", str(folder), "--seconds", str(seconds)]
     child += ["--only", only, *(["--again"] if again else [])]
-    if not (rows := ncu.launches(asked, child)):
+    if not (rows := ncu.launches(counter_names, child)):
         sys.exit(1)
     (folder / "ncu.json").write_text(json.dumps(rows))
     plan = json.loads((folder / "plan.json").read_text())
     log = [json.loads(line) for line in (folder / "launched.jsonl").read_text().splitlines()]
-    launched = [one for one in log if "name" in one]
-    total = sum(one["launches"] for one in launched)
+    launched = [entry for entry in log if "name" in entry]
+    total = sum(entry["launches"] for entry in launched)
     if total < len(rows):
         sys.exit(f"{total} kernels were launched and ncu saw {len(rows)}: the rows cannot be told apart; see ncu.json.")
     path = folder / "measured.json"
     found, at = json.loads(path.read_text())["works"] if path.exists() else {}, 0
-    for one in launched:
-        mine = rows[at : at + one["launches"]]
-        at += one["launches"]
+    for work in launched:
+        mine = rows[at : at + work["launches"]]
+        at += work["launches"]
         if at > len(rows):  # ncu ended before
             break
-        found[one["name"]] = {
-            "simulator": plan["works"][one["name"]]["counts"],
-            "hardware": {name: sum(round(ncu.number(row.get(name))) for row in mine) for name in asked},
-            "fault": one["fault"],
+        found[work["name"]] = {
+            "simulator": plan["works"][work["name"]]["counts"],
+            "hardware": {name: sum(round(ncu.number(row.get(name))) for row in mine) for name in counter_names},
+            "fault": work["fault"],
             "kernels": sorted({row.get("Kernel Name", "") for row in mine}),
         }
     content = {
-        "device": log[0]["device"], "arch": plan["arch"], "counters": asked, "works": found,
+        "device": log[0]["device"], "arch": plan["arch"], "counters": counter_names, "works": found,
         "left_out": [name for name in plan["works"] if name not in found],
     }  # fmt: skip
     path.write_text(json.dumps(content, indent=1) + "\n")
@@ -534,8 +534,8 @@ def compare(content: Mapping[str, Any]) -> None:
         equal = sum(ours == theirs for _, ours, theirs in pairs)
         within = sum(off(ours, theirs) <= bound for _, ours, theirs in pairs)
         worst = max(pairs, key=lambda pair: off(*pair[1:]), default=None)
-        said = "" if worst is None or equal == len(pairs) else f"{worst[0]}: {worst[1]} for {worst[2]}"
-        print(f"| {name} | {len(pairs)} | {equal} | {within} | {bound:.0%} | {said} |")
+        worst_text = "" if worst is None or equal == len(pairs) else f"{worst[0]}: {worst[1]} for {worst[2]}"
+        print(f"| {name} | {len(pairs)} | {equal} | {within} | {bound:.0%} | {worst_text} |")
     print("\n| kernel | count | simulator | hardware | ratio | why |\n| --- | --- | ---: | ---: | ---: | --- |")
     for key, work in works.items():
         for name, theirs in work["hardware"].items():
@@ -553,7 +553,8 @@ def compare(content: Mapping[str, Any]) -> None:
 def why(work: str, count: str) -> str:
     """Return why a row differs."""
     return next(
-        (said for one, what, said in REASONS if fnmatchcase(work, one) and fnmatchcase(count, what)), "not known"
+        (reason for pattern, what, reason in REASONS if fnmatchcase(work, pattern) and fnmatchcase(count, what)),
+        "not known",
     )
 
 

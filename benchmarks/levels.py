@@ -72,8 +72,8 @@ def size(device: CudaDevice, n: int) -> None:
     report("nothing changed", [median(device, case, module, here) for _ in range(TIMES)])
     report("code elsewhere", [median(device, case, load(1 + at), here) for at in range(TIMES)])
     elsewhere = [another() for _ in range(PLACES)]
-    report("buffers elsewhere", [median(device, case, module, each) for each in elsewhere])
-    report("the same again", [median(device, case, module, each) for each in elsewhere])
+    report("buffers elsewhere", [median(device, case, module, buffers) for buffers in elsewhere])
+    report("the same again", [median(device, case, module, buffers) for buffers in elsewhere])
 
 
 def main() -> None:

@@ -73,7 +73,10 @@ def rows(recorded: list[tuple[str, list[dict[str, Any]]]]) -> list[list[Row]]:
     """Return, for each card and its recorded kernels, the limits of each kernel."""
     cards = [load(name) for name, _ in recorded]
     device = SimDevice("sm_" + cards[0].device.compute_capability.replace(".", ""))
-    times = [{(one["operation"], one["kernel"], tuple(one["size"])): one for one in kernels} for _, kernels in recorded]
+    times = [
+        {(record["operation"], record["kernel"], tuple(record["size"])): record for record in kernels}
+        for _, kernels in recorded
+    ]
     found: list[list[Row]] = [[] for _ in cards]
     inputs: dict[object, Any] = {}
     for name, kernel, size in dict.fromkeys(key for kernels in times for key in kernels):
@@ -84,17 +87,17 @@ def rows(recorded: list[tuple[str, list[dict[str, Any]]]]) -> list[list[Row]]:
             inputs.clear()
             inputs[name, size] = operation.inputs(case.problem)
         run = counting.run_sample(device, case, operation, case.problem, inputs[name, size], seconds=600)
-        for card, kernels, its in zip(cards, times, found, strict=True):
+        for card, kernels, card_rows in zip(cards, times, found, strict=True):
             if (name, kernel, size) not in kernels:
                 continue
-            one = kernels[name, kernel, size]
+            record = kernels[name, kernel, size]
             moved = operation.bytes(case.problem) or None
             limits = counting.limits_by_card(device, case, run, [card], Settings(), moved)[0].limits
-            busy = {unit: one[unit] for unit in MEANS if one.get(unit) is not None}
+            busy = {unit: record[unit] for unit in MEANS if record.get(unit) is not None}
             busiest = max(busy, key=lambda unit: busy[unit]) if busy else None
             share, launch = busy.get(busiest or "", 0.0), launched(card)
-            row = Row(name, kernel, size, one["seconds"], limits, busiest, share, launch)
-            its.append(row)
+            row = Row(name, kernel, size, record["seconds"], limits, busiest, share, launch)
+            card_rows.append(row)
             print(card.title, text(row), flush=True, file=sys.stderr)
     return found
 

@@ -71,8 +71,8 @@ def ended(words: list[str], seconds: float) -> tuple[int, str, str]:
     try:
         ran = subprocess.run(words, capture_output=True, text=True, check=False, timeout=seconds, cwd=HERE.parent)
     except subprocess.TimeoutExpired as late:
-        said = late.stdout.decode(errors="replace") if isinstance(late.stdout, bytes) else ""
-        return 124, said, f"over {seconds} s"
+        output = late.stdout.decode(errors="replace") if isinstance(late.stdout, bytes) else ""
+        return 124, output, f"over {seconds} s"
     return ran.returncode, ran.stdout, ran.stderr
 
 
@@ -88,7 +88,7 @@ def record(folder: Path, names: Mapping[str, Path]) -> None:
 def times(folder: Path, names: Mapping[str, Path]) -> None:
     """Measure the kernels, those of a profile in one command, into a folder."""
     for profile in dict.fromkeys(names.values()):
-        some = [name for name, its in names.items() if its == profile]
+        some = [name for name, own_profile in names.items() if own_profile == profile]
         words = [word for name in some for word in ("--kernel", name)]
         path = folder / f"{profile.stem}.json"
         code, out, err = ended(command(profile, *words, "--json", str(path), *QUICK), RUN_S * len(some))
@@ -158,7 +158,7 @@ def gathered(folders: Sequence[Path]) -> dict[str, Any]:
     device, kernels, predicted = None, {}, {}
     for folder in folders:
         if folder.is_file():
-            predicted |= {name: one["limits"] for name, one in json.loads(folder.read_text())["kernels"].items()}
+            predicted |= {name: record["limits"] for name, record in json.loads(folder.read_text())["kernels"].items()}
             continue
         busy = shares(folder)
         for path in sorted(folder.glob("*.json")):
@@ -220,17 +220,26 @@ def show(recorded: dict[str, Any], again: bool) -> None:
     device, kernels = recorded["device"], recorded["kernels"]
     known = {spec.name for spec in fields(DeviceInfo)}
     card = card_for_device(DeviceInfo(**{name: value for name, value in device.items() if name in known}))
-    places = {name: (HERE / one["file"]).with_suffix(".toml") for name, one in kernels.items()}
-    limits = {name: its for name, _, _, its in counted_here(card, places)} if again else {}
+    places = {name: (HERE / record["file"]).with_suffix(".toml") for name, record in kernels.items()}
+    limits = {name: kernel_limits for name, _, _, kernel_limits in counted_here(card, places)} if again else {}
     rows, uncounted = [], []
-    for name, one in kernels.items():
-        its = limits.get(name) or tuple(Limit(**limit) for limit in one["limits"] or ())
-        busy = one.get("busy") or {}
+    for name, record in kernels.items():
+        kernel_limits = limits.get(name) or tuple(Limit(**limit) for limit in record["limits"] or ())
+        busy = record.get("busy") or {}
         unit = max(busy, key=lambda unit: busy[unit]) if busy else None
-        if its:
-            size = tuple(one["size"])
+        if kernel_limits:
+            size = tuple(record["size"])
             rows.append(
-                Row(one["file"][:-3], name, size, one["seconds"], its, unit, busy.get(unit, 0.0), launched(card))
+                Row(
+                    record["file"][:-3],
+                    name,
+                    size,
+                    record["seconds"],
+                    kernel_limits,
+                    unit,
+                    busy.get(unit, 0.0),
+                    launched(card),
+                )
             )
         else:
             uncounted.append(name)

@@ -161,10 +161,10 @@ class Haul:
             line += [f"--save={array}={file}" for array, file in saved.items()]
         watched = Watched(line, self.temporary, path)
         sent = watched.run(ENDS.get(name), kill_after)
-        said = watched.said
+        output = watched.said
         self.record.done[name] += 1
         self.hold(not watched.overdue, f"{name}: the command still ran after {COMMAND_S} s")
-        self.hold("Traceback" not in said and "defect" not in said, f"{name}: {said[-500:]}")
+        self.hold("Traceback" not in output and "defect" not in output, f"{name}: {output[-500:]}")
         self.nothing_left(name, watched)
         found = self.results(name, kernels, path, saved, watched, sent) if not gigabytes else {}
         self.exit_code(name, kernels, watched, sent, found)
@@ -209,8 +209,10 @@ class Haul:
         for kernel, row in found.items():
             self.record.rows[f"{kernel}: {row['status']}"] += 1
             if kernel in KEEPING:
-                told = "state" in {one["code"] for one in row["warnings"]}
-                self.hold(row["status"] == "ok" and (told or self.simulated), f"{name}: {kernel} keeps a count, untold")
+                named = "state" in {warning["code"] for warning in row["warnings"]}
+                self.hold(
+                    row["status"] == "ok" and (named or self.simulated), f"{name}: {kernel} keeps a count, untold"
+                )
                 continue
             if kernel not in GOOD:
                 self.hold(row["status"] in ("wrong", "failed"), f"{name}: {kernel} is {row['status']}")
@@ -256,9 +258,9 @@ class Haul:
         for pid in alive:
             kill(pid, signal.SIGKILL)
         left = [*self.temporary.iterdir()]
-        self.hold(not left or name == "command killed", f"{name}: left behind {[one.name for one in left]}")
-        for one in left:
-            subprocess.run(["rm", "-rf", str(one)], check=False)
+        self.hold(not left or name == "command killed", f"{name}: left behind {[path.name for path in left]}")
+        for path in left:
+            subprocess.run(["rm", "-rf", str(path)], check=False)
         if watched.listed is not None and watched.pids:
             ours = bool(watched.pids & watched.listed)
             self.record.listed += ours
@@ -290,9 +292,9 @@ class Watched:
         path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
         environment = {**os.environ, WORD: self.word, "TMPDIR": str(self.temporary), "PYTHONPATH": path}
         sent, looked = False, 0.0
-        with tempfile.TemporaryFile() as said:  # no pipe, which would fill
+        with tempfile.TemporaryFile() as output:  # no pipe, which would fill
             process = subprocess.Popen(
-                self.line, stdout=said, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=environment
+                self.line, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=environment
             )
             started = time.monotonic()
             first = None  # when a worker was seen: Python, starting, handles no signal yet
@@ -314,8 +316,8 @@ class Watched:
                 if process.poll() is None:
                     process.kill()
                 self.code = process.wait()
-            said.seek(0)
-            self.said = said.read().decode("utf-8", "replace")
+            output.seek(0)
+            self.said = output.read().decode("utf-8", "replace")
         return sent
 
     def look(self) -> None:
@@ -376,17 +378,17 @@ def listed() -> set[int] | None:
 
         pynvml.nvmlInit()
         cards = map(pynvml.nvmlDeviceGetHandleByIndex, range(pynvml.nvmlDeviceGetCount()))
-        return {int(one.pid) for card in cards for one in pynvml.nvmlDeviceGetComputeRunningProcesses(card)}
+        return {int(process.pid) for card in cards for process in pynvml.nvmlDeviceGetComputeRunningProcesses(card)}
     except ImportError:
         pass
     except pynvml.NVMLError:
         return None
     query = ["nvidia-smi", "--query-compute-apps=pid", "--format=csv,noheader"]
     try:
-        said = subprocess.run(query, capture_output=True, text=True, timeout=10, check=True).stdout
+        output = subprocess.run(query, capture_output=True, text=True, timeout=10, check=True).stdout
     except (OSError, subprocess.SubprocessError):
         return None
-    return {int(word) for word in said.split() if word.isdigit()}
+    return {int(word) for word in output.split() if word.isdigit()}
 
 
 def strangers() -> int:
@@ -398,7 +400,7 @@ def strangers() -> int:
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):  # another user's, or gone
             if entry.name.isdigit():
-                users += any(os.readlink(one) == "/dev/nvidia-uvm" for one in (entry / "fd").iterdir())
+                users += any(os.readlink(descriptor) == "/dev/nvidia-uvm" for descriptor in (entry / "fd").iterdir())
     return len(listed() or ()) - users
 
 
@@ -406,7 +408,7 @@ def tasks(chance: random.Random) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield names and arguments of commands: every bad kernel, between good ones and alone, in another order each
     round."""
     while True:
-        round_: list[tuple[str, dict[str, Any]]] = [("good", {"kernels": [one]}) for one in GOOD]
+        round_: list[tuple[str, dict[str, Any]]] = [("good", {"kernels": [kernel]}) for kernel in GOOD]
         for bad in (*BAD, *KEEPING):
             good = chance.sample([*GOOD], 2)
             kernels = [good[0], bad, good[1]] if chance.random() < 0.7 else [bad, good[0]]
@@ -441,7 +443,7 @@ def joined(records: Sequence[Record]) -> Record:
         listed=sum(record.listed for record in records),
         unlisted=sum(record.unlisted for record in records),
         neighbours=max(record.neighbours for record in records),
-        broken=[f"seed {record.seed}: {one}" for record in records for one in record.broken],
+        broken=[f"seed {record.seed}: {promise}" for record in records for promise in record.broken],
     )
 
 
@@ -460,18 +462,18 @@ def page(records: Sequence[Record]) -> str:
     record = joined(records)
     lines = [f"# The long haul: {record.card or record.device}", ""]
     lines += [
-        f"`python benchmarks/long_haul.py --seconds {one.seconds:.0f} --seed {one.seed}`: {summary(one)}.\n"
-        for one in records
+        f"`python benchmarks/long_haul.py --seconds {haul.seconds:.0f} --seed {haul.seed}`: {summary(haul)}.\n"
+        for haul in records
     ]
     if len(records) > 1:
         lines += [f"Together: {summary(record)}.\n"]
     if record.listed:
-        said = f"by its number in the driver's list, where {record.listed} commands' workers were seen"
+        how = f"by its number in the driver's list, where {record.listed} commands' workers were seen"
     elif record.unlisted:
-        said = "by the length of the driver's list, which numbers processes otherwise than this machine"
+        how = "by the length of the driver's list, which numbers processes otherwise than this machine"
     else:
-        said = "by the workers' ends alone: there was no list of the driver's"
-    lines += [f"Memory of the GPU was judged by process: {said}."]
+        how = "by the workers' ends alone: there was no list of the driver's"
+    lines += [f"Memory of the GPU was judged by process: {how}."]
     if record.neighbours:
         lines += [f"Up to {record.neighbours} processes of others used the cards besides."]
     lines += ["", "| command | times | longest | kernels |", "| --- | --: | --: | --- |"]
@@ -484,7 +486,12 @@ def page(records: Sequence[Record]) -> str:
         f"The right kernels, over all commands: {', '.join(rows) or 'none'}. Right ones that failed are those ",
     ]
     lines[-1] += "whose process was killed while it ran them."
-    lines += ["", "## Promises broken", "", *([f"* {' '.join(one.split())}" for one in record.broken] or ["None."])]
+    lines += [
+        "",
+        "## Promises broken",
+        "",
+        *([f"* {' '.join(promise.split())}" for promise in record.broken] or ["None."]),
+    ]
     return "\n".join(lines) + "\n"
 
 

@@ -286,7 +286,7 @@ class Mutant(NamedTuple):
 def mutants(text: str, first: int, last: int) -> Iterator[Mutant]:
     """Yield the mutants of the lines from first to last of a chapter."""
     lines = text.splitlines()
-    seen: Counter[tuple[str, str]] = Counter()
+    counts: Counter[tuple[str, str]] = Counter()
     for number in range(first, last + 1):
         line = lines[number - 1]
         for rule, (pattern, into) in RULES.items():
@@ -295,8 +295,8 @@ def mutants(text: str, first: int, last: int) -> Iterator[Mutant]:
             if rule == "drop a guard" and lines[number].strip() != "return;":
                 continue
             changed = re.sub(pattern, into, line, count=1)
-            seen[rule, line.strip()] += 1
-            times = seen[rule, line.strip()]
+            counts[rule, line.strip()] += 1
+            times = counts[rule, line.strip()]
             before = line.strip() + (f" #{times}" if times > 1 else "")
             yield Mutant(rule, number, before, changed)
 
@@ -312,7 +312,9 @@ class Function(NamedTuple):
 
 def functions(text: str) -> list[Function]:
     """Return the functions of a chapter in its order. Overloads are several of one name."""
-    spans = [(one.name, text.rindex("\n", 0, one.start) + 1, one.end) for one in parse_text(text, "").kernels]
+    spans = [
+        (kernel.name, text.rindex("\n", 0, kernel.start) + 1, kernel.end) for kernel in parse_text(text, "").kernels
+    ]
     for match in DEVICE.finditer(text):
         line_end, end = text.index("\n", match.end()), text.find("\n}", match.end()) + 2
         spans.append((match[1], match.start(), line_end if text[line_end - 1] == "}" else end))
@@ -320,7 +322,7 @@ def functions(text: str) -> list[Function]:
         Function(name, text.count("\n", 0, at) + 1, text.count("\n", 0, end) + 1, text[at:end])
         for name, at, end in spans
     ]
-    return sorted(found, key=lambda one: one.first)
+    return sorted(found, key=lambda function: function.first)
 
 
 def used(name: str, chapter: list[Function]) -> set[str]:
@@ -329,9 +331,9 @@ def used(name: str, chapter: list[Function]) -> set[str]:
     more = {name}
     while more:
         found |= more
-        code = [re.sub("//.*", "", one.text) for one in chapter if one.name in more]
+        code = [re.sub("//.*", "", function.text) for function in chapter if function.name in more]
         words = {word for text in code for word in re.findall(r"\w+", text)}
-        more = {one.name for one in chapter if one.name in words} - found
+        more = {function.name for function in chapter if function.name in words} - found
     return found
 
 
@@ -399,7 +401,7 @@ ENDS = ("found", "refused", "failed", "equivalent", "not seen", "NOT FOUND")
 
 def words_of(counts: Counter[str]) -> str:
     """Return how many mutants ended how, in words."""
-    return ", ".join(f"{counts[one]} {one}" for one in ENDS if counts[one] or one == ENDS[0])
+    return ", ".join(f"{counts[end]} {end}" for end in ENDS if counts[end] or end == ENDS[0])
 
 
 def tasks_of(name: str, only: str = "", again: set[tuple[str, ...]] | None = None) -> Iterator[Task]:
@@ -411,20 +413,20 @@ def tasks_of(name: str, only: str = "", again: set[tuple[str, ...]] | None = Non
         for rung in operations.get(name).kernels
         if (case := case_of(name, rung.name, settings)) is not None
     ]
-    tries = [Try(at, *one) for at, one in enumerate(cases)]
+    tries = [Try(at, *entry) for at, entry in enumerate(cases)]
     for file, text, function, calls in every_function(name):
         if only not in ("", function.name):
             continue
         users = tuple(
-            one
-            for one in tries
-            if one.case.source.name.endswith(f"/{file}")
-            and function.name in one.settings.get("of", (function.name,))
-            and any(function.name in calls.get(launch.function, ()) for launch in one.case.launches)
+            attempt
+            for attempt in tries
+            if attempt.case.source.name.endswith(f"/{file}")
+            and function.name in attempt.settings.get("of", (function.name,))
+            and any(function.name in calls.get(launch.function, ()) for launch in attempt.case.launches)
         )
         for mutant in mutants(text, function.first, function.last) if users else ():
             if again is None or (name, function.name, str(mutant.line), mutant.rule) in again:
-                tried = [(one.settings, one.rung) for one in users]
+                tried = [(attempt.settings, attempt.rung) for attempt in users]
                 content = hashlib.sha256((mutant.of(text) + repr(tried)).encode()).hexdigest()
                 yield Task(name, function.name, mutant, content, users)
 
@@ -435,8 +437,8 @@ def every_function(name: str) -> Iterator[tuple[str, str, Function, dict[str, se
     for file in chapters.names(operations.get(name)):
         text = inlined(chapters.read(file))
         chapter = functions(text)
-        calls = {one.name: used(one.name, chapter) for one in chapter}
-        yield from ((file, text, one, calls) for one in chapter)
+        calls = {function.name: used(function.name, chapter) for function in chapter}
+        yield from ((file, text, function, calls) for function in chapter)
 
 
 def inlined(source: Source) -> str:
@@ -456,7 +458,11 @@ def ends_of(
     kept = ends_kept(keep)
     found = {n: kept[task.name, task.content] for n, task in enumerate(tasks) if (task.name, task.content) in kept}
     left = [n for n in range(len(tasks)) if n not in found]
-    rungs = {(tasks[n].name, one.at): Task(tasks[n].name, "", None, "", (one,)) for n in left for one in tasks[n].tries}
+    rungs = {
+        (tasks[n].name, attempt.at): Task(tasks[n].name, "", None, "", (attempt,))
+        for n in left
+        for attempt in tasks[n].tries
+    }
     right: dict[tuple[str, int], float] = {}  # how long the rungs themselves take
     wrong: list[str] = []
     whole = True
@@ -495,9 +501,9 @@ def ends_of(
 def likely(task: Task, right: dict[tuple[str, int], float]) -> float:
     """Return the seconds that a task may take: one that is listed is tried at everything, another at a few."""
     assert task.mutant is not None
-    each = [right.get((task.name, one.at), 0) for one in task.tries]
+    seconds = [right.get((task.name, attempt.at), 0) for attempt in task.tries]
     key = (task.name, task.mutant.rule, task.mutant.before)
-    return sum(each) if key in EQUIVALENT or key in UNSEEN else sum(each[:3])
+    return sum(seconds) if key in EQUIVALENT or key in UNSEEN else sum(seconds[:3])
 
 
 def said_of(tasks: Sequence[Task], found: dict[int, End]) -> Counter[str]:
@@ -509,15 +515,15 @@ def said_of(tasks: Sequence[Task], found: dict[int, End]) -> Counter[str]:
         if mutant is None or ended is None:
             continue
         key = (task.name, mutant.rule, mutant.before)
-        end, said = ended.end, ended.said
+        end, reason = ended.end, ended.said
         if key in EQUIVALENT or key in UNSEEN:
             shown[key] = end != "ok" and shown.get(key, True)
         if end == "ok":
-            said = EQUIVALENT.get(key) or UNSEEN.get(key) or ""
+            reason = EQUIVALENT.get(key) or UNSEEN.get(key) or ""
             end = "equivalent" if key in EQUIVALENT else "not seen" if key in UNSEEN else "NOT FOUND"
         by_name.setdefault(task.name, Counter())[end] += 1
         if end != "found":
-            print(f"{task.which}: {mutant.after.strip()} ({end}{': ' * bool(said)}{said})")
+            print(f"{task.which}: {mutant.after.strip()} ({end}{': ' * bool(reason)}{reason})")
         elif ended.settings:
             print(f"{task.which}: found by {ended.rung} with {ended.settings}")
     for key, found_all in shown.items():
@@ -528,7 +534,7 @@ def said_of(tasks: Sequence[Task], found: dict[int, End]) -> Counter[str]:
     total = sum(by_name.values(), Counter())
     print("all: " + words_of(total), flush=True)
     for name, counts in (*by_name.items(), ("all", total)):
-        numbers = [counts[one] for one in ("found", "equivalent", "not seen", "refused")]
+        numbers = [counts[end] for end in ("found", "equivalent", "not seen", "refused")]
         print("|", " | ".join(map(str, (name, counts.total(), *numbers, counts["NOT FOUND"] + counts["failed"]))), "|")
     return total
 
@@ -588,19 +594,19 @@ def work(task: Task, right: dict[tuple[str, int], float], back: Connection) -> N
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # is for the parent
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     confined.die_with_parent()
-    end, said, one = "ok", "", task.tries[0]
+    end, reason, attempt = "ok", "", task.tries[0]
     try:
-        for one in task.tries:
-            text = one.case.source.text
+        for attempt in task.tries:
+            text = attempt.case.source.text
             # On a machine with other work a run may take far longer than another.
-            seconds = 60 + 20 * right[task.name, one.at] if task.mutant else 1200
+            seconds = 60 + 20 * right[task.name, attempt.at] if task.mutant else 1200
             changed = task.mutant.of(text) if task.mutant else text + "\n"
-            end, said = end_of(task.name, one.case, changed, one.settings, seconds)
+            end, reason = end_of(task.name, attempt.case, changed, attempt.settings, seconds)
             if end != "ok":
                 break
     except Exception as error:  # a defect, of which others are to be told
-        end, said = "failed", f"{type(error).__name__}: {error}"
-    back.send((end, said, one.settings, one.rung))
+        end, reason = "failed", f"{type(error).__name__}: {error}"
+    back.send((end, reason, attempt.settings, attempt.rung))
 
 
 def append(keep: Path, task: Task, end: End) -> None:
@@ -617,8 +623,8 @@ def ends_kept(keep: Path | None) -> dict[tuple[str, str], End]:
     found = {}
     for line in lines:
         with contextlib.suppress(ValueError):  # the last one, of a machine that was taken away
-            name, content, end, said, settings, rung, _, *seconds = json.loads(line)
-            found[name, content] = End(end, said, settings, rung, *seconds or [0.0])
+            name, content, end, reason, settings, rung, _, *seconds = json.loads(line)
+            found[name, content] = End(end, reason, settings, rung, *seconds or [0.0])
     return found
 
 

@@ -183,16 +183,16 @@ def measure(seconds: float, to: Path) -> None:
             sys.exit(f"ncu saw {row.get('Kernel Name')} where {probe.kernel} was launched.")
         counted = {key: round(number(row.get(name))) for key, name in COUNTERS.items()}
         content.append({**probe._asdict(), **counted})
-    to.write_text("[\n" + ",\n".join(json.dumps(one) for one in content) + "\n]\n")
+    to.write_text("[\n" + ",\n".join(json.dumps(record) for record in content) + "\n]\n")
     print(f"{len(content)} of {len(every)} launches: {to}")
 
 
 def table(content: list[dict[str, Any]]) -> None:
     """Print what was counted, a row a pattern."""
-    for one in content:
+    for record in content:
         print(
-            f"{one['kernel']:14} {one['pattern']:26} atom {one['atomic']:5} ld {one['load']:5} st {one['store']:5} "
-            f"inst {one['instructions']:6} sectors {one['sectors']:4}"
+            f"{record['kernel']:14} {record['pattern']:26} atom {record['atomic']:5} ld {record['load']:5} "
+            f"st {record['store']:5} inst {record['instructions']:6} sectors {record['sectors']:4}"
         )
 
 

@@ -123,7 +123,7 @@ def prepared(device: Any, case: Case, pointers: dict[str, Any]) -> list[tuple[An
 
     calls = []
     modules = {
-        launch.function: device.load(part.source, part.defines, [one.function for one in part.launches])
+        launch.function: device.load(part.source, part.defines, [other.function for other in part.launches])
         for part in case.parts
         for launch in part.launches
     }
@@ -164,11 +164,12 @@ def shares(place: int) -> dict[tuple[str, str, tuple[int, ...]], dict[str, float
         return {}
     found: dict[tuple[str, str, tuple[int, ...]], list[dict[str, float]]] = defaultdict(list)
     for (name, kernel, size), row in zip(launched, rows, strict=True):
-        one = {key: ncu.number(row.get(counter)) for key, counter in COUNTERS.items()}
-        found[name, kernel, tuple(size)].append({**one, "ncu_seconds": ncu.number(row.get(SECONDS)) * 1e-9})
-    longest = {key: max(launches, key=lambda one: one["ncu_seconds"]) for key, launches in found.items()}
+        shares = {key: ncu.number(row.get(counter)) for key, counter in COUNTERS.items()}
+        found[name, kernel, tuple(size)].append({**shares, "ncu_seconds": ncu.number(row.get(SECONDS)) * 1e-9})
+    longest = {key: max(launches, key=lambda launch: launch["ncu_seconds"]) for key, launches in found.items()}
     return {
-        key: {**one, "ncu_seconds": sum(launch["ncu_seconds"] for launch in found[key])} for key, one in longest.items()
+        key: {**longest_launch, "ncu_seconds": sum(launch["ncu_seconds"] for launch in found[key])}
+        for key, longest_launch in longest.items()
     }
 
 
@@ -185,8 +186,8 @@ def main() -> None:
     how = "medians of 7 runs, cold; shares of one launch under ncu --cache-control all --clock-control none"
     for place in range(3):
         records, found = times(place), shares(place)
-        for one in records:
-            one.update(found.get((one["operation"], one["kernel"], tuple(one["size"])), {}))
+        for record in records:
+            record.update(found.get((record["operation"], record["kernel"], tuple(record["size"])), {}))
         kernels += records
         content = {"device": device, "driver": driver, "how": how, "kernels": kernels}
         Path(sys.argv[1]).write_text(json.dumps(content, indent=1) + "\n")
