@@ -101,13 +101,13 @@ def _ptx(compiled: Compiled) -> str:
 
 def _variables(module: Any, cubin: bytes | None, text: str) -> tuple[protocol.Variable, ...]:
     """Return the variables of a module that its kernels can write."""
-    found = []
+    variables = []
     for variable in cubins.variables(cubin) if cubin else ():
         with cuda_errors(f"finding variable '{variable.name}'"):
             pointer, nbytes = module.get_global(variable.symbol)
         line = cubins.declared_at(text, variable.name)
-        found.append(protocol.Variable(variable.name, line, int(pointer), int(nbytes)))
-    return tuple(found)
+        variables.append(protocol.Variable(variable.name, line, int(pointer), int(nbytes)))
+    return tuple(variables)
 
 
 @dataclass(frozen=True, eq=False)
@@ -327,8 +327,8 @@ class CudaDevice:
 
     def sm_clock_mhz(self) -> int | None:
         """Return the current SM clock, or None without NVML."""
-        found = None if self._board is None else self._board.ask("nvmlDeviceGetClockInfo", "NVML_CLOCK_SM")
-        return None if found is None else int(found)
+        clock = None if self._board is None else self._board.ask("nvmlDeviceGetClockInfo", "NVML_CLOCK_SM")
+        return None if clock is None else int(clock)
 
     def other_processes(self) -> list[str]:
         """Return the other processes that compute on this GPU, as 'python3 (process 4711)'; empty without NVML."""
@@ -425,7 +425,7 @@ class CudaDevice:
             return self._bound_call(module, pointers)
         passed = dict.fromkeys(a for launch in launches for a in launch.arguments if isinstance(a, OVER_BUFFERS))
         objects = objects_of(self._cuda, passed, pointers, self._arrays)
-        given: dict[Any, Any] = {argument: found.handle for argument, found in objects.items()}
+        given: dict[Any, Any] = {argument: held_object.handle for argument, held_object in objects.items()}
         for argument in passed:
             if isinstance(argument, TensorMap):
                 content = encoded(self._cuda, argument, pointers[argument.buffer])

@@ -335,9 +335,9 @@ class Function:
         self.max_threads_per_block = self._attribute(MAX_THREADS)
 
     def _attribute(self, number: int) -> int:
-        found = c_int()
-        check(self._driver, self._driver.cuFuncGetAttribute(ctypes.byref(found), number, self._function), self._name)
-        return found.value
+        value = c_int()
+        check(self._driver, self._driver.cuFuncGetAttribute(ctypes.byref(value), number, self._function), self._name)
+        return value.value
 
     def set_attribute(self, attribute: int, value: int) -> None:
         """Set a CUfunction_attribute."""

@@ -42,13 +42,13 @@ class Board:
 
     def text(self, function: str) -> str | None:
         """Return a function's value as text, such as the serial number, which consumer cards lack."""
-        found = self.ask(function)
-        return found.decode(errors="replace") if isinstance(found, bytes) else None if found is None else str(found)
+        value = self.ask(function)
+        return value.decode(errors="replace") if isinstance(value, bytes) else None if value is None else str(value)
 
     def thousandth(self, function: str) -> float | None:
         """Return a thousandth of a function's value: watts from milliwatts."""
-        found = self.ask(function)
-        return None if found is None else int(found) / 1e3
+        value = self.ask(function)
+        return None if value is None else int(value) / 1e3
 
     def state(self) -> dict[str, Any]:
         """Return clocks in MHz, power, temperature and the reasons for lower clocks, now."""

@@ -147,12 +147,12 @@ class SimDevice:
 
     def changed(self, case: Case) -> list[StateVariable]:
         """Return the module variables that differ from their first values after the launches since the last reset."""
-        found = []
+        variables = []
         for part in case.parts:
             for symbol in self.load(part).program.changed():
                 name = plain_name(symbol)
-                found.append(StateVariable(name, cubin.declared_at(part.source.text, name)))
-        return found
+                variables.append(StateVariable(name, cubin.declared_at(part.source.text, name)))
+        return variables
 
     def leaks(self, case: Case) -> list[simulator.Leak] | None:
         """Return what launches left on the device's heap since the last reset; None if kernels cannot use it."""
@@ -161,11 +161,11 @@ class SimDevice:
 
     def blocks(self, case: Case) -> dict[str, Dim]:
         """Return the block of each kernel of a case, by the name of its PTX function."""
-        found: dict[str, Dim] = {}
+        blocks: dict[str, Dim] = {}
         for part in case.parts:
             compiled = self.load(part).compiled
-            found |= {compiled.entry(launch.function): launch.block for launch in part.launches}
-        return found
+            blocks |= {compiled.entry(launch.function): launch.block for launch in part.launches}
+        return blocks
 
     def meetings(self, case: Case) -> tuple[bool, bool]:
         """Return whether blocks of a case's kernels may exchange data during a launch, and whether they may wait for
@@ -321,10 +321,10 @@ def set_constant(program: simulator.Program, name: str, content: bytes) -> None:
 
     Raises UsageError for a wrong number of bytes.
     """
-    found = constant_name(name, program.module.variables)
-    if found is None:
+    symbol = constant_name(name, program.module.variables)
+    if symbol is None:
         return
-    data = program.variable(found)
+    data = program.variable(symbol)
     check_constant(name, content, data.size)
     data[:] = np.frombuffer(content, np.uint8)
 

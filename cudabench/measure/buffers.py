@@ -128,14 +128,14 @@ class BufferSet:
 
     def _zones(self) -> list[tuple[int, int, Buffer]]:
         """Return address, size and array of every guard zone."""
-        found = []
+        zones = []
         for buffer in self.buffers:
             nbytes, own = guard_bytes(buffer.nbytes), buffer.nbytes + _extra(buffer)
             start = self.addresses[buffer.name] - nbytes
             end = start + nbytes + own
             rest = _whole_pages(self.device, own + 2 * nbytes) - nbytes - own
-            found += [(start, nbytes, buffer), (end, rest, buffer)]
-        return found
+            zones += [(start, nbytes, buffer), (end, rest, buffer)]
+        return zones
 
     def copy(self) -> Work | None:
         """Return a copy that moves the operation's bytes: it reads half of them and writes half. None without room."""
@@ -143,8 +143,8 @@ class BufferSet:
         return None if source is None or target is None else self.device.copy(source, target, self.copy_bytes)
 
     def _room(self, role: str) -> int | None:
-        found = next((b.name for b in self.buffers if b.role == role and b.nbytes >= self.copy_bytes > 0), _ENDS[role])
-        return self.addresses.get(found)
+        name = next((b.name for b in self.buffers if b.role == role and b.nbytes >= self.copy_bytes > 0), _ENDS[role])
+        return self.addresses.get(name)
 
     def download(self, buffers: Iterable[Buffer]) -> dict[str, np.ndarray]:
         """Return the content of some buffers."""

@@ -235,11 +235,11 @@ def describe(case: Case, device: str) -> Result:
     )
 
 
-def stopped_pair(results: Sequence[Result], at: int, found: Result) -> list[Result]:
+def stopped_pair(results: Sequence[Result], at: int, ended: Result) -> list[Result]:
     """Return the results of a pair whose measurement ended with the kernel at `at`."""
-    reason = f"not timed, because the other side is {found.status}"
+    reason = f"not timed, because the other side is {ended.status}"
     other = [replace(result, status="skipped", time=None, reason=reason) for result in results]
-    return [*other[:at], found, *other[at + 1 :]]
+    return [*other[:at], ended, *other[at + 1 :]]
 
 
 def other_architecture(case: Case, info: DeviceInfo, *, alone: bool = True) -> str | None:
@@ -249,9 +249,9 @@ def other_architecture(case: Case, info: DeviceInfo, *, alone: bool = True) -> s
     """
     if not case.architecture:
         return None
-    wanted, found = capability(case.architecture), capability(info.compute_capability)
+    wanted, has = capability(case.architecture), capability(info.compute_capability)
     plain = case.architecture.rstrip("af")
-    if found == wanted or (plain == case.architecture and found > wanted):
+    if has == wanted or (plain == case.architecture and has > wanted):
         return None
     later = " and later" if plain == case.architecture else ""
     return (

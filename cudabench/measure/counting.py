@@ -236,20 +236,20 @@ def limits_by_card(
 def work_of(device: SimDevice, case: Case, run: Run) -> list[lower_bounds.Work]:
     """Return the work of a case's launches, by kind of launch."""
     by_function = {kernel.function: kernel for kernel in kernels(device, case)}
-    found = []
+    works = []
     for launched in run.launched:
         launch = launched.launch
         kernel = by_function[launch.function]
         needs = kernel.compiled.resources[kernel.entry]
         shared = needs.shared_bytes + launch.shared_bytes
         fits = occupancy(device.architecture, prod(launch.block), needs.registers, shared, barriers=needs.barriers)
-        found.append(
+        works.append(
             lower_bounds.Work(
                 kernel.entry, launch.grid, launch.block, launched.times, launched.report, kernel.code,
                 kernel.compiled.lines, fits.blocks_per_sm,
             )
         )  # fmt: skip
-    return found
+    return works
 
 
 @dataclass
@@ -293,7 +293,7 @@ class Counting:
             simulated, case, self.operation, case.problem, self._inputs, seconds=seconds, progress=progress,
             trace=recorded.watch(case),
         )  # fmt: skip
-        (found,) = limits_by_card(simulated, case, run, [card], self.settings, result.bytes)
+        (card_limits,) = limits_by_card(simulated, case, run, [card], self.settings, result.bytes)
         report = simulator.merge(launched.report for launched in run.launched)
         accesses, counts = _scaled(run)
         for kernel in kernels(simulated, case):
@@ -322,7 +322,7 @@ class Counting:
             result,
             access=rows,
             machine_code=code,
-            limits=found.limits,
+            limits=card_limits.limits,
             limits_on=card.title,
             counted=on,
             lines=lines or None,
@@ -343,10 +343,10 @@ def _scaled(run: Run) -> tuple[Sequence[simulator.Access], dict[str, dict[int, s
             have = accesses.get(own.key)
             accesses[own.key] = own if have is None else have.plus(own)
         for entry, executed in launched.report.executed.items():
-            found = counts.setdefault(entry, {})
+            line_counts = counts.setdefault(entry, {})
             for line, times in executed.items():
                 scaled = simulator.Executed(*(round(count * scale) for count in times))
-                found[line] = scaled if line not in found else found[line].plus(*scaled)
+                line_counts[line] = scaled if line not in line_counts else line_counts[line].plus(*scaled)
     return list(accesses.values()), counts
 
 
@@ -424,7 +424,7 @@ def access_rows(
     contended: dict[object, list[simulator.Contended]] = {}
     for atomic in report.contended:
         contended.setdefault((atomic.file, atomic.line, atomic.instruction or None), []).append(atomic)
-    found, lines = [], Lines(case)
+    accesses, lines = [], Lines(case)
     for row, advised in zip(rows, advice.advise(rows, blocks), strict=True):
         access = Access(
             **_same(row, _SAME_OF_ACCESS),
@@ -435,7 +435,7 @@ def access_rows(
             pattern=_pattern(row),
             file=case.header(row.file),
         )
-        found.append(access)
+        accesses.append(access)
         atomics = contended.get((row.file, row.line, access.instruction))
         if atomics and row.op in ("atomic", "reduction") and row.space == "global":
             most = max(atomics, key=lambda atomic: atomic.hottest or 0)
@@ -444,8 +444,8 @@ def access_rows(
             if meeting and not (advised and gather):  # many warps hit the bins of a histogram
                 advised = f"{row.array}: {meeting}" if row.array else meeting
             op = "atomic" if any(atomic.returns for atomic in atomics) else "reduction"
-            found[-1] = replace(access, op=op, hottest=most.hottest, hottest_blocks=most.blocks, advice=advised)
-    return tuple(found)
+            accesses[-1] = replace(access, op=op, hottest=most.hottest, hottest_blocks=most.blocks, advice=advised)
+    return tuple(accesses)
 
 
 def _pattern(access: simulator.Access) -> Pattern | None:
@@ -464,22 +464,24 @@ def _pattern(access: simulator.Access) -> Pattern | None:
     )
 
 
-def _imbalance(found: simulator.Imbalance, case: Case, fits: Occupancy | None) -> Imbalance | None:
-    advised = advice.unbalanced(found, SMS, fits.blocks_per_sm if fits else 1)
+def _imbalance(imbalance: simulator.Imbalance, case: Case, fits: Occupancy | None) -> Imbalance | None:
+    advised = advice.unbalanced(imbalance, SMS, fits.blocks_per_sm if fits else 1)
     if advised is None:
         return None
-    source = Lines(case).text(found.file, found.line)
-    return Imbalance(**_same(found, _SAME_OF_IMBALANCE), source=source, advice=advised, file=case.header(found.file))
+    source = Lines(case).text(imbalance.file, imbalance.line)
+    return Imbalance(
+        **_same(imbalance, _SAME_OF_IMBALANCE), source=source, advice=advised, file=case.header(imbalance.file)
+    )
 
 
-def hazards_of(found: Iterable[simulator.Hazard], case: Case) -> tuple[Hazard, ...]:
+def hazards_of(hazards: Iterable[simulator.Hazard], case: Case) -> tuple[Hazard, ...]:
     """Return the simulator's hazards as a result has them."""
     lines = Lines(case)
     return tuple(
         Hazard(
             **_same(hazard, _SAME_OF_HAZARD), source=lines.text(hazard.file, hazard.line), file=case.header(hazard.file)
         )
-        for hazard in found
+        for hazard in hazards
     )
 
 

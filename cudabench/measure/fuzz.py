@@ -269,10 +269,10 @@ class Fuzz:
                 return False
             left -= 1
             smaller, reason = self._decided(self.trial(values, sizes, trial.request.seed))
-            found = None if reason is not None else self._fault(smaller)
-            if found is not None:
-                trial, fault = smaller, found
-            return found is not None
+            smaller_fault = None if reason is not None else self._fault(smaller)
+            if smaller_fault is not None:
+                trial, fault = smaller, smaller_fault
+            return smaller_fault is not None
 
         if trial.values != "random":
             fails("random", trial.sizes)
@@ -347,8 +347,8 @@ def whole_launch(request: UserRequest, problem: UserProblem) -> bool:
     for text, option in ((request.grid, "--grid"), (request.block, "--block")):
         if text is None or "//" not in text:
             continue
-        found = expressions.parse(text.replace("//", "/"), option, problem.numbers).evaluate(problem.numbers)
-        if any(float(value) != math.floor(value) for value in (found if isinstance(found, tuple) else (found,))):
+        values = expressions.parse(text.replace("//", "/"), option, problem.numbers).evaluate(problem.numbers)
+        if any(float(value) != math.floor(value) for value in (values if isinstance(values, tuple) else (values,))):
             return False
     return True
 
@@ -426,11 +426,11 @@ def without_figures(result: Result) -> Result:
 
 def each_kernel(requests: Sequence[UserRequest], series: Sequence[Series]) -> list[UserRequest]:
     """Return a request for each kernel of the series, also for the kernels of a glob."""
-    found = []
+    each_request = []
     for case in (case for each_series in series for case in each_series.cases):
         of_file = [request for request in requests if request.file == case.source.name]
         own = next(
             (request for request in of_file if not request.kernels or case.kernel in request.kernels), of_file[0]
         )
-        found.append(replace(own, kernels=(case.kernel,)))
-    return found
+        each_request.append(replace(own, kernels=(case.kernel,)))
+    return each_request

@@ -176,7 +176,7 @@ class GpuRun(RunContext):
                 results[self.at] = self._concluded(subject, sampler)
             return results
         except WrongOutput as wrong:
-            found = replace(
+            wrong_result = replace(
                 own[self.at].result,
                 status="wrong",
                 reason=wrong.reason,
@@ -184,7 +184,7 @@ class GpuRun(RunContext):
                 hazards=wrong.hazards or None,
                 state=own[self.at].state.kept,
             )
-            return stopped_pair(results, self.at, found)
+            return stopped_pair(results, self.at, wrong_result)
         finally:
             if self.device.alive():
                 for subject in own:
@@ -265,9 +265,11 @@ class GpuRun(RunContext):
             self.launch(subject, place)
             subject.state.note_changes()
             self.progress("verifying", 0)
-            found = subject.check.by_digest(site, "before") if place else subject.check.in_full(site, "before")[0]
-            subject.before = subject.before or found
-            self.raise_if_wrong(subject, found)
+            verification = (
+                subject.check.by_digest(site, "before") if place else subject.check.in_full(site, "before")[0]
+            )
+            subject.before = subject.before or verification
+            self.raise_if_wrong(subject, verification)
         self._nothing_outside(subject)
         if subject.state.kept and len(subject.sites) > 1:
             # Launch again on other inputs, with the variables as the first launches left them.
@@ -371,9 +373,9 @@ class GpuRun(RunContext):
                 continue
             for buffer in site.buffers.buffers:
                 if buffer.role == "in" and (
-                    found := verify.changed(site.inputs.arrays, site.buffers.download([buffer]))
+                    sentence := verify.changed(site.inputs.arrays, site.buffers.download([buffer]))
                 ):
-                    raise WrongOutput(found)
+                    raise WrongOutput(sentence)
             if digests:
                 raise WrongOutput(f"the kernel wrote {ELSEWHERE}")
 

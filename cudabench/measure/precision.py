@@ -231,7 +231,7 @@ INDEXED_BY = ("take", "take_along_axis", "roll", "repeat", "left_shift", "right_
 
 def indices(expression: Expression) -> set[str]:
     """Return the names that an expression uses as indices; other values of them may be invalid indices."""
-    found: set[str] = set()
+    names: set[str] = set()
     for node in ast.walk(expression.tree):
         places: list[ast.expr]
         match node:
@@ -241,5 +241,5 @@ def indices(expression: Expression) -> set[str]:
                 pass
             case _:
                 continue
-        found |= {name.id for place in places for name in ast.walk(place) if isinstance(name, ast.Name)}
-    return found | {name.removesuffix("_") for name in found}
+        names |= {name.id for place in places for name in ast.walk(place) if isinstance(name, ast.Name)}
+    return names | {name.removesuffix("_") for name in names}

@@ -78,7 +78,7 @@ def provenance_record(sources: Iterable[Source], compiler: Mapping[str, Any] | N
     return {
         "utc": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "command": ["cudabench", *(sys.argv[1:] if words is None else words)],
-        "git": next((found for found in map(git_state, unlike.values()) if found), None),
+        "git": next((state for state in map(git_state, unlike.values()) if state), None),
         "sources": {
             **{name: source_digest(source) for name, source in unlike.items()},
             **{name: hashlib.sha256(text.encode()).hexdigest() for name, text in headers.items()},

@@ -67,31 +67,31 @@ def pairs(requests: Sequence[UserRequest], *, launched: bool) -> list[Pair]:
                 own.setdefault(title, Chosen(kernel.name, kernel.expression, line, title))
         if len(refused) == 2 or (refused and len(names) == 1 and name == "all"):
             raise refused[-1]
-    found = _by_name(*chosen)
+    found_pairs = _by_name(*chosen)
     if launched:  # the new side's launch, if it has the kernel
-        sides = [(pair.new, requests[1]) if pair.new else (pair.old, requests[0]) for pair in found]
+        sides = [(pair.new, requests[1]) if pair.new else (pair.old, requests[0]) for pair in found_pairs]
         cases = [_series(chosen, request).cases[0] for chosen, request in sides if chosen]
         return [
             replace(pair, threads=case.threads, shared=case.dynamic_shared_bytes)
-            for pair, case in zip(found, cases, strict=True)
+            for pair, case in zip(found_pairs, cases, strict=True)
         ]
     given = requests[0]
     numbers = {name: int(value) for name, value in given.defines.items() if re.fullmatch(r"\d{1,18}", value)}
     threads = math.prod(dimensions(given.block, "--block", numbers)) if given.block else None
     shared = number(given.shared, "--shared", numbers) if given.shared else 0
-    return [replace(pair, threads=threads, shared=shared) for pair in found]
+    return [replace(pair, threads=threads, shared=shared) for pair in found_pairs]
 
 
 def _by_name(old: Mapping[str, Chosen], new: Mapping[str, Chosen]) -> list[Pair]:
     """Return the kernels of both sides by name, those of the new side first. If one kernel is left on each side, it
     counts as renamed."""
-    found = [Pair(name, old.get(name), chosen) for name, chosen in new.items()]
+    pairs = [Pair(name, old.get(name), chosen) for name, chosen in new.items()]
     gone = [Pair(name, chosen, None) for name, chosen in old.items() if name not in new]
-    fresh = [pair for pair in found if pair.old is None]
+    fresh = [pair for pair in pairs if pair.old is None]
     if len(gone) == len(fresh) == 1:
         renamed = replace(fresh[0], name=f"{gone[0].name} -> {fresh[0].name}", old=gone[0].old)
-        return [renamed if pair is fresh[0] else pair for pair in found]
-    return [*found, *gone]
+        return [renamed if pair is fresh[0] else pair for pair in pairs]
+    return [*pairs, *gone]
 
 
 def _series(chosen: Chosen, request: UserRequest) -> Series:
@@ -112,14 +112,14 @@ def compare_code(
 
     Raises CudabenchError as `compiler.compile_cubin`, except for refused code, which is a verdict.
     """
-    found, compare = [], partial(_one_architecture, old, new, tuple(pairs))
+    made_by_arch, compare = [], partial(_one_architecture, old, new, tuple(pairs))
     shown.working(architectures[0], "compiling", 0)
     with children.on_processes(compare, architectures, min(len(architectures), children.processors())) as results:
         for made in results:
-            found.append(made)
+            made_by_arch.append(made)
             shown.finished("")
-            shown.working(architectures[min(len(found), len(architectures) - 1)], "compiling", 0)
-    return [made[at] for at in range(len(pairs)) for made in found]
+            shown.working(architectures[min(len(made_by_arch), len(architectures) - 1)], "compiling", 0)
+    return [made[at] for at in range(len(pairs)) for made in made_by_arch]
 
 
 def _one_architecture(old: Side, new: Side, pairs: Sequence[Pair], arch: str) -> list[CodeDifference]:
@@ -147,20 +147,22 @@ def _compiled(side: Side, kernels: Sequence[Chosen], arch: str) -> dict[str, Mad
     except CompilerError as error:
         if len(names) == 1:
             return {names[0]: error}
-    found: dict[str, Made] = {}
+    compiled_kernels: dict[str, Made] = {}
     for kernel in kernels:
         try:
-            found[kernel.expression] = compiled(without_kernels(side.source.text, {kernel.name}), [kernel.expression])
+            compiled_kernels[kernel.expression] = compiled(
+                without_kernels(side.source.text, {kernel.name}), [kernel.expression]
+            )
         except CompilerError as error:
-            found[kernel.expression] = error
-    return found
+            compiled_kernels[kernel.expression] = error
+    return compiled_kernels
 
 
 # Counting ------------------------------------------------------------------------------------------------------------
 
 
 def count(
-    found: Sequence[CodeDifference],
+    differences: Sequence[CodeDifference],
     sides: tuple[Side, Side],
     requests: Sequence[UserRequest],
     pairs: Sequence[Pair],
@@ -176,7 +178,7 @@ def count(
     by_name = {pair.name: pair for pair in pairs}
     known: dict[tuple[str, str | None, str | None], list[Result | None]] = {}
     counted = []
-    for difference in found:
+    for difference in differences:
         if difference.verdict in ("same", "unsupported"):
             counted.append(difference)
             continue

@@ -238,9 +238,9 @@ class Run(Kept):
         """Measure the two cases of the only series as a pair, and return their results without adding them."""
         outcome = self.outcomes[0]
         with self.session(2) as session:
-            found = session.pair(outcome.series.make, outcome.series.cases, always)
+            results = session.pair(outcome.series.make, outcome.series.cases, always)
         self.finish()
-        return found
+        return results
 
     def _session(self, device: Choice, settings: Settings, cpu: CpuTime | None = None) -> Session:
         return session.Session(

@@ -185,10 +185,10 @@ class Session(AbstractContextManager["Session"]):
             return late
         if self._simulator:
             run = self._run_of(self._simulator, make, case, budget)
-            found = run.measure(case)
+            result = run.measure(case)
             self.cpu = run.cpu
             self._shown.finished(run.output)
-            return found
+            return result
         then = next((later_case for later_case in later if not (later_case.peer or later_case.skip_reason)), None)
         order = Order(self._turn_to(make, case), (case,), self.settings, self.cpu, until, then=then)
         answer: Result = self.ask(order, lambda _, why: self._failed(case, why), budget.end if budget else math.inf)
@@ -220,9 +220,9 @@ class Session(AbstractContextManager["Session"]):
             return run.measure(case), run.output
 
         late = partial(self._late, budget=budget)
-        for found, printed in parallel.simulate_in_order(cases, simulate, together, self.working, late, self._failed):
+        for result, printed in parallel.simulate_in_order(cases, simulate, together, self.working, late, self._failed):
             self._shown.finished(printed)
-            yield found
+            yield result
 
     def pair(self, make: Make, cases: Sequence[Case], always: bool = False) -> list[Result]:
         """Return the results of two cases with interleaved samples on a GPU. If the worker dies, its current case has
@@ -234,10 +234,10 @@ class Session(AbstractContextManager["Session"]):
             return stopped_pair(failed, at, failed[at])
 
         self._begin(cases)
-        found: list[Result] = self.ask(
+        results: list[Result] = self.ask(
             Order(self._turn_to(make, cases[0]), tuple(cases), self.settings, always=always), lost
         )
-        return found
+        return results
 
     def ask(self, order: Any, lost: Callable[[int, str], Any], end: float = math.inf) -> Any:
         """Return a worker's result of an order. If the worker dies, return `lost(at, reason)` for its current case, by
@@ -472,10 +472,10 @@ def _taken(*kind: object) -> Worker | None:
     Earlier workers have then ended, so that they hold no memory of the GPU.
     """
     _await_dismissed()
-    found = _ahead.pop() if _ahead else None
-    if found is None or found.kind == kind:
-        return found
-    found.end(0)
+    worker = _ahead.pop() if _ahead else None
+    if worker is None or worker.kind == kind:
+        return worker
+    worker.end(0)
     return None
 
 

@@ -100,8 +100,8 @@ class SimulatedRun(RunContext):
         except simulator.BudgetExceeded as stopped:
             if not stopped.hazards:
                 raise
-            found = hazards_of(stopped.hazards, case)
-            return replace(blank, status="wrong", hazards=found, reason=f"{hazard_reason(found)}; {stopped}")
+            hazards = hazards_of(stopped.hazards, case)
+            return replace(blank, status="wrong", hazards=hazards, reason=f"{hazard_reason(hazards)}; {stopped}")
 
     def skips(self, case: Case, error: CudabenchError) -> bool:
         """Skip a kernel that another card's architecture may run: its block needs more room, or its source compiles for
@@ -239,9 +239,9 @@ class SimulatedRun(RunContext):
         if not mine:
             return result
         with suppress(CudabenchError):  # the counts stay; the row then has no bound
-            found = limits_by_card(self.device, case, run, mine, self.settings, result.bytes)
-            shown = found if several or mine[0].per_hour is not None else result.limits_by_card
-            result = replace(result, limits=found[0].limits, limits_on=found[0].on, limits_by_card=shown)
+            card_limits = limits_by_card(self.device, case, run, mine, self.settings, result.bytes)
+            shown = card_limits if several or mine[0].per_hour is not None else result.limits_by_card
+            result = replace(result, limits=card_limits[0].limits, limits_on=card_limits[0].on, limits_by_card=shown)
         return result
 
     def _checked(
@@ -287,8 +287,8 @@ class SimulatedRun(RunContext):
             return replace(result, warnings=(*result.warnings, note)), []
 
         def with_hazards(hazards: Sequence[simulator.Hazard], prefix: str) -> tuple[Result, list[str]]:
-            found = hazards_of((hazard._replace(message=f"{prefix} {hazard.message}") for hazard in hazards), case)
-            return replace(result, hazards=(*(result.hazards or ()), *found)), [hazard_reason(found)]
+            converted = hazards_of((hazard._replace(message=f"{prefix} {hazard.message}") for hazard in hazards), case)
+            return replace(result, hazards=(*(result.hazards or ()), *converted)), [hazard_reason(converted)]
 
         tried = other_orders(schedule, waits)
         if took > LONG_S:
@@ -298,10 +298,10 @@ class SimulatedRun(RunContext):
         for another in tried:
             start, prefix = time.monotonic(), f"with the blocks {order_name(another)}"
             self.device.reset(case)
-            found = self._arrays(case, self.input_sets[0])
+            other_arrays = self._arrays(case, self.input_sets[0])
             seconds = min(MOST_S, self._seconds() - (start - began))
             try:
-                run = self._launch(case, found, "in another order", seconds=seconds, schedule=another)
+                run = self._launch(case, other_arrays, "in another order", seconds=seconds, schedule=another)
             except simulator.BudgetExceeded as stopped:
                 if stopped.hazards:
                     return with_hazards(stopped.hazards, prefix)
@@ -311,13 +311,13 @@ class SimulatedRun(RunContext):
                 return result, [f"{prefix}: {error}"]
             if run.report.hazards:
                 return with_hazards(run.report.hazards, prefix)
-            verification = self.input_sets[0].compare(case.expects, found, "simulated")
+            verification = self.input_sets[0].compare(case.expects, other_arrays, "simulated")
             if verification and verification.mismatches:
                 return result, [f"{prefix}: {wrong_reason(verification)}"]
             for name in (name for name in written if name not in expected):
-                place = first_difference(arrays[name], found[name])
+                place = first_difference(arrays[name], other_arrays[name])
                 if place is not None:
-                    first, second = (_text(array[name][place]) for array in (arrays, found))
+                    first, second = (_text(array[name][place]) for array in (arrays, other_arrays))
                     index = f"[{', '.join(map(str, place))}]" if place else ""
                     note = warning(
                         "order-dependent", place=f"{name}{index}", name=name, one=first, two=second,
@@ -377,10 +377,10 @@ class SimulatedRun(RunContext):
         for kernel in own:
             part, lines = kernel.part, kernel.compiled.lines
             executions = run.report.executed.get(kernel.entry, {})
-            found = costly.find(lines, executions, part.source.name)
+            costs = costly.find(lines, executions, part.source.name)
             if self.disassemble and kernel.code:
-                found += filter(None, [costly.spills(kernel.code, executions, lines, part.source.name)])
-            for cost in found:
+                costs += filter(None, [costly.spills(kernel.code, executions, lines, part.source.name)])
+            for cost in costs:
                 texts = [Lines(part).text(part.source.name, number) for number in cost.lines]
                 literals = costly.literals(texts) or costly.literals_of_macros(texts, part.source.text)
                 doubles = literals[:LITERALS] or ["2.0"]

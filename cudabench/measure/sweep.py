@@ -172,10 +172,10 @@ def second_pass(run: Run, plan: Plan, settings: Settings) -> list[Final]:
         if not (chosen := {identity(result): result for result in finalists(results)}):
             continue
         with run.session(ROUNDS * len(chosen), settings=fine_settings(settings)) as session:
-            found = measure_again(session.result, [points[point] for point in chosen])
-        for final in found:
+            measured_finals = measure_again(session.result, [points[point] for point in chosen])
+        for final in measured_finals:
             run.replace(chosen[identity(final.result)], final.result)
-        finals += found
+        finals += measured_finals
         run.finish()
         run.write()
     return finals
@@ -186,10 +186,10 @@ def measure_again(measure: Callable[[Make, Case], Result], chosen: Sequence[tupl
 
     chosen: each case with the function that makes its operation.
     """
-    found: dict[tuple[Any, ...], list[Result]] = {identity(case): [] for _, case in chosen}
+    measurements: dict[tuple[Any, ...], list[Result]] = {identity(case): [] for _, case in chosen}
     for make, case in in_rounds(chosen):
-        found[identity(case)].append(measure(make, case))
-    merged = (merge_rounds(results) for results in found.values() if results)
+        measurements[identity(case)].append(measure(make, case))
+    merged = (merge_rounds(results) for results in measurements.values() if results)
     # Right kernels without a time are sorted by cost too; wrong ones come last.
     return sorted(merged, key=lambda final: (final.result.status != "ok", cost(final.result)))
 
@@ -363,7 +363,7 @@ def _measuring(util: Any, base: Any) -> Any:
 
         def run(self, parameter_space: Sequence[Any], tuning_options: Any) -> list[dict[str, Any] | None]:
             """Return a record for each point; None beyond the budget."""
-            found: list[dict[str, Any] | None] = []
+            records: list[dict[str, Any] | None] = []
             for config in parameter_space:
                 key = tuple(config)
                 self.asked += 1
@@ -371,7 +371,7 @@ def _measuring(util: Any, base: Any) -> Any:
                     raise util.StopCriterionReached  # the strategy repeats itself
                 if key not in self.seen:
                     if tuning_options.budget.is_done():
-                        found.append(None)
+                        records.append(None)
                         continue
                     tuning_options.budget.add_evaluations(1)
                     try:
@@ -385,8 +385,8 @@ def _measuring(util: Any, base: Any) -> Any:
                     else:
                         record["time"] = cost(result)[0]
                     self.seen[key] = record
-                found.append(self.seen[key])
-            return found
+                records.append(self.seen[key])
+            return records
 
     return Measuring
 

@@ -144,10 +144,10 @@ class Sampler:
                 site = subject.sites[place]
                 subject.samples.append(self.device.sample(site.works(self.runs), cache, subject.befores[place]))
                 # With hot caches only the last output is checked, because a check changes the cache.
-                if (cache == "cold" or left == 0) and (found := subject.check.check_sample(site)):
+                if (cache == "cold" or left == 0) and (wrong := subject.check.check_sample(site)):
                     inputs = "" if run.fixed else f" (inputs of --seed {site.inputs.problem.seed})"
                     number = len(subject.samples)
-                    raise WrongOutput.of(found, f"timed sample {number}{inputs}: ", samples=number)
+                    raise WrongOutput.of(wrong, f"timed sample {number}{inputs}: ", samples=number)
             self.of_place.append(place)
         self.visits[place] += 1
         if self.watched and (self.visits[place] <= ALWAYS_LEFT or not run.random.randrange(ONE_LEFT_IN)):
@@ -172,7 +172,11 @@ class Sampler:
         """Run a user's kernel once on each set of inputs that begin later, so that later checks can use digests. Return
         whether there are such inputs. Raises WrongOutput."""
         self.run.progress("verifying", 0)
-        rotated = {place: found for place, site in enumerate(subject.sites) if (found := self._rotated(subject, site))}
+        rotated = {
+            place: rotated_site
+            for place, site in enumerate(subject.sites)
+            if (rotated_site := self._rotated(subject, site))
+        }
         for place in {id(site.inputs): place for place, site in rotated.items()}.values():
             self.run.launch(subject, place, rotated=True)
             self.run.raise_if_wrong(subject, subject.check.in_full(rotated[place], "before")[0])
@@ -191,8 +195,8 @@ class Sampler:
         last = self.run.random.choice([site, self._rotated(subject, site) or site])
         launches = self.run.random.randint(1, self.runs)
         self.device.sample(site.works(launches, last), self.settings.cache, subject.befores[place])
-        if found := subject.check.check_sample(last):
-            raise WrongOutput.of(found, f"the last of {launches} launches back to back: ")
+        if wrong := subject.check.check_sample(last):
+            raise WrongOutput.of(wrong, f"the last of {launches} launches back to back: ")
 
     def _timings(self) -> list[tuple[Timing, list[Warning]]]:
         """Return each kernel's timing with its warnings."""
@@ -202,7 +206,7 @@ class Sampler:
         kept = [*range(len(self.of_place))]
         for slower, _ in chosen:  # only samples on the slower inputs count, for both kernels of a pair
             kept = sorted({*kept} & {*slower}) or kept
-        found = []
+        timings = []
         for subject, (_, warnings) in zip(self.own, chosen, strict=True):
             timing = stats.summarize(
                 [subject.samples[at] for at in kept],
@@ -215,8 +219,8 @@ class Sampler:
             warnings += timing_warnings(timing, self.elapsed, self.settings, self.device.other_processes())
             if self.clock.first and clock_after and clock_after < self.clock.first * (1 - CLOCK_DROP):
                 warnings.append(warning("clocks", before=self.clock.first, after=clock_after))
-            found.append((timing, warnings))
-        return found
+            timings.append((timing, warnings))
+        return timings
 
 
 # Clock, end of sampling, warm-up, warnings ---------------------------------------------------------------------------

@@ -59,10 +59,10 @@ def _largest_ulp(want: np.ndarray, have: np.ndarray, unequal: np.ndarray, shorte
     true type is shorter."""
     if not unequal.size:
         return 0.0 if np.isfinite(want[:1]).any() or np.isfinite(want).any() else None
-    exact, found = want[unequal].astype(np.float64), have[unequal].astype(np.float64)
+    exact, actual = want[unequal].astype(np.float64), have[unequal].astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
         unit = np.spacing(np.abs(exact).astype(have.dtype)).astype(np.float64) * 2.0**shorter
-        error = np.abs(found - exact) / unit
+        error = np.abs(actual - exact) / unit
     finite = error[np.isfinite(error)]
     if finite.size:
         return float(finite.max())

@@ -84,9 +84,9 @@ def _measuring(device: Any, tell: Tell) -> Callable[[Order], Finished]:
         run.cpu, run.until, run.then = order.cpu, order.until, order.then
         run.progress = lambda phase, fraction: tell(order.cases[run.at].kernel, phase, fraction, run.at)
         pair = len(order.cases) == 2
-        found = run.measure_pair(order.cases, order.always) if pair else [run.measure(order.cases[0])]
-        failed = any(result.status == "failed" for result in found)
-        return finished(device, found if pair else found[0], failed, run.cpu)
+        results = run.measure_pair(order.cases, order.always) if pair else [run.measure(order.cases[0])]
+        failed = any(result.status == "failed" for result in results)
+        return finished(device, results if pair else results[0], failed, run.cpu)
 
     return carry_out
 

@@ -17,8 +17,8 @@ def _handlers() -> dict[signal.Signals, Callable[[int, FrameType | None], Any]]:
     """Return Python's handlers of the signals; empty outside the main thread, where handlers do not run."""
     if threading.current_thread() is not threading.main_thread():
         return {}
-    found = {number: signal.getsignal(number) for number in KEPT}
-    return {number: handler for number, handler in found.items() if callable(handler)}
+    handlers = {number: signal.getsignal(number) for number in KEPT}
+    return {number: handler for number, handler in handlers.items() if callable(handler)}
 
 
 @contextlib.contextmanager

@@ -279,14 +279,14 @@ def library() -> ctypes.CDLL | None:
     engine = wanted()
     if engine == "numpy":
         return None
-    found = _loaded(at_need=True)
-    if isinstance(found, ctypes.CDLL):
-        return found
+    engine_library = _loaded(at_need=True)
+    if isinstance(engine_library, ctypes.CDLL):
+        return engine_library
     if engine == "native" or NAMED in os.environ:
         from cudabench.errors import DeviceUnusable
 
-        raise DeviceUnusable(f"The native engine is missing: {found}.")
-    _tell(f"The simulator runs without its native engine, up to 20 times slower: {found}.")
+        raise DeviceUnusable(f"The native engine is missing: {engine_library}.")
+    _tell(f"The simulator runs without its native engine, up to 20 times slower: {engine_library}.")
     return None
 
 
@@ -294,8 +294,8 @@ def lack() -> NotBuilt | None:
     """Return why runs lack the native engine, or None; builds nothing."""
     if wanted() == "numpy":
         return NotBuilt("CUDABENCH_ENGINE is numpy", "unset it")
-    found = _loaded(at_need=False)
-    return found if isinstance(found, NotBuilt) else None
+    engine_library = _loaded(at_need=False)
+    return engine_library if isinstance(engine_library, NotBuilt) else None
 
 
 def reason() -> str:

@@ -130,7 +130,7 @@ class Given:
 def numbers_first(given: Sequence[Given]) -> list[Given]:
     """Return numbers and structs, each after those that it names. Raises UsageError for a cycle."""
     waiting = [argument for argument in given if not (argument.parameter.pointer or argument.kind)]
-    found: list[Given] = []
+    ordered: list[Given] = []
 
     def waits(argument: Given) -> bool:
         words = set(re.findall(r"\w+", re.sub(r"\b\w+\s*:", "", argument.text)))  # the values of a struct's members
@@ -143,9 +143,9 @@ def numbers_first(given: Sequence[Given]) -> list[Given]:
         if not free:
             lacking = " and ".join(argument.where for argument in waiting)
             raise UsageError(f"{lacking} need each other: give one of them as a number.")
-        found += free
+        ordered += free
         waiting = [argument for argument in waiting if argument not in free]
-    return found
+    return ordered
 
 
 def check_names(names: Sequence[str], kernel: Kernel, example: object) -> None:
@@ -250,8 +250,8 @@ class _Reader:
                     f"{where}: '{text}' is a texture or surface object, but --arg gives objects only to whole "
                     "parameters: write a __global__ function beside it that takes it so."
                 )
-            found = expressions.parse(text, where, self.scalars, label=f"{where}: '{text}'").evaluate(self.scalars)
-            value = fitting(found, kind.dtype, where, argument.parameter)
+            number = expressions.parse(text, where, self.scalars, label=f"{where}: '{text}'").evaluate(self.scalars)
+            value = fitting(number, kind.dtype, where, argument.parameter)
             numbers.append((f"{argument.name}_{path}", value))
             packed[at : at + kind.size] = np.dtype(kind.dtype).type(value).tobytes()
         return Record(argument.name, bytes(packed), layout.align, tuple(numbers))
@@ -309,8 +309,8 @@ class _Reader:
         where, parameter, kernel = argument.where, argument.parameter, self.kernel
         if of_pointers(parameter):
             # `const` protects the pointers; the rows may be written.
-            found = self.pointed(replace(argument, parameter=replace(row_of(parameter), const=False)))
-            return rows_of(found, parameter, kernel, where) if isinstance(found, Array) else found
+            array = self.pointed(replace(argument, parameter=replace(row_of(parameter), const=False)))
+            return rows_of(array, parameter, kernel, where) if isinstance(array, Array) else array
         if parameter.type.endswith("*"):
             raise UsageError(f"{where}: {_by_value(parameter, kernel)}")
         if argument.text in NULL:
@@ -340,11 +340,11 @@ class _Reader:
             )
         needs = f"{argument.where}: a {kind} needs an array: write {kind}(float32[n,n]:random)."
         fetches = object_uses.wants_linear(parameter.name, kernel.text, self.file.text)
-        found = read_object(
+        object_ = read_object(
             argument.name, argument.text, *self.inner(argument, kind == "texture", needs), fetches=fetches
         )
-        object_uses.check_uses(found.argument, parameter, kernel, self.file, argument.where)
-        return found
+        object_uses.check_uses(object_.argument, parameter, kernel, self.file, argument.where)
+        return object_
 
     def tensor_map(self, argument: Given) -> Array | BufferView:
         """Return a tensor map over its own array or another argument's."""
@@ -371,10 +371,10 @@ class _Reader:
                 f"{argument.kind}(float32[n,n]:random)."
             )
         own = Given(argument.name, text, Parameter(argument.parameter.name, "void", True, const))
-        found = self.pointed(own) if text.startswith("@") or array_parts(text) else None
-        if not isinstance(found, Array):
+        array = self.pointed(own) if text.startswith("@") or array_parts(text) else None
+        if not isinstance(array, Array):
             raise UsageError(needs)
-        return found, False
+        return array, False
 
 
 def check_taken(kernel: Kernel, file: SourceFile) -> None:

@@ -45,7 +45,7 @@ class Use:
 
 def uses(text: str, kind: str) -> list[Use]:
     """Return the reads and writes of textures, or of surfaces, in a text."""
-    found = []
+    found_uses = []
     surface = kind == "surface"
     for match in _USE.finditer(text):
         sides, layered, ctype = int(match["sides"]), bool(match["layers"]), match["type"] or ""
@@ -59,8 +59,8 @@ def uses(text: str, kind: str) -> list[Use]:
         if len(passed) >= least and kind.startswith(match["kind"]):
             x = passed[1] if surface else ""
             ctype = ctype or (_ctype(value, x, text) if surface else "")
-            found.append(Use(sides, layered, match["way"] == "fetch", ctype, passed[0], x))
-    return found
+            found_uses.append(Use(sides, layered, match["way"] == "fetch", ctype, passed[0], x))
+    return found_uses
 
 
 def wants_linear(name: str, text: str, file: str) -> bool:
@@ -107,15 +107,15 @@ def _other_texels(surface: Surface, own: list[Use], types: Mapping[str, str]) ->
     have = np.dtype(surface.dtype).itemsize * surface.channels
     wrong = []
     for use in own:
-        if not use.ctype or (found := _texel(use.ctype, types)) is None:
+        if not use.ctype or (texel := _texel(use.ctype, types)) is None:
             continue
-        size, steps = np.dtype(found[0]).itemsize * found[1], _steps(use.x, types)
+        size, steps = np.dtype(texel[0]).itemsize * texel[1], _steps(use.x, types)
         # A GPU accepts elements of any size, such as one channel; the kernel's step shows its idea of a texel.
         if size == have or size not in steps or have in steps:
             return None
         wrong.append(
             f"a texel has {have} byte{'s' * (have > 1)}, but the kernel uses {use.ctype} of {size} at every {size}th "
-            f"byte: write surface({_written(found[0], '...', found[1], 'zeros')})"
+            f"byte: write surface({_written(texel[0], '...', texel[1], 'zeros')})"
         )
     return wrong[0] if wrong else None
 
@@ -127,9 +127,9 @@ def _other_values(texture: Texture, own: list[Use], types: Mapping[str, str]) ->
         if texture.linear and not use.linear:
             return f"memory=linear is for tex1Dfetch, but the kernel reads it by tex{use.sides}D: leave it out"
         ctype = types.get(use.ctype, use.ctype)  # the type of a template's parameter
-        if (found := _element(ctype, types)) is None:
+        if (element := _element(ctype, types)) is None:
             continue
-        dtype, channels = found
+        dtype, channels = element
         if channels in (2, 4) and channels > texture.channels:
             wanted = _array(texture.dtype, use.sides, use.layered, channels, "random")
             return (
@@ -171,8 +171,8 @@ def check_no_reference(file: SourceFile, kernel: Kernel) -> None:
         repair = f"read {pronoun} as {', '.join(fetches)}"
     given = []
     for name in used:
-        found = _texel(texels.get(name, ""), file.types)
-        given.append(f"--arg '{name}={kind}({_written(found[0], '...', found[1], 'random') if found else '...'})'")
+        texel = _texel(texels.get(name, ""), file.types)
+        given.append(f"--arg '{name}={kind}({_written(texel[0], '...', texel[1], 'random') if texel else '...'})'")
     names, parameters = ", ".join(f"'{name}'" for name in used), ", ".join(f"{ctype} {name}" for name in used)
     raise CudabenchError(
         f"{kernel.signature} {verb} the {kind} reference{'s' * several} {names}, which CUDA 12 removed from the "
@@ -192,10 +192,10 @@ def _element(ctype: str, types: Mapping[str, str]) -> tuple[str, int] | None:
 
 def _texel(ctype: str, types: Mapping[str, str]) -> tuple[str, int] | None:
     """Return the NumPy type and channels of a C type as a surface's texel; None if it cannot be a texel."""
-    found = _element(ctype, types)
-    if found is None:
+    element = _element(ctype, types)
+    if element is None:
         return None
-    dtype, channels = found
+    dtype, channels = element
     if dtype in ("int64", "uint64", "float64"):  # stored as pairs of 32 bits
         dtype, channels = "uint32", 2 * channels
     if dtype == "bool" or np.dtype(dtype).kind not in "fiu" or channels not in (1, 2, 4):
@@ -222,9 +222,9 @@ def _dimensions(sides: int, layered: bool) -> str:
 
 def _steps(place: str, types: Mapping[str, str]) -> set[int]:
     """Return the numbers of bytes by which a coordinate is multiplied: 4 in `x * 4` and `x * sizeof(float)`."""
-    found = {int(number) for pair in re.findall(r"\*\s*(\d+)\b|\b(\d+)\s*\*", place) for number in pair if number}
+    numbers = {int(number) for pair in re.findall(r"\*\s*(\d+)\b|\b(\d+)\s*\*", place) for number in pair if number}
     texels = (_texel(ctype, types) for ctype in _SIZEOF.findall(place))
-    return found | {np.dtype(texel[0]).itemsize * texel[1] for texel in texels if texel}
+    return numbers | {np.dtype(texel[0]).itemsize * texel[1] for texel in texels if texel}
 
 
 def _ctype(value: str, x: str, text: str) -> str:
@@ -238,6 +238,6 @@ def _ctype(value: str, x: str, text: str) -> str:
 
 def _declared(name: str, text: str) -> str:
     """Return the declared type of a name, or ""."""
-    found = re.search(rf"\b([^\W\d][\w:]*(?:\s+(?:char|short|int|long))*)\s+{name}\s*[=;,\[)]", text)
-    found = found or re.search(rf"\b([^\W\d]\w*)\s[^;(){{}}]{{0,200}},\s*{name}\s*[=;,]", text)
-    return found[1] if found and found[1] not in ("return", "auto", "const", "else") else ""
+    declaration = re.search(rf"\b([^\W\d][\w:]*(?:\s+(?:char|short|int|long))*)\s+{name}\s*[=;,\[)]", text)
+    declaration = declaration or re.search(rf"\b([^\W\d]\w*)\s[^;(){{}}]{{0,200}},\s*{name}\s*[=;,]", text)
+    return declaration[1] if declaration and declaration[1] not in ("return", "auto", "const", "else") else ""

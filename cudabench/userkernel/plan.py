@@ -90,9 +90,9 @@ class _Builder:
         )
 
         def kernel(name: str) -> Kernel:
-            ((found, _, _),) = select(self.file, replace(request, kernels=(name,)))
-            check_no_reference(self.file, found)
-            return found
+            ((selected, _, _),) = select(self.file, replace(request, kernels=(name,)))
+            check_no_reference(self.file, selected)
+            return selected
 
         group = steps.parse(request.steps)
         example = f"cudabench {self.command} {shlex.quote(request.file)} {steps.EXAMPLE} --arg n=4096 ..."
@@ -135,8 +135,8 @@ class _Builder:
     def read(self, first: Kernel, kernels: Sequence[Kernel], example: object) -> list[tuple[str, ...]]:
         """Read the arguments for one of several kernels; return their names in each kernel's order."""
         request = self.request
-        found = arguments.parse_arguments(request.arguments, first, _known(request), example, self.file)
-        self.arguments, orders = pointers.for_each_kernel(found, first, kernels, self.file)
+        read = arguments.parse_arguments(request.arguments, first, _known(request), example, self.file)
+        self.arguments, orders = pointers.for_each_kernel(read, first, kernels, self.file)
         scalars = {argument.name: argument.value for argument in self.arguments if isinstance(argument, Scalar)}
         self.size = {name: int(value) if isinstance(value, bool) else value for name, value in scalars.items()}
         members = (argument.numbers for argument in self.arguments if isinstance(argument, Record))
@@ -246,13 +246,13 @@ def _known(request: UserRequest) -> dict[str, int | float]:
 
 def numeric(texts: Mapping[str, str]) -> dict[str, int | float]:
     """Return the texts that are numbers."""
-    found: dict[str, int | float] = {}
+    numbers: dict[str, int | float] = {}
     for name, value in texts.items():
         if re.fullmatch(r"[+-]?\d{1,18}", value.strip()):
-            found[name] = int(value)
+            numbers[name] = int(value)
         elif re.fullmatch(r"[+-]?(\d+\.\d*|\.?\d+)(e[+-]?\d+)?f?", value.strip(), re.I):
-            found[name] = float(value.strip().rstrip("fF"))
-    return found
+            numbers[name] = float(value.strip().rstrip("fF"))
+    return numbers
 
 
 # Which kernels -------------------------------------------------------------------------------------------------------
@@ -271,15 +271,15 @@ def select(file: SourceFile, request: UserRequest, command: str = "run") -> list
             picked[kernel.expression] = (kernel, name.strip(), True)
             continue
         plain = [kernel for kernel in file.kernels if not kernel.template_parameters]
-        found = [kernel for kernel in plain if not glob or fnmatchcase(kernel.qualified_name, name)]
-        if not found:
+        matches = [kernel for kernel in plain if not glob or fnmatchcase(kernel.qualified_name, name)]
+        if not matches:
             listed = ", ".join(kernel.qualified_name for kernel in file.kernels) or "no __global__ function"
             raise UsageError(
                 f"No kernel of {file.path} matches '{name}'; it has {listed}; templates are named by instance."
             )
-        for kernel in found:
+        for kernel in matches:
             own = find_kernel(file, kernel.qualified_name + types_listed(kernel.parameters) * kernel.overloaded)
-            picked.setdefault(own.expression, (own, own.expression, len(found) == 1))
+            picked.setdefault(own.expression, (own, own.expression, len(matches) == 1))
     return list(picked.values())
 
 
@@ -367,11 +367,11 @@ def for_each_kernel(requests: Sequence[UserRequest], command: str) -> KernelRequ
     `command` is the command in the lines that errors suggest.
     """
     picked = [(request, kernel, name) for request in requests for kernel, name in _kernels(request, command)]
-    found = [
+    one_each = [
         replace(_for_kernel(request, kernel) if len(picked) > 1 else request, kernels=(name,))
         for request, kernel, name in picked
     ]
-    _check_taken(requests, found, [kernel for _, kernel, _ in picked])
+    _check_taken(requests, one_each, [kernel for _, kernel, _ in picked])
     taken = {(request.file, kernel.qualified_name, kernel.line) for request, kernel, _ in picked}
     left_out = [
         f"{path}: {kernel.qualified_name}"
@@ -379,7 +379,7 @@ def for_each_kernel(requests: Sequence[UserRequest], command: str) -> KernelRequ
         for kernel in read_file(path).kernels
         if not kernel.file and (path, kernel.qualified_name, kernel.line) not in taken
     ]
-    return KernelRequests(tuple(found), tuple(left_out))
+    return KernelRequests(tuple(one_each), tuple(left_out))
 
 
 def _kernels(request: UserRequest, command: str) -> list[tuple[Kernel, str]]:
@@ -397,12 +397,12 @@ def _kernels(request: UserRequest, command: str) -> list[tuple[Kernel, str]]:
             )
         request = replace(request, kernels=("all",))
     try:
-        found = select(file, request)
+        selected = select(file, request)
     except UsageError:
         with contextlib.suppress(UsageError):
             return [(kernel, name) for kernel, name, _ in select(whole, request)]
         raise
-    return [(kernel, name) for kernel, name, _ in found]
+    return [(kernel, name) for kernel, name, _ in selected]
 
 
 def _for_kernel(request: UserRequest, kernel: Kernel) -> UserRequest:
@@ -423,11 +423,11 @@ def _for_kernel(request: UserRequest, kernel: Kernel) -> UserRequest:
     )
 
 
-def _check_taken(requests: Sequence[UserRequest], found: Sequence[UserRequest], kernels: Sequence[Kernel]) -> None:
+def _check_taken(requests: Sequence[UserRequest], made: Sequence[UserRequest], kernels: Sequence[Kernel]) -> None:
     """Raise UsageError for an --arg or --expect that no kernel takes."""
     names = list(dict.fromkeys(p.name for kernel in kernels for p in kernel.parameters if p.name))
     for option, kind in (("--arg", "arguments"), ("--expect", "expect")):
-        taken = {text for request in found for text in getattr(request, kind)}
+        taken = {text for request in made for text in getattr(request, kind)}
         left = next((text for request in requests for text in getattr(request, kind) if text not in taken), None)
         if left is not None:
             raise UsageError(

@@ -193,13 +193,13 @@ def _expectation(text: str, read: Sequence[Argument], numbers: Mapping[str, Any]
 
 
 def _known_array(name: str, problem: UserProblem, option: str) -> Array:
-    found = next((array for array in problem.arrays if array.name == name), None)
-    if found is None:
+    array = next((array for array in problem.arrays if array.name == name), None)
+    if array is None:
         names = [array.name for array in problem.arrays]
         scalar = any(argument.name == name for argument in problem.arguments)
         what = f"{name} is not an array" if scalar else f"'{name}' is unknown"
         raise UsageError(f"{option}: {what}; the arrays are {', '.join(names) or 'none'}.{did_you_mean(name, names)}")
-    return found
+    return array
 
 
 def _check_expectation(expectation: Expectation, array: Array, problem: UserProblem) -> None:

@@ -76,9 +76,9 @@ def _toml(path: str) -> dict[str, Any]:
     else:
         import tomli as tomllib
     too_large = f"has over {MOST_BYTES >> 20} MiB: a profile has less."
-    found = content(path, "*.toml", "a .toml file", MOST_BYTES, too_large, f"--profile {path}")
+    data = content(path, "*.toml", "a .toml file", MOST_BYTES, too_large, f"--profile {path}")
     try:
-        return dict(tomllib.loads(found.decode("utf-8-sig")))
+        return dict(tomllib.loads(data.decode("utf-8-sig")))
     except UnicodeDecodeError:
         raise CudabenchError(f"--profile {path} is not UTF-8 text.") from None
     except RecursionError:

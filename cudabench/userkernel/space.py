@@ -229,10 +229,10 @@ def _argument(text: str) -> Axis | None:
     values_of(value, f"--arg {name}=")
     plain = all(re.fullmatch(NUMBER, part, re.I | re.ASCII) for part in parts)
     colon = ":" if plain else "]:"
-    head, found, _ = parts[0].rpartition(colon)
-    if not plain and not found:
+    head, separator, _ = parts[0].rpartition(colon)
+    if not plain and not separator:
         return None
-    return Axis(name, tuple(p if colon in p else f"{head}{found}{p}" for p in parts), "argument", True)
+    return Axis(name, tuple(p if colon in p else f"{head}{separator}{p}" for p in parts), "argument", True)
 
 
 def _block_axes(request: UserRequest) -> tuple[list[Axis], str]:
@@ -240,17 +240,17 @@ def _block_axes(request: UserRequest) -> tuple[list[Axis], str]:
     these names, the axes of sensible blocks."""
     if request.block is not None:
         parts = split(request.block)
-        found = [
+        axes = [
             Axis(own, tuple(map(str, axis(part.strip()))), "block")
             for own, part in zip(BLOCK_NAMES, parts, strict=False)
             if RANGE.fullmatch(part)
         ]
-        return found, ""
+        return axes, ""
     grid = request.grid or ""
     dimensions = 2 if re.search(r"\bby\b", grid) else 1 if re.search(r"\bbx\b", grid) else 0
     chosen = blocks(dimensions) if dimensions else []
-    found = [Axis(BLOCK_NAMES[at], tuple(str(block[at]) for block in chosen), "block") for at in range(dimensions)]
-    return found, "bx,by" if dimensions == 2 else ""
+    axes = [Axis(BLOCK_NAMES[at], tuple(str(block[at]) for block in chosen), "block") for at in range(dimensions)]
+    return axes, "bx,by" if dimensions == 2 else ""
 
 
 def requests_for_sizes(request: UserRequest, text: str) -> list[UserRequest]:

@@ -49,8 +49,8 @@ class Example:
     def __str__(self) -> str:
         """The line. Raises NoLine for a parameter that --arg cannot give."""
         request, file, kernel = self.request, self.file, self.kernel
-        if found := with_headers_nearby(request):
-            request, file = found
+        if wider := with_headers_nearby(request):
+            request, file = wider
             with contextlib.suppress(UsageError):  # a template without an instance
                 kernel = find_kernel(file, kernel.expression or kernel.qualified_name)
         return shlex.join(_words(request, file, kernel, self.command))
@@ -135,11 +135,11 @@ def _sized(request: UserRequest, kernel: Kernel, file: SourceFile, launch: HostL
 
 def _is_size(own: str, body: str) -> bool:
     """Return whether a kernel compares a thread's place with a number."""
-    found = {"threadIdx", "blockIdx", "thread_rank"}
+    places = {"threadIdx", "blockIdx", "thread_rank"}
     values = re.findall(r"\b(\w+)=(?!=)(?=([^;,]*))", body)
     for _ in range(3):
-        found |= {name for name, value in values if found & set(re.findall(r"\w+", value))}
-    place, other = rf"\b(?:{'|'.join(found)})\b[\w.+*/()-]*?", rf"[\w.+*/()-]*?\b{own}\b"
+        places |= {name for name, value in values if places & set(re.findall(r"\w+", value))}
+    place, other = rf"\b(?:{'|'.join(places)})\b[\w.+*/()-]*?", rf"[\w.+*/()-]*?\b{own}\b"
     return bool(re.search(rf"{place}[<>]=?{other}|\b{own}\b[\w.+*/()-]*?[<>]=?[\w.+*/()-]*?{place}", body))
 
 

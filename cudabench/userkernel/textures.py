@@ -64,18 +64,20 @@ def why_not_passable(parameter: Parameter, file: SourceFile) -> str | None:
     declares structs."""
     element = parameter.element or parameter.type
     if element in OBJECTS:
-        found = {"": element} if parameter.pointer else {}
+        objects = {"": element} if parameter.pointer else {}
     else:
         layout = layout_of(parameter.type, file)
-        found = _objects_in(layout, file.types) if layout else {}
-    if not found:
+        objects = _objects_in(layout, file.types) if layout else {}
+    if not objects:
         return None
-    names = {path.replace(".", "_") or parameter.name or "x": ctype for path, ctype in found.items()}
+    names = {path.replace(".", "_") or parameter.name or "x": ctype for path, ctype in objects.items()}
     own = ", ".join(f"{ctype} {name}" for name, ctype in names.items())
     name, ctype = next(iter(names.items()))
     kind = next(kind for kind, (object_type, *_) in KINDS.items() if object_type == ctype)
     within = (
-        f"with the object{'s' * (len(found) > 1)} {', '.join(found)} inside" if any(found) else "a pointer to objects"
+        f"with the object{'s' * (len(objects) > 1)} {', '.join(objects)} inside"
+        if any(objects)
+        else "a pointer to objects"
     )
     return (
         f"'{parameter}', {within}, but --arg gives texture and surface objects only to whole parameters: write "
@@ -91,10 +93,10 @@ def _objects_in(layout: Layout, aliases: Mapping[str, str], path: str = "") -> d
         return {path: ctype}
     if layout.element is not None:
         return _objects_in(layout.element, aliases, path)
-    found: dict[str, str] = {}
+    objects: dict[str, str] = {}
     for name, _, member in layout.members:
-        found |= _objects_in(member, aliases, f"{path}.{name}" if path else name)
-    return found
+        objects |= _objects_in(member, aliases, f"{path}.{name}" if path else name)
+    return objects
 
 
 def view_kind(text: str) -> str:
@@ -284,10 +286,10 @@ def read_tensor_map(
         if re.fullmatch(r"\d+(\s*x\s*\d+)*", inner):
             inner = inner.replace("x", ",")
         value = expressions.parse(inner.strip("[]"), where, scalars).evaluate(scalars)
-        found = value if isinstance(value, tuple) else (value,)
-        if len(found) != count or not all(isinstance(number, (int, np.integer)) for number in found):
+        numbers_given = value if isinstance(value, tuple) else (value,)
+        if len(numbers_given) != count or not all(isinstance(number, (int, np.integer)) for number in numbers_given):
             raise UsageError(f"{where}: {key} takes {count} whole numbers, as in {key}={'x'.join(['64'] * count)}.")
-        return tuple(int(number) for number in found)
+        return tuple(int(number) for number in numbers_given)
 
     if array.dtype not in MAP_TYPES:
         raise UsageError(f"{where}: a tensor map cannot hold {array.dtype}; use one of {', '.join(MAP_TYPES)}.")

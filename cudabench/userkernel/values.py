@@ -374,10 +374,10 @@ class BufferView:
 
 def arrays_of(arguments: Iterable[Argument]) -> tuple[Array, ...]:
     """Return the arrays of arguments, with the arrays that structs point at."""
-    found: list[Array] = []
+    arrays: list[Array] = []
     for argument in arguments:
-        found += [argument] if isinstance(argument, Array) else argument.arrays if isinstance(argument, Record) else []
-    return tuple(found)
+        arrays += [argument] if isinstance(argument, Array) else argument.arrays if isinstance(argument, Record) else []
+    return tuple(arrays)
 
 
 Argument = Scalar | Array | Null | Record | BufferView
