@@ -4,16 +4,15 @@
     python benchmarks/counts_against_ncu.py measure --folder build/ncu     # GPU and ncu: launch the same machine code
     python benchmarks/counts_against_ncu.py compare --folder build/ncu     # anywhere: the table, of the latest prepare
 
-`prepare` keeps the cubins that it counted (nvcc's, or the compiler's that CUDABENCH_COMPILER names) and `measure`
-launches those, so that both look at the same instructions; it starts one process under ncu, which launches everything
-until --seconds are over, and writes measured.json with both sides and a table of what differs; what another call
-measured there stays, and is left out without --again. ncu needs access to the hardware's counters. Inputs are made
-anew from their seeds. After a mend of the simulator, `prepare --again` counts the machine code that is there.
+`prepare` keeps the counted cubins (of nvcc, or of CUDABENCH_COMPILER), and `measure` launches them, so that both sides
+have the same instructions. `measure` starts one process under ncu, which launches kernels until --seconds are over, and
+writes measured.json with both sides and a table of differences; earlier results in the file stay, and are measured
+again only with --again. ncu needs access to the hardware's counters. Inputs are made again from their seeds. After a
+repair of the simulator, `prepare --again` counts the existing machine code.
 
-The corpus are the kernels of tests/corpus/right, and the files of tests/corpus/files in the manner of public code, with
-the arguments that their heads name. Of kernels that meet in atomics or locks, the number of instructions or of sectors
-depends on their order (`ORDERED`); textures go another way than the counters here and are left out. `--only 'files/*'`
-takes some.
+The corpus has the kernels of tests/corpus/right, and the files of tests/corpus/files with the arguments in their heads.
+If kernels use atomics or locks, their order changes the number of instructions or sectors (`ORDERED`). Textures have
+other counters and are left out. `--only 'files/*'` selects works by name.
 """
 
 from __future__ import annotations
@@ -66,9 +65,9 @@ ORDERED = (
     "spin_lock", "cas_double", "cas_maximum", "blocks_flag", "flag", "reduce_last_block", "compaction",
     "warp_aggregate", "distance/single-pass",
 )  # fmt: skip
-COOPERATIVE = ("grid_sync",)  # launched otherwise, which this does not
-# What is compared: the counters whose sum it is, and by how much the two may differ. The sectors of asynchronous copies
-# (LDGSTS) are in those of op_ld; ...op_ldgsts_cache_access counts those of them that go by way of L1 once more.
+COOPERATIVE = ("grid_sync",)  # needs a cooperative launch
+# The compared counts: the counters to add, and the allowed relative difference. op_ld includes the sectors of
+# asynchronous copies (LDGSTS); ...op_ldgsts_cache_access counts those through L1 again.
 COUNTS: dict[str, tuple[tuple[str, ...], float]] = {
     "global load sectors": (("l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",), 0.0),
     "global store sectors": (("l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",), 0.0),
@@ -121,7 +120,7 @@ REASONS = (
     ("files/printf_assert*", "*", _LIBRARY),
     ("files/recursion*", "*", _ITSELF),
 )  # fmt: skip
-# In every ncu; others are asked for only where ncu lists them.
+# Counters of every ncu; others are used only if ncu lists them.
 KNOWN = (
     "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum", "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",
     "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum", "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum",
@@ -131,7 +130,7 @@ KNOWN = (
 
 @dataclass
 class Launch:
-    """One launch: the image that it comes from, its entry, geometry and arguments (arrays by name)."""
+    """A launch: its image, entry, geometry and arguments (arrays by name)."""
 
     image: Any
     entry: str
@@ -143,7 +142,7 @@ class Launch:
 
 @dataclass
 class Work:
-    """A kernel with its launches, which are counted together, and its arrays."""
+    """A kernel with its launches, whose counts are added, and its arrays."""
 
     name: str
     launches: list[Launch]
@@ -223,7 +222,7 @@ def file_works() -> Iterator[Work]:
 
 
 def works(only: str = "*") -> Iterator[Work]:
-    """Yield what is measured, in the order of its worth: the works whose names match."""
+    """Yield the works whose names match, the most important first."""
     ladders = list(ladder_cases([]))
     first = len({name.split()[0] for name, _ in ladders})
     for name, case in ladders[:first]:
@@ -280,7 +279,7 @@ def compiled(image: Any, known: dict[Any, Image]) -> Image:
 
 
 def kept(path: Path, known: dict[Any, Image]) -> Image:
-    """Return an image that was compiled before: its PTX is in the cubin."""
+    """Return a compiled image from its file; the cubin contains the PTX."""
     if path not in known:
         image = path.read_bytes()
         text = cubin.ptx(image)
@@ -293,7 +292,7 @@ def count(
 ) -> tuple[dict[str, int], list[tuple[str, str]]]:
     """Return the simulator's counts of a work's launches, and the (name of the cubin, entry) of each.
 
-    before: what it returned of the same work before, where the cubins in `folder` are to be counted again.
+    before: its earlier result for the same work; then count the cubins in `folder` again.
     """
     reports: dict[tuple[str, str], list[simulator.Report]] = defaultdict(list)
     images, places = {}, []
@@ -354,14 +353,14 @@ def counted(image: Image, entry: str, report: simulator.Report) -> Counter[str]:
 
 
 def prepare(folder: Path, only: str, processes: int, again: bool) -> None:
-    """Write the cubins and what the simulator counts of each work; the plan is written anew after each group.
+    """Write the cubins and the simulator's counts of each work; the plan is written after each group.
 
-    again: of works that are there, count the cubins that are there.
+    again: count the existing cubins of existing works.
     """
     compiler = os.environ.get("CUDABENCH_COMPILER", "nvcc")
     (folder / "cubins").mkdir(parents=True, exist_ok=True)
     everything = list(works(only))
-    os.environ["CUDABENCH_COMPILER"] = compiler  # which the tests that list the corpus take away
+    os.environ["CUDABENCH_COMPILER"] = compiler  # the tests that list the corpus unset it
     order = {work.name: place for place, work in enumerate(everything)}
     groups: dict[str, list[Work]] = defaultdict(list)
     for work in everything:
@@ -387,11 +386,11 @@ def prepare(folder: Path, only: str, processes: int, again: bool) -> None:
     print(f"{len(plan)} kernels with {sum(len(w['launches']) for w in plan.values())} launches: {folder}")
 
 
-_groups: list[list[Work]] = []  # what forked processes find of the works, which are not sent
+_groups: list[list[Work]] = []  # forked processes inherit the works
 
 
 def prepared(place: int, folder: Path, before: Mapping[str, Any]) -> dict[str, Any]:
-    """Count the works of a group, and write their cubins; return what is to be known of each."""
+    """Count the works of a group, and write their cubins; return the plan's entries."""
     plan: dict[str, Any] = {}
     known: dict[Any, Image] = {}
     for work in _groups[place]:
@@ -414,9 +413,9 @@ def prepared(place: int, folder: Path, before: Mapping[str, Any]) -> dict[str, A
 
 
 def launch_all(folder: Path, seconds: float, only: str, again: bool) -> None:
-    """Launch everything once, for ncu to watch, and note what was launched; stop when the time is over.
+    """Launch everything once under ncu, and note the launches; stop when the time is over.
 
-    again: also what was measured before.
+    again: also works that were measured before.
     """
     import pycuda.driver as cuda
 
@@ -471,7 +470,7 @@ def launch_all(folder: Path, seconds: float, only: str, again: bool) -> None:
 
 
 def counters() -> list[str]:
-    """Return the counters to ask for: those of COUNTS that this ncu has for the GPU."""
+    """Return the counters of COUNTS that this ncu has for the GPU."""
     wanted = list(dict.fromkeys(name for names, _ in COUNTS.values() for name in names))
     ran = subprocess.run(["ncu", "--query-metrics", "--chips", "gh100"], capture_output=True, text=True, check=False)
     listed = {line.split()[0] for line in ran.stdout.splitlines() if line.strip()}
@@ -519,7 +518,7 @@ def measure(folder: Path, seconds: float, only: str, again: bool) -> None:
 
 
 def compare(content: Mapping[str, Any]) -> None:
-    """Print for each count how many kernels have it equal and within its bound, and every one that does not."""
+    """Print for each count how many kernels are equal or within its bound, and every difference."""
     works = {key: {**work, "hardware": summed(work["hardware"])} for key, work in content["works"].items()}
     print(f"{content['device']}: {len(works)} kernels\n")
     print(
@@ -559,7 +558,7 @@ def why(work: str, count: str) -> str:
 
 
 def summed(counters: Mapping[str, int]) -> dict[str, int]:
-    """Return the hardware's sums under the names of COUNTS, of those whose counters were there."""
+    """Return the hardware's sums by the names of COUNTS, for the counters that exist."""
     return {
         name: sum(counters.get(counter, 0) for counter in names)
         for name, (names, _) in COUNTS.items()
@@ -568,7 +567,7 @@ def summed(counters: Mapping[str, int]) -> dict[str, int]:
 
 
 def off(ours: int, theirs: int) -> float:
-    """Return by what part the simulator's count differs."""
+    """Return the relative difference of the simulator's count."""
     return abs(ours - theirs) / max(theirs, 1)
 
 

@@ -1,18 +1,16 @@
-"""Limits against recorded times: how much of what a kernel took its longest limit explains, and whether none is broken.
+"""Compares limits with recorded times: how much of a kernel's time its longest limit explains, and whether it holds.
 
 `python benchmarks/limits_against_times.py [CARD TIMES.json ...]`: counts every kernel of the recorded times (of
 record_ladders.py) in the simulator, on a sample of its blocks, prices the counts with the card's ceilings and prints
-limit over time; several cards of one architecture share the counts. No GPU is used. What is to be reached: no time
-under 0.97 of its limit; the longest limit at least 0.6 of the time for 80% of the kernels; 90% of the pairs whose times
-differ by more than 10% in the order of their limits; and the resource that Nsight Compute reports busiest among those
-that hold the kernel for 90%.
+limit over time; several cards of one architecture share the counts. No GPU is used. The targets: no time under 0.97 of
+its limit; the longest limit is at least 0.6 of the time for 80% of the kernels; 90% of the pairs whose times differ by
+more than 10% have the order of their limits; and for 90%, Nsight Compute's busiest resource is among the limiting ones.
 
-The last is asked twice. Of all limits: is what Nsight Compute reports busiest among those within 0.8 of the longest? It
-has no counter of block starts, of waiting, of SMs that stand idle or of a launch (`NO_UNITS`), so a row that one of
-those holds can hardly agree. Of the units alone: is what it reports busiest among the limits within 0.8 of the longest
-of a unit? That is what both can know; units of which no counter was recorded, as that of constants, disagree. And more
-strictly: is it the longest of those itself, by name, where memory and the L2 are two, and the pipes are not the issue
-slots? The time of the launch itself, which is in every limit, is taken off in all three.
+The last target is checked three times. With all limits: is Nsight Compute's busiest unit among the limits within 0.8 of
+the longest? It has no counter for block starts, waiting, idle SMs or the launch (`NO_UNITS`), so rows with such a limit
+rarely agree. With the limits of units only: is its busiest unit among those within 0.8 of the longest? Both sides can
+know these; units without a recorded counter, such as constants, disagree. And strictly: is it the longest of those by
+name, where memory and L2 are two units, and pipes are not issue slots? All three leave out the time of the launch.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""Limits against kernels that were not used to build them: those of unseen.cu and unseen2.cu, at sizes at which such
-kernels run.
+"""Compares limits with kernels that were not used to develop them: those of unseen.cu and unseen2.cu, at usual sizes.
 
     python benchmarks/limits_unseen.py predict CARD FILE.json [NAME ...]   # anywhere: what the limits promise
     python benchmarks/limits_unseen.py record FOLDER [NAME ...]     # a GPU
@@ -9,15 +8,14 @@ kernels run.
     python benchmarks/limits_unseen.py print FILE.json              # anywhere: the limits as they were, and the times
     python benchmarks/limits_unseen.py again FILE.json              # anywhere: the limits as they are now
 
-A NAME is a kernel, or all of a profile (unseen, unseen2, attacks); left out, all of unseen and unseen2. `predict`
-counts in the simulator of this machine and prices the counts with a card's ceilings before there is any time.
-`record` runs `cudabench run --profile FILE --kernel NAME --limits` for each kernel with a time of its own, so that one
-that hangs does not take the others along, and keeps each results file; `times` runs all of a profile as one command
-without counting. `watch` has Nsight Compute look at one launch of each. `pack` brings them together: limits
-are those of the prediction if one is named, else what `record` counted. `print` holds the limits in those files
-against the times, as limits_against_times.py does for the ladders. `again` counts once more, in the simulator of this
-machine, and prices the counts with the card's ceilings and the model of today: what changed since the record was
-changed with these kernels in sight, and such a table says so.
+A NAME is a kernel, or a profile (unseen, unseen2, attacks) for all its kernels; the default is unseen and unseen2.
+`predict` counts in the simulator of this machine and prices the counts with a card's ceilings, before times are known.
+`record` runs `cudabench run --profile FILE --kernel NAME --limits` for each kernel with its own time limit, so that a
+kernel that hangs does not stop the others, and keeps each results file; `times` runs a whole profile in one command
+without counting. `watch` runs one launch of each under Nsight Compute. `pack` writes all into one file: with the limits
+of the prediction if one is named, else with those of `record`. `print` compares these limits with the times, as
+limits_against_times.py does for the ladders. `again` counts again in the simulator of this machine, with today's model:
+the model may have changed since with knowledge of these kernels, and such a table says so.
 """
 
 from __future__ import annotations

@@ -1,21 +1,20 @@
-"""Mutants of the chapters: which small faults the simulator finds, and which it does not.
+"""Mutants of the chapters: finds out which small faults the simulator detects.
 
     python benchmarks/mutants.py [OPERATION[:FUNCTION] ...] [--jobs N] [--keep FILE]     # an hour of one core for all
 
-Each mutant changes one line of a chapter, in a kernel or in a device function that kernels call: a barrier or a fence
-is dropped, a guard too, `<` becomes `<=`, an index is shifted by one, a row of a shared tile is shorter by one. It is
-found where one of the rungs that use the function ends with a hazard or a wrong result (exit code 3 of the command),
-at one of the sizes, blocks, grids, types and architectures of `TRIES`, or of `PLAIN` where it is compiled without
-optimisation as well, as by `check`; the rung itself is right at all of them, which is held. One that only fails, since
-it never ends, counts for itself, and one that the compiler refuses is none. Prints those that are not found.
-`EQUIVALENT` says of which ones it is known that they do no harm, `UNSEEN` of which ones that they would and that the
-simulator does not see it. Ends with exit code 1 where one is neither found nor explained.
+Each mutant changes one line of a chapter, in a kernel or in a device function that kernels call: it drops a barrier, a
+fence or a guard, turns `<` into `<=`, shifts an index by one, or makes a row of a shared tile shorter by one. A mutant
+is found if one of the rungs that use the function ends with a hazard or a wrong result (exit code 3 of the command), at
+one of the settings of `TRIES`, or of `PLAIN`, which also compile without optimisation, as `check` does. The rung itself
+must be right at all of them. A mutant that never ends counts as failed; a mutant that the compiler refuses does not
+count. The output lists mutants that are not found. mutants_explained.json gives reasons: `equivalent` mutants do no
+harm; `unseen` mutants do harm that the simulator does not see. The exit code is 1 if a mutant is neither found nor
+explained.
 
-Each mutant has a process of its own, `--jobs` of them at a time: one that crashes, or that lasts longer than `--limit`
-seconds, fails alone. `--keep` appends how each ends to a file, one JSON list a line, as soon as it has, and runs none
-that the file has of a chapter with this text and tried like this: a run that was interrupted, which prints what it has,
-goes on there. `--again` runs only those that an earlier output calls NOT FOUND, failed or refused, and `--every` one of
-N. What is printed last are the rows of the record's table.
+Each mutant has its own process, `--jobs` of them at a time; one that crashes, or takes over `--limit` seconds, fails
+alone. `--keep` appends each result to a file, one JSON list per line, and skips mutants that the file has for the same
+chapter and settings, so that an interrupted run can go on. `--again` runs only mutants that an earlier output calls NOT
+FOUND, failed or refused; `--every N` runs every Nth. The last lines are the rows of the record's table.
 """
 
 from __future__ import annotations
@@ -67,9 +66,9 @@ OF_LAST = (
 SMALL = {"TM": "4", "TN": "4", "TK": "4"}
 TILED = ("registers", "vector", "double-buffer")
 RAGGED = ("naive", "warp", "vector", "split", "short")  # rungs of matvec that take any grid
-# What is tried of an operation, in this order, until a mutant is found; without an entry its size alone.
-# `only`: the rungs that are tried with the settings; `of`: the functions whose mutants are; `architecture`: other than
-# sm_90; `without`: lines of the chapter that are left out for them, since they take the compiler long.
+# Settings of an operation, tried in this order until a mutant is found; without an entry only its default size.
+# `only`: the rungs with these settings; `of`: the functions whose mutants are tried; `architecture`: instead of sm_90;
+# `without`: lines of the chapter to leave out, because they compile slowly.
 TRIES: dict[str, tuple[dict[str, Any], ...]] = {
     # The second has blocks enough that not all run at once, and a mutant's last block reads what others left.
     "distance": ({}, {"size": (400_003,)}, {"block": (48,)}),
@@ -194,7 +193,7 @@ TRIES: dict[str, tuple[dict[str, Any], ...]] = {
         },
     ),
 }
-# With what they are compiled without optimisation; without an entry the size alone.
+# Settings without optimisation; without an entry only the default size.
 PLAIN: dict[str, tuple[dict[str, Any], ...]] = {
     "blur": (
         {"bounds": True, "size": (40, 130)},
@@ -264,13 +263,13 @@ def _explained(kind: str) -> dict[tuple[str, str, str], str]:
 
 EQUIVALENT = _explained("equivalent")
 UNSEEN = _explained("unseen")  # with the reasons of docs/simulator.md
-KEYS = {"architecture", "only", "of", "bounds", "without"}  # of a try, that are no part of a request
+KEYS = {"architecture", "only", "of", "bounds", "without"}  # keys of settings that are not part of a request
 LINE = re.compile(r"(\S+) (\S+), line (\d+), ([^:]+): .*\((?:NOT FOUND|failed|refused)")
 DEVICE = re.compile(r"^(?:template <[^\n]*>\s)?__device__ [^\n;{]*?(\w+)\(", re.MULTILINE)
 
 
 class Mutant(NamedTuple):
-    """One changed line of a chapter; before: its text, with '#2' where the kernel has it a second time."""
+    """One changed line of a chapter; before: its old text, with '#2' for a second line with this text."""
 
     rule: str
     line: int
@@ -278,7 +277,7 @@ class Mutant(NamedTuple):
     after: str
 
     def of(self, text: str) -> str:
-        """Return a chapter's text, or a case's, whose lines are as many, with the changed line."""
+        """Return a text with the changed line."""
         lines = text.splitlines()
         return "\n".join([*lines[: self.line - 1], self.after, *lines[self.line :]]) + "\n"
 
@@ -326,7 +325,7 @@ def functions(text: str) -> list[Function]:
 
 
 def used(name: str, chapter: list[Function]) -> set[str]:
-    """Return the names of the functions that a kernel calls, itself and those that these call among them."""
+    """Return the names of a kernel and all functions that it calls, directly or indirectly."""
     found: set[str] = set()
     more = {name}
     while more:
@@ -338,7 +337,7 @@ def used(name: str, chapter: list[Function]) -> set[str]:
 
 
 class Try(NamedTuple):
-    """One rung at one of the settings of `TRIES` or `PLAIN`; at: its place among those of its operation."""
+    """A rung with settings of `TRIES` or `PLAIN`; at: its index in the operation's tries."""
 
     at: int
     settings: dict[str, Any]
@@ -347,7 +346,7 @@ class Try(NamedTuple):
 
 
 class Task(NamedTuple):
-    """A mutant and what it is tried at, in order; without a mutant, the one rung that is tried by itself."""
+    """A mutant with its tries in order; without a mutant, a rung that is tried unchanged."""
 
     name: str
     function: str
@@ -357,14 +356,14 @@ class Task(NamedTuple):
 
     @property
     def which(self) -> str:
-        """What it is called in the output."""
+        """The task's name in the output."""
         if self.mutant is None:
             return f"{self.name} {self.tries[0].rung}, by itself"
         return f"{self.name} {self.function}, line {self.mutant.line}, {self.mutant.rule}"
 
 
 class End(NamedTuple):
-    """How a task ended, why, at which of the settings and with which rung, and how many seconds it took."""
+    """The end of a task, its reason, the settings, the rung, and the seconds."""
 
     end: str
     said: str
@@ -374,7 +373,7 @@ class End(NamedTuple):
 
 
 def main() -> int:
-    """Run the mutants of the operations that are named, or of all."""
+    """Run the mutants of the named operations, or of all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("operations", nargs="*", metavar="OPERATION[:FUNCTION]")
     parser.add_argument("--jobs", type=int, default=1, metavar="N")
@@ -400,12 +399,12 @@ ENDS = ("found", "refused", "failed", "equivalent", "not seen", "NOT FOUND")
 
 
 def words_of(counts: Counter[str]) -> str:
-    """Return how many mutants ended how, in words."""
+    """Return the counts of the ends as text."""
     return ", ".join(f"{counts[end]} {end}" for end in ENDS if counts[end] or end == ENDS[0])
 
 
 def tasks_of(name: str, only: str = "", again: set[tuple[str, ...]] | None = None) -> Iterator[Task]:
-    """Yield the mutants of an operation, or of one function, with what they are tried at."""
+    """Yield the mutants of an operation, or of one function, with their tries."""
     settings_of = (*TRIES.get(name, ({},)), *PLAIN.get(name, ({"bounds": True},)))
     cases = [
         (settings, rung.name, case)
@@ -432,8 +431,8 @@ def tasks_of(name: str, only: str = "", again: set[tuple[str, ...]] | None = Non
 
 
 def every_function(name: str) -> Iterator[tuple[str, str, Function, dict[str, set[str]]]]:
-    """Yield the functions of an operation's chapters: the file, its text with its headers in it, the function, and the
-    functions that each of the text calls."""
+    """Yield the functions of an operation's chapters: the file, its text with headers, the function, and the calls of
+    each function."""
     for file in chapters.names(operations.get(name)):
         text = inlined(chapters.read(file))
         chapter = functions(text)
@@ -442,7 +441,7 @@ def every_function(name: str) -> Iterator[tuple[str, str, Function, dict[str, se
 
 
 def inlined(source: Source) -> str:
-    """Return a chapter's text with its headers in the places of their #includes."""
+    """Return a chapter's text with its headers in place of their #includes."""
     text = source.text
     for header, own in chapters.headers(source).items():
         first, *more = text.split(f'#include "{header}"\n')
@@ -453,7 +452,7 @@ def inlined(source: Source) -> str:
 def ends_of(
     tasks: Sequence[Task], jobs: int = 1, keep: Path | None = None, limit: float = 1200
 ) -> tuple[Counter[str], bool]:
-    """Run mutants, some at a time; print those that are not found. Return how many ended how, and whether all did."""
+    """Run mutants and print those that are not found. Return the counts of the ends, and whether all have ended."""
     nvrtc.load()
     kept = ends_kept(keep)
     found = {n: kept[task.name, task.content] for n, task in enumerate(tasks) if (task.name, task.content) in kept}
@@ -463,7 +462,7 @@ def ends_of(
         for n in left
         for attempt in tasks[n].tries
     }
-    right: dict[tuple[str, int], float] = {}  # how long the rungs themselves take
+    right: dict[tuple[str, int], float] = {}  # seconds of the unchanged rungs
     wrong: list[str] = []
     whole = True
     began = time.monotonic()
@@ -479,7 +478,7 @@ def ends_of(
                 right[where] = end.seconds
                 if end.end != "ok":
                     wrong.append(f"{rungs[where].which}, is {end.end}: {end.settings}: {end.said}")
-        # What is tried at everything first: the last ones are then short.
+        # Mutants with many tries run first, so that the last ones are short.
         left.sort(key=lambda n: -likely(tasks[n], right))
         with contextlib.closing(pool([(n, tasks[n]) for n in left], right, jobs, limit)) as ended:
             for done, (number, end) in enumerate(ended, 1):
@@ -499,7 +498,7 @@ def ends_of(
 
 
 def likely(task: Task, right: dict[tuple[str, int], float]) -> float:
-    """Return the seconds that a task may take: one that is listed is tried at everything, another at a few."""
+    """Return the expected seconds of a task: an explained mutant runs all tries, another one a few."""
     assert task.mutant is not None
     seconds = [right.get((task.name, attempt.at), 0) for attempt in task.tries]
     key = (task.name, task.mutant.rule, task.mutant.before)
@@ -507,9 +506,9 @@ def likely(task: Task, right: dict[tuple[str, int], float]) -> float:
 
 
 def said_of(tasks: Sequence[Task], found: dict[int, End]) -> Counter[str]:
-    """Print how mutants ended, in the chapters' order, and how many how as rows of a table. Return the latter."""
+    """Print the ends of mutants in the chapters' order, and a table of their counts. Return the counts."""
     by_name: dict[str, Counter[str]] = {}
-    shown: dict[tuple[str, str, str], bool] = {}  # of what is listed, whether all mutants of such lines are found
+    shown: dict[tuple[str, str, str], bool] = {}  # whether all mutants of an explained line are found
     for number, task in enumerate(tasks):
         mutant, ended = task.mutant, found.get(number)
         if mutant is None or ended is None:
@@ -542,10 +541,10 @@ def said_of(tasks: Sequence[Task], found: dict[int, End]) -> Counter[str]:
 def pool(
     tasks: Sequence[tuple[Any, Task]], right: dict[tuple[str, int], float], jobs: int, limit: float
 ) -> Iterator[tuple[Any, End]]:
-    """Yield how tasks ended, each under what it is called, as they do; so many at a time, each in a process of its own.
+    """Yield the key and the end of each task as it ends; `jobs` tasks run at a time, each in its own process.
 
-    A process that ends by itself, or that lasts longer than the limit in seconds, fails its task. Closed before its
-    end, this ends all processes.
+    A process that dies, or takes longer than the limit in seconds, fails its task. Closing the generator ends all
+    processes.
     """
     fork = multiprocessing.get_context("fork")
     waiting = list(tasks)[::-1]
@@ -557,7 +556,9 @@ def pool(
                 out_of, back = fork.Pipe(duplex=False)
                 process = fork.Process(target=work, args=(task, right, back), daemon=True)
                 with warnings.catch_warnings():
-                    warnings.simplefilter("ignore", DeprecationWarning)  # of threads, whose locks no child takes
+                    warnings.simplefilter(
+                        "ignore", DeprecationWarning
+                    )  # the child does not take locks of other threads
                     process.start()
                 back.close()
                 running[out_of] = (key, process, time.monotonic())
@@ -583,34 +584,34 @@ def pool(
 
 
 def finish(process: BaseProcess, out_of: Connection) -> None:
-    """End a process that has said all, or that is not to say any more."""
-    process.kill()  # its compiler notices that nobody asks any more
+    """End a process."""
+    process.kill()  # its compiler notices the closed pipe
     process.join()
     out_of.close()
 
 
 def work(task: Task, right: dict[tuple[str, int], float], back: Connection) -> None:
-    """Be the process of a task: try it until it shows, and say how it ended, all of `End` but the seconds."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # is for the parent
+    """Run a task in its process: try it until it is found, and send the fields of `End` except the seconds."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     confined.die_with_parent()
     end, reason, attempt = "ok", "", task.tries[0]
     try:
         for attempt in task.tries:
             text = attempt.case.source.text
-            # On a machine with other work a run may take far longer than another.
+            # On a busy machine a run may take much longer than before.
             seconds = 60 + 20 * right[task.name, attempt.at] if task.mutant else 1200
             changed = task.mutant.of(text) if task.mutant else text + "\n"
             end, reason = end_of(task.name, attempt.case, changed, attempt.settings, seconds)
             if end != "ok":
                 break
-    except Exception as error:  # a defect, of which others are to be told
+    except Exception as error:  # a defect, which must be shown
         end, reason = "failed", f"{type(error).__name__}: {error}"
     back.send((end, reason, attempt.settings, attempt.rung))
 
 
 def append(keep: Path, task: Task, end: End) -> None:
-    """Append how a mutant ended to a file, at once, so that no interruption takes it back."""
+    """Append the end of a mutant to a file at once, so that an interruption does not lose it."""
     line = json.dumps([task.name, task.content, end.end, end.said, end.settings, end.rung, task.which, end.seconds])
     with keep.open("ab+") as file:
         cut = file.tell() and os.pread(file.fileno(), 1, file.tell() - 1) != b"\n"  # by an end in the middle of a line
@@ -618,18 +619,18 @@ def append(keep: Path, task: Task, end: End) -> None:
 
 
 def ends_kept(keep: Path | None) -> dict[tuple[str, str], End]:
-    """Return how mutants ended in earlier runs, by operation and changed chapter."""
+    """Return the ends of mutants in earlier runs, by operation and changed chapter."""
     lines = keep.read_text(encoding="utf-8").splitlines() if keep is not None and keep.exists() else []
     found = {}
     for line in lines:
-        with contextlib.suppress(ValueError):  # the last one, of a machine that was taken away
+        with contextlib.suppress(ValueError):  # a last line that was cut off
             name, content, end, reason, settings, rung, _, *seconds = json.loads(line)
             found[name, content] = End(end, reason, settings, rung, *seconds or [0.0])
     return found
 
 
 def case_of(name: str, kernel: str, settings: dict[str, Any]) -> Case | None:
-    """Return a kernel's case with settings of `TRIES`; None where the kernel does not take them."""
+    """Return a kernel's case with settings of `TRIES`; None if the kernel refuses them."""
     operation = operations.get(name)
     if "only" in settings and kernel not in settings["only"]:
         return None
@@ -645,8 +646,8 @@ def case_of(name: str, kernel: str, settings: dict[str, Any]) -> Case | None:
 
 
 def end_of(name: str, case: Case, text: str, settings: dict[str, Any], timeout: float) -> tuple[str, str]:
-    """Return how a case with this text ends within a time in seconds, and why: 'ok', 'found' (a wrong result or a
-    hazard), 'refused' (by the compiler) or 'failed'."""
+    """Return the end of a case with this text, and its reason: 'ok', 'found' (a wrong result or a hazard), 'refused'
+    (by the compiler) or 'failed'. timeout: in seconds."""
     if "without" in settings:
         text = re.sub(settings["without"], "//", text)
     changed = replace(case, source=replace(case.source, text=text), named=False, bounds="bounds" in settings)

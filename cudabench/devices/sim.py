@@ -253,7 +253,7 @@ class SimDevice:
             Launched(case.launches[numbers[0]], len(numbers), simulator.merge(reports[number] for number in numbers))
             for numbers in kinds.values()
         )
-        # What launches of one kind came to is added up already; what is told in the order of all of them is not.
+        # The sums of launches of one kind are known; texts and traces need the order of all launches.
         apart = any(
             report.hazards or report.suspicions or report.output or report.contended or report.trace
             for report in reports

@@ -332,7 +332,7 @@ def _load(named: str | None, at_need: bool) -> ctypes.CDLL | NotBuilt:
     except NotBuilt as lack:
         return lack
     except OSError as error:
-        return NotBuilt(f"its library does not load ({error})", f"build it anew with {BY_HAND}")
+        return NotBuilt(f"its library does not load ({error})", f"build it again with {BY_HAND}")
 
 
 def _found(named: str | None) -> Path:
