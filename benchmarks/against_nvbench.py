@@ -33,11 +33,11 @@ def main(sizes: list[str]) -> None:
     print("kernel     size   round   cold: ours  nvbench  ratio    hot: ours  nvbench  ratio")
     for kernel in KERNELS:
         for size in sizes:
-            for turn in range(ROUNDS):
+            for round_number in range(ROUNDS):
                 theirs = {cache: nvbench(kernel, size, cache) for cache in ("cold", "hot")}
                 ours = {cache: cudabench(kernel, size, cache) for cache in ("cold", "hot")}
                 print(
-                    f"{kernel:<9} {size:>6} {turn:>5}    "
+                    f"{kernel:<9} {size:>6} {round_number:>5}    "
                     + "    ".join(
                         f"{ours[c] * 1e6:9.2f} {theirs[c] * 1e6:9.2f} {ours[c] / theirs[c]:7.4f}"
                         for c in ("cold", "hot")

@@ -101,8 +101,8 @@ def nvbandwidth() -> dict[str, tuple[str, float]]:
         return {}
     found = {}
     for test, name in NVBANDWIDTH.items():
-        said = subprocess.run([tool, "-t", test], capture_output=True, text=True, check=False).stdout
-        sums = re.findall(rf"SUM {test} ([\d.]+)", said)
+        output = subprocess.run([tool, "-t", test], capture_output=True, text=True, check=False).stdout
+        sums = re.findall(rf"SUM {test} ([\d.]+)", output)
         if sums:
             found[name] = (f"nvbandwidth {test}, as printed", float(sums[-1]))
     return found
@@ -125,11 +125,17 @@ def main() -> None:
     print(f"Driver {device['driver']}, {device['sm_count']} SMs, {device['clocks']['sm_mhz']} MHz at most.\n")
     print("| ceiling | measured | theoretical | of it | peer | peer's figure | peer over ours |")
     print("| :-- | --: | --: | --: | :-- | --: | --: |")
-    for one in file["ceilings"]:
-        unit, value = one["unit"], one["value"]
-        start = [one["name"], ceilings.value(value, unit) if value is not None else f"{one['status']}: {one['reason']}"]
-        start += [ceilings.value(one["theoretical"], unit), f"{one['fraction']:.1%}" if one["fraction"] else "-"]
-        for label, figure in peers.get(one["name"]) or [("-", None)]:
+    for ceiling in file["ceilings"]:
+        unit, value = ceiling["unit"], ceiling["value"]
+        start = [
+            ceiling["name"],
+            ceilings.value(value, unit) if value is not None else f"{ceiling['status']}: {ceiling['reason']}",
+        ]
+        start += [
+            ceilings.value(ceiling["theoretical"], unit),
+            f"{ceiling['fraction']:.1%}" if ceiling["fraction"] else "-",
+        ]
+        for label, figure in peers.get(ceiling["name"]) or [("-", None)]:
             ratio = f"{figure / value:.3f}" if figure is not None and value else "-"
             print("| " + " | ".join([*start, label, ceilings.value(figure, unit), ratio]) + " |")
 

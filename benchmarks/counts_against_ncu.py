@@ -4,24 +4,21 @@
     python benchmarks/counts_against_ncu.py measure --folder build/ncu     # GPU and ncu: launch the same machine code
     python benchmarks/counts_against_ncu.py compare --folder build/ncu     # anywhere: the table, of the latest prepare
 
-`prepare` keeps the cubins that it counted (nvcc's, or the compiler's that CUDABENCH_COMPILER names) and `measure`
-launches those, so that both look at the same instructions; it starts one process under ncu, which launches everything
-until --seconds are over, and writes measured.json with both sides and a table of what differs; what another call
-measured there stays, and is left out without --again. ncu needs access to the hardware's counters. Inputs are made
-anew from their seeds. After a mend of the simulator, `prepare --again` counts the machine code that is there.
+`prepare` keeps the counted cubins (of nvcc, or of CUDABENCH_COMPILER), and `measure` launches them, so that both sides
+have the same instructions. `measure` starts one process under ncu, which launches kernels until --seconds are over, and
+writes measured.json with both sides and a table of differences; earlier results in the file stay, and are measured
+again only with --again. ncu needs access to the hardware's counters. Inputs are made again from their seeds. After a
+repair of the simulator, `prepare --again` counts the existing machine code.
 
-The corpus are the kernels of tests/corpus/right, and the files of tests/corpus/files in the manner of public code, with
-the arguments that their heads name. Of kernels that meet in atomics or locks, the number of instructions or of sectors
-depends on their order (`ORDERED`); textures go another way than the counters here and are left out. `--only 'files/*'`
-takes some.
+The corpus has the kernels of tests/corpus/right, and the files of tests/corpus/files with the arguments in their heads.
+If kernels use atomics or locks, their order changes the number of instructions or sectors (`ORDERED`). Textures have
+other counters and are left out. `--only 'files/*'` selects works by name.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
 import hashlib
-import io
 import json
 import multiprocessing
 import os
@@ -40,7 +37,9 @@ from typing import Any
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
+
+import ncu  # noqa: E402
 
 from cudabench import operations  # noqa: E402
 from cudabench.compile import cubin, nvdisasm  # noqa: E402
@@ -69,9 +68,9 @@ ORDERED = (
     "spin_lock", "cas_double", "cas_maximum", "blocks_flag", "flag", "reduce_last_block", "compaction",
     "warp_aggregate", "distance/single-pass",
 )  # fmt: skip
-COOPERATIVE = ("grid_sync",)  # launched otherwise, which this does not
-# What is compared: the counters whose sum it is, and by how much the two may differ. The sectors of asynchronous copies
-# (LDGSTS) are in those of op_ld; ...op_ldgsts_cache_access counts those of them that go by way of L1 once more.
+COOPERATIVE = ("grid_sync",)  # needs a cooperative launch
+# The compared counts: the counters to add, and the allowed relative difference. op_ld includes the sectors of
+# asynchronous copies (LDGSTS); ...op_ldgsts_cache_access counts those through L1 again.
 COUNTS: dict[str, tuple[tuple[str, ...], float]] = {
     "global load sectors": (("l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",), 0.0),
     "global store sectors": (("l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",), 0.0),
@@ -124,7 +123,7 @@ REASONS = (
     ("files/printf_assert*", "*", _LIBRARY),
     ("files/recursion*", "*", _ITSELF),
 )  # fmt: skip
-# In every ncu; others are asked for only where ncu lists them.
+# Counters of every ncu; others are used only if ncu lists them.
 KNOWN = (
     "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum", "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",
     "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum", "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum",
@@ -134,7 +133,7 @@ KNOWN = (
 
 @dataclass
 class Launch:
-    """One launch: the image that it comes from, its entry, geometry and arguments (arrays by name)."""
+    """A launch: its image, entry, geometry and arguments (arrays by name)."""
 
     image: Any
     entry: str
@@ -146,7 +145,7 @@ class Launch:
 
 @dataclass
 class Work:
-    """A kernel with its launches, which are counted together, and its arrays."""
+    """A kernel with its launches, whose counts are added, and its arrays."""
 
     name: str
     launches: list[Launch]
@@ -217,16 +216,16 @@ def file_works() -> Iterator[Work]:
             series, *_ = planned(ctx, ctx.params)
         except CudabenchError:
             continue
-        for one in series:
-            operation = one.make()
-            for case in one.cases:
+        for kernels in series:
+            operation = kernels.make()
+            for case in kernels.cases:
                 arguments = [argument for launch in case.launches for argument in launch.arguments]
                 if not (case.skip_reason or case.constants or any(isinstance(a, Texture) for a in arguments)):
                     yield ladder_work(f"files/{file.path.stem} {case.kernel}", case, operation)
 
 
 def works(only: str = "*") -> Iterator[Work]:
-    """Yield what is measured, in the order of its worth: the works whose names match."""
+    """Yield the works whose names match, the most important first."""
     ladders = list(ladder_cases([]))
     first = len({name.split()[0] for name, _ in ladders})
     for name, case in ladders[:first]:
@@ -283,7 +282,7 @@ def compiled(image: Any, known: dict[Any, Image]) -> Image:
 
 
 def kept(path: Path, known: dict[Any, Image]) -> Image:
-    """Return an image that was compiled before: its PTX is in the cubin."""
+    """Return a compiled image from its file; the cubin contains the PTX."""
     if path not in known:
         image = path.read_bytes()
         text = cubin.ptx(image)
@@ -296,7 +295,7 @@ def count(
 ) -> tuple[dict[str, int], list[tuple[str, str]]]:
     """Return the simulator's counts of a work's launches, and the (name of the cubin, entry) of each.
 
-    before: what it returned of the same work before, where the cubins in `folder` are to be counted again.
+    before: its earlier result for the same work; then count the cubins in `folder` again.
     """
     reports: dict[tuple[str, str], list[simulator.Report]] = defaultdict(list)
     images, places = {}, []
@@ -359,14 +358,14 @@ def counted(image: Image, entry: str, report: simulator.Report) -> Counter[str]:
 
 
 def prepare(folder: Path, only: str, processes: int, again: bool) -> None:
-    """Write the cubins and what the simulator counts of each work; the plan is written anew after each group.
+    """Write the cubins and the simulator's counts of each work; the plan is written after each group.
 
-    again: of works that are there, count the cubins that are there.
+    again: count the existing cubins of existing works.
     """
     compiler = os.environ.get("CUDABENCH_COMPILER", "nvcc")
     (folder / "cubins").mkdir(parents=True, exist_ok=True)
     everything = list(works(only))
-    os.environ["CUDABENCH_COMPILER"] = compiler  # which the tests that list the corpus take away
+    os.environ["CUDABENCH_COMPILER"] = compiler  # the tests that list the corpus unset it
     order = {work.name: place for place, work in enumerate(everything)}
     groups: dict[str, list[Work]] = defaultdict(list)
     for work in everything:
@@ -392,11 +391,11 @@ def prepare(folder: Path, only: str, processes: int, again: bool) -> None:
     print(f"{len(plan)} kernels with {sum(len(w['launches']) for w in plan.values())} launches: {folder}")
 
 
-_groups: list[list[Work]] = []  # what forked processes find of the works, which are not sent
+_groups: list[list[Work]] = []  # forked processes inherit the works
 
 
 def prepared(place: int, folder: Path, before: Mapping[str, Any]) -> dict[str, Any]:
-    """Count the works of a group, and write their cubins; return what is to be known of each."""
+    """Count the works of a group, and write their cubins; return the plan's entries."""
     plan: dict[str, Any] = {}
     known: dict[Any, Image] = {}
     for work in _groups[place]:
@@ -419,9 +418,9 @@ def prepared(place: int, folder: Path, before: Mapping[str, Any]) -> dict[str, A
 
 
 def launch_all(folder: Path, seconds: float, only: str, again: bool) -> None:
-    """Launch everything once, for ncu to watch, and note what was launched; stop when the time is over.
+    """Launch everything once under ncu, and note the launches; stop when the time is over.
 
-    again: also what was measured before.
+    again: also works that were measured before.
     """
     import pycuda.driver as cuda
 
@@ -476,7 +475,7 @@ def launch_all(folder: Path, seconds: float, only: str, again: bool) -> None:
 
 
 def counters() -> list[str]:
-    """Return the counters to ask for: those of COUNTS that this ncu has for the GPU."""
+    """Return the counters of COUNTS that this ncu has for the GPU."""
     wanted = list(dict.fromkeys(name for names, _ in COUNTS.values() for name in names))
     ran = subprocess.run(["ncu", "--query-metrics", "--chips", "gh100"], capture_output=True, text=True, check=False)
     listed = {line.split()[0] for line in ran.stdout.splitlines() if line.strip()}
@@ -486,38 +485,33 @@ def counters() -> list[str]:
 def measure(folder: Path, seconds: float, only: str, again: bool) -> None:
     """Launch everything under one ncu, and write and print both sides."""
     began = time.monotonic()
-    asked = counters()
-    options = ["--cache-control", "none", "--clock-control", "none", "--csv", "--page", "raw", "--print-units", "base"]
+    counter_names = counters()
     child = [sys.executable, __file__, "launch", "--folder", str(folder), "--seconds", str(seconds)]
     child += ["--only", only, *(["--again"] if again else [])]
-    command = ["ncu", *options, "--target-processes", "all", "--metrics", ",".join(asked), *child]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False)
-    (folder / "ncu.csv").write_text(ran.stdout)
-    lines = [line for line in ran.stdout.splitlines() if line.startswith('"')]
-    rows = [row for row in csv.DictReader(io.StringIO("\n".join(lines))) if row.get("ID")]
-    if not rows:
-        sys.exit(f"ncu saw no launch: {ran.stdout[-1500:]}{ran.stderr[-1500:]}")
+    if not (rows := ncu.launches(counter_names, child)):
+        sys.exit(1)
+    (folder / "ncu.json").write_text(json.dumps(rows))
     plan = json.loads((folder / "plan.json").read_text())
     log = [json.loads(line) for line in (folder / "launched.jsonl").read_text().splitlines()]
-    launched = [one for one in log if "name" in one]
-    total = sum(one["launches"] for one in launched)
+    launched = [entry for entry in log if "name" in entry]
+    total = sum(entry["launches"] for entry in launched)
     if total < len(rows):
-        sys.exit(f"{total} kernels were launched and ncu saw {len(rows)}: the rows cannot be told apart; see ncu.csv.")
+        sys.exit(f"{total} kernels were launched and ncu saw {len(rows)}: the rows cannot be told apart; see ncu.json.")
     path = folder / "measured.json"
     found, at = json.loads(path.read_text())["works"] if path.exists() else {}, 0
-    for one in launched:
-        mine = rows[at : at + one["launches"]]
-        at += one["launches"]
+    for work in launched:
+        mine = rows[at : at + work["launches"]]
+        at += work["launches"]
         if at > len(rows):  # ncu ended before
             break
-        found[one["name"]] = {
-            "simulator": plan["works"][one["name"]]["counts"],
-            "hardware": {name: sum(value(row.get(name)) for row in mine) for name in asked},
-            "fault": one["fault"],
+        found[work["name"]] = {
+            "simulator": plan["works"][work["name"]]["counts"],
+            "hardware": {name: sum(round(ncu.number(row.get(name))) for row in mine) for name in counter_names},
+            "fault": work["fault"],
             "kernels": sorted({row.get("Kernel Name", "") for row in mine}),
         }
     content = {
-        "device": log[0]["device"], "arch": plan["arch"], "counters": asked, "works": found,
+        "device": log[0]["device"], "arch": plan["arch"], "counters": counter_names, "works": found,
         "left_out": [name for name in plan["works"] if name not in found],
     }  # fmt: skip
     path.write_text(json.dumps(content, indent=1) + "\n")
@@ -525,17 +519,11 @@ def measure(folder: Path, seconds: float, only: str, again: bool) -> None:
     print(f"\n{len(rows)} launches in {time.monotonic() - began:.0f} s: {path}")
 
 
-def value(text: str | None) -> int:
-    """Return a number of ncu's; 0 where it has none."""
-    digits = (text or "").replace(",", "")
-    return round(float(digits)) if digits.replace(".", "", 1).isdigit() else 0
-
-
 # ------------------------------------------------------------------------------------------------------------ the table
 
 
 def compare(content: Mapping[str, Any]) -> None:
-    """Print for each count how many kernels have it equal and within its bound, and every one that does not."""
+    """Print for each count how many kernels are equal or within its bound, and every difference."""
     works = {key: {**work, "hardware": summed(work["hardware"])} for key, work in content["works"].items()}
     print(f"{content['device']}: {len(works)} kernels\n")
     print(
@@ -550,8 +538,8 @@ def compare(content: Mapping[str, Any]) -> None:
         equal = sum(ours == theirs for _, ours, theirs in pairs)
         within = sum(off(ours, theirs) <= bound for _, ours, theirs in pairs)
         worst = max(pairs, key=lambda pair: off(*pair[1:]), default=None)
-        said = "" if worst is None or equal == len(pairs) else f"{worst[0]}: {worst[1]} for {worst[2]}"
-        print(f"| {name} | {len(pairs)} | {equal} | {within} | {bound:.0%} | {said} |")
+        worst_text = "" if worst is None or equal == len(pairs) else f"{worst[0]}: {worst[1]} for {worst[2]}"
+        print(f"| {name} | {len(pairs)} | {equal} | {within} | {bound:.0%} | {worst_text} |")
     print("\n| kernel | count | simulator | hardware | ratio | why |\n| --- | --- | ---: | ---: | ---: | --- |")
     for key, work in works.items():
         for name, theirs in work["hardware"].items():
@@ -569,12 +557,13 @@ def compare(content: Mapping[str, Any]) -> None:
 def why(work: str, count: str) -> str:
     """Return why a row differs."""
     return next(
-        (said for one, what, said in REASONS if fnmatchcase(work, one) and fnmatchcase(count, what)), "not known"
+        (reason for pattern, what, reason in REASONS if fnmatchcase(work, pattern) and fnmatchcase(count, what)),
+        "not known",
     )
 
 
 def summed(counters: Mapping[str, int]) -> dict[str, int]:
-    """Return the hardware's sums under the names of COUNTS, of those whose counters were there."""
+    """Return the hardware's sums by the names of COUNTS, for the counters that exist."""
     return {
         name: sum(counters.get(counter, 0) for counter in names)
         for name, (names, _) in COUNTS.items()
@@ -583,7 +572,7 @@ def summed(counters: Mapping[str, int]) -> dict[str, int]:
 
 
 def off(ours: int, theirs: int) -> float:
-    """Return by what part the simulator's count differs."""
+    """Return the relative difference of the simulator's count."""
     return abs(ours - theirs) / max(theirs, 1)
 
 

@@ -98,7 +98,7 @@ def family(process: int) -> list[int]:
         children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
     except OSError:
         return [process]
-    return [process, *(each for child in children for each in family(int(child)))]
+    return [process, *(descendant for child in children for descendant in family(int(child)))]
 
 
 def main() -> None:
@@ -125,7 +125,7 @@ def main() -> None:
         for words in ([], ["--json", str(found)], ["-o", str(Path(name) / "report.html")]):
             shown = " ".join(Path(word).name for word in words)
             print(f"| `{f'fleet report {shown}'.strip()}`{reported(folder, words)}", flush=True)
-        slow = {each["id"] for each in json.loads(found.read_text())["fleet"]["slow"]}
+        slow = {card["id"] for card in json.loads(found.read_text())["fleet"]["slow"]}
         print(
             f"\nOf {len(planted)} planted slow cards {len(planted & slow)} were found; "
             f"{len(slow - planted)} others were called slow."

@@ -63,10 +63,10 @@ class Alone(Session):
 
 def seconds(request: UserRequest, cases: int, session: type[Session]) -> float:
     """Return how long the cases take."""
-    one = Fuzz(request, Choice("cuda"), Settings(), cases)
-    one.session = session(one.device, one.settings)
+    fuzz = Fuzz(request, Choice("cuda"), Settings(), cases)
+    fuzz.session = session(fuzz.device, fuzz.settings)
     start = time.monotonic()
-    record = one.run(Silent().working)
+    record = fuzz.run(Silent().working)
     took = time.monotonic() - start
     if record.failed or record.cases != cases:
         sys.exit(f"{request.kernels[0]}: {record}")

@@ -1,9 +1,8 @@
 """What moves the level of a short kernel from run to run? Needs a GPU: `python benchmarks/levels.py [SIZE ...]`.
 
-One process times the last rung of transpose and a copy of the same bytes, cold: six times over on the same buffers,
-with the code loaded anew, and on eight sets of buffers. It prints the medians of each; where they are the same to a
-tick, the thing does not matter. The sets are timed twice, so that what belongs to the place is told from what belongs
-to the moment.
+One process times the last rung of transpose and a copy of the same bytes, cold: six times on the same buffers, with the
+code loaded again, and on eight sets of buffers. It prints the medians; a change that leaves them equal to a clock tick
+has no effect. The sets are timed twice, to distinguish the effect of the place from that of the moment.
 """
 
 from __future__ import annotations
@@ -72,8 +71,8 @@ def size(device: CudaDevice, n: int) -> None:
     report("nothing changed", [median(device, case, module, here) for _ in range(TIMES)])
     report("code elsewhere", [median(device, case, load(1 + at), here) for at in range(TIMES)])
     elsewhere = [another() for _ in range(PLACES)]
-    report("buffers elsewhere", [median(device, case, module, each) for each in elsewhere])
-    report("the same again", [median(device, case, module, each) for each in elsewhere])
+    report("buffers elsewhere", [median(device, case, module, buffers) for buffers in elsewhere])
+    report("the same again", [median(device, case, module, buffers) for buffers in elsewhere])
 
 
 def main() -> None:

@@ -1,18 +1,16 @@
-"""Limits against recorded times: how much of what a kernel took its longest limit explains, and whether none is broken.
+"""Compares limits with recorded times: how much of a kernel's time its longest limit explains, and whether it holds.
 
 `python benchmarks/limits_against_times.py [CARD TIMES.json ...]`: counts every kernel of the recorded times (of
 record_ladders.py) in the simulator, on a sample of its blocks, prices the counts with the card's ceilings and prints
-limit over time; several cards of one architecture share the counts. No GPU is used. What is to be reached: no time
-under 0.97 of its limit; the longest limit at least 0.6 of the time for 80% of the kernels; 90% of the pairs whose times
-differ by more than 10% in the order of their limits; and the resource that Nsight Compute reports busiest among those
-that hold the kernel for 90%.
+limit over time; several cards of one architecture share the counts. No GPU is used. The targets: no time under 0.97 of
+its limit; the longest limit is at least 0.6 of the time for 80% of the kernels; 90% of the pairs whose times differ by
+more than 10% have the order of their limits; and for 90%, Nsight Compute's busiest resource is among the limiting ones.
 
-The last is asked twice. Of all limits: is what Nsight Compute reports busiest among those within 0.8 of the longest? It
-has no counter of block starts, of waiting, of SMs that stand idle or of a launch (`NO_UNITS`), so a row that one of
-those holds can hardly agree. Of the units alone: is what it reports busiest among the limits within 0.8 of the longest
-of a unit? That is what both can know; units of which no counter was recorded, as that of constants, disagree. And more
-strictly: is it the longest of those itself, by name, where memory and the L2 are two, and the pipes are not the issue
-slots? The time of the launch itself, which is in every limit, is taken off in all three.
+The last target is checked three times. With all limits: is Nsight Compute's busiest unit among the limits within 0.8 of
+the longest? It has no counter for block starts, waiting, idle SMs or the launch (`NO_UNITS`), so rows with such a limit
+rarely agree. With the limits of units only: is its busiest unit among those within 0.8 of the longest? Both sides can
+know these; units without a recorded counter, such as constants, disagree. And strictly: is it the longest of those by
+name, where memory and L2 are two units, and pipes are not issue slots? All three leave out the time of the launch.
 """
 
 from __future__ import annotations
@@ -73,7 +71,10 @@ def rows(recorded: list[tuple[str, list[dict[str, Any]]]]) -> list[list[Row]]:
     """Return, for each card and its recorded kernels, the limits of each kernel."""
     cards = [load(name) for name, _ in recorded]
     device = SimDevice("sm_" + cards[0].device.compute_capability.replace(".", ""))
-    times = [{(one["operation"], one["kernel"], tuple(one["size"])): one for one in kernels} for _, kernels in recorded]
+    times = [
+        {(record["operation"], record["kernel"], tuple(record["size"])): record for record in kernels}
+        for _, kernels in recorded
+    ]
     found: list[list[Row]] = [[] for _ in cards]
     inputs: dict[object, Any] = {}
     for name, kernel, size in dict.fromkeys(key for kernels in times for key in kernels):
@@ -83,18 +84,18 @@ def rows(recorded: list[tuple[str, list[dict[str, Any]]]]) -> list[list[Row]]:
         if (name, size) not in inputs:
             inputs.clear()
             inputs[name, size] = operation.inputs(case.problem)
-        run = counting.sampled(device, case, operation, case.problem, inputs[name, size], seconds=600)
-        for card, kernels, its in zip(cards, times, found, strict=True):
+        run = counting.run_sample(device, case, operation, case.problem, inputs[name, size], seconds=600)
+        for card, kernels, card_rows in zip(cards, times, found, strict=True):
             if (name, kernel, size) not in kernels:
                 continue
-            one = kernels[name, kernel, size]
+            record = kernels[name, kernel, size]
             moved = operation.bytes(case.problem) or None
-            limits = counting.by_card(device, case, run, [card], Settings(), moved)[0].limits
-            busy = {unit: one[unit] for unit in MEANS if one.get(unit) is not None}
+            limits = counting.limits_by_card(device, case, run, [card], Settings(), moved)[0].limits
+            busy = {unit: record[unit] for unit in MEANS if record.get(unit) is not None}
             busiest = max(busy, key=lambda unit: busy[unit]) if busy else None
             share, launch = busy.get(busiest or "", 0.0), launched(card)
-            row = Row(name, kernel, size, one["seconds"], limits, busiest, share, launch)
-            its.append(row)
+            row = Row(name, kernel, size, record["seconds"], limits, busiest, share, launch)
+            card_rows.append(row)
             print(card.title, text(row), flush=True, file=sys.stderr)
     return found
 

@@ -1,5 +1,4 @@
-"""Limits against kernels that were not used to build them: those of unseen.cu and unseen2.cu, at sizes at which such
-kernels run.
+"""Compares limits with kernels that were not used to develop them: those of unseen.cu and unseen2.cu, at usual sizes.
 
     python benchmarks/limits_unseen.py predict CARD FILE.json [NAME ...]   # anywhere: what the limits promise
     python benchmarks/limits_unseen.py record FOLDER [NAME ...]     # a GPU
@@ -9,21 +8,18 @@ kernels run.
     python benchmarks/limits_unseen.py print FILE.json              # anywhere: the limits as they were, and the times
     python benchmarks/limits_unseen.py again FILE.json              # anywhere: the limits as they are now
 
-A NAME is a kernel, or all of a profile (unseen, unseen2, attacks); left out, all of unseen and unseen2. `predict`
-counts in the simulator of this machine and prices the counts with a card's ceilings before there is any time.
-`record` runs `cudabench run --profile FILE --kernel NAME --limits` for each kernel with a time of its own, so that one
-that hangs does not take the others along, and keeps each results file; `times` runs all of a profile as one command
-without counting. `watch` has Nsight Compute look at one launch of each. `pack` brings them together: limits
-are those of the prediction if one is named, else what `record` counted. `print` holds the limits in those files
-against the times, as limits_against_times.py does for the ladders. `again` counts once more, in the simulator of this
-machine, and prices the counts with the card's ceilings and the model of today: what changed since the record was
-changed with these kernels in sight, and such a table says so.
+A NAME is a kernel, or a profile (unseen, unseen2, attacks) for all its kernels; the default is unseen and unseen2.
+`predict` counts in the simulator of this machine and prices the counts with a card's ceilings, before times are known.
+`record` runs `cudabench run --profile FILE --kernel NAME --limits` for each kernel with its own time limit, so that a
+kernel that hangs does not stop the others, and keeps each results file; `times` runs a whole profile in one command
+without counting. `watch` runs one launch of each under Nsight Compute. `pack` writes all into one file: with the limits
+of the prediction if one is named, else with those of `record`. `print` compares these limits with the times, as
+limits_against_times.py does for the ladders. `again` counts again in the simulator of this machine, with today's model:
+the model may have changed since with knowledge of these kernels, and such a table says so.
 """
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import re
 import subprocess
@@ -37,6 +33,7 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 from limits_against_times import Row, launched, summary, text  # noqa: E402
+from ncu import number, rows_of  # noqa: E402
 from record_ladders import COUNTERS, SECONDS, prepared, upload  # noqa: E402
 
 from cudabench.records.planned import Case, Operation  # noqa: E402
@@ -72,8 +69,8 @@ def ended(words: list[str], seconds: float) -> tuple[int, str, str]:
     try:
         ran = subprocess.run(words, capture_output=True, text=True, check=False, timeout=seconds, cwd=HERE.parent)
     except subprocess.TimeoutExpired as late:
-        said = late.stdout.decode(errors="replace") if isinstance(late.stdout, bytes) else ""
-        return 124, said, f"over {seconds} s"
+        output = late.stdout.decode(errors="replace") if isinstance(late.stdout, bytes) else ""
+        return 124, output, f"over {seconds} s"
     return ran.returncode, ran.stdout, ran.stderr
 
 
@@ -89,7 +86,7 @@ def record(folder: Path, names: Mapping[str, Path]) -> None:
 def times(folder: Path, names: Mapping[str, Path]) -> None:
     """Measure the kernels, those of a profile in one command, into a folder."""
     for profile in dict.fromkeys(names.values()):
-        some = [name for name, its in names.items() if its == profile]
+        some = [name for name, own_profile in names.items() if own_profile == profile]
         words = [word for name in some for word in ("--kernel", name)]
         path = folder / f"{profile.stem}.json"
         code, out, err = ended(command(profile, *words, "--json", str(path), *QUICK), RUN_S * len(some))
@@ -147,13 +144,9 @@ def shares(folder: Path) -> dict[str, dict[str, float]]:
     """Return by kernel the share of each unit in %, as Nsight Compute saw it."""
     found: dict[str, dict[str, float]] = {}
     for path in sorted(folder.glob("ncu_*.csv")):
-        for row in csv.DictReader(io.StringIO(path.read_text())):
-            if row.get("ID"):
-                its = {unit: row.get(counter) or "" for unit, counter in COUNTERS.items()}
-                found.setdefault(
-                    row["Kernel Name"].partition("(")[0],
-                    {unit: float(text.replace(",", "")) for unit, text in its.items() if text},
-                )
+        for row in rows_of(path.read_text()):
+            busy = {unit: number(row[counter]) for unit, counter in COUNTERS.items() if row.get(counter)}
+            found.setdefault(row["Kernel Name"].partition("(")[0], busy)
     return found
 
 
@@ -163,7 +156,7 @@ def gathered(folders: Sequence[Path]) -> dict[str, Any]:
     device, kernels, predicted = None, {}, {}
     for folder in folders:
         if folder.is_file():
-            predicted |= {name: one["limits"] for name, one in json.loads(folder.read_text())["kernels"].items()}
+            predicted |= {name: record["limits"] for name, record in json.loads(folder.read_text())["kernels"].items()}
             continue
         busy = shares(folder)
         for path in sorted(folder.glob("*.json")):
@@ -198,8 +191,8 @@ def counted_here(card: Any, names: Mapping[str, Path]) -> Iterator[tuple[str, Ca
         case, operation = case_of(name, profile)
         moved = operation.bytes(case.problem) or None
         inputs = operation.inputs(case.problem)
-        counts = counting.sampled(device, case, operation, case.problem, inputs, seconds=600)
-        yield name, case, moved, counting.by_card(device, case, counts, [card], Settings(), moved)[0].limits
+        counts = counting.run_sample(device, case, operation, case.problem, inputs, seconds=600)
+        yield name, case, moved, counting.limits_by_card(device, case, counts, [card], Settings(), moved)[0].limits
 
 
 def predict(title: str, path: Path, names: Mapping[str, Path]) -> None:
@@ -225,17 +218,26 @@ def show(recorded: dict[str, Any], again: bool) -> None:
     device, kernels = recorded["device"], recorded["kernels"]
     known = {spec.name for spec in fields(DeviceInfo)}
     card = card_for_device(DeviceInfo(**{name: value for name, value in device.items() if name in known}))
-    places = {name: (HERE / one["file"]).with_suffix(".toml") for name, one in kernels.items()}
-    limits = {name: its for name, _, _, its in counted_here(card, places)} if again else {}
+    places = {name: (HERE / record["file"]).with_suffix(".toml") for name, record in kernels.items()}
+    limits = {name: kernel_limits for name, _, _, kernel_limits in counted_here(card, places)} if again else {}
     rows, uncounted = [], []
-    for name, one in kernels.items():
-        its = limits.get(name) or tuple(Limit(**limit) for limit in one["limits"] or ())
-        busy = one.get("busy") or {}
+    for name, record in kernels.items():
+        kernel_limits = limits.get(name) or tuple(Limit(**limit) for limit in record["limits"] or ())
+        busy = record.get("busy") or {}
         unit = max(busy, key=lambda unit: busy[unit]) if busy else None
-        if its:
-            size = tuple(one["size"])
+        if kernel_limits:
+            size = tuple(record["size"])
             rows.append(
-                Row(one["file"][:-3], name, size, one["seconds"], its, unit, busy.get(unit, 0.0), launched(card))
+                Row(
+                    record["file"][:-3],
+                    name,
+                    size,
+                    record["seconds"],
+                    kernel_limits,
+                    unit,
+                    busy.get(unit, 0.0),
+                    launched(card),
+                )
             )
         else:
             uncounted.append(name)

@@ -4,25 +4,25 @@
     python benchmarks/long_haul.py --join STATE.json STATE.json [...] [--report FILE.md]
 
 Runs files of kernels through `cudabench run`, one command after the other, in random order: kernels that write outside
-their arrays, read where nothing is, never end, trap, fail an assertion, want more memory than the card has, leave a
-variable behind; workers and commands that are killed, terminated and interrupted in the middle; between them, in the
-same file and in files of their own, kernels that are right.
+their arrays, read invalid addresses, never end, trap, fail an assertion, need more memory than the card has, or change
+a variable; workers and commands that are killed, terminated and interrupted; and right kernels, in the same files and
+in others.
 
-Held of every right kernel: it is `ok`, compared with no tolerance at all; alone in its command, its input and output
-are saved, and the output is twice the input bit for bit, and both are the same bytes as the first time. Of every wrong
-one: it has no bandwidth, and no other kernel's status. Of every row of the results file, which is read while the
-command runs: once `ok`, it stays as it was to the end, whatever ends the command. Of every command: its exit code, no
-traceback, nothing left in the folder of temporary files.
+Promises for every right kernel: it is `ok` without any tolerance; if it is alone in its command, its input and output
+are saved, the output is twice the input bit for bit, and both equal those of the first time. For every wrong kernel: it
+has no bandwidth, and does not change other kernels' status. For every row of the results file, which is read while the
+command runs: an `ok` row stays the same, however the command ends. For every command: its exit code, no traceback, and
+no temporary files.
 
-After each command no process of it is left: they all inherit a word in their environment that /proc shows, so that
-one that lost its parent is found too. Of the GPU, none of them is in the driver's list of processes (NVML, or
-nvidia-smi). The card's free memory is not judged, since others may use the same card. Where the list numbers processes
-otherwise than /proc, as in a container, it must not have grown against the processes that hold the driver's device.
+After each command all its processes have ended: they inherit a word in their environment that /proc shows, so that
+orphans are found too. None of them is in the driver's list of processes (NVML, or nvidia-smi). The card's free memory
+is not checked, because others may use the card. If the list has other process numbers than /proc, as in a container, it
+must not grow compared with the processes that hold the driver's device.
 
-Ends with exit code 0 and one line of what was done, or with 1 and every promise that was broken; `--report` writes a
-page of it. Report and state are written after every command, so that a haul that is cut off counts as far as it came;
-with `--state` the next one goes on from there, and the verdict is over all of them. `--join` hauls nothing: it makes
-one verdict and one page of the states of several hauls, also of such as ran at the same time.
+The exit code is 0, with a line about the haul, or 1 with every broken promise; `--report` writes a page. Report and
+state are written after every command, so that an interrupted haul counts as far as it came; with `--state` the next
+haul goes on from there, and the verdict covers all. `--join` runs nothing: it joins the states of several hauls into
+one verdict and one page.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ __device__ __noinline__ float deep(const float *x, int n) {
 
 @dataclass
 class Record:
-    """What a haul did; this is its state file."""
+    """The counts of a haul; this is its state file."""
 
     seed: int | str  # of several hauls together theirs
     device: str
@@ -126,7 +126,7 @@ class Record:
 
 
 class Haul:
-    """A haul under way."""
+    """A running haul."""
 
     def __init__(self, folder: Path, record: Record) -> None:
         self.folder = folder
@@ -136,13 +136,13 @@ class Haul:
         self.strangers = strangers()
 
     def hold(self, promise: bool, text: str) -> None:
-        """Note a promise that is not kept."""
+        """Note a broken promise."""
         if not promise:
             self.record.broken.append(text)
             print(f"BROKEN: {text}", flush=True)
 
     def command(self, name: str, kernels: list[str], *, kill_after: float | None = None, gigabytes: int = 0) -> str:
-        """Run one file of kernels, hold its end against every promise, and return what became of it in words.
+        """Run one file of kernels, check every promise, and return the result as text.
 
         With `kill_after` the signal of `ENDS` is sent after so many seconds; with `gigabytes` x has that size.
         """
@@ -161,10 +161,10 @@ class Haul:
             line += [f"--save={array}={file}" for array, file in saved.items()]
         watched = Watched(line, self.temporary, path)
         sent = watched.run(ENDS.get(name), kill_after)
-        said = watched.said
+        output = watched.said
         self.record.done[name] += 1
         self.hold(not watched.overdue, f"{name}: the command still ran after {COMMAND_S} s")
-        self.hold("Traceback" not in said and "defect" not in said, f"{name}: {said[-500:]}")
+        self.hold("Traceback" not in output and "defect" not in output, f"{name}: {output[-500:]}")
         self.nothing_left(name, watched)
         found = self.results(name, kernels, path, saved, watched, sent) if not gigabytes else {}
         self.exit_code(name, kernels, watched, sent, found)
@@ -172,7 +172,7 @@ class Haul:
         return f"exit {watched.code}{f' ({rows})' if rows else ''}"
 
     def exit_code(self, name: str, kernels: list[str], watched: Watched, sent: bool, found: dict[str, Any]) -> None:
-        """Hold a command's exit code."""
+        """Check a command's exit code."""
         if name == "too large":
             allowed: tuple[int, ...] = (1, 2)
         elif any(kernel in BAD for kernel in kernels):
@@ -188,7 +188,7 @@ class Haul:
     def results(
         self, name: str, kernels: list[str], path: Path, saved: dict[str, Path], watched: Watched, sent: bool
     ) -> dict[str, Any]:
-        """Hold the results of a command: every kernel's own, in its order, the right ones right. Return the rows."""
+        """Check the results of a command: all kernels in order, right ones `ok`. Return the rows."""
         ended = sent and name != "worker killed"  # the command itself, so that rows may be missing
         file = read_results(path)
         if file is None:
@@ -209,8 +209,10 @@ class Haul:
         for kernel, row in found.items():
             self.record.rows[f"{kernel}: {row['status']}"] += 1
             if kernel in KEEPING:
-                told = "state" in {one["code"] for one in row["warnings"]}
-                self.hold(row["status"] == "ok" and (told or self.simulated), f"{name}: {kernel} keeps a count, untold")
+                named = "state" in {warning["code"] for warning in row["warnings"]}
+                self.hold(
+                    row["status"] == "ok" and (named or self.simulated), f"{name}: {kernel} keeps a count, untold"
+                )
                 continue
             if kernel not in GOOD:
                 self.hold(row["status"] in ("wrong", "failed"), f"{name}: {kernel} is {row['status']}")
@@ -227,7 +229,7 @@ class Haul:
         return found
 
     def bytes(self, name: str, kernel: str, saved: dict[str, Path]) -> None:
-        """Hold a right kernel's arrays: y is 2 x, and both are those of the first time."""
+        """Check a right kernel's arrays: y is 2 x, and both equal those of the first time."""
         try:
             x, y = (np.load(saved[array]) for array in "xy")
         except (OSError, ValueError) as error:
@@ -241,7 +243,7 @@ class Haul:
         self.record.compared += 1
 
     def nothing_left(self, name: str, watched: Watched) -> None:
-        """Hold that no process of a command is left, none in the driver's list, and no temporary file."""
+        """Check that a command left no process, no entry in the driver's list, and no temporary file."""
         end = time.monotonic() + SETTLE_S
         while True:
             alive, now = watched.processes(), listed()
@@ -256,9 +258,9 @@ class Haul:
         for pid in alive:
             kill(pid, signal.SIGKILL)
         left = [*self.temporary.iterdir()]
-        self.hold(not left or name == "command killed", f"{name}: left behind {[one.name for one in left]}")
-        for one in left:
-            subprocess.run(["rm", "-rf", str(one)], check=False)
+        self.hold(not left or name == "command killed", f"{name}: left behind {[path.name for path in left]}")
+        for path in left:
+            subprocess.run(["rm", "-rf", str(path)], check=False)
         if watched.listed is not None and watched.pids:
             ours = bool(watched.pids & watched.listed)
             self.record.listed += ours
@@ -267,7 +269,7 @@ class Haul:
 
     @property
     def simulated(self) -> bool:
-        """Whether no GPU is used, for a trial of this script."""
+        """Whether the simulator is used, to try this script."""
         return self.record.device.startswith("sim")
 
 
@@ -290,9 +292,9 @@ class Watched:
         path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
         environment = {**os.environ, WORD: self.word, "TMPDIR": str(self.temporary), "PYTHONPATH": path}
         sent, looked = False, 0.0
-        with tempfile.TemporaryFile() as said:  # no pipe, which would fill
+        with tempfile.TemporaryFile() as output:  # no pipe, which would fill
             process = subprocess.Popen(
-                self.line, stdout=said, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=environment
+                self.line, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=environment
             )
             started = time.monotonic()
             first = None  # when a worker was seen: Python, starting, handles no signal yet
@@ -314,12 +316,12 @@ class Watched:
                 if process.poll() is None:
                     process.kill()
                 self.code = process.wait()
-            said.seek(0)
-            self.said = said.read().decode("utf-8", "replace")
+            output.seek(0)
+            self.said = output.read().decode("utf-8", "replace")
         return sent
 
     def look(self) -> None:
-        """Note the processes and the rows that there are."""
+        """Note the current processes and rows."""
         self.pids |= self.processes()
         file = read_results(self.path) or {"results": []}
         for row in file["results"]:
@@ -327,7 +329,7 @@ class Watched:
                 self.rows.setdefault(row["kernel"], row)
 
     def processes(self) -> set[int]:
-        """Return the numbers of the processes of the command that live, whoever their parent is now."""
+        """Return the numbers of the command's living processes, with orphans."""
         mark = f"{WORD}={self.word}".encode()
         found = set()
         for entry in Path("/proc").iterdir():
@@ -338,12 +340,12 @@ class Watched:
 
 
 def core(row: dict[str, Any] | None) -> Any:
-    """Return what of a finished row later rows must not change; figures that refer to other rows may follow."""
+    """Return the parts of a finished row that must not change; figures that refer to other rows may."""
     return row and [row[key] for key in ("status", "verification", "time", "bytes", "block", "grid")]
 
 
 def read_results(path: Path) -> Any:
-    """Return a results file's content, None where there is no whole one."""
+    """Return a results file's content, or None if it is missing or incomplete."""
     try:
         file = json.loads(path.read_text())
         return file if isinstance(file["results"], list) else None
@@ -361,7 +363,7 @@ def kernel_text(name: str) -> str:
 
 
 def kill(pid: int, number: signal.Signals) -> bool:
-    """Send a signal to a process of a command of ours; return whether it still was."""
+    """Send a signal to a process of a command; return whether it was still alive."""
     try:
         os.kill(pid, number)
     except ProcessLookupError:
@@ -370,23 +372,23 @@ def kill(pid: int, number: signal.Signals) -> bool:
 
 
 def listed() -> set[int] | None:
-    """Return the numbers of the processes in the driver's list, over all cards; None where there is no list."""
+    """Return the numbers of the processes in the driver's list, over all cards; None without a list."""
     try:
         import pynvml
 
         pynvml.nvmlInit()
         cards = map(pynvml.nvmlDeviceGetHandleByIndex, range(pynvml.nvmlDeviceGetCount()))
-        return {int(one.pid) for card in cards for one in pynvml.nvmlDeviceGetComputeRunningProcesses(card)}
+        return {int(process.pid) for card in cards for process in pynvml.nvmlDeviceGetComputeRunningProcesses(card)}
     except ImportError:
         pass
     except pynvml.NVMLError:
         return None
     query = ["nvidia-smi", "--query-compute-apps=pid", "--format=csv,noheader"]
     try:
-        said = subprocess.run(query, capture_output=True, text=True, timeout=10, check=True).stdout
+        output = subprocess.run(query, capture_output=True, text=True, timeout=10, check=True).stdout
     except (OSError, subprocess.SubprocessError):
         return None
-    return {int(word) for word in said.split() if word.isdigit()}
+    return {int(word) for word in output.split() if word.isdigit()}
 
 
 def strangers() -> int:
@@ -398,7 +400,7 @@ def strangers() -> int:
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):  # another user's, or gone
             if entry.name.isdigit():
-                users += any(os.readlink(one) == "/dev/nvidia-uvm" for one in (entry / "fd").iterdir())
+                users += any(os.readlink(descriptor) == "/dev/nvidia-uvm" for descriptor in (entry / "fd").iterdir())
     return len(listed() or ()) - users
 
 
@@ -406,7 +408,7 @@ def tasks(chance: random.Random) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield names and arguments of commands: every bad kernel, between good ones and alone, in another order each
     round."""
     while True:
-        round_: list[tuple[str, dict[str, Any]]] = [("good", {"kernels": [one]}) for one in GOOD]
+        round_: list[tuple[str, dict[str, Any]]] = [("good", {"kernels": [kernel]}) for kernel in GOOD]
         for bad in (*BAD, *KEEPING):
             good = chance.sample([*GOOD], 2)
             kernels = [good[0], bad, good[1]] if chance.random() < 0.7 else [bad, good[0]]
@@ -420,7 +422,7 @@ def tasks(chance: random.Random) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def joined(records: Sequence[Record]) -> Record:
-    """Return the sum of hauls; of one, itself. What is said of a broken promise names the haul's seed."""
+    """Return the sum of hauls; broken promises then name the haul's seed."""
     if len(records) == 1:
         return records[0]
     longest: dict[str, float] = {}
@@ -441,12 +443,12 @@ def joined(records: Sequence[Record]) -> Record:
         listed=sum(record.listed for record in records),
         unlisted=sum(record.unlisted for record in records),
         neighbours=max(record.neighbours for record in records),
-        broken=[f"seed {record.seed}: {one}" for record in records for one in record.broken],
+        broken=[f"seed {record.seed}: {promise}" for record in records for promise in record.broken],
     )
 
 
 def summary(record: Record) -> str:
-    """Return what was done in one line."""
+    """Return a line about a haul."""
     good = sum(count for key, count in record.rows.items() if key.split(":")[0] in GOOD and key.endswith(" ok"))
     return (
         f"seed {record.seed}, {record.parts} part{'s'[: record.parts > 1]}, {record.seconds:.0f} s: "
@@ -460,18 +462,18 @@ def page(records: Sequence[Record]) -> str:
     record = joined(records)
     lines = [f"# The long haul: {record.card or record.device}", ""]
     lines += [
-        f"`python benchmarks/long_haul.py --seconds {one.seconds:.0f} --seed {one.seed}`: {summary(one)}.\n"
-        for one in records
+        f"`python benchmarks/long_haul.py --seconds {haul.seconds:.0f} --seed {haul.seed}`: {summary(haul)}.\n"
+        for haul in records
     ]
     if len(records) > 1:
         lines += [f"Together: {summary(record)}.\n"]
     if record.listed:
-        said = f"by its number in the driver's list, where {record.listed} commands' workers were seen"
+        how = f"by its number in the driver's list, where {record.listed} commands' workers were seen"
     elif record.unlisted:
-        said = "by the length of the driver's list, which numbers processes otherwise than this machine"
+        how = "by the length of the driver's list, which numbers processes otherwise than this machine"
     else:
-        said = "by the workers' ends alone: there was no list of the driver's"
-    lines += [f"Memory of the GPU was judged by process: {said}."]
+        how = "by the workers' ends alone: there was no list of the driver's"
+    lines += [f"Memory of the GPU was judged by process: {how}."]
     if record.neighbours:
         lines += [f"Up to {record.neighbours} processes of others used the cards besides."]
     lines += ["", "| command | times | longest | kernels |", "| --- | --: | --: | --- |"]
@@ -484,7 +486,12 @@ def page(records: Sequence[Record]) -> str:
         f"The right kernels, over all commands: {', '.join(rows) or 'none'}. Right ones that failed are those ",
     ]
     lines[-1] += "whose process was killed while it ran them."
-    lines += ["", "## Promises broken", "", *([f"* {' '.join(one.split())}" for one in record.broken] or ["None."])]
+    lines += [
+        "",
+        "## Promises broken",
+        "",
+        *([f"* {' '.join(promise.split())}" for promise in record.broken] or ["None."]),
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -503,7 +510,7 @@ def read_state(path: Path) -> Record:
     """Return the record in a state file. Raises SystemExit for another file."""
     state = json.loads(path.read_text())
     if {*state} != {*vars(Record(0, ""))}:
-        sys.exit(f"{path} is no state of this script: name another file.")
+        sys.exit(f"{path} is not a state file of this script: name another file.")
     return Record(**state | {"done": Counter(state["done"]), "rows": Counter(state["rows"])})
 
 

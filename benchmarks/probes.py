@@ -11,10 +11,7 @@ shared memory that `places` names, by the lanes of `mask`. Of asynchronous copie
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 import json
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -23,7 +20,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
+
+from ncu import launches, number  # noqa: E402
 
 SOURCE = r"""
 #define ATOMIC(NAME, T, STATEMENT)                                                                                    \
@@ -175,36 +174,25 @@ def measure(seconds: float, to: Path) -> None:
     """Launch under ncu and write what it counted of each launch."""
     log = to.with_suffix(".log")
     child = [sys.executable, __file__, "launch", "--seconds", str(seconds), "-o", str(log)]
-    options = ["--cache-control", "none", "--clock-control", "none", "--csv", "--page", "raw", "--print-units", "base"]
-    command = ["ncu", *options, "--target-processes", "all", "--metrics", ",".join(COUNTERS.values()), *child]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False)
-    lines = [line for line in ran.stdout.splitlines() if line.startswith('"')]
-    rows = [row for row in csv.DictReader(io.StringIO("\n".join(lines))) if row.get("ID")]
-    if not rows:
-        sys.exit(f"ncu saw no launch: {ran.stdout[-1500:]}{ran.stderr[-1500:]}")
+    if not (rows := launches(COUNTERS.values(), child)):
+        sys.exit(1)
     every = probes()
     content: list[dict[str, Any]] = []
     for probe, row in zip(every, rows, strict=False):
         if probe.kernel not in (row.get("Kernel Name") or ""):
             sys.exit(f"ncu saw {row.get('Kernel Name')} where {probe.kernel} was launched.")
-        counted = {key: number(row.get(name)) for key, name in COUNTERS.items()}
+        counted = {key: round(number(row.get(name))) for key, name in COUNTERS.items()}
         content.append({**probe._asdict(), **counted})
-    to.write_text("[\n" + ",\n".join(json.dumps(one) for one in content) + "\n]\n")
+    to.write_text("[\n" + ",\n".join(json.dumps(record) for record in content) + "\n]\n")
     print(f"{len(content)} of {len(every)} launches: {to}")
-
-
-def number(text: str | None) -> int:
-    """Return a number of ncu's, 0 where it has none."""
-    digits = (text or "").replace(",", "")
-    return round(float(digits)) if digits.replace(".", "", 1).isdigit() else 0
 
 
 def table(content: list[dict[str, Any]]) -> None:
     """Print what was counted, a row a pattern."""
-    for one in content:
+    for record in content:
         print(
-            f"{one['kernel']:14} {one['pattern']:26} atom {one['atomic']:5} ld {one['load']:5} st {one['store']:5} "
-            f"inst {one['instructions']:6} sectors {one['sectors']:4}"
+            f"{record['kernel']:14} {record['pattern']:26} atom {record['atomic']:5} ld {record['load']:5} "
+            f"st {record['store']:5} inst {record['instructions']:6} sectors {record['sectors']:4}"
         )
 
 

@@ -95,8 +95,8 @@ def lines(text: str) -> list[str]:
 
 def ended(ours: dict[str, Any]) -> int:
     """Return the program's own exit code, that of exec if it did not run: a hazard makes exec end with 3."""
-    said = re.findall(r"^\S+: \d+ launch(?:es)?, .* ended with (\d+)$", ours["out"], re.MULTILINE)
-    code: int = int(said[-1]) if said else ours["code"]
+    codes = re.findall(r"^\S+: \d+ launch(?:es)?, .* ended with (\d+)$", ours["out"], re.MULTILINE)
+    code: int = int(codes[-1]) if codes else ours["code"]
     return code
 
 

@@ -328,13 +328,13 @@ def loop(w: Writer) -> None:
     """A loop whose turns differ by lane, with a way out in the middle."""
     targets = results(w)
     w.count += 1
-    turn = f"turn{w.count}"
+    counter = f"turn{w.count}"
     w.add(w.pick("", "#pragma unroll 1", "#pragma unroll 2"))
-    w.add(f"for (u32 {turn} = 0; {turn} < ({w.any('u32')} & 7); {turn}++) {{")
+    w.add(f"for (u32 {counter} = 0; {counter} < ({w.any('u32')} & 7); {counter}++) {{")
     inside(w, targets, w.number(1, 4))
     if w.number(0, 2) and targets:
         name = next(iter(targets.values()))
-        w.add(f"    if (bits({name}) % {w.number(3, 9)} == {turn}) break;")
+        w.add(f"    if (bits({name}) % {w.number(3, 9)} == {counter}) break;")
     w.add("}")
 
 

@@ -9,8 +9,6 @@ here. Textures and `solve`, of many launches, are left out. limits_against_times
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import subprocess
 import sys
@@ -23,7 +21,9 @@ from typing import Any
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
+
+import ncu  # noqa: E402
 
 from cudabench import operations  # noqa: E402
 from cudabench.plan import cases  # noqa: E402
@@ -123,7 +123,7 @@ def prepared(device: Any, case: Case, pointers: dict[str, Any]) -> list[tuple[An
 
     calls = []
     modules = {
-        launch.function: device.load(part.source, part.defines, [one.function for one in part.launches])
+        launch.function: device.load(part.source, part.defines, [other.function for other in part.launches])
         for part in case.parts
         for launch in part.launches
     }
@@ -154,43 +154,23 @@ def shares(place: int) -> dict[tuple[str, str, tuple[int, ...]], dict[str, float
     """Return the share of each unit in %, and ncu's own seconds, of the rungs at a place of SIZES."""
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log.jsonl"
-        metrics = ",".join([SECONDS, *COUNTERS.values()])
-        options = [
-            "--cache-control",
-            "all",
-            "--clock-control",
-            "none",
-            "--csv",
-            "--page",
-            "raw",
-            "--print-units",
-            "base",
-        ]
-        command = ["ncu", *options, "--metrics", metrics, sys.executable, __file__, "launch", str(log), str(place), "0"]
-        ran = subprocess.run(command, capture_output=True, text=True, check=False)
-        lines = [line for line in ran.stdout.splitlines() if line.startswith('"')]
-        rows = [row for row in csv.DictReader(io.StringIO("\n".join(lines))) if row.get("ID")]
+        command = [sys.executable, __file__, "launch", str(log), str(place), "0"]
+        rows = ncu.launches([SECONDS, *COUNTERS.values()], command, "all")
         launched = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
     rows = [row for row in rows if not row.get("Kernel Name", "").startswith(OWN)]
     if not rows or len(rows) != len(launched):
         names = sorted({row.get("Kernel Name", "") for row in rows})
-        print(f"ncu saw {len(rows)} of {len(launched)} launches: {ran.stderr[-800:]} {names}", file=sys.stderr)
+        print(f"ncu saw {len(rows)} of {len(launched)} launches: {names}", file=sys.stderr)
         return {}
     found: dict[tuple[str, str, tuple[int, ...]], list[dict[str, float]]] = defaultdict(list)
     for (name, kernel, size), row in zip(launched, rows, strict=True):
-        one = {key: _number(row.get(counter)) for key, counter in COUNTERS.items()}
-        found[name, kernel, tuple(size)].append({**one, "ncu_seconds": _number(row.get(SECONDS)) * 1e-9})
-    longest = {key: max(launches, key=lambda one: one["ncu_seconds"]) for key, launches in found.items()}
+        shares = {key: ncu.number(row.get(counter)) for key, counter in COUNTERS.items()}
+        found[name, kernel, tuple(size)].append({**shares, "ncu_seconds": ncu.number(row.get(SECONDS)) * 1e-9})
+    longest = {key: max(launches, key=lambda launch: launch["ncu_seconds"]) for key, launches in found.items()}
     return {
-        key: {**one, "ncu_seconds": sum(launch["ncu_seconds"] for launch in found[key])} for key, one in longest.items()
+        key: {**longest_launch, "ncu_seconds": sum(launch["ncu_seconds"] for launch in found[key])}
+        for key, longest_launch in longest.items()
     }
-
-
-def _number(text: str | None) -> float:
-    try:
-        return float((text or "").replace(",", ""))
-    except ValueError:
-        return 0.0
 
 
 def main() -> None:
@@ -206,8 +186,8 @@ def main() -> None:
     how = "medians of 7 runs, cold; shares of one launch under ncu --cache-control all --clock-control none"
     for place in range(3):
         records, found = times(place), shares(place)
-        for one in records:
-            one.update(found.get((one["operation"], one["kernel"], tuple(one["size"])), {}))
+        for record in records:
+            record.update(found.get((record["operation"], record["kernel"], tuple(record["size"])), {}))
         kernels += records
         content = {"device": device, "driver": driver, "how": how, "kernels": kernels}
         Path(sys.argv[1]).write_text(json.dumps(content, indent=1) + "\n")

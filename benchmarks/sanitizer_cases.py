@@ -89,7 +89,10 @@ def prepare(folder: Path) -> None:
         series = plan.build([request])
         operation, problem, launch = series.make(), series.cases[0].problem, series.cases[0].launches[0]
         inputs = operation.inputs(problem)
-        size = {one.name: int(np.prod(one.shape)) * np.dtype(one.dtype).itemsize for one in operation.buffers(problem)}
+        size = {
+            buffer.name: int(np.prod(buffer.shape)) * np.dtype(buffer.dtype).itemsize
+            for buffer in operation.buffers(problem)
+        }
         launches[name] = {
             "grid": launch.grid,
             "block": launch.block,
@@ -98,7 +101,8 @@ def prepare(folder: Path) -> None:
             "hangs": case.get("hangs", False),
             # an array's name and bytes, or a number's bits
             "arguments": [
-                [one, size[one]] if isinstance(one, str) else one.tobytes().hex() for one in launch.arguments
+                [argument, size[argument]] if isinstance(argument, str) else argument.tobytes().hex()
+                for argument in launch.arguments
             ],
         }
         kept = {f"before:{key}": held for key, held in inputs.items()}
@@ -116,7 +120,7 @@ def ours(target: Path, only: Sequence[str]) -> None:
             out = Path(folder) / f"{name}.json"
             command = ["check", source_of(name), f"--kernel={name.partition('.')[2]}", "--device=sim", f"--json={out}"]
             command += [f"--{key}={case[key]}" for key in ("grid", "block", "shared") if key in case]
-            command += [f"--{key}={one}" for key in ("arg", "expect") for one in case.get(key, ())]
+            command += [f"--{key}={value}" for key in ("arg", "expect") for value in case.get(key, ())]
             command = [sys.executable, "-m", "cudabench", *command, "--quiet", "--timeout=60"]
             done = subprocess.run(command, capture_output=True, text=True, cwd=HERE.parent)
             result = json.loads(out.read_text())["results"][0] if out.exists() else {}
@@ -125,9 +129,12 @@ def ours(target: Path, only: Sequence[str]) -> None:
                 "status": result.get("status"),
                 "reason": result.get("reason") or done.stderr.strip()[-300:],
                 "hazards": [
-                    [one[key] for key in ("kind", "line", "count", "message")] for one in result.get("hazards", ())
+                    [hazard[key] for key in ("kind", "line", "count", "message")]
+                    for hazard in result.get("hazards", ())
                 ],
-                "warnings": [one["message"] for one in result.get("warnings", ()) if one["code"] != "unverified"],
+                "warnings": [
+                    warning["message"] for warning in result.get("warnings", ()) if warning["code"] != "unverified"
+                ],
             }
             print(f"{case['is']:<6}{name:<36}{done.returncode}  {verdict(found[name])[:90]}", flush=True)
             target.write_text(json.dumps(found, indent=1))
@@ -170,21 +177,21 @@ def launch(folder: Path, name: str, limit: int) -> None:
         call("cuFuncSetAttribute", function, 8, case["shared"])  # the most dynamic shared memory
     places: dict[str, tuple[ctypes.c_uint64, int]] = {}
     values: list[Any] = []
-    for one in case["arguments"]:
-        if isinstance(one, str):
-            values.append(ctypes.create_string_buffer(bytes.fromhex(one), 8))
+    for argument in case["arguments"]:
+        if isinstance(argument, str):
+            values.append(ctypes.create_string_buffer(bytes.fromhex(argument), 8))
             continue
-        array, size = one
+        array, size = argument
         places[array] = (address := ctypes.c_uint64()), size
         call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(size))
         if (before := held.get(f"before:{array}")) is not None:
             assert before.nbytes == size
             call("cuMemcpyHtoD_v2", address, before.ctypes.data_as(ctypes.c_void_p), ctypes.c_size_t(size))
         values.append(address)
-    pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(one) for one in values))
+    pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
     print("LAUNCHED", flush=True)
     signal.alarm(limit)  # ends the process, whatever the driver waits for
-    geometry = [ctypes.c_uint(one) for one in (*case["grid"], *case["block"], case["shared"])]
+    geometry = [ctypes.c_uint(number) for number in (*case["grid"], *case["block"], case["shared"])]
     if case["cooperative"]:
         call("cuLaunchCooperativeKernel", function, *geometry, None, pointers)
     else:
@@ -248,11 +255,11 @@ def messages(raw: str) -> list[list[Any]]:
         if not body.startswith("   ") and not re.search(NOTES, text):
             found.append((re.sub(r" at .*", "", text), re.findall(r"\.cu:(\d+)", text)))
         elif found and body.startswith("   "):
-            said, lines = found[-1]
+            message, lines = found[-1]
             lines += re.findall(r"\.cu:(\d+)", text)[: 2 - len(lines)]
             for word in ("misaligned", "out of bounds"):
-                if word in text and word not in said:
-                    found[-1] = f"{said}, {word}", lines
+                if word in text and word not in message:
+                    found[-1] = f"{message}, {word}", lines
     counts = Counter((text, tuple(map(int, lines[: 2 if "Race" in text else 1]))) for text, lines in found)
     return [[text, list(lines), times] for (text, lines), times in counts.most_common()]
 
@@ -301,7 +308,7 @@ def card(folder: Path, target: Path, seconds: float, only: Sequence[str]) -> Non
         found = kept["cases"].get(name, {})
         cells = [short(said(found[tool])) if tool in found else "not run" for tool in TOOLS]
         print(f"{name.partition('.')[2][:22]:<22} {'|'.join(cells)}"[:116])
-    slow = max((one["seconds"] for found in kept["cases"].values() for one in found.values()), default=0)
+    slow = max((record["seconds"] for found in kept["cases"].values() for record in found.values()), default=0)
     took = seconds - (end - time.monotonic())
     print(f"{kept['about']['nvidia-smi']}; the longest run took {slow} s, all together {took:.0f} s")
 
@@ -309,16 +316,16 @@ def card(folder: Path, target: Path, seconds: float, only: Sequence[str]) -> Non
 # What was said -------------------------------------------------------------------------------------------------------
 
 
-def said(one: Case) -> str:
+def said(record: Case) -> str:
     """Return what a run on a card says: the tool's messages with their lines, else how the kernel ended."""
     words = [
         text + (f" ({', '.join(map(str, lines))})" if lines else "")
-        for text, lines, _ in one["messages"]
+        for text, lines, _ in record["messages"]
         if "Program hit" not in text
     ]
-    result = one["result"]
+    result = record["result"]
     if result is None:
-        words.append("hangs" if one["launched"] and one["seconds"] > LIMITS["plain"] - 1 else "did not end well")
+        words.append("hangs" if record["launched"] and record["seconds"] > LIMITS["plain"] - 1 else "did not end well")
     elif "error" in result:
         words.append(result["error"].removeprefix("CUDA_ERROR_"))
     elif not all(result["right"].values()):
@@ -349,9 +356,9 @@ def verdict(mine: Case) -> str:
     return ", ".join(hazards) or ("-" if mine["exit"] == 0 else mine["reason"])
 
 
-def named(one: Case | None) -> bool:
+def named(record: Case | None) -> bool:
     """Tell whether a tool names a fault, besides that the program ended badly."""
-    return one is not None and any("Program hit" not in text for text, *_ in one["messages"])
+    return record is not None and any("Program hit" not in text for text, *_ in record["messages"])
 
 
 def table(on_card: Case, by_us: Case) -> None:

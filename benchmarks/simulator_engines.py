@@ -52,7 +52,10 @@ class Launches(NamedTuple):
     def counts(self) -> list[Any]:
         """Return what has to be equal on both engines."""
         return [
-            (report.instructions, *((one.key, one.requests, one.sectors, one.wavefronts) for one in report.accesses))
+            (
+                report.instructions,
+                *((access.key, access.requests, access.sectors, access.wavefronts) for access in report.accesses),
+            )
             for report in self.reports
         ]
 
@@ -153,7 +156,7 @@ def lasting(times: int = 1000) -> Case:
     space, (a, b) = simulator.AddressSpace(), np.random.default_rng(3).random((2, 1024), np.float32)
     file = KERNELS / "vecadd.cu"
     code = simulator.load(compile_ptx(file.read_text(), file.name, arch="sm_90").ptx, space=space)
-    addresses = [space.allocate(one.copy().view(np.uint8)) for one in (a, b, np.zeros_like(a))]
+    addresses = [space.allocate(array.copy().view(np.uint8)) for array in (a, b, np.zeros_like(a))]
     raw = struct.pack("<QQQi", *addresses, 1024).ljust(code.code("add").parameter_bytes, b"\0")
 
     def run() -> Launches:
@@ -203,7 +206,9 @@ def launched(case: Case, repeats: int) -> tuple[list[float], str]:
     away = sum(report.engine != "native" for report in native.reports)
     notes = [] if numpy.results.tobytes() == native.results.tobytes() else ["BITS DIFFER"]
     if numpy.counts() != native.counts():
-        more = sum(report.instructions for report in numpy.reports) / sum(one.instructions for one in native.reports)
+        more = sum(report.instructions for report in numpy.reports) / sum(
+            report.instructions for report in native.reports
+        )
         notes.append(f"counts differ: instructions {more - 1:+.2%} on NumPy")
     if away:
         notes.append(f"{away} of {len(native.reports)} launches on NumPy")
@@ -229,7 +234,7 @@ def command(words: str, repeats: int) -> tuple[list[float], str]:
             found[engine] = results
             engines = [result["engine"] for result in results]
     pairs = zip(found["numpy"], found["native"], strict=True)
-    differ = {name for one, other in pairs for name in one if one[name] != other[name]} - {"engine"}
+    differ = {name for result, other in pairs for name in result if result[name] != other[name]} - {"engine"}
     notes = [f"DIFFER: {', '.join(sorted(differ))}"] if differ else []
     if away := sum(engine != "native" for engine in engines):
         notes.append(f"{away} of {len(engines)} kernels on NumPy")
@@ -241,18 +246,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=3, help="turns of each engine")
     parser.add_argument("cases", nargs="*", metavar="CASE", help="a part of the name of a case; all without one")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     print(f"{'case':40} {'NumPy':>9} {'native':>9} {'ratio':>6}")
     for name in (*CASES, *COMMANDS):
-        if asked.cases and not any(word in name for word in asked.cases):
+        if options.cases and not any(word in name for word in options.cases):
             continue
         if name in CASES:
-            times, told = launched(CASES[name](), asked.repeats)
+            times, note = launched(CASES[name](), options.repeats)
         else:
-            times, told = command(COMMANDS[name], asked.repeats)
+            times, note = command(COMMANDS[name], options.repeats)
         shown = " ".join(f"{seconds:8.3f}s" for seconds in times)
         ratio = f"{times[0] / times[1]:6.1f}" if len(times) == 2 else ""
-        print(f"{name:40} {shown} {ratio}  {told}", flush=True)
+        print(f"{name:40} {shown} {ratio}  {note}", flush=True)
 
 
 if __name__ == "__main__":

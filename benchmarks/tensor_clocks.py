@@ -63,22 +63,22 @@ def measure(device: Any, name: str) -> Iterator[dict[str, Any]]:
         device.upload(pointers["words"], np.ascontiguousarray(content))
         passes, seconds = 16, 0.0
         for _ in range(3):
-            one = replace(extent, passes=passes)
-            work = device.bind(owner.module, [benchmark.launch(one)], pointers)
+            timed = replace(extent, passes=passes)
+            work = device.bind(owner.module, [benchmark.launch(timed)], pointers)
             seconds = min(device.sample([work], "hot", []) for _ in range(3))
             passes = max(1, min(1 << 20, round(passes * SAMPLE_S / seconds)))
-        one = replace(extent, passes=passes)
-        work = device.bind(owner.module, [benchmark.launch(one)], pointers)
+        timed = replace(extent, passes=passes)
+        work = device.bind(owner.module, [benchmark.launch(timed)], pointers)
         times = [device.sample([work], "hot", []) for _ in range(SAMPLES + WARM)][WARM:]
-        out = np.empty(one.threads, np.int64)
+        out = np.empty(timed.threads, np.int64)
         device.download(pointers[arithmetic.CLOCKS], out)
-        clocks = float(np.median(out.reshape(one.grid, -1).max(axis=1)))
-        work = benchmark.amount(one) / 2
+        clocks = float(np.median(out.reshape(timed.grid, -1).max(axis=1)))
+        work = benchmark.amount(timed) / 2
         median = float(np.median(times))
         yield {
             "ceiling": name,
             "operands": kind,
-            "blocks": one.grid,
+            "blocks": timed.grid,
             "per_second": 2 * work / median,
             "of_theory": 2 * work / median / top if top else None,
             "theory": made_of,
@@ -97,10 +97,10 @@ def main() -> None:
     with CudaDevice(0) as device:
         print(f"{device.info.name}, driver {device.info.driver}, clocks named {device.info.clocks}\n")
         print(f"{'ceiling':12} {'operands':8} {'T/s':>8} {'of theory':>9} {'FMA/clock/SM':>12} {'MHz':>6}")
-        for one in arithmetic.TENSOR:
-            if one.lack(device.info.compute_capability):
+        for ceiling in arithmetic.TENSOR:
+            if ceiling.lack(device.info.compute_capability):
                 continue
-            for record in measure(device, one.name):
+            for record in measure(device, ceiling.name):
                 found.append(record)
                 print(
                     f"{record['ceiling']:12} {record['operands']:8} {record['per_second'] / 1e12:8.1f} "

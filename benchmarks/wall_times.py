@@ -55,10 +55,10 @@ def main(names: list[str]) -> None:
                     begin = time.perf_counter()
                     against_nvbench.nvbench(*TWINS[name], "cold")
                     theirs.append(time.perf_counter() - begin)
-            seconds, parts = min(ours, key=lambda one: one[0])
-            told = ", ".join(f"{part} {value:.2f}" for part, value in parts.items())
+            seconds, parts = min(ours, key=lambda measured_run: measured_run[0])
+            parts_text = ", ".join(f"{part} {value:.2f}" for part, value in parts.items())
             beside = f"; nvbench {min(theirs):.2f} s" if theirs else ""
-            print(f"{name}: {seconds:.2f} s ({told}){beside}", flush=True)
+            print(f"{name}: {seconds:.2f} s ({parts_text}){beside}", flush=True)
 
 
 def measured(words: list[str]) -> tuple[float, dict[str, Any]]:

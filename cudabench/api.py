@@ -292,10 +292,10 @@ def sweep(
         options=_options(of, options or {}),
     )
     given = [dim3(_numbers(one, of.block_dimensions, "block") or ()) for one in blocks]
-    plan = sweeping.plan(of, request, given or sensible_blocks(of.block_dimensions))
+    plan = sweeping.plan_points(of, request, given or sensible_blocks(of.block_dimensions))
     settings = _settings(measuring, choice.kind == "sim")
     series = Series(partial(operations.get, operation), plan.cases)
-    one = _collected([series], [choice], asdict(request), False, sweeping.coarse(settings))
+    one = _collected([series], [choice], asdict(request), False, sweeping.coarse_settings(settings))
     asked = {"min_time": settings.min_time, "max_time": settings.max_time}
     one.note({**asked, "sweep": plan.noted(asdict(request))})
 

@@ -170,7 +170,7 @@ def brief() -> Iterator[None]:
 def one_look_at_the_checkout() -> Iterator[None]:
     """Ask git once of the checkout, and of each file that it does not hold: two processes less for most runs."""
     root = Path(__file__).resolve().parent.parent
-    ask, known = provenance.git, dict[Path | None, dict[str, Any] | None]()
+    ask, known = provenance.git_state, dict[Path | None, dict[str, Any] | None]()
     words = ["git", "-C", str(root), "ls-files", "-z"]
     listed = subprocess.run(words, capture_output=True, text=True).stdout if (root / ".git").exists() else ""
     held = {root / name for name in listed.split("\0")}
@@ -186,7 +186,7 @@ def one_look_at_the_checkout() -> Iterator[None]:
         return known[one]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(provenance, "git", git)
+        patch.setattr(provenance, "git_state", git)
         yield
 
 

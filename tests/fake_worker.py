@@ -13,7 +13,7 @@ from dataclasses import replace
 from cudabench.errors import OutOfMemory
 from cudabench.measure.context import describe
 from cudabench.measure.session import Finished, Order
-from cudabench.measure.worker import Told, finished, serve
+from cudabench.measure.worker import Tell, finished, serve
 from cudabench.records.planned import Case
 from cudabench.records.results import DeviceInfo, Result
 
@@ -39,7 +39,7 @@ class FakeDevice:
         return not self.spoilt
 
 
-def working(device: FakeDevice, tell: Told) -> Callable[[Order], Finished]:
+def working(device: FakeDevice, tell: Tell) -> Callable[[Order], Finished]:
     """Return what ends as the kernels say."""
 
     def end(case: Case, at: int) -> Result:

@@ -18,7 +18,7 @@ from cudabench import operations
 from cudabench.compile import compiler
 from cudabench.compile.compiler import nvrtc_version
 from cudabench.compile.record import Resources
-from cudabench.devices.sim import Loaded, SimDevice, poisoned
+from cudabench.devices.sim import Loaded, SimDevice, poisoned_array
 from cudabench.errors import OutOfMemory, UsageError
 from cudabench.measure import verify
 from cudabench.measure.context import constants_of
@@ -180,7 +180,7 @@ def repeated(name: str, *kernels: str, runs: int = 2, **request: Any) -> list[st
     for case in (case for case in ladder if not case.skip_reason):
         inputs = operation.inputs(case.problem)
         arrays = {
-            b.name: inputs[b.name].copy() if b.role == "in" else poisoned(b.shape, b.dtype)
+            b.name: inputs[b.name].copy() if b.role == "in" else poisoned_array(b.shape, b.dtype)
             for b in operation.buffers(case.problem)
         }
         expected = operation.right(case.expects, case.problem, inputs)
@@ -191,7 +191,7 @@ def repeated(name: str, *kernels: str, runs: int = 2, **request: Any) -> list[st
             wrong += [f"{text}, run {run}" for text in mismatches(operation, case, expected, arrays)]
             for buffer in operation.buffers(case.problem):
                 if buffer.role == "out":
-                    arrays[buffer.name][...] = poisoned(buffer.shape, buffer.dtype)
+                    arrays[buffer.name][...] = poisoned_array(buffer.shape, buffer.dtype)
     return wrong
 
 

@@ -22,8 +22,8 @@ from cudabench.devices import nvml
 from cudabench.devices.protocol import Device, Module, Work
 from cudabench.errors import CudabenchError, DeviceError, UsageError
 from cudabench.measure.session import Finished
-from cudabench.measure.timing import enough, warm_up
-from cudabench.measure.worker import Told, finished, serve
+from cudabench.measure.timing import is_enough, warm_up
+from cudabench.measure.worker import Tell, finished, serve
 from cudabench.occupancy import capability, occupancy
 from cudabench.records.launch import POISON
 from cudabench.records.planned import Settings
@@ -213,7 +213,7 @@ class Ceilings:
         warm_up(sample, min(WARM_UP_S, self.settings.min_time))
         samples: list[float] = []
         start = time.monotonic()
-        while not enough(samples, time.monotonic() - start, self.settings):
+        while not is_enough(samples, time.monotonic() - start, self.settings):
             self.progress("timing", min(len(samples) / self.settings.min_samples, 1.0))
             samples.append(sample())
         return stats.summarize(samples, "hot")
@@ -408,7 +408,7 @@ def notes_of(name: str, compute_capability: str) -> str:
     return ""
 
 
-def measuring(device: Device, tell: Told, **how: Any) -> Callable[[tuple[str, Settings]], Finished]:
+def measuring(device: Device, tell: Tell, **how: Any) -> Callable[[tuple[str, Settings]], Finished]:
     """Return a function that measures a ceiling by its name."""
     ceilings: Ceilings | None = None
 

@@ -67,7 +67,7 @@ class CeilingsRun(Kept):
             settings={**timing, **request, "device": choice.name},
             tool=tool,
             host=probe.host(),
-            provenance=origin.gather([source()], compiler(choice, tool)),
+            provenance=origin.provenance_record([source()], compiler(choice, tool)),
         )
         super().__init__(file, path, listener)
 

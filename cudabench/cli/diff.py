@@ -155,8 +155,8 @@ def _file(given: Mapping[str, Any], found: list[CodeDifference], old: Side, new:
     asked = {name: given[name] for name in ("old", "new", "arch", "fail_on", *PROBLEM)}
     simulator = Choice("sim")
     tool = versions(simulator)
-    origin = provenance.gather([new.source], compiler(simulator, tool))
-    origin["sources"] = {side.label: provenance.digest(side.source) for side in (old, new)}
+    origin = provenance.provenance_record([new.source], compiler(simulator, tool))
+    origin["sources"] = {side.label: provenance.source_digest(side.source) for side in (old, new)}
     return ResultsFile(
         settings={**asdict(Settings(cpu=False)), **asked, "defines": dict(new.defines)},
         tool=tool,

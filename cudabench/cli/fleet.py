@@ -298,7 +298,7 @@ def report(
         why = f": {found.damaged[0].file}: {found.damaged[0].reason}" if found.damaged else "; it lacks .json files"
         raise CudabenchError(f"{found.folders[-1]} lacks readable shards{why}.")
     if place.json:
-        file = ResultsFile({}, {}, probe.host(), provenance=provenance.gather([], None), fleet=found)
+        file = ResultsFile({}, {}, probe.host(), provenance=provenance.provenance_record([], None), fleet=found)
         place.json.write(file.text())
     if picture:
         from cudabench.views import fleet_plot

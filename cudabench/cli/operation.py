@@ -254,7 +254,7 @@ def _fuzzing(
 
     def tell(result: Result, record: fuzz.Record) -> None:
         if record.failed or not given["quiet"]:
-            told.extend(fuzz.sentences(result, record))
+            told.extend(fuzz.report_lines(result, record))
 
     def work() -> None:
         run.collect()

@@ -153,7 +153,7 @@ def reading(file: str, given: Mapping[str, Any], sources: int) -> Iterator[None]
     """Show on a terminal that a file is read, unless --quiet is given. Each source may take as long as a compile;
     raises CompilerError if reading takes longer."""
     shown = Waiting(f"reading {text.line(Path(file).name)}", shown=not given["quiet"])
-    with shown, limits.reading(file, sources):
+    with shown, limits.limited_reading(file, sources):
         yield
 
 

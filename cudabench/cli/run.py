@@ -155,9 +155,9 @@ def planned(
 
     requests = requests_of(ctx, given)
     if given.get("sizes"):
-        from cudabench.userkernel.space import at_sizes
+        from cudabench.userkernel.space import requests_for_sizes
 
-        requests = [sized for request in requests for sized in at_sizes(request, given["sizes"])]
+        requests = [sized for request in requests for sized in requests_for_sizes(request, given["sizes"])]
     record = asdict(requests[0])
     if len(requests) > 1:
         record = {"requests": [asdict(request) for request in requests]}

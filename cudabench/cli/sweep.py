@@ -178,7 +178,7 @@ def _sweep_operation(
     defined = [Axis(one, values_of(text, f"-D {one}="), "define") for one, text in request.defines.items()]
     varied = [one for one in defined if len(one.values) > 1]
     candidates = blocks(operation.block_dimensions, ranges)
-    plan = sweep.plan(operation, request, candidates, zipped(varied, ()))
+    plan = sweep.plan_points(operation, request, candidates, zipped(varied, ()))
     swept = {one.name for one in varied}
     fixed = asdict(request) | {"defines": {n: text for n, text in request.defines.items() if n not in swept}}
     repeat = partial(_operation_line, operation, given)
@@ -285,7 +285,7 @@ def _carry_out(
     firsts: dict[int, Series] = {}
     for point in points:
         firsts.setdefault(id(point.series.make), replace(point.series, cases=(point.case,)))
-    run = output.run([*firsts.values()], choices, sweep.coarse(settings), record, cards=cards)
+    run = output.run([*firsts.values()], choices, sweep.coarse_settings(settings), record, cards=cards)
     for outcome in run.outcomes:
         outcome.series = replace(outcome.series, cases=())
     if run.by_card and (space or kept):
@@ -300,7 +300,7 @@ def _carry_out(
     before: dict[tuple[Any, ...], Result] = {}
     if kept and Path(kept).exists():
         note_taken_up(Path(kept))
-        before = sweep.known(load(kept), kept, run, told["fixed"])
+        before = sweep.earlier_results(load(kept), kept, run, told["fixed"])
     complete = False
     finals: list[Final] = []
 

@@ -32,26 +32,26 @@ _REFUSED = re.compile(
 _GENERATIONS = (("wgmma", "90"), ("tcgen05", "100"))
 
 
-def suited(job: Job, texts: Iterable[str]) -> Job:
+def with_needed_features(job: Job, texts: Iterable[str]) -> Job:
     """Return the job for the architecture that the texts need: 90a instead of 90."""
     words = _OWN.get(job.arch)
     if words is None:
         return job
-    asked = re.compile(f"{words}|{_MACRO.format(job.arch)}")
-    return own(job) if any(map(asked.search, texts)) else job
+    pattern = re.compile(f"{words}|{_MACRO.format(job.arch)}")
+    return with_all_features(job) if any(map(pattern.search, texts)) else job
 
 
-def own(job: Job) -> Job:
+def with_all_features(job: Job) -> Job:
     """Return the job for all features of its GPU."""
     return replace(job, arch=job.arch + "a")
 
 
-def refused_for_it(log: str, job: Job) -> bool:
+def lacks_feature(log: str, job: Job) -> bool:
     """Tell whether a refusal is about features that the job's architecture lacks and its GPU may have."""
     return job.arch in _OWN and _REFUSED.search(log) is not None
 
 
-def missing(log: str, job: Job) -> NeedsArchitecture | None:
+def other_generation_error(log: str, job: Job) -> NeedsArchitecture | None:
     """Return the error if everything that a refusal names belongs to another generation of GPUs, else None."""
     for match in _REFUSED.finditer(log):
         what = (match["what"] or match["these"] or "").partition(" ")[0]

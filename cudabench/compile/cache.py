@@ -130,7 +130,7 @@ def _shrink(folder: Path) -> None:
 def packed(record: Any) -> bytes:
     """Return a record as bytes."""
     return json.dumps(
-        asdict(record), default=lambda one: b64encode(one).decode() if type(one) is bytes else [*one]
+        asdict(record), default=lambda value: b64encode(value).decode() if type(value) is bytes else [*value]
     ).encode()
 
 

@@ -19,7 +19,6 @@ from typing import Any
 
 from cudabench.compile import (
     architecture,
-    asked,
     cache,
     diagnostics,
     includes,
@@ -29,6 +28,7 @@ from cudabench.compile import (
     nvrtc,
     outside,
     prelude,
+    requested_only,
     stand_ins,
     toolkit,
 )
@@ -71,7 +71,7 @@ def _job(source: str, filename: str, **how: Any) -> Job:
     """Return the job for the architecture that its texts need (`compile.architecture`)."""
     job = Job.of(source, filename, **how)
     outside.check(job)
-    return architecture.suited(job, [job.source, *includes.read(job).texts.values()])
+    return architecture.with_needed_features(job, [job.source, *includes.read(job).texts.values()])
 
 
 def gpu_backend() -> Backend:
@@ -81,7 +81,7 @@ def gpu_backend() -> Backend:
 
 def supported_architectures(backend: Backend = "nvrtc") -> tuple[str, ...]:
     """Return a compiler's architectures ('sm_75', ...). Raises DeviceUnusable if it is not installed."""
-    return nvcc.architectures() if backend == "nvcc" else tuple(f"sm_{one}" for one in nvrtc.load().architectures)
+    return nvcc.architectures() if backend == "nvcc" else tuple(f"sm_{number}" for number in nvrtc.load().architectures)
 
 
 def _chosen(backend: Backend | None) -> Backend | None:
@@ -161,14 +161,14 @@ def _attempt(compilers: Sequence[Compiler], job: Job) -> Compiled:
         mendable = latest.of_host or latest.emptied or diagnostics.missing_headers(latest.log)
         if time.monotonic() > ends or not mendable:
             break
-    last, tried = min(reversed(failed), key=lambda one: bool(diagnostics.missing_headers(one[0].log)))
-    if architecture.refused_for_it(last.log, job):
-        return _attempt(compilers, architecture.own(job))
+    last, tried = min(reversed(failed), key=lambda failure: bool(diagnostics.missing_headers(failure[0].log)))
+    if architecture.lacks_feature(last.log, job):
+        return _attempt(compilers, architecture.with_all_features(job))
     try:
         return _fail(last, tried, job)
     except CompilerError as error:
         # The PTX declares the device's runtime, with which machine code would have to be linked.
-        in_ptx = any(one.by_assembler for one, _ in failed) or diagnostics.speaks_of_device_runtime(last.log)
+        in_ptx = any(refusal.by_assembler for refusal, _ in failed) or diagnostics.speaks_of_device_runtime(last.log)
         if type(error) is CompilerError and not in_ptx and "error" in last.log:
             raise RefusedAsCode(str(error)) from None
         raise
@@ -180,10 +180,10 @@ class RefusedAsCode(CompilerError):
 
 def _compiled(compiler: Compiler, job: Job, ends: float) -> Compiled:
     """Compile the whole file and, if it is refused, the part that the requested kernels reach."""
-    shorter = asked.only(job)
+    shorter = requested_only.without_other_kernels(job)
     try:
         compiled = _in_options(compiler, shorter, Text(shorter.source), ends)
-        return replace(compiled, log=asked.as_written(compiled.log, job, shorter))
+        return replace(compiled, log=requested_only.warnings_as_written(compiled.log, job, shorter))
     except Refused as refused:
         first = refused
     except UsageError:
@@ -194,20 +194,20 @@ def _compiled(compiler: Compiler, job: Job, ends: float) -> Compiled:
     try:
         return _in_options(compiler, job, text, ends)
     except Refused as second:
-        raise _telling(first, second) from None
+        raise _more_useful(first, second) from None
 
 
-def _telling(first: Refused, second: Refused) -> Refused:
+def _more_useful(first: Refused, second: Refused) -> Refused:
     """Return the more useful refusal: that of the kernels' part, unless the part lacks names of the whole file."""
-    seen = diagnostics.speaks_of_host_code(first.log) or bool(diagnostics.missing_headers(first.log))
+    explained = diagnostics.speaks_of_host_code(first.log) or bool(diagnostics.missing_headers(first.log))
     before, after = (
         {(fault.line, fault.message) for fault in diagnostics.faults(log)} for log in (first.log, second.log)
     )
     misses = any(re.search(r"is undefined|has no member", message) for _, message in after)
-    told = first if misses and not seen and not before & after else second
-    told.emptied, told.of_host = second.emptied, first.of_host or second.of_host
-    told.by_assembler = first.by_assembler or second.by_assembler
-    return told
+    refusal = first if misses and not explained and not before & after else second
+    refusal.emptied, refusal.of_host = second.emptied, first.of_host or second.of_host
+    refusal.by_assembler = first.by_assembler or second.by_assembler
+    return refusal
 
 
 def _is_own(refused: Refused, job: Job) -> bool:
@@ -264,10 +264,10 @@ def _calls_host(log: str, ptx: str, text: Text, job: Job) -> str:
     called = [next(filter(None, found)) for found in _UNRESOLVED.findall(log)] + _EXTERN.findall(ptx)
     for name in called:  # other functions without a body are refused by ptxas and the simulator
         known = readable(name).split("::")[-2:]
-        operators = [one for one in text.hosts if one.name.startswith("operator") and known == [name]]
-        for host in [*(one for one in text.hosts if one.name in known), *operators][:1]:
-            said = f'calling the __host__ function "{host.name}" from device code is not allowed'
-            return f"{host.file or job.filename}({host.line}): error: {said}\n"
+        operators = [host for host in text.hosts if host.name.startswith("operator") and known == [name]]
+        for host in [*(host for host in text.hosts if host.name in known), *operators][:1]:
+            message = f'calling the __host__ function "{host.name}" from device code is not allowed'
+            return f"{host.file or job.filename}({host.line}): error: {message}\n"
     return ""
 
 
@@ -280,8 +280,10 @@ def _may_be_language(refused: Refused) -> bool:
     found = diagnostics.faults(refused.log)
     if any(word in fault.shown for fault in found for word in (*_NEW_WORDS, "<=>", "explicit(")):
         return True
-    chosen = found and all(one.message.startswith("#error") and not of_language.search(one.message) for one in found)
-    return not chosen and not all(undefined.match(one.message) or plain.match(one.message) for one in found)
+    chosen = found and all(
+        fault.message.startswith("#error") and not of_language.search(fault.message) for fault in found
+    )
+    return not chosen and not all(undefined.match(fault.message) or plain.match(fault.message) for fault in found)
 
 
 _NEW_WORDS = ("concept", "requires", "consteval", "constinit", "co_await", "co_yield", "co_return", "char8_t")
@@ -369,7 +371,7 @@ def _unchosen(log: str, job: Job) -> list[str]:
 
 def _fail(refused: Refused, tried: Backend, job: Job) -> Compiled:
     """Raise the error for a file that no compiler accepts, with the repairs."""
-    if error := architecture.missing(refused.log, job):
+    if error := architecture.other_generation_error(refused.log, job):
         raise error
     message = diagnostics.errors(refused.log, job.filename, refused.places(), set(map(names.plain, job.names)))
     of_the_host = diagnostics.speaks_of_host_code(refused.log) or any(map(diagnostics.of_a_toolkit, refused.emptied))
@@ -391,7 +393,7 @@ def _fail(refused: Refused, tried: Backend, job: Job) -> Compiled:
         given = " ".join(f"-D {name}=VALUE" for name in sorted(undefined)[:4])
         remedies.append(f"give the macros of your build: {given}")
     if unchosen := _unchosen(refused.log, job):
-        remedies.append(f"choose one of its variants by a macro: {' or '.join(f'-D {one}' for one in unchosen)}")
+        remedies.append(f"choose one of its variants by a macro: {' or '.join(f'-D {macro}' for macro in unchosen)}")
     lacks_nvcc = tried == "nvrtc" and of_the_host and toolkit.nvcc() is None
     if lacks_nvcc:
         remedies.append("NVRTC takes device code only: install the CUDA toolkit (nvcc) and g++")

@@ -100,12 +100,12 @@ def data_sha256(cubin: bytes, hidden: Sequence[str] = ()) -> str:
             data = data.replace(text, b"")
         return data
 
-    for section in sorted(elf.iter_sections(), key=lambda one: one.name):
+    for section in sorted(elf.iter_sections(), key=lambda section: section.name):
         name = section.name
         if isinstance(section, RelocationSection) and isinstance(table, SymbolTableSection):
             if not name.startswith((".rela.nv.constant", ".rel.nv.constant", ".rela.nv.global", ".rel.nv.global")):
                 continue
-            for entry in sorted(section.iter_relocations(), key=lambda one: one["r_offset"]):
+            for entry in sorted(section.iter_relocations(), key=lambda entry: entry["r_offset"]):
                 symbol = table.get_symbol(entry["r_info_sym"])
                 at = symbol["st_shndx"]
                 home = elf.get_section(at) if isinstance(at, int) else None

@@ -91,8 +91,8 @@ def assembler_lines(log: str) -> bool:
 
 def speaks_of_assembler(log: str) -> bool:
     """Tell whether ptxas refused, with a line of the PTX or without one, or crashed."""
-    said = re.search(r"^ptxas (?:error|fatal) *:|\bptxas\W+died\b", log, re.M) is not None
-    return said or assembler_lines(log) or bool(over_shared(log))
+    by_name = re.search(r"^ptxas (?:error|fatal) *:|\bptxas\W+died\b", log, re.M) is not None
+    return by_name or assembler_lines(log) or bool(over_shared(log))
 
 
 def over_shared(log: str) -> list[tuple[str, int]]:
@@ -107,8 +107,8 @@ def over_shared(log: str) -> list[tuple[str, int]]:
 
 def speaks_of_device_runtime(log: str) -> bool:
     """Tell whether a refusal is about kernels that launch kernels or call CUDA's runtime."""
-    said = r'requires separate compilation mode|device-side kernel launch|identifier "cuda[A-Z]\w*" is undefined'
-    return re.search(said, log) is not None
+    pattern = r'requires separate compilation mode|device-side kernel launch|identifier "cuda[A-Z]\w*" is undefined'
+    return re.search(pattern, log) is not None
 
 
 def source_lines(ptx: Iterable[str]) -> dict[int, tuple[str, int, int]]:
@@ -131,7 +131,7 @@ def source_lines(ptx: Iterable[str]) -> dict[int, tuple[str, int, int]]:
 
 
 def errors(
-    log: str, filename: str, lines: Mapping[int, tuple[str, int]] | None = None, asked: Collection[str] = ()
+    log: str, filename: str, lines: Mapping[int, tuple[str, int]] | None = None, requested: Collection[str] = ()
 ) -> str:
     """Return only the errors, as 'file:line: error: what', each with its line of source and the caret.
 
@@ -166,7 +166,7 @@ def errors(
         elif keep and line.strip():
             kept.append(line)
     over = over_shared(log)
-    of_asked = [(entry, nbytes) for entry, nbytes in over if readable(entry).rpartition("::")[2] in asked]
+    of_asked = [(entry, nbytes) for entry, nbytes in over if readable(entry).rpartition("::")[2] in requested]
     kept += [
         f"{filename}: {entry} has {nbytes} bytes of static shared memory, a block may have {MAX_STATIC_SHARED}: use "
         "less, or dynamic shared memory."

@@ -67,7 +67,7 @@ def nearby(name: str, path: str | Path) -> Path | None:
         if above.name == Path(name).parts[0] and (above.parent / name).is_file():
             return above.parent
     marked = [
-        above for above in (absolute, *absolute.parents[:MAX_DEPTH]) if any((above / one).exists() for one in _ROOTS)
+        above for above in (absolute, *absolute.parents[:MAX_DEPTH]) if any((above / name).exists() for name in _ROOTS)
     ]
     # The folder of its repository, or the highest with a project's build file.
     root = next((above for above in marked if (above / ".git").exists()), marked[-1] if marked else None)
@@ -85,7 +85,7 @@ def _tree(root: Path) -> dict[str, list[Path]]:
     entries = 0
     for folder, below, files in os.walk(root):
         # Not the stand-ins of this package, if it is inside the project.
-        below[:] = sorted(one for one in below if not one.startswith(".") and Path(folder, one) != PACKAGE)
+        below[:] = sorted(name for name in below if not name.startswith(".") and Path(folder, name) != PACKAGE)
         entries += len(below) + len(files)
         for name in files:
             if Path(name).suffix in _HEADERS:

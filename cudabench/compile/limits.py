@@ -25,7 +25,7 @@ LEAST_S = 0.05  # time of a compile that begins too late
 
 
 @contextlib.contextmanager
-def within(seconds: float) -> Iterator[None]:
+def shared_deadline(seconds: float) -> Iterator[None]:
     """Limit the total time of all compiles in this context and of the reading of their results."""
     token = _ends.set(time.monotonic() + seconds)
     try:
@@ -39,7 +39,7 @@ class _Late(BaseException):
 
 
 @contextlib.contextmanager
-def reading(filename: str, sources: int = 1) -> Iterator[None]:
+def limited_reading(filename: str, sources: int = 1) -> Iterator[None]:
     """Limit the reading of sources, the first of which is `filename`, to the time of as many compiles.
 
     Raises CompilerStopped. Without signals, in a thread or on Windows, reading may take longer.
@@ -66,7 +66,7 @@ def reading(filename: str, sources: int = 1) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def left() -> float | None:
+def seconds_left() -> float | None:
     """Return the remaining seconds of `within`; None outside of it."""
     ends = _ends.get()
     return None if ends is None else max(ends - time.monotonic(), LEAST_S)
@@ -74,7 +74,7 @@ def left() -> float | None:
 
 def compile_seconds() -> float:
     """Return the time limit of a compile now: `longest_seconds` or the remaining time, whichever is less."""
-    return min(longest_seconds(), left() or math.inf)
+    return min(longest_seconds(), seconds_left() or math.inf)
 
 
 def longest_seconds() -> float:
@@ -119,6 +119,6 @@ def too_much(filename: str, compiler: str) -> CompilerStopped:
 
 def crashed(compiler: str, status: int) -> str:
     """Return the description of a compiler's crash with Popen's status."""
-    signals = {one.value: one.name for one in signal.Signals}
+    signals = {number.value: number.name for number in signal.Signals}
     how = f"signal {signals.get(-status, -status)}" if status < 0 else f"exit status {status}"
     return f"{compiler} crashed ({how}) on this text, which is a fault of the compiler: rewrite unusual parts"

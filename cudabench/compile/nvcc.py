@@ -115,7 +115,16 @@ def _ptx(job: Job, source: str, folders: Sequence[str], options: Sequence[str]) 
     nvcc = path()
     with tempfile.TemporaryDirectory(prefix="cudabench-") as folder:
         cu, ptx_file, cubin_file = (Path(folder, f"source.{ending}") for ending in ("cu", "ptx", "cubin"))
-        command = [nvcc, str(cu), "-ptx", "-o", str(ptx_file), *job.options, *options, *(f"-I{one}" for one in folders)]
+        command = [
+            nvcc,
+            str(cu),
+            "-ptx",
+            "-o",
+            str(ptx_file),
+            *job.options,
+            *options,
+            *(f"-I{include_dir}" for include_dir in folders),
+        ]
 
         def run(written: str) -> str:
             cu.write_text(written, encoding="utf-8")

@@ -47,7 +47,7 @@ def functions(cubin: bytes, entry: str) -> tuple[sass.Function, ...]:
 @functools.lru_cache(maxsize=16)
 def begin(cubin: bytes) -> Future[str]:
     """Start to disassemble a cubin in the background; the result is the text with PTX lines, or an exception."""
-    return _pool().submit(_text, cubin, limits.left())
+    return _pool().submit(_text, cubin, limits.seconds_left())
 
 
 @functools.lru_cache(maxsize=1)

@@ -144,19 +144,19 @@ class Library:
         def text(what: str) -> str:
             return fetched(what).partition(b"\0")[0].decode(errors="replace")
 
-        asked = {expression: expression.encode("utf-8", "replace") for expression in expressions}
+        encoded = {expression: expression.encode("utf-8", "replace") for expression in expressions}
         titles = array([title.encode() for title in headers])
-        texts = array([each.encode("utf-8", "replace") for each in headers.values()])
+        texts = array([text.encode("utf-8", "replace") for text in headers.values()])
         written, name = source.encode("utf-8", "replace"), os.fsencode(filename)
         try:
             check(library.nvrtcCreateProgram(ctypes.byref(program), written, name, len(headers), texts, titles))
-            for expression in asked.values():
+            for expression in encoded.values():
                 check(library.nvrtcAddNameExpression(program, expression))
             status = library.nvrtcCompileProgram(program, len(options), array(list(map(os.fsencode, options))))
             log = text("ProgramLog")
             check(status)
             lowered = {}
-            for wanted, expression in asked.items():
+            for wanted, expression in encoded.items():
                 entry = ctypes.c_char_p()
                 check(library.nvrtcGetLoweredName(program, expression, ctypes.byref(entry)))
                 lowered[wanted] = (entry.value or b"").decode()
@@ -266,7 +266,7 @@ class Nvrtc:
             *(["--ptxas-options=-v"] if job.machine_code else []),
             # Results from the cache of a driver's NVRTC lack ptxas' report.
             *(["--no-cache"] if job.machine_code and self.library.version >= (13, 0) else []),
-            *(f"--include-path={one}" for one in folders),
+            *(f"--include-path={include_dir}" for include_dir in folders),
             f"--pre-include={_DEFINES}",
             *([f"--include-path={folder}", f"--include-path={folder / 'cccl'}"] if folder else []),
         ]
@@ -277,8 +277,8 @@ class Nvrtc:
             del texts["curand.h"]  # the real header exists
         if folder:
             texts.setdefault("cub/cub.cuh", prelude.collectives(text.source, folder))
-        asked = (text.source, job.filename, options, texts, list(map(names.as_cpp, job.names)), job.machine_code)
+        arguments = (text.source, job.filename, options, texts, list(map(names.as_cpp, job.names)), job.machine_code)
         try:
-            return self.library.compile(functools.partial(self.library.answer, *asked), job.filename)
+            return self.library.compile(functools.partial(self.library.answer, *arguments), job.filename)
         except Refused as refused:
             raise Refused(outside.without_foreign_text(refused.log, job)) from None

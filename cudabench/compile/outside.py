@@ -111,12 +111,12 @@ def without_foreign_text(log: str, job: Job) -> str:
         if head is None or not foreign:
             kept += [line] if not foreign or _ENDING.match(line) else []
             continue
-        said = (
+        message = (
             f"{head['file']}({head['line']}): error: an error in a file outside the source's folder, whose text is "
             "hidden; -I with its folder shows it"
         )
-        if said not in kept:
-            kept.append(said)
+        if message not in kept:
+            kept.append(message)
     return "\n".join(kept)
 
 

@@ -53,7 +53,7 @@ def library_header(name: str, words: Collection[str] = ()) -> str:
     """Return the stand-in for a library's header: the types that kernels use, and CUDA's own headers that it would
     include and that define one of `words`."""
     brought = [header for pattern, header in _BROUGHT if any(map(pattern.fullmatch, words))]
-    lines = "".join(f"#include <{one}>\n" for one in brought)
+    lines = "".join(f"#include <{header}>\n" for header in brought)
     return f"#pragma once\n{lines}{_LIBRARY_TYPES.get(name, '')}"
 
 

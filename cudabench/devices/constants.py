@@ -24,8 +24,8 @@ def constant_name(name: str, symbols: Iterable[str]) -> str | None:
         return exact
     own = name.rpartition("::")[2]
     ending = re.compile(rf"_Z\w*{len(own)}{own}E?")
-    found = [symbol for symbol in there if ending.fullmatch(symbol)]
-    return found[0] if len(found) == 1 else None
+    matches = [symbol for symbol in there if ending.fullmatch(symbol)]
+    return matches[0] if len(matches) == 1 else None
 
 
 def check_constant(name: str, content: bytes, size: int) -> None:

@@ -56,7 +56,7 @@ class Module:
     def function(self, name: str) -> Any:
         """Return PyCUDA's function for a kernel's name in the source."""
         if name not in self._functions:
-            with translated(f"finding kernel '{name}'"):
+            with cuda_errors(f"finding kernel '{name}'"):
                 self._functions[name] = self._module.get_function(self.compiled.entry(name))
         return self._functions[name]
 
@@ -68,7 +68,7 @@ class Module:
     def resources(self, name: str) -> Resources:
         """Return a kernel's resources from the driver, which does not report spills and barriers."""
         function = self.function(name)
-        with translated(f"asking what kernel '{name}' needs"):
+        with cuda_errors(f"asking what kernel '{name}' needs"):
             return Resources(
                 registers=function.num_regs,
                 shared_bytes=function.shared_size_bytes,
@@ -90,7 +90,7 @@ class Module:
             except driver.LogicError:
                 continue
             check_constant(name, content, size)
-            with translated(f"setting {name}"):
+            with cuda_errors(f"setting {name}"):
                 driver.memcpy_htod(pointer, content)
             return
 
@@ -101,13 +101,13 @@ def _ptx(compiled: Compiled) -> str:
 
 def _variables(module: Any, cubin: bytes | None, text: str) -> tuple[protocol.Variable, ...]:
     """Return the variables of a module that its kernels can write."""
-    found = []
+    variables = []
     for variable in cubins.variables(cubin) if cubin else ():
-        with translated(f"finding variable '{variable.name}'"):
+        with cuda_errors(f"finding variable '{variable.name}'"):
             pointer, nbytes = module.get_global(variable.symbol)
         line = cubins.declared_at(text, variable.name)
-        found.append(protocol.Variable(variable.name, line, int(pointer), int(nbytes)))
-    return tuple(found)
+        variables.append(protocol.Variable(variable.name, line, int(pointer), int(nbytes)))
+    return tuple(variables)
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,12 +122,12 @@ class Queued:
 
     def __call__(self) -> None:
         """Queue."""
-        with translated(self.doing):
+        with cuda_errors(self.doing):
             self.queue()
 
 
 @contextmanager
-def translated(doing: str, no_memory: str = "use smaller arrays") -> Iterator[None]:
+def cuda_errors(doing: str, no_memory: str = "use smaller arrays") -> Iterator[None]:
     """Turn PyCUDA's errors into cudabench's, with the action and, for lack of memory, the repair."""
     import pycuda.driver as driver
 
@@ -142,8 +142,8 @@ def translated(doing: str, no_memory: str = "use smaller arrays") -> Iterator[No
 def _plain(message: str) -> str:
     """Return PyCUDA's message without the call's name and without an empty log of the driver: 'an illegal memory access
     was encountered'."""
-    told = "".join(filter(str.isprintable, message.split(": ", 1)[-1].split(" -- ")[0]))
-    return told.strip().removesuffix(" -").rstrip(".")
+    reason = "".join(filter(str.isprintable, message.split(": ", 1)[-1].split(" -- ")[0]))
+    return reason.strip().removesuffix(" -").rstrip(".")
 
 
 _compiling = ThreadPoolExecutor(1, "compiling")
@@ -155,7 +155,9 @@ _sources: dict[bytes, Callable[[], Any]] = {}
 
 
 @lru_cache(maxsize=8)
-def _begun(source: Source, arch: str, defines: tuple[tuple[str, str], ...], names: tuple[str, ...]) -> Future[Compiled]:
+def _compile_in_background(
+    source: Source, arch: str, defines: tuple[tuple[str, str], ...], names: tuple[str, ...]
+) -> Future[Compiled]:
     return _compiling.submit(
         compiler.compile_cubin, source.text, source.name, arch=arch, defines=dict(defines),
         include_dirs=source.folders, names=names, std=source.std, build=partial(_with_pycuda, name=source.name),
@@ -173,13 +175,13 @@ def _with_pycuda(text: str, folders: Sequence[str], options: Sequence[str], arch
         "nvcc": toolkit.nvcc() or "nvcc", "options": ["-lineinfo", *options], "arch": architecture,
         "no_extern_c": True, "include_dirs": list(folders),
     }  # fmt: skip
-    made: bytes = _guarded(partial(pycuda.compile, text, **settings), name)
+    made: bytes = _run_pycuda(partial(pycuda.compile, text, **settings), name)
     if "#include" not in text:  # PyCUDA runs nvcc's preprocessor for each look into its cache
-        _sources[made] = partial(_guarded, partial(pycuda.SourceModule, text, **settings), name)
+        _sources[made] = partial(_run_pycuda, partial(pycuda.SourceModule, text, **settings), name)
     return made
 
 
-def _guarded(call: Callable[[], Any], name: str) -> Any:
+def _run_pycuda(call: Callable[[], Any], name: str) -> Any:
     """Return what PyCUDA makes of a source; errors as of `_with_pycuda`."""
     from pycuda import compiler as pycuda
     from pycuda import driver
@@ -218,7 +220,7 @@ class CudaDevice:
 
         self._driver = driver
         elsewhere = "end other processes on it, which nvidia-smi lists"
-        with translated("starting", elsewhere):
+        with cuda_errors("starting", elsewhere):
             driver.init()
             self.info = probe.gpu(index)
             self.begin(OWN, {})  # while the context starts
@@ -253,7 +255,7 @@ class CudaDevice:
             for name, types in (("block_stream", "P"), ("digest", "PQQP"), ("demote", "PQ"), ("scrub", ""))
         )
         self._key = int.from_bytes(os.urandom(8), "little")
-        with translated("starting", elsewhere):
+        with cuda_errors("starting", elsewhere):
             self._most_shared = device.get_attribute(driver.device_attribute.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)
             self._scrub.set_attribute(driver.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, self._most_shared)
             self._sum = driver.mem_alloc(PAGE_BYTES)  # not shared, and reset as a whole
@@ -278,7 +280,7 @@ class CudaDevice:
         templates are instantiated. Errors are those of `compiler.compile_cubin`.
         """
         arch = "sm_" + self.info.compute_capability.replace(".", "")
-        return _begun(source, arch, tuple(defines.items()), () if source.builtin else tuple(names))
+        return _compile_in_background(source, arch, tuple(defines.items()), () if source.builtin else tuple(names))
 
     def load(
         self, source: Source, defines: Mapping[str, str], names: Sequence[str] = (), *, clusters: bool = False
@@ -292,7 +294,7 @@ class CudaDevice:
 
     def _from_cubin(self, compiled: Compiled, name: str) -> Any:
         """Return PyCUDA's module of machine code; of a source whose cubin its cache has, the SourceModule."""
-        with translated(f"loading {name}"):
+        with cuda_errors(f"loading {name}"):
             try:
                 if source_module := _sources.get(compiled.cubin or b""):
                     return source_module()
@@ -325,8 +327,8 @@ class CudaDevice:
 
     def sm_clock_mhz(self) -> int | None:
         """Return the current SM clock, or None without NVML."""
-        found = None if self._board is None else self._board.ask("nvmlDeviceGetClockInfo", "NVML_CLOCK_SM")
-        return None if found is None else int(found)
+        clock = None if self._board is None else self._board.ask("nvmlDeviceGetClockInfo", "NVML_CLOCK_SM")
+        return None if clock is None else int(clock)
 
     def other_processes(self) -> list[str]:
         """Return the other processes that compute on this GPU, as 'python3 (process 4711)'; empty without NVML."""
@@ -334,7 +336,7 @@ class CudaDevice:
 
     # Memory -----------------------------------------------------------------------------------------------------
 
-    @translated("asking for the free memory")
+    @cuda_errors("asking for the free memory")
     def free_bytes(self) -> int:
         """Return the free device memory, without the part that a flush of the L2 needs."""
         later = self._flush_bytes if self._flush is None else 0
@@ -342,30 +344,30 @@ class CudaDevice:
 
     def allocate(self, nbytes: int, *, own_page: bool = False) -> int:
         """Return the address of nbytes of device memory, on request on separate pages; `release` frees it."""
-        with translated(f"allocating {nbytes / 1e9:.2f} GB"):
+        with cuda_errors(f"allocating {nbytes / 1e9:.2f} GB"):
             whole = -(-max(nbytes, 1) // PAGE_BYTES) * PAGE_BYTES if own_page else max(nbytes, 1)
             allocation = self._driver.mem_alloc(whole)
         self._allocations[int(allocation)] = allocation
         return int(allocation)
 
-    @translated("freeing memory")
+    @cuda_errors("freeing memory")
     def release(self, pointer: int) -> None:
         """Free what `allocate` returned."""
         self._allocations.pop(pointer).free()
 
-    @translated("copying to the GPU")
+    @cuda_errors("copying to the GPU")
     def upload(self, pointer: int, array: np.ndarray) -> None:
         """Copy an array to the device."""
         self._driver.memcpy_htod(pointer, np.ascontiguousarray(array))
 
-    @translated("copying from the GPU")
+    @cuda_errors("copying from the GPU")
     def download(self, pointer: int, array: np.ndarray) -> None:
         """Fill a contiguous array from the device."""
         self._driver.memcpy_dtoh(array, pointer)
 
     def pinned(self, nbytes: int) -> np.ndarray:
         """Return bytes of page-locked memory of the host."""
-        with translated(f"allocating {nbytes / 1e9:.2f} GB of page-locked memory"):
+        with cuda_errors(f"allocating {nbytes / 1e9:.2f} GB of page-locked memory"):
             return np.asarray(self._driver.pagelocked_empty(nbytes, np.uint8))
 
     def fill(self, pointer: int, nbytes: int, byte: int) -> Work:
@@ -377,7 +379,7 @@ class CudaDevice:
     def digest(self, pointer: int, nbytes: int) -> int:
         """Return a 64-bit digest of memory, computed by a kernel after all queued work."""
         total = np.zeros(1, np.uint64)
-        with translated("looking at the output"):
+        with cuda_errors("looking at the output"):
             self._driver.memset_d8_async(self._sum, 0, 8, self._stream)
             blocks = max(1, min(-(-nbytes // (16 * DIGEST_THREADS)), DIGEST_BLOCKS_PER_SM * (self.info.sm_count or 1)))
             self._digest.prepared_async_call(
@@ -416,14 +418,14 @@ class CudaDevice:
 
     # Launch and time --------------------------------------------------------------------------------------------
 
-    @translated("preparing the launches")
+    @cuda_errors("preparing the launches")
     def bind(self, module: protocol.Module, launches: Sequence[Launch], pointers: Mapping[str, int]) -> Work:
         """Return a function that queues all launches of a kernel, prepared for cheap queueing, or a library's call."""
         if isinstance(module, peers.Call):
             return self._bound_call(module, pointers)
         passed = dict.fromkeys(a for launch in launches for a in launch.arguments if isinstance(a, OVER_BUFFERS))
         objects = objects_of(self._cuda, passed, pointers, self._arrays)
-        given: dict[Any, Any] = {argument: found.handle for argument, found in objects.items()}
+        given: dict[Any, Any] = {argument: held_object.handle for argument, held_object in objects.items()}
         for argument in passed:
             if isinstance(argument, TensorMap):
                 content = encoded(self._cuda, argument, pointers[argument.buffer])
@@ -468,14 +470,14 @@ class CudaDevice:
         )
         if not objects:
             return bound
-        unfilled = [one for one in objects.values() if isinstance(one, TextureObject)]
+        unfilled = [texture for texture in objects.values() if isinstance(texture, TextureObject)]
 
         def filled(held: Any = objects) -> None:  # the objects live as long as the work
             while unfilled:  # done before the first launch, because buffers get their inputs until then
                 unfilled.pop().fill(self._stream.handle)
             bound()
 
-        surfaces = [one for one in objects.values() if isinstance(one, SurfaceObject)]
+        surfaces = [surface for surface in objects.values() if isinstance(surface, SurfaceObject)]
         return Queued(filled, doing, bound.launches, list(dict.fromkeys(surfaces)))
 
     def _kept(self, content: np.ndarray) -> int:
@@ -492,7 +494,7 @@ class CudaDevice:
             self._called.append(call)
             for number in range(call.streams):
                 self.use_stream(number)
-                with translated(f"calling {call.version}"):
+                with cuda_errors(f"calling {call.version}"):
                     queue(self._stream.handle)
                     self._stream.synchronize()
             self.use_stream(0)
@@ -500,7 +502,7 @@ class CudaDevice:
         launches = MAX_QUEUED_LAUNCHES + 1 if call.waits else 1
         return Queued(lambda: queue(self._stream.handle), f"calling {call.version}", launches)
 
-    @translated("making a stream")
+    @cuda_errors("making a stream")
     def use_stream(self, number: int) -> None:
         """Use another stream from now on; all work must have ended."""
         while number >= len(self._streams):
@@ -516,7 +518,7 @@ class CudaDevice:
     @contextmanager
     def _on_surfaces(self, works: Sequence[Work]) -> Iterator[None]:
         """Queue the copies to all surfaces of `works` before the work of this context, and the copies back after it."""
-        surfaces = dict.fromkeys(one for work in works if isinstance(work, Queued) for one in work.surfaces)
+        surfaces = dict.fromkeys(surface for work in works if isinstance(work, Queued) for surface in work.surfaces)
         for surface in surfaces:
             surface.fill(self._stream.handle)
         yield
@@ -525,7 +527,7 @@ class CudaDevice:
 
     def run(self, work: Work, doing: str) -> None:
         """Run the work once, untimed, and wait for it. Raises DeviceError if a launch or the kernel fails."""
-        with translated(doing):
+        with cuda_errors(doing):
             with self._on_surfaces([work]):
                 work()
                 self._stream.synchronize()
@@ -548,7 +550,7 @@ class CudaDevice:
         """
         launches = sum(work.launches if isinstance(work, Queued) else 1 for work in works)
         blocked = launches <= MAX_QUEUED_LAUNCHES
-        with translated("timing the kernel"):
+        with cuda_errors("timing the kernel"):
             for work in before:
                 work()
             with self._on_surfaces(works):

@@ -204,19 +204,19 @@ def objects_of(
     wanted = dict.fromkeys(argument for argument in arguments if isinstance(argument, (Surface, Texture)))
     shared: dict[str, CudaArray] = {}
     objects: dict[Surface | Texture, SurfaceObject | TextureObject] = {}
-    for one in sorted(
-        wanted, key=lambda one: isinstance(one, Texture)
+    for view in sorted(
+        wanted, key=lambda view: isinstance(view, Texture)
     ):  # textures last, because they may use a surface's array
-        if isinstance(one, Surface):
-            array = arrays.get(one) or CudaArray(driver, one)
-            shared[one.buffer] = arrays[one] = array
+        if isinstance(view, Surface):
+            array = arrays.get(view) or CudaArray(driver, view)
+            shared[view.buffer] = arrays[view] = array
             handle = c_uint64()
-            _call(driver, one, "cuSurfObjectCreate", ctypes.byref(handle), ctypes.byref(array.resource))
-            objects[one] = SurfaceObject(array, pointers[one.buffer], int(handle.value))
-            weakref.finalize(objects[one], driver.cuSurfObjectDestroy, handle).atexit = False
+            _call(driver, view, "cuSurfObjectCreate", ctypes.byref(handle), ctypes.byref(array.resource))
+            objects[view] = SurfaceObject(array, pointers[view.buffer], int(handle.value))
+            weakref.finalize(objects[view], driver.cuSurfObjectDestroy, handle).atexit = False
         else:
-            over = None if one.linear else shared.get(one.buffer)
-            objects[one] = TextureObject(driver, one, pointers[one.buffer], over)
+            over = None if view.linear else shared.get(view.buffer)
+            objects[view] = TextureObject(driver, view, pointers[view.buffer], over)
     return objects
 
 
@@ -335,9 +335,9 @@ class Function:
         self.max_threads_per_block = self._attribute(MAX_THREADS)
 
     def _attribute(self, number: int) -> int:
-        found = c_int()
-        check(self._driver, self._driver.cuFuncGetAttribute(ctypes.byref(found), number, self._function), self._name)
-        return found.value
+        value = c_int()
+        check(self._driver, self._driver.cuFuncGetAttribute(ctypes.byref(value), number, self._function), self._name)
+        return value.value
 
     def set_attribute(self, attribute: int, value: int) -> None:
         """Set a CUfunction_attribute."""
@@ -450,5 +450,5 @@ def check(driver: ctypes.CDLL, status: int, what: str) -> None:
     if status:
         text = ctypes.c_char_p()
         driver.cuGetErrorString(status, ctypes.byref(text))
-        told = text.value.decode() if text.value else f"error {status}"
-        raise DeviceError(f"CUDA failed with {what}: {told}.")
+        reason = text.value.decode() if text.value else f"error {status}"
+        raise DeviceError(f"CUDA failed with {what}: {reason}.")

@@ -42,13 +42,13 @@ class Board:
 
     def text(self, function: str) -> str | None:
         """Return a function's value as text, such as the serial number, which consumer cards lack."""
-        found = self.ask(function)
-        return found.decode(errors="replace") if isinstance(found, bytes) else None if found is None else str(found)
+        value = self.ask(function)
+        return value.decode(errors="replace") if isinstance(value, bytes) else None if value is None else str(value)
 
     def thousandth(self, function: str) -> float | None:
         """Return a thousandth of a function's value: watts from milliwatts."""
-        found = self.ask(function)
-        return None if found is None else int(found) / 1e3
+        value = self.ask(function)
+        return None if value is None else int(value) / 1e3
 
     def state(self) -> dict[str, Any]:
         """Return clocks in MHz, power, temperature and the reasons for lower clocks, now."""
@@ -69,7 +69,7 @@ class Board:
 
     def other_processes(self) -> list[str]:
         """Return the other processes that compute on the card, as 'python3 (process 4711)'."""
-        running = [int(one.pid) for one in self.ask("nvmlDeviceGetComputeRunningProcesses") or ()]
+        running = [int(process.pid) for process in self.ask("nvmlDeviceGetComputeRunningProcesses") or ()]
         if os.getpid() in running:
             return [f"{_process_name(pid)} (process {pid})" for pid in running if pid != os.getpid()]
         # Containers number processes themselves: one of these is this process, but it is unknown which.
@@ -136,7 +136,7 @@ def uuids() -> list[str]:
         boards = [Board(nvml, nvml.nvmlDeviceGetHandleByIndex(index)) for index in range(count)]
     except Exception:  # as above
         return []
-    return [uuid for each in boards if (uuid := each.text("nvmlDeviceGetUUID"))]
+    return [uuid for card in boards if (uuid := card.text("nvmlDeviceGetUUID"))]
 
 
 def energy_j(board: Board | None) -> float | None:
@@ -146,8 +146,8 @@ def energy_j(board: Board | None) -> float | None:
 
 def link(board: Board | None) -> tuple[int, int] | None:
     """Return generation and lanes of the fastest PCI Express link of card and host."""
-    asked = ("nvmlDeviceGetMaxPcieLinkGeneration", "nvmlDeviceGetMaxPcieLinkWidth")
-    generation, lanes = (board.ask(function) if board else None for function in asked)
+    functions = ("nvmlDeviceGetMaxPcieLinkGeneration", "nvmlDeviceGetMaxPcieLinkWidth")
+    generation, lanes = (board.ask(function) if board else None for function in functions)
     return (int(generation), int(lanes)) if generation and lanes else None
 
 
@@ -156,15 +156,15 @@ def load(readings: Sequence[dict[str, Any]]) -> Load | None:
     if not readings:
         return None
     # NVML reports a run that is shorter than its interval of utilization as idle.
-    busy = [each for each in readings if each["busy"]] or readings
+    busy = [reading for reading in readings if reading["busy"]] or readings
 
     def middle(clock: str) -> float | None:
-        values = [float(each["clocks"][clock]) for each in busy if each["clocks"][clock] is not None]
+        values = [float(reading["clocks"][clock]) for reading in busy if reading["clocks"][clock] is not None]
         return median(values) if values else None
 
     def most(key: str) -> float | None:
-        return max((float(each[key]) for each in busy if each[key] is not None), default=None)
+        return max((float(reading[key]) for reading in busy if reading[key] is not None), default=None)
 
-    seen = {reason for each in busy for reason in each["throttle"] or ()} - {"idle"}
-    throttle = tuple(reason for reason in THROTTLE.values() if reason in seen)
+    reasons = {reason for reading in busy for reason in reading["throttle"] or ()} - {"idle"}
+    throttle = tuple(reason for reason in THROTTLE.values() if reason in reasons)
     return Load(middle("sm_mhz"), middle("memory_mhz"), most("power_w"), most("temperature_c"), throttle, len(busy))

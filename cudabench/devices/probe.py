@@ -99,26 +99,26 @@ def gpu(index: int) -> DeviceInfo:
         raise RuntimeError("gpu() needs a driver; ask driver() first")
     device = ctypes.c_int()
     library.cuDeviceGet(ctypes.byref(device), index)
-    found, value = {}, ctypes.c_int()
+    attributes, value = {}, ctypes.c_int()
     for attribute, number in ATTRIBUTES.items():
         library.cuDeviceGetAttribute(ctypes.byref(value), number, device)
-        found[attribute] = value.value
+        attributes[attribute] = value.value
     name = ctypes.create_string_buffer(256)
     library.cuDeviceGetName(name, 256, device)
     uuid = ctypes.create_string_buffer(16)
     library.cuDeviceGetUuid(uuid, device)
     memory = ctypes.c_size_t()
     library.cuDeviceTotalMem_v2(ctypes.byref(memory), device)
-    memory_khz, bus_bits = found["memory_clock_khz"], found["memory_bus_bits"]
+    memory_khz, bus_bits = attributes["memory_clock_khz"], attributes["memory_bus_bits"]
     return DeviceInfo(
         name=name.value.decode(),
         kind="simulated" if hasattr(library, SIMULATED) else "cuda",
-        compute_capability=f"{found['major']}.{found['minor']}",
-        sm_count=found["sm_count"],
-        l2_bytes=found["l2_bytes"],
+        compute_capability=f"{attributes['major']}.{attributes['minor']}",
+        sm_count=attributes["sm_count"],
+        l2_bytes=attributes["l2_bytes"],
         # Integrated GPUs do not report a memory clock, so their peak is unknown.
         peak_gbps=2 * memory_khz * 1e3 * bus_bits / 8 / 1e9 if memory_khz and bus_bits else None,
-        clocks={"sm_mhz": found["clock_khz"] // 1000, "memory_mhz": memory_khz // 1000},
+        clocks={"sm_mhz": attributes["clock_khz"] // 1000, "memory_mhz": memory_khz // 1000},
         driver=driver().version,
         uuid=f"GPU-{UUID(bytes=uuid.raw)}",
         memory_bytes=memory.value,
@@ -197,7 +197,7 @@ def engine() -> Part:
     lack = native.lack()
     library = None if lack else native.library()
     if library is None:
-        problem, repair = (lack.problem, lack.repair) if lack else ("it was not built", "run cudabench anew")
+        problem, repair = (lack.problem, lack.repair) if lack else ("it was not built", "run cudabench again")
         return Part("engine", problem=f"NumPy, not the native one: {problem}", repair=repair)
     library.cudabench_native_version.restype = ctypes.c_char_p
     return Part("engine", version=f"native ({library.cudabench_native_version().decode()})")

@@ -162,8 +162,12 @@ def gpu_extra() -> list[str]:
         wanted = metadata.requires("cudabench") or []
     except metadata.PackageNotFoundError:
         wanted = []
-    found = [one.partition(";")[0].replace(" ", "") for one in wanted if re.search(r"extra\s*==\s*['\"]gpu['\"]", one)]
-    return found or list(GPU_EXTRA)
+    extra = [
+        requirement.partition(";")[0].replace(" ", "")
+        for requirement in wanted
+        if re.search(r"extra\s*==\s*['\"]gpu['\"]", requirement)
+    ]
+    return extra or list(GPU_EXTRA)
 
 
 def build_steps(where: Environment, find_links: str | None, *, again: bool) -> list[Step]:
@@ -300,8 +304,8 @@ def reason(log: str) -> str:
     """Return why a step failed, in a clause with the repair, from its output."""
     for pattern, sentence in _REASONS.items():
         if match := re.search(pattern, log, re.MULTILINE):
-            found = [word[:MOST_WORDS] for word in match.groupdict().values() if word]
-            return sentence.format(what=found[0] if found else "")
+            words = [word[:MOST_WORDS] for word in match.groupdict().values() if word]
+            return sentence.format(what=words[0] if words else "")
     last = next((line.strip() for line in reversed(log.splitlines()) if line.strip()), "it ended without a message")
     return f"{last[:MOST_WORDS]}; the whole log is shown with --verbose"
 

@@ -113,7 +113,7 @@ class SimDevice:
             # If ptxas refuses what the simulator lacks, the simulator's message is better.
             without_ptxas = compiled(compiler.compile_ptx)
             refuse_unsupported(case, without_ptxas, functions)
-            with demangled(without_ptxas.compiled.lowered):
+            with user_names_in_errors(without_ptxas.compiled.lowered):
                 raise
 
     def spent(self, case: Case) -> tuple[Resources, Occupancy]:
@@ -146,12 +146,12 @@ class SimDevice:
 
     def changed(self, case: Case) -> list[StateVariable]:
         """Return the module variables that differ from their first values after the launches since the last reset."""
-        found = []
+        variables = []
         for part in case.parts:
             for symbol in self.load(part).program.changed():
                 name = plain_name(symbol)
-                found.append(StateVariable(name, cubin.declared_at(part.source.text, name)))
-        return found
+                variables.append(StateVariable(name, cubin.declared_at(part.source.text, name)))
+        return variables
 
     def leaks(self, case: Case) -> list[simulator.Leak] | None:
         """Return what launches left on the device's heap since the last reset; None if kernels cannot use it."""
@@ -160,17 +160,17 @@ class SimDevice:
 
     def blocks(self, case: Case) -> dict[str, Dim]:
         """Return the block of each kernel of a case, by the name of its PTX function."""
-        found: dict[str, Dim] = {}
+        blocks: dict[str, Dim] = {}
         for part in case.parts:
             compiled = self.load(part).compiled
-            found |= {compiled.entry(launch.function): launch.block for launch in part.launches}
-        return found
+            blocks |= {compiled.entry(launch.function): launch.block for launch in part.launches}
+        return blocks
 
     def meetings(self, case: Case) -> tuple[bool, bool]:
         """Return whether blocks of a case's kernels may exchange data during a launch, and whether they may wait for
         each other."""
         loaded = [(self.load(part), launch.function) for part in case.parts for launch in part.launches]
-        codes = [one.program.code(one.compiled.entry(function)) for one, function in loaded]
+        codes = [loaded_part.program.code(loaded_part.compiled.entry(function)) for loaded_part, function in loaded]
         return any(code.meets for code in codes), any(code.polling for code in codes)
 
     def run(
@@ -197,12 +197,17 @@ class SimDevice:
         Raises BudgetExceeded if all launches take longer than `seconds`, UsageError for a launch that GPUs of the
         architecture cannot run.
         """
-        parts = {launch.function: part for one in case.parts for part in [self.load(one)] for launch in one.launches}
+        parts = {
+            launch.function: part
+            for part_case in case.parts
+            for part in [self.load(part_case)]
+            for launch in part_case.launches
+        }
         self.check_resident(case)
         resources, fits = self.spent(case)
         reports: list[simulator.Report] = []
         for name, content in case.constants.items():
-            for loaded in {id(one): one for one in parts.values()}.values():
+            for loaded in {id(loaded): loaded for loaded in parts.values()}.values():
                 set_constant(loaded.program, name, content)
         # A pointer that a launch stores is valid in the next launch.
         beside = arrays if len(case.launches) > 1 else None
@@ -214,7 +219,7 @@ class SimDevice:
                 progress((done + blocks / of) / len(case.launches))
 
             loaded = parts[launch.function]
-            with demangled(loaded.compiled.lowered, reports):
+            with user_names_in_errors(loaded.compiled.lowered, reports):
                 report = simulator.run(
                     loaded.program,
                     loaded.compiled.entry(launch.function),
@@ -247,27 +252,30 @@ class SimDevice:
             Launched(case.launches[numbers[0]], len(numbers), simulator.merge(reports[number] for number in numbers))
             for numbers in kinds.values()
         )
-        # What launches of one kind came to is added up already; what is told in the order of all of them is not.
-        apart = any(one.hazards or one.suspicions or one.output or one.contended or one.trace for one in reports)
-        whole = simulator.merge(reports if apart or not launched else (one.report for one in launched))
+        # The sums of launches of one kind are known; texts and traces need the order of all launches.
+        apart = any(
+            report.hazards or report.suspicions or report.output or report.contended or report.trace
+            for report in reports
+        )
+        whole = simulator.merge(reports if apart or not launched else (kind.report for kind in launched))
         return Run(whole, resources, fits, launched)
 
 
 def refuse_unsupported(case: Case, loaded: Loaded, functions: Sequence[str]) -> None:
     """Raise UnsupportedFeature with all features and lines that the case's functions use and the simulator lacks."""
     if lacks := [lack for name in functions for lack in loaded.program.unsupported(loaded.compiled.entry(name))]:
-        told = (f"{lack.file}:{lack.line}: {readable(lack.feature)}" for lack in lacks)
-        listed = "; ".join(dict.fromkeys(told))
+        features = (f"{lack.file}:{lack.line}: {readable(lack.feature)}" for lack in lacks)
+        listed = "; ".join(dict.fromkeys(features))
         raise UnsupportedFeature(f"{case.kernel} uses features that the simulator lacks ({listed}): {remedy(listed)}.")
 
 
-def machine_of(compiled: Compiled, function: str) -> Kernel | str:
+def machine_code_of(compiled: Compiled, function: str) -> Kernel | str:
     """Return the machine code of a function, or why it cannot be read."""
     return "there is none" if compiled.cubin is None else image.readable(compiled.cubin, compiled.entry(function))
 
 
 @contextmanager
-def demangled(lowered: Mapping[str, str], before: Sequence[simulator.Report] = ()) -> Iterator[None]:
+def user_names_in_errors(lowered: Mapping[str, str], before: Sequence[simulator.Report] = ()) -> Iterator[None]:
     """Let errors use the user's names of functions, and let an endless launch report earlier launches' hazards."""
     try:
         yield
@@ -282,7 +290,9 @@ def demangled(lowered: Mapping[str, str], before: Sequence[simulator.Report] = (
         raise renamed from error
 
 
-def poisoned(shape: tuple[int, ...], dtype: str, byte: int = POISON, into: np.ndarray | None = None) -> np.ndarray:
+def poisoned_array(
+    shape: tuple[int, ...], dtype: str, byte: int = POISON, into: np.ndarray | None = None
+) -> np.ndarray:
     """Return an array filled with one byte, by default 0xFF: `into` where that has the shape and type."""
     fits = into is not None and (into.shape, into.dtype) == (shape, np.dtype(dtype))
     array = into if into is not None and fits else np.empty(shape, dtype)
@@ -290,13 +300,13 @@ def poisoned(shape: tuple[int, ...], dtype: str, byte: int = POISON, into: np.nd
     return array
 
 
-def scratch(shape: tuple[int, ...], dtype: str) -> np.ndarray:
+def scratch_array(shape: tuple[int, ...], dtype: str) -> np.ndarray:
     """Return unwritten scratch memory: alternately all ones, which are NaN in floats, and the largest numbers.
 
     A product with zero reveals NaN; a search for the largest value reveals the largest numbers.
     """
-    array = poisoned(shape, dtype)
-    array.reshape(-1)[1::2] = poisoned((1,), dtype, LARGE)
+    array = poisoned_array(shape, dtype)
+    array.reshape(-1)[1::2] = poisoned_array((1,), dtype, LARGE)
     return array
 
 
@@ -305,10 +315,10 @@ def set_constant(program: simulator.Program, name: str, content: bytes) -> None:
 
     Raises UsageError for a wrong number of bytes.
     """
-    found = constant_name(name, program.module.variables)
-    if found is None:
+    symbol = constant_name(name, program.module.variables)
+    if symbol is None:
         return
-    data = program.variable(found)
+    data = program.variable(symbol)
     check_constant(name, content, data.size)
     data[:] = np.frombuffer(content, np.uint8)
 
@@ -318,7 +328,11 @@ def argument_of(argument: Any, arrays: Arrays) -> Any:
     match argument:
         case Surface() | Texture():
             left_out = ("buffer", "dtype", "shape")
-            how = {one.name: getattr(argument, one.name) for one in fields(argument) if one.name not in left_out}
+            how = {
+                member.name: getattr(argument, member.name)
+                for member in fields(argument)
+                if member.name not in left_out
+            }
             return simulator.Texture(arrays[argument.buffer].reshape(argument.shape), **how)
         case TensorMap():
             return simulator.TensorMap(

@@ -117,7 +117,7 @@ def read_shards(folder: Path, names: Sequence[str]) -> Iterator[Chunk]:
     chunks = [(str(folder), names[at : at + CHUNK]) for at in range(0, len(names), CHUNK)]
     processes = 1 if len(names) < MANY else min(children.processors(), len(chunks))
     try:
-        with children.spread(_read_chunk, chunks, processes) as found:
+        with children.on_processes(_read_chunk, chunks, processes) as found:
             for chunk in found:
                 outputs.note_shards(folder, (card.file for card in chunk.cards))
                 yield chunk

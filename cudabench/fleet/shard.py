@@ -171,7 +171,7 @@ def _together(plan: Plan, targets: Sequence[Target], told: Callable[[Written], N
     runs: list[_Run] = []
     with contextlib.ExitStack() as stack:
         for target in targets:
-            with interrupts.kept():
+            with interrupts.delayed():
                 runs.append(_Run(plan, target))
                 stack.callback(runs[-1].close)
         left = list(runs)
@@ -203,7 +203,7 @@ class _Run:
             words += ["--device", "cuda"]  # a card that was lost must not become a simulation
         with self._said.open("wb") as said:
             self.process = subprocess.Popen(
-                [*children.module("cudabench"), *words],
+                [*children.module_command("cudabench"), *words],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=said,

@@ -156,7 +156,7 @@ class Local:
 
         with open(self._folder / f"{one.number}.log", "ab", opener=no_link) as log:
             process = subprocess.Popen(
-                children.code("import pickle; sys.exit(pickle.load(sys.stdin.buffer)())"),
+                children.code_command("import pickle; sys.exit(pickle.load(sys.stdin.buffer)())"),
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
@@ -237,7 +237,7 @@ class Submission:
         ]
         for entry in entries:
             task.forget(self.plan.folder, entry.number)
-        with interrupts.kept():  # a job without a known name could not be cancelled
+        with interrupts.delayed():  # a job without a known name could not be cancelled
             for entry, job in zip(entries, engine.submit(tasks), strict=True):
                 entry.job, entry.state, entry.reason = job, "pending", ""
                 entry.attempts, entry.silent = entry.attempts + 1, 0

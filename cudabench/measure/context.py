@@ -1,5 +1,5 @@
-"""What measuring and simulating a kernel share: inputs, references, the CPU baseline, what becomes of an error; and a
-result from the evidence of a kernel, what it left and keeps, and what its code is, with warnings of those."""
+"""Common parts of measuring and simulating a kernel: inputs, references, the CPU baseline, results of errors; and the
+result of a kernel from its evidence (verification, changed variables, machine code), with warnings."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ BASELINE_S = 0.4
 
 @dataclass
 class InputSet:
-    """Inputs of one seed and the right outputs for them, in host memory, made when first needed.
+    """The inputs of one seed and the expected outputs, in host memory, made when first needed.
 
-    `rotated` names the arrays that begin later than those of `base`; see `buffers`.
+    `rotated`: the names of the arrays that begin later than those of `base`; see `buffers`.
     """
 
     operation: Operation
@@ -54,13 +54,15 @@ class InputSet:
 
     @cached_property
     def arrays(self) -> Arrays:
-        """The seeded inputs, as a kernel reads them."""
+        """The inputs as a kernel reads them."""
         if self.base is None:
             return self.operation.inputs(self.problem)
-        return {name: rotated_input(one) if name in self.rotated else one for name, one in self.base.arrays.items()}
+        return {
+            name: rotated_input(array) if name in self.rotated else array for name, array in self.base.arrays.items()
+        }
 
     def expected(self, name: str, begin: Callable[[], None] = lambda: None) -> Arrays:
-        """Return the right outputs of a kernel, by the `expects` of its case; `begin`: called if they are computed."""
+        """Return the expected outputs for a case's `expects`; `begin` is called before they are computed."""
         name = name if self.operation.has_own(name) else ""
         if name not in self._references:
             begin()
@@ -68,27 +70,29 @@ class InputSet:
         return self._references[name]
 
     def poisons(self, name: str) -> tuple[int, int]:
-        """Return the `poison_bytes` for the same outputs, found once for all kernels that they are expected of."""
+        """Return the `poison_bytes` of the expected outputs, computed once for all kernels with the same `expects`."""
         if name not in self._poisons:
             self._poisons[name] = poison_bytes(self.expected(name))
         return self._poisons[name]
 
     def compare(self, expects: str, got: Arrays, when: str) -> Verification | None:
-        """Return how outputs compare with what is expected; None where nothing is."""
+        """Return the comparison of outputs with the expected ones; None without an expectation."""
         expected, tolerance = self.expected(expects), self.operation.tolerated(expects, self.problem)
         return verify.compare_all(expected, got, tolerance, checked=when) if expected else None
 
 
-def _equal(one: np.ndarray, two: np.ndarray) -> bool:
-    """Tell whether flat arrays are the same; of others the first difference ends it."""
-    parts = pieces(slice(0, max(one.size, two.size)), verify.CHUNK)
-    return all(np.array_equal(one[part], two[part]) for part in parts)
+def _equal(first: np.ndarray, second: np.ndarray) -> bool:
+    """Tell whether two flat arrays are equal; the first different chunk ends the comparison."""
+    parts = pieces(slice(0, max(first.size, second.size)), verify.CHUNK)
+    return all(np.array_equal(first[part], second[part]) for part in parts)
 
 
 @dataclass
 class RunContext:
-    """What the kernels of one run share on the host: two sets of inputs, of --seed and of another seed. `cards` price
-    the counts of the simulator, where `output` is what the last kernel printed."""
+    """Common data of a run's kernels on the host: two sets of inputs, of --seed and of another seed.
+
+    cards: the simulator's counts are priced for these. output: the last kernel's printed text, in the simulator.
+    """
 
     operation: Operation
     problem: Problem
@@ -99,17 +103,17 @@ class RunContext:
     cards: Sequence[Card] = field(default=(), kw_only=True)
     output: str = field(default="", init=False)
     second_seed: int | None = field(default=None, init=False)
-    until: float | None = field(default=None, kw_only=True)  # of time.monotonic(): the end of the kernel in hand
+    until: float | None = field(default=None, kw_only=True)  # time.monotonic() at which the current kernel must end
 
     @cached_property
     def input_sets(self) -> tuple[InputSet, InputSet]:
-        """The inputs of --seed, and others: of `second_seed`, or of the seed that follows."""
+        """The inputs of --seed, and those of `second_seed`, by default the following seed."""
         seed = self.problem.seed + 1 if self.second_seed is None else self.second_seed
         return InputSet(self.operation, self.problem), InputSet(self.operation, replace(self.problem, seed=seed))
 
     @cached_property
     def drawn(self) -> frozenset[str]:
-        """The inputs that the seed decides, by name."""
+        """The names of the inputs that depend on the seed."""
         self.progress("making inputs", 0)
         first, second = (
             {name: np.ascontiguousarray(array).reshape(-1).view(np.uint8) for name, array in input_set.arrays.items()}
@@ -119,7 +123,7 @@ class RunContext:
 
     @property
     def fixed(self) -> bool:
-        """Whether the seed decides nothing: there are no inputs, or the user fixed them all."""
+        """Whether no input depends on the seed."""
         return not self.drawn
 
     @property
@@ -129,21 +133,21 @@ class RunContext:
         return self.input_sets[0].arrays
 
     def expected(self, name: str) -> Arrays:
-        """Return the right outputs of a kernel for the inputs of --seed, by the `expects` of its case."""
+        """Return the expected outputs for the inputs of --seed and a case's `expects`."""
         return self.input_sets[0].expected(name, partial(self.progress, "computing the reference", 0))
 
     def figures(self, outputs: Arrays) -> dict[str, float]:
-        """Keep a right output where the options say so, and return the figures about it."""
+        """Save a right output if the options ask for it, and return its figures."""
         if self.operation.save:
             self.operation.save(self.problem, outputs)
         return self.operation.figures(self.problem, self.inputs, outputs) if self.operation.figures else {}
 
     def measure(self, case: Case) -> Result:
-        """Return the result of one case; errors of the compiler, the launch and the kernel become a failed result, or a
-        skipped one.
+        """Return the result of a case. Errors of the compiler, the launch and the kernel become a failed or skipped
+        result.
 
-        A kernel for another generation of GPUs is skipped in a ladder, and where another card may run it;
-        UnsupportedFeature where it was named.
+        A kernel for another generation of GPUs is skipped in a ladder, and if another card may run it. Raises
+        UnsupportedFeature for such a kernel that the user named, and UsageError for a named kernel's options.
         """
         self.output = ""
         alone = len(self.cards) < 2
@@ -151,7 +155,7 @@ class RunContext:
         if reason := case.skip_reason or other_architecture(case, self.device.info, alone=alone):
             return replace(blank, status="skipped", reason=reason)
         blank = self.ready(blank)
-        self.expected(case.expects)  # an expectation of the user's that cannot be ends the run, not one kernel
+        self.expected(case.expects)  # an impossible expectation ends the run, not only this kernel
         try:
             return self.work(case, blank)
         except CudabenchError as error:
@@ -163,25 +167,25 @@ class RunContext:
 
     @property
     def name(self) -> str:
-        """The device, as results name it."""
+        """The device's name in results."""
         info = self.device.info
         return f"sim:{self.device.architecture}" if info.kind == "sim" else f"cuda:{info.index}"
 
     def ready(self, blank: Result) -> Result:
-        """Take what all kernels need and return a blank result; what is raised here ends the run."""
+        """Prepare what all kernels need, and return the blank result; an error ends the run."""
         raise NotImplementedError
 
     def work(self, case: Case, blank: Result) -> Result:
-        """Return the result of a case that this device takes."""
+        """Return the result of a case that this device can run."""
         raise NotImplementedError
 
     def skips(self, case: Case, error: CudabenchError) -> bool:
-        """Tell whether a case that an error ended is skipped, and has not failed."""
+        """Tell whether a case with this error counts as skipped instead of failed."""
         raise NotImplementedError
 
     def measure_cpu(self) -> CpuTime:
-        """Return the median time of the CPU baseline over runs that fill 0.4 s, measured once; the first, which touches
-        the pages, is left out unless it alone takes longer."""
+        """Return the median time of the CPU baseline, measured once: runs for 0.4 s, without the first, which touches
+        the pages, if there are others."""
         if self.cpu is not None:
             return self.cpu
         baseline: Baseline = self.operation.baseline
@@ -206,12 +210,12 @@ class RunContext:
 
 
 def constants_of(operation: Operation, inputs: Arrays) -> dict[str, bytes]:
-    """Return what the operation's `__constant__` variables hold for some inputs, as bytes."""
+    """Return the bytes of the operation's `__constant__` variables for these inputs."""
     return {variable: inputs[buffer].tobytes() for variable, buffer in operation.constant_memory.items()}
 
 
 def describe(case: Case, device: str) -> Result:
-    """Return the part of a result that is known before anything runs."""
+    """Return the part of a result that is known before the kernel runs."""
     return Result(
         operation=case.operation,
         kernel=case.kernel,
@@ -231,39 +235,38 @@ def describe(case: Case, device: str) -> Result:
     )
 
 
-def stopped_pair(results: Sequence[Result], at: int, found: Result) -> list[Result]:
-    """Return the results of a pair where the one at `at` ended the measurement."""
-    reason = f"not timed, because the other side is {found.status}"
+def stopped_pair(results: Sequence[Result], at: int, ended: Result) -> list[Result]:
+    """Return the results of a pair whose measurement ended with the kernel at `at`."""
+    reason = f"not timed, because the other side is {ended.status}"
     other = [replace(result, status="skipped", time=None, reason=reason) for result in results]
-    return [*other[:at], found, *other[at + 1 :]]
+    return [*other[:at], ended, *other[at + 1 :]]
 
 
 def other_architecture(case: Case, info: DeviceInfo, *, alone: bool = True) -> str | None:
-    """Return why a GPU has not the instructions of a kernel, None where it has; alone: with what would mend it, where
-    no other card runs.
+    """Return why a GPU lacks the instructions of a kernel, or None; alone: no other card runs, so add the repair.
 
-    sm_90a names GPUs of 9.0 alone, sm_80 those of 8.0 and later.
+    sm_90a means GPUs of 9.0 only, sm_80 means GPUs of 8.0 and later.
     """
     if not case.architecture:
         return None
-    wanted, found = capability(case.architecture), capability(info.compute_capability)
+    wanted, has = capability(case.architecture), capability(info.compute_capability)
     plain = case.architecture.rstrip("af")
-    if found == wanted or (plain == case.architecture and found > wanted):
+    if has == wanted or (plain == case.architecture and has > wanted):
         return None
     later = " and later" if plain == case.architecture else ""
     return (
-        f"{case.kernel} has instructions that only GPUs of compute capability {wanted[0]}.{wanted[1]}{later} have, "
-        f"and this one has {info.compute_capability}" + (f": use --device sim:{plain}" if alone else "")
+        f"{case.kernel} needs a GPU of compute capability {wanted[0]}.{wanted[1]}{later}, and this one has "
+        f"{info.compute_capability}" + (f": use --device sim:{plain}" if alone else "")
     )
 
 
-# Bytes that memory is poisoned with. All ones come first: NaN in every floating-point type.
+# Bytes for poisoned memory. All ones come first: NaN in every floating-point type.
 POISONS = (POISON, 0xC7, 0x5B, 0x9D)
 
 
 def poison_bytes(expected: Arrays) -> tuple[int, int]:
-    """Return the two bytes to poison outputs with that are least often the right answer: an output that nobody wrote
-    must not look right under both, and under the first not if that can be."""
+    """Return the two bytes that occur least often in the expected outputs, for poison: an unwritten output must not
+    look right with both."""
     flat = [array.reshape(-1) for array in expected.values()]
     parts = [array[part] for array in flat for part in pieces(slice(0, array.size), verify.CHUNK)]
 
@@ -278,9 +281,9 @@ def poison_bytes(expected: Arrays) -> tuple[int, int]:
 
 # The result ----------------------------------------------------------------------------------------------------------
 
-Notes = Mapping[str, Sequence[Warning]]  # by what they are of
+Notes = Mapping[str, Sequence[Warning]]  # warnings by kind
 
-# The order of warnings, by what they are of.
+# The order of warnings by kind.
 MEASURED = ("launch", "simulated", "unverified", "tolerance", "code", "state", "timing", "arithmetic", "scale")
 SIMULATED = (
     "differs", "unverified", "extent", "arithmetic", "tolerance", "launch", "state", "code", "leak", "unreached",
@@ -290,7 +293,7 @@ SIMULATED = (
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is known of a kernel that ran. `entries`: the functions of the PTX that it launches."""
+    """The facts about a kernel that ran. `entries`: the PTX functions that it launches."""
 
     verification: Verification | None
     state: Sequence[StateVariable]
@@ -299,11 +302,11 @@ class Evidence:
     entries: Collection[str]
 
 
-def concluded(
+def conclude(
     result: Result, run: RunContext, case: Case, evidence: Evidence, more: Notes, order: Sequence[str]
 ) -> Result:
-    """Return the result with its evidence, and with warnings, those that follow from that and `more`, in an order of
-    what they are of."""
+    """Return the result with its evidence, and with warnings: those that follow from it and those in `more`, sorted by
+    kind as in `order`."""
     verification, expected = evidence.verification, run.expected(case.expects)
     buffers = run.operation.buffers(run.problem)
     types = {buffer.dtype for buffer in buffers if buffer.role in ("out", "inout")}
@@ -314,9 +317,9 @@ def concluded(
             warning("tolerance", name=name, largest=largest, atol=own.atol, rtol=own.rtol)
             for name, array in expected.items()
             for own in [run.operation.tolerated(case.expects, run.problem).of(name)]
-            if (largest := verify.zeros_pass(array, own)) is not None  # zeros are accepted for something else
+            if (largest := verify.zeros_pass(array, own)) is not None
         ],
-        # Where the simulator counted what is left on the heap, frees need no note.
+        # If the simulator counted leaks on the heap, a note about frees is needless.
         "code": [
             note
             for note in code_warnings(evidence.ptx, evidence.entries)
@@ -343,7 +346,7 @@ LOOKS = {
 
 
 def wrong_reason(verification: Verification) -> str:
-    """Return one sentence about what is wrong with an output."""
+    """Return one sentence about a wrong output."""
     first = verification.first
     assert first is not None
     index = f"[{', '.join(str(i) for i in first.index)}]" if first.index else ""
@@ -354,9 +357,9 @@ def wrong_reason(verification: Verification) -> str:
     )
 
 
-def kept_sentence(state: Sequence[StateVariable]) -> str:
-    """Return why a second launch can be wrong: what the first left, with the lines of the source."""
-    return f"launches leave {_variables(state)} changed, and what is kept must not decide the output"
+def changed_state_sentence(state: Sequence[StateVariable]) -> str:
+    """Return why a second launch can be wrong: the variables that the first one changed, with their lines."""
+    return f"launches change {_variables(state)}, and the output must not depend on such values"
 
 
 NARROWER = {
@@ -368,9 +371,9 @@ NARROWER = {
 def arithmetic_warnings(
     code: MachineCode | None, dtype: str, verification: Verification | None, stored: Iterable[str] = ()
 ) -> list[Warning]:
-    """Return what is to be said of code that computes in a narrower format than that of its data, or approximately.
+    """Return the warning for code that computes in a narrower format than its data has, or approximately.
 
-    Products of bytes get no note where arrays are `stored` as bytes.
+    Products of bytes do not count if arrays are `stored` as bytes.
     """
     used = code.arithmetic if code and code.arithmetic else ()
     narrower = {*NARROWER.get(dtype, ()), "approximate"} - ({"int8"} if {"int8", "uint8"} & set(stored) else set())
@@ -389,12 +392,12 @@ def arithmetic_warnings(
 
 
 def _variables(state: Sequence[StateVariable]) -> str:
-    """Return variables in words: 'count' (line 3), 'table'."""
+    """Return variables as text: 'count' (line 3), 'table'."""
     return ", ".join(f"'{v.variable}'" + (f" (line {v.line})" if v.line else "") for v in state)
 
 
 def launch_warnings(case: Case) -> list[Warning]:
-    """Return what the launch itself gives away."""
+    """Return the warnings about the launch itself."""
     unset = [
         warning("constant", kernel=case.kernel, name=name, value=value or "...")
         for name, _, value in (unset_constant.partition("=") for unset_constant in case.unset_constants)
@@ -402,14 +405,14 @@ def launch_warnings(case: Case) -> list[Warning]:
     threads = case.threads
     if threads % WARP == 0:
         return unset
-    said, leave = ("1 thread", "leaves") if threads == 1 else (f"{threads} threads", "leave")
-    return [*unset, warning("partial-warp", threads=said, leave=leave, idle=-threads % WARP, warp=WARP)]
+    count, leave = ("1 thread", "leaves") if threads == 1 else (f"{threads} threads", "leave")
+    return [*unset, warning("partial-warp", threads=count, leave=leave, idle=-threads % WARP, warp=WARP)]
 
 
 def unverified_warnings(
     verification: Verification | None, expected: Arrays, buffers: Sequence[Buffer]
 ) -> list[Warning]:
-    """Return what is to be said of a result, or of an output of it, that nothing was compared with."""
+    """Return the warnings for a result, or an output, that was not compared."""
     if verification is None:
         return [warning("unverified")]
     names = [buffer.name for buffer in buffers if buffer.role == "out" and buffer.name not in expected]
@@ -420,7 +423,7 @@ def unverified_warnings(
 def extent_warnings(
     verification: Verification | None, hazards: Sequence[Hazard], buffers: Sequence[Buffer]
 ) -> list[Warning]:
-    """Return what is to be said of an array that a kernel went beyond, where nothing holds its output."""
+    """Return the warning for an array that an unverified kernel accessed past its end."""
     if verification is not None:
         return []
     beyond = [hazard.message for hazard in hazards if hazard.kind == "out-of-bounds"]
@@ -428,20 +431,20 @@ def extent_warnings(
         [buffer.name for buffer in buffers if f"{side} of '{buffer.name}'" in " ".join(beyond)]
         for side in ("past the end", "before the start")
     )
-    names = [name for name in past if name not in before]  # no size is enough then
+    names = [name for name in past if name not in before]  # a larger array does not help against these
     return [warning("extent", name=names[0])] if names else []
 
 
-# Words of PTX that keep lines in the L2, or bring them there, beyond what a plain access does.
+# Words of PTX that keep lines in the L2, or load them into it, more than a plain access does.
 EVICTION = ("evict_last", "createpolicy", "prefetch.global", "bulk.prefetch", "discard.global", "applypriority")
-# Opcodes with their modifiers, such as 'ld.global.L2::evict_last.f32': of instructions, no file name or comment.
+# Opcodes with modifiers, such as 'ld.global.L2::evict_last.f32', without file names and comments.
 _OPCODE = re.compile(r"^\s*(?:\{\s*)?(?:@!?[%\w]+\s+)?([a-z][\w.:]*)", re.M)
 _FUNCTION = re.compile(r"^\s*(?:\.(?:visible|extern|weak)\s+)*\.(?:entry\s+([\w$]+)|func\b)", re.M)
 _MALLOC = re.compile(r"^\s*(?:@!?[%\w]+\s+)?call(?:\.uni)?\b[^;]*\bmalloc\b", re.M)
 
 
 def _launched(ptx: str, entries: Collection[str]) -> str:
-    """Return PTX without the kernels that are not among these entries."""
+    """Return PTX without kernels other than these entries."""
     heads = list(_FUNCTION.finditer(ptx)) if entries else []
     end = len(ptx)
     for head in reversed(heads):
@@ -452,13 +455,15 @@ def _launched(ptx: str, entries: Collection[str]) -> str:
 
 
 def kept_in_cache(ptx: str) -> bool:
-    """Tell whether code asks the L2 to keep lines."""
+    """Tell whether PTX asks the L2 to keep lines."""
     return any("evict_last" in opcode for opcode in _OPCODE.findall(ptx))
 
 
 def code_warnings(texts: Iterable[str], entries: Collection[str] = ()) -> list[Warning]:
-    """Return what is to be said of instructions that reach beyond the launch, cache hints and the device's heap, in
-    PTX; of the kernels in it only of those that are launched, where they are known."""
+    """Return the warnings for instructions in PTX with effects after the launch: cache hints, and the device's heap.
+
+    entries: the launched kernels; other kernels in the PTX do not count.
+    """
     ptx = "\n".join(_launched(text, entries) for text in texts)
     used = set(_OPCODE.findall(ptx))
     hints = [word for word in EVICTION if any(word in opcode for opcode in used)]

@@ -1,5 +1,5 @@
-"""A case in the simulator for its counts: their records in a result with advice, limits of its launches by the machine
-code and a card, and what a GPU has measured, counted on a sample of the blocks."""
+"""Runs a case in the simulator for its counts: their records in a result with advice, the limits of its launches on a
+card, and the counts of a kernel that a GPU has measured, on a sample of its blocks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cudabench.cards.load import Card, card_for_device
 from cudabench.compile import nvdisasm
 from cudabench.compile.record import Compiled
 from cudabench.compile.sass import Function
-from cudabench.devices.sim import Arrays, Loaded, Run, SimDevice, machine_of, poisoned, scratch
+from cudabench.devices.sim import Arrays, Loaded, Run, SimDevice, machine_code_of, poisoned_array, scratch_array
 from cudabench.errors import CudabenchError
 from cudabench.explain import advice, drawings, lower_bounds, machine_code, merged, recorded, to_execute
 from cudabench.explain.card_rates import launch_of
@@ -45,16 +45,16 @@ from cudabench.simulator.machine_code.launch import Asked
 
 Issued = dict[str, dict[int, tuple[int, int]]]
 
-SMS = 132  # of an H100 or H200, whether all blocks run at once: on smaller GPUs fewer do
-COUNTING_S = 60.0  # after which a kernel stays without counts
-# What runs where limits alone are asked for, threads of a launch and blocks at least: each as long as it is expected to
-# take no longer than that, by what the one before it took; the last one longer where blocks differ.
+SMS = 132  # multiprocessors of an H100 or H200
+COUNTING_S = 60.0  # most seconds for the counts of a kernel
+# Samples for limits, smallest first: least threads of a launch, least blocks, most seconds. A sample runs only if, by
+# the time of the one before, it takes at most these seconds, or UNEVEN_S if blocks differ.
 SAMPLES = ((0, 4, 0.0), (4096, 16, 15.0), (32768, 16, 4.0))
 EVEN, UNEVEN_S = 0.9, 60.0
 
 
 class Kernel(NamedTuple):
-    """A kernel that a case launches: its part of the case, what that was compiled to, its function and PTX entry."""
+    """A kernel that a case launches: its part of the case, the compiled source, its function and PTX entry."""
 
     part: Case
     loaded: Loaded
@@ -63,12 +63,12 @@ class Kernel(NamedTuple):
 
     @property
     def compiled(self) -> Compiled:
-        """What its source was compiled to."""
+        """The compiled source."""
         return self.loaded.compiled
 
     @property
     def code(self) -> tuple[Function, ...]:
-        """Its machine code; nothing without a cubin or nvdisasm."""
+        """Its machine code; empty without a cubin or nvdisasm."""
         if self.compiled.cubin is None or nvdisasm.path() is None:
             return ()
         return nvdisasm.functions(self.compiled.cubin, self.entry)
@@ -87,8 +87,8 @@ def kernels(device: SimDevice, case: Case) -> list[Kernel]:
 def arrays_of(
     buffers: Iterable[Buffer], inputs: Arrays, poison: int = POISON, *, kept: bool, done: Mapping[str, Any] = {}
 ) -> Arrays:
-    """Return the arrays of a problem: inputs, and poison where a kernel has to write. kept: what is only read is needed
-    as it is, and not copied. done: arrays that nobody needs any more, whose memory is taken again."""
+    """Return the arrays of a problem: inputs, and poison for outputs. kept: read-only inputs are not copied, but write
+    protected. done: arrays that are no longer needed, whose memory is used again."""
     arrays: Arrays = {}
     for buffer in buffers:
         if buffer.role == "in" and kept:
@@ -97,63 +97,67 @@ def arrays_of(
         elif buffer.role in ("in", "inout"):
             arrays[buffer.name] = inputs[buffer.name].copy()
         elif buffer.role == "scratch":
-            arrays[buffer.name] = scratch(buffer.shape, buffer.dtype)
+            arrays[buffer.name] = scratch_array(buffer.shape, buffer.dtype)
         else:
-            arrays[buffer.name] = poisoned(buffer.shape, buffer.dtype, poison, done.get(buffer.name))
+            arrays[buffer.name] = poisoned_array(buffer.shape, buffer.dtype, poison, done.get(buffer.name))
     return arrays
 
 
-def merged_in(device: SimDevice, case: Case) -> Issued:
-    """Return by function how the loads and stores count that ptxas merged; without nvdisasm none are known."""
+def merged_issues(device: SimDevice, case: Case) -> Issued:
+    """Return by function the issue counts of loads and stores that ptxas merged; empty without nvdisasm."""
     return {
-        one.function: merged.merge(one.code, one.compiled.lines, one.loaded.program.lines(one.entry)).issued()
-        for one in kernels(device, case)
-        if one.code
+        kernel.function: merged.merge(
+            kernel.code, kernel.compiled.lines, kernel.loaded.program.lines(kernel.entry)
+        ).issued()
+        for kernel in kernels(device, case)
+        if kernel.code
     }
 
 
-def asked(kernel: Kernel) -> Asked | None:
-    """Return the machine code that has to run for launches of a kernel to be counted; None where the PTX tells it."""
+def machine_code_to_run(kernel: Kernel) -> Asked | None:
+    """Return the machine code that has to run so that a kernel's launches can be counted; None if the PTX is enough."""
     code, ptx = kernel.code, kernel.compiled.lines
     if not to_execute.parts(code):
         return None
-    return Asked(lambda: machine_of(kernel.compiled, kernel.function), lambda: to_execute.fuses(code, ptx))
+    return Asked(lambda: machine_code_of(kernel.compiled, kernel.function), lambda: to_execute.fuses(code, ptx))
 
 
-def uncounted(device: SimDevice, case: Case) -> dict[str, Asked]:
-    """Return by function what is `asked`, of those of which anything is."""
-    return {one.function: found for one in kernels(device, case) if (found := asked(one)) is not None}
+def machine_codes_to_run(device: SimDevice, case: Case) -> dict[str, Asked]:
+    """Return `machine_code_to_run` by function, for the functions that have it."""
+    return {
+        kernel.function: code for kernel in kernels(device, case) if (code := machine_code_to_run(kernel)) is not None
+    }
 
 
-def as_loaded(device: SimDevice, case: Case, report: simulator.Report) -> simulator.Report:
-    """Return a report whose accesses are those of the machine code where that ran itself; those that may be others
-    say so."""
+def with_machine_accesses(device: SimDevice, case: Case, report: simulator.Report) -> simulator.Report:
+    """Return a report with the accesses of the machine code if that was executed; other accesses that may differ are
+    marked."""
     accesses = report.accesses
-    for one in kernels(device, case):
-        kernel = machine_code.Kernel(one.entry, report.executed.get(one.entry))
-        if one.code and kernel.code:
-            accesses = machine_code.requested(accesses, one.entry, one.code, kernel.code)
-        elif one.code:
-            accesses = machine_code.doubted(accesses, kernel, one.code)
+    for kernel in kernels(device, case):
+        ran = machine_code.Kernel(kernel.entry, report.executed.get(kernel.entry))
+        if kernel.code and ran.code:
+            accesses = machine_code.requested(accesses, kernel.entry, kernel.code, ran.code)
+        elif kernel.code:
+            accesses = machine_code.doubted(accesses, ran, kernel.code)
     return replace(report, accesses=accesses)
 
 
-def described(
+def machine_code_record(
     device: SimDevice, case: Case, executed: Mapping[str, Executions], accesses: Sequence[simulator.Access]
 ) -> MachineCode | None:
-    """Return the record of a case's machine code with what of it ran; None without any."""
+    """Return the record of a case's machine code with its executed instructions; None without machine code."""
     images: dict[bytes, machine_code.Image] = {}
-    for one in kernels(device, case):
-        if (cubin := one.compiled.cubin) is not None:
-            own = machine_code.Kernel(one.entry, executed.get(one.entry))
+    for kernel in kernels(device, case):
+        if (cubin := kernel.compiled.cubin) is not None:
+            ran = machine_code.Kernel(kernel.entry, executed.get(kernel.entry))
             before = images[cubin].kernels if cubin in images else ()
-            images[cubin] = machine_code.Image(cubin, [*before, own], one.compiled.lines)
+            images[cubin] = machine_code.Image(cubin, [*before, ran], kernel.compiled.lines)
     ptx = "\n".join(device.load(part).compiled.ptx for part in case.parts)
     record = machine_code.describe_all([*images.values()], device.architecture, ptx)
     return record and replace(record, inexact=machine_code.inexact([*images.values()], accesses))
 
 
-def sampled(
+def run_sample(
     device: SimDevice,
     case: Case,
     operation: Operation,
@@ -164,21 +168,22 @@ def sampled(
     progress: Callable[[float], None] = lambda fraction: None,
     trace: Watch = False,
 ) -> Run:
-    """Run a sample of the blocks of a case for its counts alone; what it computes is thrown away. `trace` keeps single
-    accesses.
+    """Run a sample of a case's blocks for its counts; the outputs are thrown away. `trace` keeps single accesses.
 
-    Errors as `SimDevice.run`.
+    Raises as `SimDevice.run`.
     """
     arrays = arrays_of(operation.buffers(problem), inputs, kept=True)
-    merged_there, machine = merged_in(device, case), uncounted(device, case)
+    merged_there, machine = merged_issues(device, case), machine_codes_to_run(device, case)
     case = replace(case, constants={**case.constants, **constants_of(operation, inputs)})
     run: Run | None = None
     end, took, ran = time.monotonic() + seconds, 0.0, 1
     for threads, blocks, most_s in SAMPLES:
         grows = max(_threads(case, threads, blocks) / ran, 1.0)
         if run is not None:
-            footprints = [one.report.footprint for one in run.launched]
-            uneven = any(one is not None and lower_bounds.sure(one.parts) < EVEN for one in footprints)
+            footprints = [launched.report.footprint for launched in run.launched]
+            uneven = any(
+                footprint is not None and lower_bounds.sure(footprint.parts) < EVEN for footprint in footprints
+            )
             if took * grows > min(UNEVEN_S if uneven else most_s, end - time.monotonic()):
                 break
         device.reset(case)
@@ -200,20 +205,20 @@ def sampled(
 
 
 def _threads(case: Case, threads: int, blocks: int) -> int:
-    """Return the threads of a case that run in a sample."""
+    """Return how many threads of a case run in a sample."""
     return sum(
         min(prod(launch.grid) * prod(launch.block), max(threads, blocks * prod(launch.block)))
         for launch in case.launches
     )
 
 
-def by_card(
+def limits_by_card(
     device: SimDevice, case: Case, run: Run, cards: Sequence[Card], settings: Settings, moved: int | None
 ) -> tuple[CardLimits, ...]:
-    """Return the limits of a case that ran in the simulator with its footprints on cards of its architecture; moved:
-    bytes that must move, if known.
+    """Return the limits of a case on cards of its architecture; `run` has footprints. moved: the bytes that must move,
+    if known.
 
-    Without nvdisasm the machine code is not read, and what it decides is left out.
+    Without nvdisasm, limits that need the machine code are left out.
     """
     work = work_of(device, case, run)
     return tuple(
@@ -230,27 +235,27 @@ def by_card(
 
 
 def work_of(device: SimDevice, case: Case, run: Run) -> list[lower_bounds.Work]:
-    """Return what the launches of a case did, by kind of launch."""
-    by_function = {one.function: one for one in kernels(device, case)}
-    found = []
+    """Return the work of a case's launches, by kind of launch."""
+    by_function = {kernel.function: kernel for kernel in kernels(device, case)}
+    works = []
     for launched in run.launched:
         launch = launched.launch
-        one = by_function[launch.function]
-        needs = one.compiled.resources[one.entry]
+        kernel = by_function[launch.function]
+        needs = kernel.compiled.resources[kernel.entry]
         shared = needs.shared_bytes + launch.shared_bytes
         fits = occupancy(device.architecture, prod(launch.block), needs.registers, shared, barriers=needs.barriers)
-        found.append(
+        works.append(
             lower_bounds.Work(
-                one.entry, launch.grid, launch.block, launched.times, launched.report, one.code, one.compiled.lines,
-                fits.blocks_per_sm,
+                kernel.entry, launch.grid, launch.block, launched.times, launched.report, kernel.code,
+                kernel.compiled.lines, fits.blocks_per_sm,
             )
         )  # fmt: skip
-    return found
+    return works
 
 
 @dataclass
 class Counting:
-    """Counts the kernels of one series; the inputs of a problem are made once. `until`: when the run's time is over."""
+    """Counts the kernels of one series; the inputs of a problem are made once. `until`: the end of the run's time."""
 
     operation: Operation
     settings: Settings
@@ -262,41 +267,40 @@ class Counting:
     def limited(
         self, result: Result, case: Case, device: DeviceInfo, progress: Callable[[float], None] = lambda fraction: None
     ) -> Result:
-        """Return a measured result with accesses, executed machine code, limits and what a page draws; its times stay
-        as they are.
+        """Return a measured result with accesses, executed machine code, limits and the drawings' data; times stay.
 
-        Where it cannot be counted, with a warning that says why.
+        If it cannot be counted, return it with a warning that gives the reason.
         """
         try:
             return self._limited(result, case, device, progress)
         except CudabenchError as error:
-            told = warning("uncounted", reason=str(error).rstrip("."))
-            return replace(result, warnings=(*result.warnings, told))
+            note = warning("uncounted", reason=str(error).rstrip("."))
+            return replace(result, warnings=(*result.warnings, note))
 
     def _limited(self, result: Result, case: Case, device: DeviceInfo, progress: Callable[[float], None]) -> Result:
         seconds = COUNTING_S
         if self.until is not None:
             seconds = min(seconds, self.until - time.monotonic())
         if seconds <= 0:
-            raise CudabenchError(f"--budget {self.settings.budget:g} s was spent before its turn")
+            raise CudabenchError(f"--budget {self.settings.budget:g} s was used up")
         card = card_for_device(device)
         if not card.device.sm_count or not card.sm_hz:
-            raise CudabenchError(f"{device.name} does not tell its multiprocessors and their clock")
+            raise CudabenchError(f"the multiprocessors of {device.name} and their clock are unknown")
         architecture = "sm_" + device.compute_capability.replace(".", "")
         simulated = self._devices.setdefault(architecture, SimDevice(architecture))
         if case.problem != self._problem:
             self._problem, self._inputs = case.problem, self.operation.inputs(case.problem)
-        run = sampled(
+        run = run_sample(
             simulated, case, self.operation, case.problem, self._inputs, seconds=seconds, progress=progress,
             trace=recorded.watch(case),
         )  # fmt: skip
-        (found,) = by_card(simulated, case, run, [card], self.settings, result.bytes)
+        (card_limits,) = limits_by_card(simulated, case, run, [card], self.settings, result.bytes)
         report = simulator.merge(launched.report for launched in run.launched)
         accesses, counts = _scaled(simulated, case, run)
         rows = access_rows(accesses, report, case, simulated.blocks(case))
-        ran = described(simulated, case, counts, accesses)
+        ran = machine_code_record(simulated, case, counts, accesses)
         code, same = _merged(result.machine_code, ran)
-        # Of code that was not measured the counts by line, not the code.
+        # If the measured code differs, keep the counts by line, but not the code.
         lines = recorded.lines([(part, simulated.load(part).compiled) for part in case.parts], counts)
         if same is False:
             lines = tuple(replace(line, code=()) for line in lines)
@@ -304,10 +308,10 @@ class Counting:
             tiles = drawings.tiles(run.report, case)
             steps = recorded.steps(trace, case, self.operation.buffers(case.problem), tiles)
             result = replace(result, banks=recorded.banks(trace, case, tiles), steps=steps)
-        footprints = [one.report.footprint for one in run.launched if one.report.footprint]
+        footprints = [launched.report.footprint for launched in run.launched if launched.report.footprint]
         on = Counted(
-            blocks=sum(each.ran for each in footprints),
-            of=sum(each.blocks for each in footprints),
+            blocks=sum(footprint.ran for footprint in footprints),
+            of=sum(footprint.blocks for footprint in footprints),
             same_code=same,
             instructions_executed=ran.instructions_executed if ran else None,
             inexact=ran.inexact if ran else None,
@@ -316,7 +320,7 @@ class Counting:
             result,
             access=rows,
             machine_code=code,
-            limits=found.limits,
+            limits=card_limits.limits,
             limits_on=card.title,
             counted=on,
             lines=lines or None,
@@ -324,15 +328,15 @@ class Counting:
 
 
 def _scaled(device: SimDevice, case: Case, run: Run) -> tuple[Sequence[simulator.Access], dict[str, Executions]]:
-    """Return the accesses of all launches, and by entry how often each PTX line and the machine code ran, each as many
-    times as blocks stand behind those that ran."""
+    """Return the accesses of all launches, and by entry how often each line of the PTX and the machine code ran, scaled
+    from the blocks that ran to all blocks."""
     accesses: dict[object, simulator.Access] = {}
     counts: dict[str, list[Executions]] = defaultdict(list)
     for launched in run.launched:
         footprint = launched.report.footprint
         assert footprint is not None
         scale = footprint.blocks / footprint.ran
-        for row in as_loaded(device, case, launched.report).accesses:
+        for row in with_machine_accesses(device, case, launched.report).accesses:
             own = row.times(scale)
             have = accesses.get(own.key)
             accesses[own.key] = own if have is None else have.plus(own)
@@ -342,8 +346,8 @@ def _scaled(device: SimDevice, case: Case, run: Run) -> tuple[Sequence[simulator
 
 
 def _merged(measured: MachineCode | None, counted: MachineCode | None) -> tuple[MachineCode | None, bool | None]:
-    """Return the record of the code that was measured, with what of it ran, and whether it is what was counted; as it
-    is where the compiler for the GPU made other code than the simulator's."""
+    """Return the record of the measured code, with its executed instructions, and whether it equals the counted code.
+    If the GPU's compiler made other code than the simulator's, the record stays as it is."""
     if measured is None or counted is None:
         return measured, None
     if counted.sha256 != measured.sha256:
@@ -368,14 +372,14 @@ _SAME_OF_IMBALANCE = ("blocks", "busiest", "instructions", "mean", "over", "last
 _SAME_OF_HAZARD = ("kind", "line", "block", "thread", "count", "message")
 
 
-def _same(one: Any, names: Sequence[str]) -> dict[str, Any]:
-    return {name: getattr(one, name) for name in names}
+def _same(record: Any, names: Sequence[str]) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in names}
 
 
-def counted(
+def with_counts(
     result: Result, case: Case, run: Run, operation: Operation, problem: Problem, blocks: Mapping[str, Dim]
 ) -> Result:
-    """Return a result with what the simulator counted."""
+    """Return a result with the simulator's counts."""
     report, lines = run.report, Lines(case)
     return replace(
         result,
@@ -410,33 +414,33 @@ def counted(
 def access_rows(
     rows: Sequence[simulator.Access], report: simulator.Report, case: Case, blocks: Mapping[str, Dim]
 ) -> tuple[Access, ...]:
-    """Return the accesses of a result: the simulator's rows with advice; of atomics, whether they are reductions and
-    where they meet."""
+    """Return the accesses of a result: the simulator's rows with advice; for atomics, whether they are reductions and
+    how many meet at one address."""
     contended: dict[object, list[simulator.Contended]] = {}
     for atomic in report.contended:
         contended.setdefault((atomic.file, atomic.line, atomic.instruction or None), []).append(atomic)
-    found, lines = [], Lines(case)
-    for row, said in zip(rows, advice.advise(rows, blocks), strict=True):
+    accesses, lines = [], Lines(case)
+    for row, advised in zip(rows, advice.advise(rows, blocks), strict=True):
         access = Access(
             **_same(row, _SAME_OF_ACCESS),
             source=lines.text(row.file, row.line),
-            advice=said,
+            advice=advised,
             column=row.column or None,
             instruction=row.instruction or None,
             pattern=_pattern(row),
             file=case.header(row.file),
         )
-        found.append(access)
+        accesses.append(access)
         atomics = contended.get((row.file, row.line, access.instruction))
         if atomics and row.op in ("atomic", "reduction") and row.space == "global":
             most = max(atomics, key=lambda atomic: atomic.hottest or 0)
             meeting = advice.contention(row, most.hottest, most.blocks)
             gather = access.pattern is not None and access.pattern.kind == "gather"
-            if meeting and not (said and gather):  # a histogram's bins are hit often, and not all by one warp
-                said = f"{row.array}: {meeting}" if row.array else meeting
+            if meeting and not (advised and gather):  # many warps hit the bins of a histogram
+                advised = f"{row.array}: {meeting}" if row.array else meeting
             op = "atomic" if any(atomic.returns for atomic in atomics) else "reduction"
-            found[-1] = replace(access, op=op, hottest=most.hottest, hottest_blocks=most.blocks, advice=said)
-    return tuple(found)
+            accesses[-1] = replace(access, op=op, hottest=most.hottest, hottest_blocks=most.blocks, advice=advised)
+    return tuple(accesses)
 
 
 def _pattern(access: simulator.Access) -> Pattern | None:
@@ -455,25 +459,29 @@ def _pattern(access: simulator.Access) -> Pattern | None:
     )
 
 
-def _imbalance(found: simulator.Imbalance, case: Case, fits: Occupancy | None) -> Imbalance | None:
-    advised = advice.unbalanced(found, SMS, fits.blocks_per_sm if fits else 1)
+def _imbalance(imbalance: simulator.Imbalance, case: Case, fits: Occupancy | None) -> Imbalance | None:
+    advised = advice.unbalanced(imbalance, SMS, fits.blocks_per_sm if fits else 1)
     if advised is None:
         return None
-    source = Lines(case).text(found.file, found.line)
-    return Imbalance(**_same(found, _SAME_OF_IMBALANCE), source=source, advice=advised, file=case.header(found.file))
+    source = Lines(case).text(imbalance.file, imbalance.line)
+    return Imbalance(
+        **_same(imbalance, _SAME_OF_IMBALANCE), source=source, advice=advised, file=case.header(imbalance.file)
+    )
 
 
-def hazards_of(found: Iterable[simulator.Hazard], case: Case) -> tuple[Hazard, ...]:
+def hazards_of(hazards: Iterable[simulator.Hazard], case: Case) -> tuple[Hazard, ...]:
     """Return the simulator's hazards as a result has them."""
     lines = Lines(case)
     return tuple(
-        Hazard(**_same(one, _SAME_OF_HAZARD), source=lines.text(one.file, one.line), file=case.header(one.file))
-        for one in found
+        Hazard(
+            **_same(hazard, _SAME_OF_HAZARD), source=lines.text(hazard.file, hazard.line), file=case.header(hazard.file)
+        )
+        for hazard in hazards
     )
 
 
 class Lines:
-    """The lines of a case's sources and of their headers, which are read once, when one is asked for."""
+    """The lines of a case's sources and headers; headers are read once, when first needed."""
 
     def __init__(self, case: Case) -> None:
         self._case = case
@@ -500,7 +508,7 @@ class Lines:
 
 
 def hazard_reason(hazards: Sequence[Hazard]) -> str:
-    """Return the first hazard, and how many others there are."""
+    """Return the text of the first hazard, and the number of others."""
     first = hazards[0]
     more = f", and {len(hazards) - 1} more" if len(hazards) > 1 else ""
     return f"{first.kind} on line {units.place_of(first)}: {first.message.rstrip('.')}{more}"

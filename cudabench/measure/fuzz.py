@@ -1,9 +1,8 @@
-"""`run --fuzz K`: a user's kernel on other seeds, values and sizes; a failing case is made smaller and given as a line.
+"""`run --fuzz K`: runs a user's kernel with other seeds, values and sizes, and reduces a failing case to a small one.
 
-A case is a command line: the request with another seed, other sizes in place of the named numbers that shapes are made
-of, and other starts in place of `random`. What the user fixed (zeros, arange, a file, a range of its own) stays. Before
-a case runs, its expectation is asked whether it says what is right (see `measure.precision`): where it does not, the
-case is undecided.
+A case is a command line: the request with another seed, other values of the numbers in shapes, and other starts in
+place of `random`. Fixed starts (zeros, arange, a file, a range) stay. Before a case runs, `measure.precision` judges
+whether its expectation can decide; if not, the case is undecided.
 """
 
 from __future__ import annotations
@@ -31,20 +30,20 @@ from cudabench.userkernel.request import UserRequest
 from cudabench.userkernel.textures import array_within
 from cudabench.userkernel.values import Array
 
-# What most often shows a fault comes first: few cases are asked for.
+# Classes that show most faults come first, because users ask for few cases.
 CLASSES = (
     "negative", "signed-zero", "ties", "not-positive", "spike", "random", "whole", "large", "zeros", "mixed", "tiny",
     "denormal", "infinity", "nan",
 )  # fmt: skip
-SIZES = (1, 2, 3, 7, 31, 33, 64, 127, 257, 521, 1031, 4093, 16381, 65521)  # ragged, prime, and a round one
-SMALL = 1031  # sizes up to this are tried where the problem itself is smaller
-MAX_ELEMENTS = 1 << 21  # of all arrays of a case
-MAX_SHRINK = 24  # runs
+SIZES = (1, 2, 3, 7, 31, 33, 64, 127, 257, 521, 1031, 4093, 16381, 65521)  # mostly odd or prime
+SMALL = 1031  # sizes up to this are tried even if the problem itself is smaller
+MAX_ELEMENTS = 1 << 21  # elements of all arrays of a case
+MAX_SHRINK = 24  # runs that reduce a failing case
 
-# Functions that say what becomes of a NaN.
+# Functions with a defined result for NaN.
 NAN_AWARE = frozenset(("isnan", "isfinite", "nan_to_num", "nansum", "nanmax", "nanmin", "nanmean", "fmax", "fmin"))
 
-_RANGES = {  # of large, tiny, denormal numbers
+_RANGES = {  # bounds of large, tiny and denormal numbers
     "float16": ("30", "1e-3", "5e-5"),
     "bfloat16": ("1e6", "1e-20", "1e-39"),
     "float32": ("1e6", "1e-20", "1e-39"),
@@ -56,7 +55,7 @@ _RANGES = {  # of large, tiny, denormal numbers
 
 @dataclass(frozen=True)
 class Trial:
-    """A case: the values' class, the sizes that differ from the request's, and the whole request."""
+    """A case: the class of values, the sizes that differ from the request's, and the whole request."""
 
     values: str
     sizes: Mapping[str, int]
@@ -65,8 +64,8 @@ class Trial:
 
 @dataclass
 class Record:
-    """What came of fuzzing one kernel: cases that ran, those that the expectation does not decide, the one that
-    failed after it was made smaller, and the line that repeats it."""
+    """The result of fuzzing a kernel: the number of cases that ran, the undecided cases, the reduced failing case, and
+    the command line that repeats it."""
 
     cases: int = 0
     undecided: list[dict[str, Any]] = field(default_factory=list)
@@ -75,39 +74,39 @@ class Record:
 
 
 class Fuzz:
-    """Cases of one kernel of the user's own, on one device.
+    """The cases of a user's kernel on one device.
 
-    `where` is an expression over the numbers that every case must meet. Raises UsageError where nothing can be varied
-    or the problem itself does not meet `where`.
+    `where`: an expression over the numbers that must hold for every case. Raises UsageError if nothing can be varied,
+    or if `where` does not hold for the request itself.
     """
 
     def __init__(
         self, request: UserRequest, device: Choice, settings: Settings, count: int, where: str | None = None
     ) -> None:
         self.request, self.device, self.count, self.where = replace(request, save=()), device, count, where
-        # One sample: nothing here is about time.
+        # One sample is enough, because times do not matter here.
         self.settings = replace(settings, min_time=0.0, max_time=0.0, min_samples=1, cpu=False)
         self.problem = plan.problem(self.request)
         if not any(expectation.path is None for expectation in self.problem.expectations):
             raise UsageError(
-                "--fuzz has nothing to compare other inputs with: add --expect 'NAME=EXPRESSION'; a file holds the "
-                "answer to one input only."
+                "--fuzz needs the outputs for other inputs: add --expect 'NAME=EXPRESSION'; a file has those for one "
+                "input only."
             )
         if not self._meets_where(self.problem):
             raise UsageError(f"--where '{where}' does not hold for the arguments given: change one of them.")
         self._allowed: dict[tuple[tuple[str, int], ...], bool] = {}
         self.session = session.Session(device, self.settings)
 
-    # What is varied ---------------------------------------------------------------------------------------------------
+    # Values -----------------------------------------------------------------------------------------------------------
 
     @cached_property
     def drawn(self) -> set[str]:
-        """The arrays whose values may change: drawn by `random`, read by an expectation, and no places."""
+        """The arrays whose values may change: random, read by an expectation, and not used as indices."""
         parsed = [
             self.problem.parsed(expectation) for expectation in self.problem.expectations if expectation.path is None
         ]
-        names = {name for one in parsed for name in one.names}
-        places = {name for one in parsed for name in precision.indices(one)}
+        names = {name for expression in parsed for name in expression.names}
+        places = {name for expression in parsed for name in precision.indices(expression)}
         return {
             array.name
             for array in self.problem.arrays
@@ -118,14 +117,14 @@ class Fuzz:
 
     @cached_property
     def named(self) -> dict[str, int]:
-        """The whole numbers that shapes are made of and that the command line gives as such."""
+        """The whole numbers of the command line from which shapes are computed."""
         texts = self.request.given()
         words = {name: set(re.findall(r"[^\W\d]\w*", text)) for name, text in texts.items()}
         wanted: set[str] = set()
         for array in self.problem.arrays:
             parts = arguments.array_parts(array_within(texts.get(array.name, ""))[1])
             wanted |= set(re.findall(r"[^\W\d]\w*", parts[1])) if parts else set()
-        for _ in texts:  # a number that is made of others stands for them
+        for _ in texts:  # a number may be computed from others
             wanted |= {part for name in wanted & set(texts) for part in words[name]}
         numbers = {name: value for name, value in self.problem.numbers.items() if name in texts}
         return {
@@ -135,7 +134,7 @@ class Fuzz:
         }
 
     def trial(self, values: str, sizes: Mapping[str, int], seed: int) -> Trial:
-        """Return the case of a class of values, sizes and a seed."""
+        """Return the case with a class of values, sizes and a seed."""
         request = replace(self._with(sizes, "random"), seed=seed)
         if values != "random":
             shapes = {array.name: array for array in plan.problem(request).arrays}
@@ -160,12 +159,12 @@ class Fuzz:
     # Sizes ------------------------------------------------------------------------------------------------------------
 
     def allowed(self, sizes: Mapping[str, int]) -> bool:
-        """Tell whether a problem of these sizes is one that is meant."""
+        """Tell whether a problem of these sizes is valid: shapes, launch and --where."""
         key = tuple(sizes.items())
         if key not in self._allowed:
             request = self._with(sizes, "random")
             self._allowed[key] = False
-            with suppress(CudabenchError):  # an invalid shape, a grid that does not cover it
+            with suppress(CudabenchError):  # an invalid shape or launch
                 problem = plan.problem(request)
                 self._allowed[key] = (
                     self._meets_where(problem)
@@ -180,35 +179,35 @@ class Fuzz:
         return not self.where or bool(expressions.parse(self.where, "--where", numbers).evaluate(numbers))
 
     def sizes(self) -> Iterator[dict[str, int]]:
-        """Yield sizes without end: the largest prime that fits, then others in turn; {} where none may change."""
+        """Yield sizes without end: the largest prime that fits, then others in rotation; {} if no size may change."""
         options = {name: self._choices(name, base) for name, base in self.named.items()}
         for at in itertools.count():
-            # The first is the largest; others take their turns with different steps.
+            # The first size is the largest; the numbers step through their sizes differently.
             wanted = [
                 (name, choices[-1 - (at * (2 * order + 3)) % len(choices)])
                 for order, (name, choices) in enumerate(options.items())
                 if choices
             ]
             fewer = (dict(wanted[left_out:]) for left_out in range(len(wanted) + 1))
-            # Where the problem itself is larger than a case may be:
+            # If the problem itself is larger than a case may be:
             small = ({name: min(size, base) for name, base in self.named.items()} for size in reversed(SIZES))
             yield next(filter(self.allowed, itertools.chain(fewer, small)), {})
 
     def _choices(self, name: str, base: int) -> list[int]:
-        """Return the sizes of one number, ascending, that are possible where the others stay or are small."""
+        """Return the possible sizes of one number, ascending, while the others stay or are small."""
         in_launch = name in set(re.findall(r"[^\W\d]\w*", f"{self.request.grid} {self.request.block}"))
-        # A launch that does not grow with the problem covers at most the problem that it was given for.
+        # A fixed launch covers at most the problem of the request.
         most = max(base, SMALL) if in_launch else base
         wanted = sorted({size for size in (*SIZES, base - 1, base) if 0 < size <= most})
-        others = {other: min(size, SMALL) for other, size in self.named.items() if other != name}
-        return [size for size in wanted if self.allowed({name: size}) or self.allowed({**others, name: size})]
+        other_sizes = {other: min(size, SMALL) for other, size in self.named.items() if other != name}
+        return [size for size in wanted if self.allowed({name: size}) or self.allowed({**other_sizes, name: size})]
 
     # Running ----------------------------------------------------------------------------------------------------------
 
     def run(self, working: Callable[[str, str, float], None]) -> Record:
-        """Run the cases, make the first that fails smaller, and say what came of it. `working`: told how far it is."""
+        """Run the cases, reduce the first failing one, and return the record. `working` is called with the progress."""
         record, rows = Record(), self.sizes()
-        seen: set[str] = set()
+        undecided_classes: set[str] = set()
         texts = [expectation.text for expectation in self.problem.expectations if expectation.path is None]
         named = {name for text in texts for name in re.findall(r"\bnp\.(\w+)", text)}
         kinds = {array.dtype for array in self.problem.arrays if array.name in self.drawn}
@@ -224,8 +223,8 @@ class Fuzz:
                     trial, reason = self._decided(self.trial(kind, dict(extents), self.request.seed + 1 + at))
                     if reason is None:
                         break
-                    if kind not in seen:  # a class that decides nothing is said once
-                        seen.add(kind)
+                    if kind not in undecided_classes:  # report each undecided class once
+                        undecided_classes.add(kind)
                         record.undecided.append({"values": kind, "sizes": dict(extents), "reason": reason})
                 else:
                     continue
@@ -243,26 +242,25 @@ class Fuzz:
         return record
 
     def _decided(self, trial: Trial) -> tuple[Trial, str | None]:
-        """Return a case with the tolerance that rounding needs, and why it decides nothing, if so."""
+        """Return a case with the tolerance that rounding needs, and the reason if it decides nothing."""
         judgement = precision.judge(plan.problem(trial.request), trial.request.seed)
         if judgement.atol is not None:
             trial = replace(trial, request=replace(trial.request, atol=float(f"{judgement.atol:.3g}")))
         return trial, judgement.undecided
 
     def _fault(self, trial: Trial) -> Result | None:
-        """Return what is wrong with a case; None where it is right."""
+        """Return the wrong or failed result of a case; None if it is right."""
         try:
             series = plan.build([trial.request])
             result = self.session.result(series.make, series.cases[0])
-        except UsageError:  # values that the command line refuses: no case
+        except UsageError:  # the command line refuses these values
             return None
-        if any(said.code == "malloc" for said in result.warnings):  # something may be left on the device's heap
+        if any(warning.code == "malloc" for warning in result.warnings):  # the next case needs a fresh heap
             self.session.end()
         return result if result.status in ("wrong", "failed") else None
 
     def _smaller(self, trial: Trial, fault: Result) -> tuple[Trial, Result]:
-        """Return the simplest case found that fails as well, and its result: plainer values first, then smaller
-        sizes."""
+        """Return a simpler failing case and its result: first with plainer values, then with smaller sizes."""
         left = MAX_SHRINK
 
         def fails(values: str, sizes: Mapping[str, int]) -> bool:
@@ -271,10 +269,10 @@ class Fuzz:
                 return False
             left -= 1
             smaller, reason = self._decided(self.trial(values, sizes, trial.request.seed))
-            found = None if reason is not None else self._fault(smaller)
-            if found is not None:
-                trial, fault = smaller, found
-            return found is not None
+            smaller_fault = None if reason is not None else self._fault(smaller)
+            if smaller_fault is not None:
+                trial, fault = smaller, smaller_fault
+            return smaller_fault is not None
 
         if trial.values != "random":
             fails("random", trial.sizes)
@@ -308,7 +306,7 @@ def _matters(values: str, kinds: set[str], functions: set[str]) -> bool:
 
 
 def start_of(values: str, array: Array, seed: int) -> str:
-    """Return how an array of a class of values starts, as the command line says it."""
+    """Return the start of an array for a class of values, in the syntax of --arg."""
     dtype = array.dtype
     if dtype == "bool":
         return {"zeros": "zeros", "ties": "ones"}.get(values, "random")
@@ -321,11 +319,11 @@ def start_of(values: str, array: Array, seed: int) -> str:
     if dtype in _RANGES:
         large, tiny, denormal = _RANGES[dtype]
         flat = "+".join(f"{3**at if at else 1}*i{axis}" for at, axis in enumerate(reversed(range(axes))))
-        turn = f"(7*({flat})+{seed})"
+        rotation = f"(7*({flat})+{seed})"
         starts |= {
             "negative": "uniform(-1,0)",
-            "signed-zero": f"np.where({turn}%2==0,-0.0,1.0*({turn}%3-1))",
-            "not-positive": f"np.where({turn}%5<2,-0.0,-1.0*({turn}%3))",
+            "signed-zero": f"np.where({rotation}%2==0,-0.0,1.0*({rotation}%3-1))",
+            "not-positive": f"np.where({rotation}%5<2,-0.0,-1.0*({rotation}%3))",
             "mixed": "normal(0,1)",
             "whole": "integers(-100,100)",
             "large": f"uniform(-{large},{large})",
@@ -345,12 +343,12 @@ def start_of(values: str, array: Array, seed: int) -> str:
 
 
 def whole_launch(request: UserRequest, problem: UserProblem) -> bool:
-    """Tell whether --grid and --block divide without a rest: n//256 is meant for multiples of 256."""
+    """Tell whether // in --grid and --block divides without remainder: n//256 is for multiples of 256."""
     for text, option in ((request.grid, "--grid"), (request.block, "--block")):
         if text is None or "//" not in text:
             continue
-        found = expressions.parse(text.replace("//", "/"), option, problem.numbers).evaluate(problem.numbers)
-        if any(float(value) != math.floor(value) for value in (found if isinstance(found, tuple) else (found,))):
+        values = expressions.parse(text.replace("//", "/"), option, problem.numbers).evaluate(problem.numbers)
+        if any(float(value) != math.floor(value) for value in (values if isinstance(values, tuple) else (values,))):
             return False
     return True
 
@@ -379,7 +377,7 @@ def fuzz_all(
     with run.listener(len(run.file.results)) as shown:
         for result in list(run.file.results):
             request = by_name.get((result.source, result.kernel))
-            device = next((one for one in run.devices if one.name == result.device), run.devices[0])
+            device = next((choice for choice in run.devices if choice.name == result.device), run.devices[0])
             if result.status != "ok" or request is None:
                 continue
             record = Fuzz(request, device, settings, count, where).run(shown.working)
@@ -388,35 +386,38 @@ def fuzz_all(
                 new = replace(
                     without_figures(new),
                     status="wrong",
-                    reason=f"with {_told(record.failed)}: {record.failed['reason']}",
+                    reason=f"with {_case_text(record.failed)}: {record.failed['reason']}",
                 )
             run.replace(result, new)
             run.write()
             tell(new, record)
 
 
-def sentences(result: Result, record: Record) -> list[str]:
-    """Return what is to be said of a kernel that was fuzzed."""
+def report_lines(result: Result, record: Record) -> list[str]:
+    """Return the sentences about a fuzzed kernel."""
     if record.failed:
-        said = [f"fuzz: {result.kernel} is wrong with {_told(record.failed)}. To repeat it: {record.command}"]
+        lines = [f"fuzz: {result.kernel} is wrong with {_case_text(record.failed)}. To repeat it: {record.command}"]
         if record.failed["sizes"]:
             name = next(iter(record.failed["sizes"]))
-            said.append(f"Where such sizes are not meant, say which are, as in --where '{name}%16==0'.")
-        return said
+            lines.append(f"If such sizes are not allowed, say which are, as in --where '{name}%16==0'.")
+        return lines
     plural = "s" * (record.cases != 1)
     return [
         f"fuzz: {result.kernel} is right in {record.cases} more case{plural}.",
-        *(f"fuzz: {one['values']} values decide nothing: {one['reason']}." for one in record.undecided),
+        *(
+            f"fuzz: {undecided['values']} values decide nothing: {undecided['reason']}."
+            for undecided in record.undecided
+        ),
     ]
 
 
-def _told(failed: Mapping[str, Any]) -> str:
+def _case_text(failed: Mapping[str, Any]) -> str:
     sizes = "".join(f", {name}={size}" for name, size in failed["sizes"].items())
     return f"{failed['values']} values{sizes}, seed {failed['seed']}"
 
 
 def without_figures(result: Result) -> Result:
-    """Return a result without its figures, as a wrong kernel's."""
+    """Return a result without figures, as for a wrong kernel."""
     return replace(
         result, time=None, bandwidth_gbps=None, gflops=None, copy_gbps=None, copy_fraction=None, peak_fraction=None,
         speedup_vs_cpu=None,
@@ -424,10 +425,12 @@ def without_figures(result: Result) -> Result:
 
 
 def each_kernel(requests: Sequence[UserRequest], series: Sequence[Series]) -> list[UserRequest]:
-    """Return a request for each kernel of the series, which may have come from a glob."""
-    found = []
-    for case in (case for one in series for case in one.cases):
+    """Return a request for each kernel of the series, also for the kernels of a glob."""
+    each_request = []
+    for case in (case for each_series in series for case in each_series.cases):
         of_file = [request for request in requests if request.file == case.source.name]
-        own = next((one for one in of_file if not one.kernels or case.kernel in one.kernels), of_file[0])
-        found.append(replace(own, kernels=(case.kernel,)))
-    return found
+        own = next(
+            (request for request in of_file if not request.kernels or case.kernel in request.kernels), of_file[0]
+        )
+        each_request.append(replace(own, kernels=(case.kernel,)))
+    return each_request

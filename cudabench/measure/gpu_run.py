@@ -1,15 +1,15 @@
-"""One kernel, measured: verify, warm up, sample, verify. The device is an argument; nothing here knows PyCUDA.
+"""Measures a kernel on a GPU: verify, warm up, sample, verify. The device is an argument; nothing here knows PyCUDA.
 
-The protocol. Two sets of inputs, of different seeds, lie at different places of the memory (see `buffers`). At each,
-the output is poisoned, the kernel runs, and the output is compared with the reference. A kernel that leaves variables
-of its module changed is launched once more, on the other inputs, and must be right again. Then it is sampled (see
-`timing`). Before every sample, outside the timed window, all that the kernel writes is poisoned or set back, module
-variables take their first values, and shared memory and registers are overwritten; after it the output is held against
-the reference, by digest (see `outputs`). Last, outputs are compared in full, inputs must be unchanged, guard zones
-around the arrays whole, and the time no shorter than the card allows.
+The protocol: two sets of inputs, of different seeds, are at different places of the memory (see `buffers`). At each
+place the output is poisoned, the kernel runs, and the output is compared with the reference. A kernel that changes
+variables of its module is launched again on the other inputs, and must be right again. Then it is sampled (see
+`timing`). Before every sample, outside the timed window, all written buffers are poisoned or restored, module variables
+are reset, and shared memory and registers are overwritten; after it the output is compared with the reference by digest
+(see `outputs`). At the end, outputs are compared in full, inputs and guard zones must be unchanged, and the time must
+not be shorter than the card allows.
 
-Two kernels of a pair share all of that. Where their launches are the same instructions, on the same data, with the same
-arguments and resources, there is nothing to be measured: they are not launched, unless `always` says so.
+Two kernels of a pair follow the same protocol. If their launches have the same instructions, data, arguments and
+resources, they are not measured, unless `always` is set.
 """
 
 from __future__ import annotations
@@ -24,13 +24,7 @@ from typing import TYPE_CHECKING, Literal
 from cudabench.cards.rates import PER_CLOCK
 from cudabench.compile import cubin
 from cudabench.devices.protocol import Device, Linked, Module, Work
-from cudabench.errors import (
-    CudabenchError,
-    DeviceUnusable,
-    OutOfMemory,
-    UnsupportedFeature,
-    UsageError,
-)
+from cudabench.errors import CudabenchError, DeviceUnusable, OutOfMemory, UnsupportedFeature, UsageError
 from cudabench.explain import machine_code
 from cudabench.measure import verify
 from cudabench.measure.buffers import BufferSet, lay_out
@@ -39,11 +33,11 @@ from cudabench.measure.context import (
     Evidence,
     InputSet,
     RunContext,
-    concluded,
+    changed_state_sentence,
+    conclude,
     constants_of,
     describe,
     kept_in_cache,
-    kept_sentence,
     stopped_pair,
     wrong_reason,
 )
@@ -58,15 +52,15 @@ from cudabench.results.warnings import warning
 if TYPE_CHECKING:
     from cudabench.devices import cuda
 
-SAME_CODE = "its machine code and launch are the other one's: there is nothing to measure"
+SAME_CODE = "its machine code and launch equal the other kernel's: there is nothing to measure"
 
 
 @dataclass
 class Subject:
-    """A kernel under measurement, with its compiled code and what is known of it so far.
+    """A kernel under measurement, with its compiled code and its measurements so far.
 
-    Once it is bound to every place: `sites`, how its first runs compared, and the digests of what it may not write,
-    from before them. Once it is sampled: what is queued before a sample, by site, its typical time and its samples.
+    After binding: `sites`, `before` (verification of the first runs), `unwritten` (digests of read-only memory before
+    them). While sampling: `befores` (works before a sample, by site), `typical` time and `samples`, in seconds.
     """
 
     case: Case
@@ -83,8 +77,8 @@ class Subject:
     samples: list[float] = field(default_factory=list)
 
     def may_repeat(self) -> bool:
-        """Tell whether launches back to back have work to do each time: on changing inputs, without a state, and
-        without overwriting its inputs, which are then fresh in one run only."""
+        """Tell whether all back-to-back launches do the whole work: inputs change, module variables stay, and inputs
+        are not overwritten."""
         site = self.sites[0]
         restored = any(buffer.role == "inout" for buffer in site.buffers.buffers)
         return site.rotated is not None and not self.state.kept and not restored
@@ -92,7 +86,7 @@ class Subject:
 
 @dataclass
 class GpuRun(RunContext):
-    """The kernels of one run on a GPU: inputs, samples, figures. `at`: which of a pair is in hand; `then`: the next."""
+    """The kernels of a run on a GPU. at: index of the current kernel of a pair. then: the next case to compile."""
 
     device: Device
     at: int = field(default=0, init=False)
@@ -101,21 +95,21 @@ class GpuRun(RunContext):
     _buffer_sets: tuple[BufferSet, ...] = field(default=(), init=False)
 
     def __post_init__(self) -> None:
-        self.second_seed = self.random.randrange(1, 2**31)  # a kernel cannot know it; a wrong result names it
+        self.second_seed = self.random.randrange(1, 2**31)  # unknown to kernels; wrong results name it
 
     def buffer_sets(self) -> tuple[BufferSet, ...]:
-        """Return where the buffers lie; OutOfMemory, before anything runs, where they do not fit."""
+        """Return the buffers at each place. Raises OutOfMemory if they do not fit."""
         self._buffer_sets = self._buffer_sets or lay_out(self.device, self.operation, self.problem)
         return self._buffer_sets
 
     def release(self) -> None:
-        """Free the buffers; they are made anew when they are needed again."""
+        """Free the buffers; they are allocated again when needed."""
         for buffer_set in self._buffer_sets:
             buffer_set.release()
         self._buffer_sets = ()
 
     def alone(self, subject: Subject, place: int) -> None:
-        """Poison outputs for the inputs of a place that lie at others: a kernel there could find and copy them."""
+        """Poison the outputs at other places with the same inputs, because a kernel could find and copy them."""
         for at, site in enumerate(subject.sites):
             if at != place and site.inputs is subject.sites[place].inputs:
                 for work in site.buffers.reset(site.poison):
@@ -124,25 +118,25 @@ class GpuRun(RunContext):
     # One kernel -------------------------------------------------------------------------------------------------
 
     def ready(self, blank: Result) -> Result:
-        """Lay the buffers out."""
+        """Allocate the buffers."""
         self.buffer_sets()
         return blank
 
     def work(self, case: Case, blank: Result) -> Result:
-        """Measure."""
+        """Measure the CPU baseline, if wanted, and the kernel."""
         if self.settings.cpu:
             self.measure_cpu()
         return self._measured([case], [blank])[0]
 
     def skips(self, case: Case, error: CudabenchError) -> bool:
-        """Skip a library's call where the library is not there."""
+        """Skip a library's call if the library is not installed."""
         return bool(case.peer) and isinstance(error, DeviceUnusable)
 
     def measure_pair(self, cases: Sequence[Case], always: bool = False) -> list[Result]:
-        """Return the results of two cases, with as many samples each, in pairs by their place.
+        """Return the results of two cases with equally many samples, in pairs at the same place.
 
-        Where one is wrong or fails, neither has a time, and the other is 'skipped'. Both are where their code is the
-        same, unless `always`. Raises as `measure` does.
+        If one is wrong or fails, neither has a time, and the other is 'skipped'. Both are skipped if their code is the
+        same, unless `always`. Raises as `measure`.
         """
         self.buffer_sets()
         results = [describe(case, self.name) for case in cases]
@@ -157,7 +151,7 @@ class GpuRun(RunContext):
             return stopped_pair(results, self.at, replace(results[self.at], status="failed", reason=str(error)))
 
     def _measured(self, cases: Sequence[Case], results: list[Result], always: bool = True) -> list[Result]:
-        """Return the results of a case, or of two that are sampled in turn; `results` become what is known of them."""
+        """Return the results of one case, or of two that are sampled alternately; `results` are updated."""
         own: list[Subject] = []
         try:
             for self.at, case in enumerate(cases):
@@ -176,13 +170,13 @@ class GpuRun(RunContext):
                 sampler.sample()
                 for subject in own:
                     subject.state.note_changes()
-                # Of a variable that was not set back, since no run before had changed it, the samples say nothing.
+                # Samples are invalid if they changed a variable that was not reset before each of them.
                 missed = any(subject.state.missed for subject in own)
             for self.at, subject in enumerate(own):
                 results[self.at] = self._concluded(subject, sampler)
             return results
         except WrongOutput as wrong:
-            found = replace(
+            wrong_result = replace(
                 own[self.at].result,
                 status="wrong",
                 reason=wrong.reason,
@@ -190,14 +184,14 @@ class GpuRun(RunContext):
                 hazards=wrong.hazards or None,
                 state=own[self.at].state.kept,
             )
-            return stopped_pair(results, self.at, found)
+            return stopped_pair(results, self.at, wrong_result)
         finally:
             if self.device.alive():
                 for subject in own:
                     subject.state.release()
 
     def befores(self, subject: Subject) -> list[list[Work]]:
-        """Return, by site, what is queued before a sample and is not timed."""
+        """Return the untimed works before a sample, by site."""
         local_bytes = subject.module.resources(subject.case.function).local_bytes
         kept = self.settings.cache == "cold" and kept_in_cache(subject.module.ptx)
         return [
@@ -211,8 +205,8 @@ class GpuRun(RunContext):
         ]
 
     def _loaded(self, case: Case, result: Result) -> Subject:
-        """Return the case compiled, with what its code needs in its result. Raises UsageError for a block that does
-        not fit, DeviceUnusable where a library is not there, and the errors of the compiler."""
+        """Return the compiled case, with its resources in the result. Raises UsageError for a block that does not fit,
+        DeviceUnusable for a library that is not installed, and the errors of the compiler."""
         check = OutputCheck(case.expects, self.operation.saves)
         inputs: Literal["fixed", "fresh"] = "fixed" if self.fixed else "fresh"
         self.progress("compiling", 0)
@@ -220,7 +214,7 @@ class GpuRun(RunContext):
             call = self.device.peer(self.operation.peer(case.peer), self.operation, self.problem)
             result = replace(result, source=call.version, inputs=inputs)
             return Subject(case, result, call, KernelState(self.device, call.variables), check)
-        module = load(self.device, case)
+        module = load_module(self.device, case)
         for name, content in case.constants.items():
             module.set_constant(name, content)
         spent = module.resources(case.function)
@@ -239,14 +233,14 @@ class GpuRun(RunContext):
             for cubin, entries in module.images([launch.function for launch in case.launches])
         ]
         for image in images:
-            machine_code.begin(image.cubin)  # beside the measurement
-        fixed = self.operation.constant_memory  # which is filled anew for each set of inputs
+            machine_code.begin(image.cubin)  # runs beside the measurement
+        fixed = self.operation.constant_memory  # filled again for each set of inputs
         variables = [variable for variable in module.variables if variable.name not in fixed]
         return Subject(case, result, module, KernelState(self.device, variables), check, images)
 
     def _check_resident(self, module: Module, launches: Sequence[Launch]) -> None:
-        """Raise NoRoom for a launch of which the GPU holds no block, by what the driver says of the function.
-        UnsupportedFeature for clusters of blocks on a GPU without clusters."""
+        """Raise NoRoom for a launch whose block does not fit a multiprocessor, by the driver's numbers of the function,
+        and UnsupportedFeature for clusters on a GPU without clusters."""
         has = self.device.info.compute_capability
         if any(launch.cluster for launch in launches) and capability(has) < (9, 0):
             raise UnsupportedFeature(f"clusters of blocks need compute capability 9.0, and this GPU has {has}.")
@@ -254,17 +248,16 @@ class GpuRun(RunContext):
         for function, threads, dynamic in sorted(kinds):
             needs = module.resources(function)
             most = needs.max_threads or 0
-            bound = most if most < most_threads(needs.registers) else None  # the driver's counts registers too
+            bound = most if most < most_threads(needs.registers) else None  # the driver's number includes registers
             shared = needs.shared_bytes + dynamic
             check_resident(function, has, threads, needs.registers, shared, bound=bound)
 
     def _bind(self, subject: Subject) -> None:
-        """Bind the kernel to every place, run it there once and note how its outputs compare; WrongOutput where one is
-        wrong."""
+        """Bind the kernel to every place, run it once there and verify its outputs. Raises WrongOutput."""
         subject.sites = self._sites(subject.case, subject.module)
         for site in subject.sites:
             if copy := site.buffers.copy():
-                copy()  # what it writes is the same from now on
+                copy()  # from now on its target does not change
         if not subject.case.source.builtin:
             subject.unwritten = [site.buffers.digests(site.buffers.unwritten) for site in subject.sites]
         for place, site in enumerate(subject.sites):
@@ -272,20 +265,22 @@ class GpuRun(RunContext):
             self.launch(subject, place)
             subject.state.note_changes()
             self.progress("verifying", 0)
-            found = subject.check.by_digest(site, "before") if place else subject.check.in_full(site, "before")[0]
-            subject.before = subject.before or found
-            self.raise_if_wrong(subject, found)
+            verification = (
+                subject.check.by_digest(site, "before") if place else subject.check.in_full(site, "before")[0]
+            )
+            subject.before = subject.before or verification
+            self.raise_if_wrong(subject, verification)
         self._nothing_outside(subject)
         if subject.state.kept and len(subject.sites) > 1:
-            # Once more, on other inputs, with what the first launches left.
+            # Launch again on other inputs, with the variables as the first launches left them.
             for place in range(2):
                 self.launch(subject, place, reset=False)
                 if again := subject.check.by_digest(subject.sites[place], "again"):
-                    raise WrongOutput(f"{wrong_reason(again)}: {kept_sentence(subject.state.kept)}", again)
+                    raise WrongOutput(f"{wrong_reason(again)}: {changed_state_sentence(subject.state.kept)}", again)
 
     def _concluded(self, subject: Subject, sampler: Sampler) -> Result:
-        """Return the result of a timed kernel; WrongOutput where its last output for either set of inputs says so, or
-        of a pair, whose places either may have had last, one that it leaves now."""
+        """Return the result of a timed kernel. Raises WrongOutput if its last outputs are wrong, for either set of
+        inputs; a kernel of a pair is launched again for them."""
         case, (timing, timed) = subject.case, sampler.timings[self.at]
         last = () if sampler.pair else sampler.of_place[::-1]
         self.progress("verifying", 1)
@@ -325,19 +320,19 @@ class GpuRun(RunContext):
             "scale": scale_warnings(measured, self.device.info, self.operation.larger),
             "simulated": [warning("simulated")] if self.device.info.kind != "cuda" else [],
         }
-        return concluded(measured, self, case, evidence, notes, MEASURED)
+        return conclude(measured, self, case, evidence, notes, MEASURED)
 
     # Verify -----------------------------------------------------------------------------------------------------
 
     def _sites(self, case: Case, module: Module) -> list[Site]:
-        """Return the kernel bound to every place, where the sets of inputs take turns, with the inputs there."""
+        """Return the kernel bound to every place; the sets of inputs alternate over the places."""
         self.progress("copying inputs", 0)
         places = self.buffer_sets()
         sets = self.input_sets if len(places) > 1 and not self.fixed else self.input_sets[:1]
         poison = self.input_sets[0].poisons(case.expects)
-        # What lies in constant memory too stays as it is there.
+        # Arrays that are also in constant memory are not rotated.
         read_only = {b.name for b in places[0].buffers if b.role == "in"} - {*self.operation.constant_memory.values()}
-        drawn = read_only & self.drawn  # of what the user fixed, a rotated row of indices could lead anywhere
+        drawn = read_only & self.drawn  # fixed inputs may be indices, which must not rotate
         later = {id(inputs): InputSet(self.operation, inputs.problem, inputs, frozenset(drawn)) for inputs in sets}
         sites = []
         for at, place in enumerate(places):
@@ -354,8 +349,8 @@ class GpuRun(RunContext):
         return sites
 
     def launch(self, subject: Subject, place: int, *, rotated: bool = False, reset: bool = True) -> None:
-        """Run the kernel once at a place on poisoned outputs, where it finds no right ones at others, after its state
-        has been set back unless told; `rotated`: on the inputs that begin later."""
+        """Run the kernel once at a place, with poisoned outputs there and at other places. rotated: on the inputs that
+        begin later. reset: reset the module's variables before."""
         site = (subject.sites[place].rotated if rotated else None) or subject.sites[place]
         self.alone(subject, place)
         for work in (*site.reset(), *(subject.state.reset() if reset else ())):
@@ -363,38 +358,38 @@ class GpuRun(RunContext):
         self.device.run(site.work, f"running {subject.case.kernel}")
 
     def raise_if_wrong(self, subject: Subject, verification: Verification | None) -> None:
-        """Raise WrongOutput where outputs are wrong."""
+        """Raise WrongOutput if outputs are wrong."""
         if verification is None or not verification.mismatches:
             return
         self._nothing_outside(subject)
-        if not subject.case.source.builtin:  # an input that was written into explains a wrong output, not the other way
+        if not subject.case.source.builtin:  # a changed input explains a wrong output
             self._inputs_unchanged(subject)
         raise WrongOutput.of(verification)
 
     def _inputs_unchanged(self, subject: Subject, digests: Sequence[tuple[int, ...]] = ()) -> None:
-        """Raise WrongOutput where a kernel wrote into an input; `digests` are of all that it may not write, before."""
+        """Raise WrongOutput if a kernel changed an input, or memory that has other `digests` than before."""
         for at, site in enumerate(subject.sites):
             if digests and site.buffers.digests(site.buffers.unwritten) == digests[at]:
                 continue
             for buffer in site.buffers.buffers:
                 if buffer.role == "in" and (
-                    found := verify.changed(site.inputs.arrays, site.buffers.download([buffer]))
+                    sentence := verify.changed(site.inputs.arrays, site.buffers.download([buffer]))
                 ):
-                    raise WrongOutput(found)
+                    raise WrongOutput(sentence)
             if digests:
                 raise WrongOutput(f"the kernel wrote {ELSEWHERE}")
 
     def _nothing_outside(self, subject: Subject) -> None:
-        """Raise WrongOutput where a kernel wrote outside an array."""
+        """Raise WrongOutput if a kernel wrote outside an array."""
         for hazard in filter(None, (site.buffers.stray() for site in subject.sites)):
             raise WrongOutput(f"{hazard.message}; --device sim names the line", None, (hazard,))
 
     def _rated(self, result: Result, timing: Timing, copy: Timing | None) -> Result:
-        """Return the result with its time, and with what follows from that and from the bytes that move."""
+        """Return the result with its time and the rates that follow from it."""
         info = self.device.info
         nbytes = self.operation.bytes(self.problem)
         flops = self.operation.flops(self.problem) if self.operation.flops else None
-        rated = info.kind == "cuda"  # no rate follows from times that are invented
+        rated = info.kind == "cuda"  # a simulated GPU's times are invented, so it has no rates
         bandwidth = nbytes / timing.median_s / 1e9 if nbytes and rated else None
         copied = 2 * self.buffer_sets()[0].copy_bytes  # read and written
         copy_gbps = copied / copy.median_s / 1e9 if copy and nbytes and rated else None
@@ -416,26 +411,29 @@ class GpuRun(RunContext):
 
 
 def same_code(subject: Subject, other: Subject) -> bool:
-    """Tell whether two kernels are the same instructions, on the same data, with the same arguments and resources; not
-    where the code of one is not known."""
+    """Tell whether two kernels have the same instructions, data, arguments and resources; False if the code of one is
+    unknown."""
     return bool(subject.images and other.images) and _code(subject) == _code(other)
 
 
 def _code(subject: Subject) -> tuple[object, ...]:
-    """Return what decides a kernel's time besides the card: instructions, data, resources, launches."""
+    """Return everything besides the card that decides a kernel's time: instructions, data, resources, launches."""
     case = subject.case
     hidden = (case.source.name, *(f"{folder}/" for folder in case.source.folders))
     return (
         [cubin.code_sha256(image.cubin, [kernel.entry for kernel in image.kernels]) for image in subject.images],
         [cubin.data_sha256(image.cubin, hidden) for image in subject.images],
         (subject.result.registers, subject.result.local_bytes, subject.result.shared_bytes),
-        [(each.grid, each.block, repr(each.arguments), each.shared_bytes, each.cluster) for each in case.launches],
+        [
+            (launch.grid, launch.block, repr(launch.arguments), launch.shared_bytes, launch.cluster)
+            for launch in case.launches
+        ],
         dict(case.constants),
     )
 
 
-def load(device: Device, case: Case) -> Module:
-    """Return the module of a case, compiled from each source that its launches come from."""
+def load_module(device: Device, case: Case) -> Module:
+    """Return the module of a case, compiled from the sources of its launches."""
     by_function: dict[str, cuda.Module] = {}
     for part in case.parts:
         names = [launch.function for launch in part.launches]
@@ -446,16 +444,16 @@ def load(device: Device, case: Case) -> Module:
 
 # The shortest time ----------------------------------------------------------------------------------------------------
 
-# Nothing measured can lie under what a card allows: the bytes that must move between memory and chip, less what the L2
-# cache may hold, over the theoretical bandwidth; the operations over the rate of the fastest arithmetic that the code
-# uses. Rates are those of `cudabench.cards.rates`, which are upper bounds.
+# No measured time can be shorter than the card allows: the bytes that must move between memory and chip, less the L2
+# cache's size, over the theoretical bandwidth; the operations over the rate of the fastest arithmetic that the code
+# uses. `cudabench.cards.rates` has the rates, which are upper bounds.
 _FORMATS = {"tf32": "tf32", "fp16": "float16", "bf16": "bfloat16", "int8": "int8", "fp8": "float8"}
-# Compute capability -> arithmetic -> fused multiply-adds a clock and SM, two operations each; of cards that were tried.
+# Compute capability -> arithmetic -> fused multiply-adds a clock and SM, two operations each, for tested cards.
 FMA_PER_CLOCK: Mapping[str, Mapping[str, int]] = {
     name: {
         "float32": rates.fp32,
         "float64": max(rates.fp64, rates.tensor.get("fp64", 0)),
-        **{_FORMATS[number]: each for number, each in rates.tensor.items() if number in _FORMATS},
+        **{_FORMATS[number]: per_clock for number, per_clock in rates.tensor.items() if number in _FORMATS},
     }
     for name, rates in PER_CLOCK.items()
     if name in ("7.5", "8.0", "8.6", "8.9", "9.0")
@@ -463,15 +461,15 @@ FMA_PER_CLOCK: Mapping[str, Mapping[str, int]] = {
 
 
 def bytes_floor(nbytes: int, info: DeviceInfo) -> float | None:
-    """Return the seconds that moving the bytes takes at least, None where the card's peak is not known."""
+    """Return the least seconds for moving the bytes; None if the card's peak is unknown."""
     if not info.peak_gbps:
         return None
     return max(0, nbytes - (info.l2_bytes or 0)) / (info.peak_gbps * 1e9)
 
 
 def flops_floor(flops: int, arithmetic: Iterable[str], info: DeviceInfo) -> float | None:
-    """Return the seconds that the operations take at least in the fastest of the arithmetics, such as 'float32' or
-    'tf32'; None where a rate of this card is not known."""
+    """Return the least seconds for the operations in the fastest of the arithmetics, such as 'float32' or 'tf32'; None
+    if a rate of this card is unknown."""
     rates = FMA_PER_CLOCK.get(info.compute_capability, {})
     clock = info.clocks.get("sm_mhz")
     known = [rates.get(name) for name in arithmetic]
@@ -483,9 +481,9 @@ def flops_floor(flops: int, arithmetic: Iterable[str], info: DeviceInfo) -> floa
 def impossible(
     median_s: float, nbytes: int | None, flops: int | None, arithmetic: Iterable[str], info: DeviceInfo
 ) -> str | None:
-    """Return one sentence where a time is shorter than the card allows, or None."""
+    """Return a sentence for a time that is shorter than the card allows, else None."""
     names = tuple(name for name in arithmetic if name != "approximate")  # the others are formats
-    peak = f"at the {info.peak_gbps or 0:.0f} GB/s of {info.name}, what its L2 cache holds left out"
+    peak = f"at the {info.peak_gbps or 0:.0f} GB/s of {info.name}, without the bytes that its L2 cache holds"
     operations = f"{flops} operations in {' and '.join(names)}"
     fewer = ("fewer bytes move than --bytes says", "it needs fewer operations than --flops says")
     floors = (

@@ -1,5 +1,5 @@
-"""What a kernel leaves on a GPU: its outputs, held against the references in full or by a digest of outputs known to be
-right; and variables of its modules, which are set back before every sample."""
+"""Checks the results of a kernel on a GPU: its outputs, in full or by the digest of outputs that were right; and its
+module's variables, which are reset before every sample."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from cudabench.measure.context import Arrays, InputSet, wrong_reason
 from cudabench.records.launch import POISON
 from cudabench.records.results import Hazard, StateVariable, Verification
 
-ELSEWHERE = "outside its arrays, into memory that it was not given in that launch; --device sim names the line"
-ALWAYS_BYTES = 1 << 20  # of variables are set back before every sample; larger ones only once a launch changed them
-FULL_SHARE = 0.25  # of the time since the first sample may go into comparisons in full; digests cost next to nothing
+ELSEWHERE = "outside its arrays, into memory that the launch did not pass to it; --device sim names the line"
+ALWAYS_BYTES = 1 << 20  # variables up to this size are always reset; larger ones only after a launch changed them
+FULL_SHARE = 0.25  # most share of the time since the first sample for comparisons in full; digests are cheap
 
 
 class WrongOutput(Exception):
-    """A result is wrong: why, and what was found; ends the measurement of one kernel."""
+    """A wrong result, with its reason; it ends the measurement of the kernel."""
 
     def __init__(self, reason: str, verification: Verification | None = None, hazards: tuple[Hazard, ...] = ()) -> None:
         super().__init__(reason)
@@ -28,7 +28,7 @@ class WrongOutput(Exception):
 
     @classmethod
     def of(cls, verification: Verification, when: str = "", **known: Any) -> WrongOutput:
-        """Return what is raised for wrong outputs; `known` is added to how they compare."""
+        """Return the exception for wrong outputs; `known` replaces fields of the verification."""
         return cls(f"{when}{wrong_reason(verification)}", replace(verification, **known))
 
 
@@ -36,8 +36,8 @@ class WrongOutput(Exception):
 class Site:
     """A kernel bound to one place of the memory with one set of inputs.
 
-    `work` queues its launches. `rotated` has the same outputs with inputs that begin later, None where all inputs are
-    fixed. `poison` is the byte that outputs are filled with before a run. `constants` fills the module's `__constant__`
+    `work` queues its launches. `rotated`: the same site with inputs that begin later; None if all inputs are fixed.
+    `poison`: the byte that fills outputs before a run. `constants` fills the module's `__constant__`
     variables.
     """
 
@@ -49,12 +49,12 @@ class Site:
     constants: Sequence[Work] = ()
 
     def reset(self) -> list[Work]:
-        """Return what sets back all that the kernel writes, and gives constant memory this site's content."""
+        """Return the works that reset all written buffers and fill constant memory with this site's inputs."""
         return [*self.buffers.reset(self.poison), *self.constants]
 
     def works(self, runs: int, last: Site | None = None) -> list[Work]:
-        """Return the launches of a sample of `runs` runs back to back, on other inputs from one to the next; the last
-        is of this site, or of `rotated` where that is given. One run where all inputs are fixed."""
+        """Return the launches of a sample: `runs` back to back, alternating between this site's inputs and `rotated`.
+        `last`: the site of the last launch. A single launch if all inputs are fixed."""
         if self.rotated is None:
             return [self.work]
         pair = [self.work, self.rotated.work] if last is self.rotated else [self.rotated.work, self.work]
@@ -63,10 +63,10 @@ class Site:
 
 @dataclass
 class OutputCheck:
-    """The outputs of one kernel: what is expected of them, and the digests of outputs that were right.
+    """Checks the outputs of one kernel: `expects` names the expected outputs, `_known` holds digests of right ones.
 
-    A kernel that gives the same bytes for the same inputs is compared in full once for each set of inputs; after that
-    equal digests tell. One whose sums depend on the order of its threads has several right outputs.
+    Outputs are compared in full once for each set of inputs; later an equal digest is enough. A kernel whose sums
+    depend on the order of its threads has several right outputs.
     """
 
     expects: str
@@ -77,7 +77,7 @@ class OutputCheck:
     _start: float = field(default_factory=time.monotonic)
 
     def in_full(self, site: Site, when: str) -> tuple[Verification | None, Arrays]:
-        """Return how all outputs at a site compare with the reference, None where nothing is expected, and them."""
+        """Return the comparison of all outputs at a site (None without an expectation), and the outputs."""
         expected = site.inputs.expected(self.expects)
         wanted = {*expected, *self.saves}
         digest = self._digest(site, expected)
@@ -88,7 +88,7 @@ class OutputCheck:
         return verification, got
 
     def by_digest(self, site: Site, when: str) -> Verification | None:
-        """Return how the outputs at a site compare where that takes a look in full and they are wrong, else None."""
+        """Return the comparison if the outputs at a site are wrong, else None; a known digest saves the comparison."""
         digest = self._digest(site, site.inputs.expected(self.expects))
         if digest in self._known:
             return None
@@ -96,8 +96,8 @@ class OutputCheck:
         return verification if verification and verification.mismatches else None
 
     def check_sample(self, site: Site) -> Verification | None:
-        """Look at the outputs of a timed sample; as `by_digest`, but comparisons in full are left out when they took
-        too much of the time so far, which can be only where a kernel's outputs differ from run to run."""
+        """Check the outputs of a timed sample as `by_digest` does. If outputs differ from run to run and comparisons
+        took over `FULL_SHARE` of the time, later samples with an unknown digest are not compared."""
         if not (expected := site.inputs.expected(self.expects)):
             return None
         if self._digest(site, expected) in self._known:
@@ -112,7 +112,7 @@ class OutputCheck:
         return replace(verification, samples=self.samples) if verification and verification.mismatches else None
 
     def start(self) -> None:
-        """Begin to count timed samples."""
+        """Start to count timed samples."""
         self.samples, self._full_s, self._start = 0, 0.0, time.monotonic()
 
     def _digest(self, site: Site, expected: Arrays) -> tuple[int, tuple[int, ...]]:
@@ -120,7 +120,7 @@ class OutputCheck:
 
 
 class KernelState:
-    """The writable variables of a kernel's modules and their first images, kept in device memory."""
+    """The writable variables of a kernel's modules, and copies of their first values in device memory."""
 
     def __init__(self, device: Device, variables: Sequence[Variable]) -> None:
         self._device = device
@@ -129,7 +129,7 @@ class KernelState:
         self._reset: frozenset[Variable] = frozenset()
         if not variables:
             return
-        # Images share pages with nothing else: a kernel could keep something in what is left of one.
+        # The copies have their own pages, because a kernel could keep data in the rest of a shared page.
         self._used = sum(_aligned(variable.nbytes) for variable in variables)
         self._pages = at = device.allocate(self._used, own_page=True)
         for variable in variables:
@@ -138,18 +138,18 @@ class KernelState:
             at += _aligned(variable.nbytes)
 
     def note_changes(self) -> None:
-        """Note which variables differ from their first images now."""
+        """Note the variables that now differ from their first values."""
         for variable, (_, digest) in self._images.items():
             if self._device.digest(variable.pointer, variable.nbytes) != digest:
                 self._changed[variable] = None
 
     @property
     def kept(self) -> tuple[StateVariable, ...]:
-        """The variables that launches were seen to leave changed."""
+        """The variables that launches left changed."""
         return tuple(StateVariable(variable.name, variable.line) for variable in self._changed)
 
     def reset(self) -> list[Work]:
-        """Return what sets the variables back."""
+        """Return the works that reset the variables."""
         small = sum(variable.nbytes for variable in self._images) <= ALWAYS_BYTES
         self._reset = frozenset(self._images if small else self._changed)
         works = [
@@ -162,11 +162,11 @@ class KernelState:
 
     @property
     def missed(self) -> bool:
-        """Whether a launch was seen to change a variable that the last `reset` leaves as it is."""
+        """Whether a launch changed a variable that the last `reset` did not reset."""
         return not self._reset.issuperset(self._changed)
 
     def release(self) -> None:
-        """Set all variables back a last time, and free the images."""
+        """Reset all variables a last time, and free the copies."""
         for variable, (image, _) in self._images.items():
             self._device.copy(image, variable.pointer, variable.nbytes)()
             self._device.digest(variable.pointer, variable.nbytes)  # waits for the copy

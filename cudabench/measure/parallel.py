@@ -1,8 +1,8 @@
-"""Kernels of a run simulated at the same time: processes forked from this one, which share its inputs and references.
+"""Simulates several kernels of a run at the same time, in forked processes that share inputs and references.
 
-Once a process has finished a kernel, it takes the next: the first process from the front, the others from the end,
-where a ladder has most to do. Results come in the order of the kernels, whichever is ready first. A process that ends
-by itself fails the kernel that it had, and another goes on with the rest.
+A process that has finished a kernel takes the next one: the first process takes from the front, the others from the
+end, where a ladder has its longest kernels. Results come in the order of the kernels. If a process dies, its kernel has
+failed, and another process goes on with the rest.
 """
 
 from __future__ import annotations
@@ -26,35 +26,35 @@ from cudabench.records.results import Result
 from cudabench.system import confined, interrupts
 
 VARIABLE = "CUDABENCH_JOBS"
-EACH_BYTES = 1 << 30  # what a simulation takes besides copies of the buffers,
-COPIES = 4  # of which it makes about so many
-SPARE = 0.8  # of the memory that is free
-SECONDS_BETWEEN = 0.1  # of what a process says of its progress
+EACH_BYTES = 1 << 30  # memory of a simulation besides copies of the buffers
+COPIES = 4  # copies of the buffers that a simulation makes
+SPARE = 0.8  # share of the free memory that simulations may take
+SECONDS_BETWEEN = 0.1  # between two progress messages of a process
 
-Progress = Callable[[str, str, float], None]  # of a kernel: its phase, and what fraction of it is done
+Progress = Callable[[str, str, float], None]  # takes a kernel's name, its phase, and the done fraction of the phase
 Simulate = Callable[[Case, Callable[[str, float], None]], tuple[Result, str]]
 
 
-def jobs(wanted: int | None, cases: int, buffers: Sequence[Buffer]) -> int:
+def process_count(wanted: int | None, cases: int, buffers: Sequence[Buffer]) -> int:
     """Return how many kernels to simulate at the same time.
 
-    wanted: by --jobs or, where that is left out, by CUDABENCH_JOBS; else one for each core that this process may use,
-    as long as the memory that is free holds them. Raises UsageError if CUDABENCH_JOBS is not a number over 0.
+    wanted: the value of --jobs; without it CUDABENCH_JOBS counts, else one process for each usable core, as far as they
+    fit the free memory. Raises UsageError if CUDABENCH_JOBS is not a positive whole number.
     """
-    if not confined.FORKS or current_process().daemon:  # a daemon of multiprocessing may have no children
+    if not confined.FORKS or current_process().daemon:  # a daemon of multiprocessing cannot have children
         return 1
-    said = os.environ.get(VARIABLE, "") if wanted is None else str(wanted)
-    if said and not (said.isdecimal() and int(said) > 0):
-        raise UsageError(f"{VARIABLE}={said} is not a number of processes: set it to 1 or more, or unset it.")
-    if said:
-        return min(int(said), cases)
-    each = EACH_BYTES + COPIES * sum(buffer.nbytes for buffer in buffers)
-    return max(1, min(len(os.sched_getaffinity(0)), cases, int(SPARE * confined.host_memory()) // each))
+    wanted_text = os.environ.get(VARIABLE, "") if wanted is None else str(wanted)
+    if wanted_text and not (wanted_text.isdecimal() and int(wanted_text) > 0):
+        raise UsageError(f"{VARIABLE}={wanted_text} is not a number of processes: set it to 1 or more, or unset it.")
+    if wanted_text:
+        return min(int(wanted_text), cases)
+    bytes_each = EACH_BYTES + COPIES * sum(buffer.nbytes for buffer in buffers)
+    return max(1, min(len(os.sched_getaffinity(0)), cases, int(SPARE * confined.host_memory()) // bytes_each))
 
 
 @dataclass
 class _Process:
-    """One forked process: the ends of its pipes here, and which kernel it has."""
+    """A forked process: this side of its pipes, and the number of its case."""
 
     process: BaseProcess
     to: Connection
@@ -62,24 +62,24 @@ class _Process:
     has: int | None = None
 
     def begin(self, number: int) -> None:
-        """Give a case to the process, which has none."""
+        """Give a case to an idle process."""
         self.has = number
-        with suppress(BrokenPipeError):  # `receive` finds that the process has ended
+        with suppress(BrokenPipeError):  # `receive` detects that the process has ended
             self.to.send(number)
 
     def receive(self) -> tuple[int | None, str, Any]:
-        """Return the process's case, the kind of what it sent, working, finished or ended, and the content."""
+        """Return the number of the case, the kind of the message (working, finished or ended) and its content."""
         number = self.has
         try:
             kind, content = self.out_of.recv()
         except (EOFError, ConnectionResetError):
-            return number, "ended", f"the process that ran it ended ({self.end()}); --jobs 1"
+            return number, "ended", f"the process that ran it ended ({self.end()}); try --jobs 1"
         if kind == "finished":
             self.has = None
         return number, kind, content
 
     def end(self) -> str:
-        """End the process, and return how it ended."""
+        """End the process, and return the reason of its end."""
         self.to.close()
         self.out_of.close()
         self.process.kill()
@@ -88,7 +88,7 @@ class _Process:
         return "out of memory" if code == 12 else f"signal {-code}" if code < 0 else f"exit status {code}"
 
 
-def results(
+def simulate_in_order(
     cases: Sequence[Case],
     simulate: Simulate,
     count: int,
@@ -96,10 +96,11 @@ def results(
     refused: Callable[[Case], Result | None],
     failure: Callable[[Case, str], Result],
 ) -> Generator[tuple[Result, str], None, None]:
-    """Yield the result of each case and what it printed, in the order of the cases; `count` processes make them.
+    """Yield the result of each case and its printed output, in the order of the cases, from `count` processes.
 
-    refused: asked before a case is begun; a result of its is taken instead. failure: the result of a case whose process
-    ended. Closed before its end, it ends all processes. Raises the error of a case once those before it are through.
+    refused: is called before a case starts; if it returns a result, the case does not run. failure: returns the result
+    of a case whose process died. Closing the generator ends all processes. Raises the error of a case after the results
+    of the cases before it.
     """
     waiting = list(range(len(cases)))[::-1]
     done: dict[int, Any] = {}
@@ -140,7 +141,7 @@ def _hand_out(
     refused: Callable[[Case], Result | None],
     done: dict[int, Any],
 ) -> None:
-    """Give each process that has no case the next one that waits; those that are refused are done."""
+    """Give each idle process the next waiting case; refused cases are done at once."""
     for process in processes:
         while waiting and process.has is None:
             number = waiting.pop(-1 if process is processes[0] else 0)
@@ -151,18 +152,18 @@ def _hand_out(
 
 
 def _busy(processes: Sequence[_Process]) -> list[int]:
-    """Return the numbers of the cases that processes have."""
+    """Return the numbers of the running cases."""
     return [process.has for process in processes if process.has is not None]
 
 
-def _fork(cases: Sequence[Case], simulate: Simulate, others: Sequence[_Process]) -> _Process:
+def _fork(cases: Sequence[Case], simulate: Simulate, running: Sequence[_Process]) -> _Process:
     out_of, back = Pipe(duplex=False)
     tasks, to = Pipe(duplex=False)
-    mine = [out_of, to, *(end for other in others for end in (other.to, other.out_of))]
+    mine = [out_of, to, *(end for other in running for end in (other.to, other.out_of))]
     process = get_context("fork").Process(target=_work, args=(cases, simulate, tasks, back, mine), daemon=True)
-    # Ctrl-C is for the parent, which ends this process: not even in its first moments does it see one.
+    # Ctrl-C is for the parent, which ends this process; the child must not see it, even while it starts.
     with interrupts.deferred(), warnings.catch_warnings():
-        # Python warns of other threads: the child takes no lock of theirs, simulates and leaves.
+        # Python warns of other threads; the child does not take their locks.
         warnings.simplefilter("ignore", DeprecationWarning)
         process.start()
     tasks.close()
@@ -173,19 +174,19 @@ def _fork(cases: Sequence[Case], simulate: Simulate, others: Sequence[_Process])
 def _work(
     cases: Sequence[Case], simulate: Simulate, tasks: Connection, back: Connection, parents: Sequence[Connection]
 ) -> None:
-    """Be the child: simulate what comes until no more does, and leave, without the parent's handlers."""
+    """Run the child process: simulate cases until the pipe closes; exit without the parent's handlers."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    interrupts.ready()
+    interrupts.unblock_signals()
     for end in parents:
         end.close()
-    gc.freeze()  # what the parent made stays shared
+    gc.freeze()  # the parent's objects stay shared
     confined.die_with_parent()
-    said = 0.0
+    last_sent = 0.0
 
     def progress(phase: str, fraction: float) -> None:
-        nonlocal said
-        if time.monotonic() - said > SECONDS_BETWEEN:
-            said = time.monotonic()
+        nonlocal last_sent
+        if time.monotonic() - last_sent > SECONDS_BETWEEN:
+            last_sent = time.monotonic()
             back.send(("working", (phase, fraction)))
 
     try:

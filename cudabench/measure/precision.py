@@ -1,9 +1,9 @@
-"""Whether an expectation says, for given inputs, what is right; and how far rounding alone may take a kernel from it.
+"""Decides whether an expectation can judge a kernel for given inputs, and how much rounding alone may change it.
 
-The expectation is evaluated in the arrays' own precision and in a wider one. Where the two differ beyond the tolerance,
-it does not say what is right. How much rounding weighs is seen by changing the inputs by about as much as the running
-sum of a float is off, eps * sqrt(n) for n terms (Higham, Accuracy and Stability of Numerical Algorithms, 4.2), and
-looking at what comes of it: a kernel may add up in another order than NumPy does.
+The expectation is evaluated in the arrays' own precision and in a wider one. If the two differ by more than the
+tolerance, it decides nothing. The effect of rounding is measured by a change of the inputs by about the error of a
+float's running sum, eps * sqrt(n) for n terms (Higham, Accuracy and Stability of Numerical Algorithms, 4.2), because a
+kernel may add in another order than NumPy does.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "compl
 EPSILON_64 = 2.0**-52
 ROUNDS = 3  # of changed inputs
 SAFETY = 4
-ILL, ILL_EPSILONS, ILL_MOST = 0.01, 64, 0.1  # of the largest value: where rounding may weigh more, nothing is told
+ILL, ILL_EPSILONS, ILL_MOST = 0.01, 64, 0.1  # shares of the largest value; with more rounding nothing is decided
 
 SUMS = frozenset(
     """sum mean dot matmul inner outer vdot cumsum cumprod prod convolve correlate average trapezoid std var trace
@@ -37,8 +37,8 @@ SUMS = frozenset(
 
 @dataclass(frozen=True)
 class Judgement:
-    """What an expectation is worth for given inputs: why it decides nothing, or the absolute tolerance that it needs,
-    None where the usual one will do."""
+    """The judgement of an expectation for given inputs: why it decides nothing, or the absolute tolerance that it
+    needs; None for the usual one."""
 
     undecided: str | None = None
     atol: float | None = None
@@ -49,17 +49,17 @@ class _Undecided(Exception):
 
 
 def _refuse(when: bool | np.bool_, reason: str) -> None:
-    """Raise _Undecided when there is a reason to."""
+    """Raise _Undecided with the reason if the condition holds."""
     if when:
         raise _Undecided(reason)
 
 
 def judge(problem: UserProblem, seed: int) -> Judgement:
-    """Return what the expectations are worth for the inputs of a seed."""
+    """Return the judgement of the expectations for the inputs of a seed."""
     inputs = {
-        one.name: from_bfloat16(one.make(seed, at)) if one.dtype == "bfloat16" else one.make(seed, at)
-        for at, one in enumerate(problem.arrays)
-        if one.init != "empty"
+        array.name: from_bfloat16(array.make(seed, at)) if array.dtype == "bfloat16" else array.make(seed, at)
+        for at, array in enumerate(problem.arrays)
+        if array.init != "empty"
     }
     try:
         needed = [
@@ -71,17 +71,17 @@ def judge(problem: UserProblem, seed: int) -> Judgement:
         return Judgement(str(reason))
     except CudabenchError as error:  # the expectation has no value here
         return Judgement(str(error).rstrip("."))
-    atol = max((one for one in needed if one is not None), default=None)
+    atol = max((needed_atol for needed_atol in needed if needed_atol is not None), default=None)
     exact = [
         expectation for expectation in problem.expectations if problem.array(expectation.name).dtype not in TOLERANCES
     ]
     if atol is not None and exact:
-        return Judgement("rounding needs a wider tolerance, which the whole numbers beside it cannot have")
+        return Judgement("rounding needs a wider tolerance, but other expected arrays are whole numbers")
     return Judgement(atol=atol)
 
 
 class _Judge:
-    """An expectation, its expression, and the array that it is compared with."""
+    """Judges an expectation: it has the expression, and the array to compare."""
 
     def __init__(self, problem: UserProblem, expectation: Expectation) -> None:
         self.problem, self.expectation = problem, expectation
@@ -93,10 +93,10 @@ class _Judge:
         """Return the absolute tolerance that the expectation needs; None for the usual one."""
         problem, expression, array = self.problem, self.expression, self.array
         read = {
-            name: inputs[each.name]
-            for each in problem.arrays
-            for name in (problem.before(each.name), each.name)
-            if name in expression.names and each.name in inputs
+            name: inputs[other_array.name]
+            for other_array in problem.arrays
+            for name in (problem.before(other_array.name), other_array.name)
+            if name in expression.names and other_array.name in inputs
         }
         whole = any(value.dtype.kind in "iub" for value in read.values())
         wide = {name: widened(value) for name, value in read.items()}
@@ -111,7 +111,10 @@ class _Judge:
         signed = zeros and not np.array_equal(self.value(unsigned, strict=whole), exact)
         _refuse(signed, "the expectation hangs on the sign of a zero")
         near = self.value(
-            {name: one.astype(np.float32) if one.dtype.name == "float16" else one for name, one in read.items()},
+            {
+                name: value.astype(np.float32) if value.dtype.name == "float16" else value
+                for name, value in read.items()
+            },
             strict=whole,
         )
         if array.dtype not in TOLERANCES:
@@ -136,27 +139,31 @@ class _Judge:
         return float(f"{(usual.atol + more):.2g}") * 1.1
 
     def value(self, read: Mapping[str, np.ndarray], *, strict: bool) -> np.ndarray:
-        """Return the expectation's value as the array holds it; _Undecided where C and NumPy need not agree on it.
+        """Return the expectation's value in the array's type. Raises _Undecided if C and NumPy may differ in it.
 
-        `strict`: whole numbers are read, whose division by zero is 0 in NumPy and anything in C.
+        `strict`: it reads whole numbers, whose division by zero is 0 in NumPy and undefined in C.
         """
-        problem, expression, array, one = self.problem, self.expression, self.array, self.expectation
-        seen: set[str] = set()
+        problem, expression, array, expectation = self.problem, self.expression, self.array, self.expectation
+        faults: set[str] = set()
         values = {**problem.numbers, **read}
         value = expression.evaluate(values, limit=host_memory())
         if strict or any(array.dtype.kind in "fc" for array in read.values()):
-            with np.errstate(all="call", call=lambda kind, flag: seen.add(kind)):
+            with np.errstate(all="call", call=lambda kind, flag: faults.add(kind)):
                 expression.compiled(values)()
         invalid = "the expectation meets an invalid operation, such as the root of a negative number"
-        _refuse("invalid value" in seen, invalid)
-        _refuse(strict and "divide by zero" in seen, "the expectation divides by zero")
-        if one.function:
+        _refuse("invalid value" in faults, invalid)
+        _refuse(strict and "divide by zero" in faults, "the expectation divides by zero")
+        if expectation.function:
             return np.asarray(value)
-        arrays = {name for each in problem.arrays for name in (each.name, problem.before(each.name))}
-        return conform(value, array.name, array.shape, array.dtype, one.option, constant=not expression.names & arrays)
+        arrays = {
+            name for other_array in problem.arrays for name in (other_array.name, problem.before(other_array.name))
+        }
+        return conform(
+            value, array.name, array.shape, array.dtype, expectation.option, constant=not expression.names & arrays
+        )
 
     def check_when_wider(self, read: Mapping[str, np.ndarray], exact: np.ndarray) -> None:
-        """Raise _Undecided where short whole numbers overflow in it: C computes in int, NumPy does not."""
+        """Raise _Undecided if short whole numbers overflow in it: C computes in int, NumPy does not."""
         longer = {
             name: value.astype(np.int64) if value.dtype.kind in "iu" and value.dtype.itemsize < 8 else widened(value)
             for name, value in read.items()
@@ -177,11 +184,15 @@ class _Judge:
         return value.astype(np.complex128 if value.dtype.kind == "c" else np.float64)
 
     def spread(self, wide: Mapping[str, np.ndarray], exact: np.ndarray) -> np.ndarray:
-        """Return how far the expectation moves, by element, as the inputs change by what rounding may amount to."""
+        """Return for each element how much the expectation changes if the inputs change by the effect of rounding."""
         problem, spread = self.problem, np.zeros(exact.shape)
         terms = _terms(self.expression, wide, exact)
         own = EPSILON.get(self.array.dtype, EPSILON_64)
-        held = {name: each.dtype for each in problem.arrays for name in (problem.before(each.name), each.name)}
+        held = {
+            name: other_array.dtype
+            for other_array in problem.arrays
+            for name in (problem.before(other_array.name), other_array.name)
+        }
         rng = np.random.default_rng(0)
         for _ in range(ROUNDS):
             changed = dict(wide)
@@ -199,7 +210,7 @@ class _Judge:
 
 
 def _terms(expression: Expression, read: Mapping[str, np.ndarray], exact: np.ndarray) -> int:
-    """Return about how many terms an element of the result is a sum of; 1 where nothing is added up."""
+    """Return about how many terms are added for an element of the result; 1 without sums."""
     sums = any(
         (isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult))
         or (isinstance(node, ast.Attribute) and node.attr in SUMS)
@@ -215,20 +226,20 @@ def _terms(expression: Expression, read: Mapping[str, np.ndarray], exact: np.nda
 # What may be varied --------------------------------------------------------------------------------------------------
 
 
-PLACING = ("take", "take_along_axis", "roll", "repeat", "left_shift", "right_shift")  # by arguments after the first
+INDEXED_BY = ("take", "take_along_axis", "roll", "repeat", "left_shift", "right_shift")  # by later arguments
 
 
 def indices(expression: Expression) -> set[str]:
-    """Return the names that an expression reads as places of an array: other values of them need not be places."""
-    found: set[str] = set()
+    """Return the names that an expression uses as indices; other values of them may be invalid indices."""
+    names: set[str] = set()
     for node in ast.walk(expression.tree):
         places: list[ast.expr]
         match node:
             case ast.Subscript(slice=place) | ast.BinOp(op=ast.LShift() | ast.RShift(), right=place):
                 places = [place]
-            case ast.Call(func=ast.Attribute(attr=name), args=[_, *places]) if name in PLACING:
+            case ast.Call(func=ast.Attribute(attr=name), args=[_, *places]) if name in INDEXED_BY:
                 pass
             case _:
                 continue
-        found |= {name.id for place in places for name in ast.walk(place) if isinstance(name, ast.Name)}
-    return found | {name.removesuffix("_") for name in found}
+        names |= {name.id for place in places for name in ast.walk(place) if isinstance(name, ast.Name)}
+    return names | {name.removesuffix("_") for name in names}

@@ -1,7 +1,7 @@
-"""Where a results file comes from: when, by which command, of which sources, and in what state the card was.
+"""The origin of a results file: time, command, sources, and the state of the card.
 
-Nothing here may fail a run or hold it up: what cannot be told in time is None. `git` is asked once, and only where a
-`.git` stands above the source.
+Nothing here may fail or delay a run: a value that is not available in time is None. git runs only once, and only if a
+`.git` is in a folder above the source.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from cudabench.records.launch import Source
 
 GIT_TIMEOUT_S = 2.0
-KEYS = ("clocks", "power_w", "temperature_c", "throttle")  # of the card's state
+KEYS = ("clocks", "power_w", "temperature_c", "throttle")  # keys of the card's state
 
-# The parts of a run's time, by the phases that its progress tells of; what comes before is its start.
+# The part of a run's time to which each phase of its progress counts; the time before is its start.
 PARTS = {
     "compiling": "compile",
     "compiling all kernels": "compile",
@@ -42,12 +42,12 @@ PARTS = {
     "counting": "count",
 }
 
-# The words behind `cudabench` where they are not those of the process.
+# The words after `cudabench`, if they differ from those of the process.
 COMMAND: ContextVar[tuple[str, ...] | None] = ContextVar("command", default=None)
 
 
 class TimeSpent:
-    """Where the time of a run goes, from now on: seconds by part, each until the next begins."""
+    """Measures from now on how long each part of a run takes, in seconds."""
 
     def __init__(self) -> None:
         self._begun = self._since = time.monotonic()
@@ -55,20 +55,20 @@ class TimeSpent:
         self._seconds: defaultdict[str, float] = defaultdict(float)
 
     def on(self, phase: str) -> None:
-        """Count what follows to the part of a phase."""
+        """Count the following time to the part of a phase."""
         now = time.monotonic()
         self._seconds[self._part] += now - self._since
         self._since, self._part = now, PARTS.get(phase, self._part)
 
     def seconds(self) -> dict[str, float]:
-        """Return the seconds so far: of all, then by part, where any part is known."""
+        """Return the seconds so far: the sum (`wall`), then each part."""
         self.on("")
         parts = {} if self._part == "start" else self._seconds
         return {"wall": round(self._since - self._begun, 3), **{name: round(s, 3) for name, s in parts.items()}}
 
 
-def gather(sources: Iterable[Source], compiler: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the record of a run that begins now; `begin` and `finish` add the card's state and the time taken."""
+def provenance_record(sources: Iterable[Source], compiler: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the record of a run that begins now; `begin` and `finish` add the card's state and the times."""
     from cudabench.plan import chapters
 
     unlike = {source.name: source for source in sources}
@@ -78,9 +78,9 @@ def gather(sources: Iterable[Source], compiler: Mapping[str, Any] | None) -> dic
     return {
         "utc": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "command": ["cudabench", *(sys.argv[1:] if words is None else words)],
-        "git": next((found for found in map(git, unlike.values()) if found), None),
+        "git": next((state for state in map(git_state, unlike.values()) if state), None),
         "sources": {
-            **{name: digest(source) for name, source in unlike.items()},
+            **{name: source_digest(source) for name, source in unlike.items()},
             **{name: hashlib.sha256(text.encode()).hexdigest() for name, text in headers.items()},
         },
         "compiler": dict(compiler) if compiler else None,
@@ -90,8 +90,8 @@ def gather(sources: Iterable[Source], compiler: Mapping[str, Any] | None) -> dic
 
 
 def begin(record: dict[str, Any], uuid: str | None) -> None:
-    """Add the card's state before the run: clocks in MHz, power, temperature, reasons for lower clocks; None without
-    NVML."""
+    """Add the card's state before the run: clocks in MHz, power in W, temperature in degrees Celsius, reasons for lower
+    clocks; None without NVML."""
     from cudabench.devices import nvml
 
     board = nvml.board(uuid)
@@ -100,7 +100,7 @@ def begin(record: dict[str, Any], uuid: str | None) -> None:
 
 
 def finish(record: dict[str, Any], uuid: str | None, spent: TimeSpent) -> None:
-    """Add the card's state after the run, or after what of it is done, and where the time went."""
+    """Add the card's state now and the times of the parts so far."""
     if record:
         record["seconds"] = spent.seconds()
     from cudabench.devices import nvml
@@ -117,23 +117,22 @@ def _path(source: Source) -> Path:
     return chapters.folder() / Path(source.name).name if source.builtin else Path(source.name)
 
 
-def digest(source: Source) -> str:
-    """Return the SHA-256 of a source file as it is on disk; of the text that was compiled where it is not there."""
+def source_digest(source: Source) -> str:
+    """Return the SHA-256 of a source file on disk, or of the compiled text if the file does not exist."""
     path = _path(source)
     try:
-        check_regular(path)  # a pipe is read only once
+        check_regular(path)  # a pipe can be read only once
         content = path.read_bytes()
     except OSError:
         content = source.text.encode()
     return hashlib.sha256(content).hexdigest()
 
 
-def git(source: Source) -> dict[str, Any] | None:
-    """Return the commit of the working tree that a source is in, and whether anything in it, or the source itself, is
-    not committed.
+def git_state(source: Source) -> dict[str, Any] | None:
+    """Return the commit of a source's working tree, and whether the tree or the source has uncommitted changes.
 
-    None without a repository, for a built-in source that the repository does not hold (a package installed inside
-    somebody's tree), and where git does not answer. A source that is called REVISION:PATH is committed.
+    None without a repository, for a built-in source outside the repository (a package installed inside somebody's
+    tree), and if git does not answer. A source with the name REVISION:PATH is committed.
     """
     path = _path(source)
     _, colon, inside = source.name.partition(":")
@@ -142,20 +141,20 @@ def git(source: Source) -> dict[str, Any] | None:
     folder, name = path.parent.resolve(), path.name
     if not any((above / ".git").exists() for above in (folder, *folder.parents)):
         return None
-    said = _git(folder, "status", "--porcelain=v2", "--branch", "--untracked-files=no")
-    tracked = None if said is None else _git(folder, "ls-files", "--", name)
-    if said is None or tracked is None:
+    status = _git(folder, "status", "--porcelain=v2", "--branch", "--untracked-files=no")
+    tracked = None if status is None else _git(folder, "ls-files", "--", name)
+    if status is None or tracked is None:
         return None
-    commit = next((line.split()[2] for line in said.splitlines() if line.startswith("# branch.oid ")), None)
+    commit = next((line.split()[2] for line in status.splitlines() if line.startswith("# branch.oid ")), None)
     held = bool(tracked.strip()) or committed
     if commit in (None, "(initial)") or (source.builtin and not held):
         return None
-    changed = any(not line.startswith("#") for line in said.splitlines())
+    changed = any(not line.startswith("#") for line in status.splitlines())
     return {"commit": commit, "dirty": changed or not held}
 
 
 def _git(folder: Path, *words: str) -> str | None:
-    """Return what git says of a folder; None where it is not here, fails, or takes too long."""
+    """Return git's output for a folder; None if git is missing, fails, or takes too long."""
     command = ["git", "-C", str(folder), "--no-optional-locks", "-c", "core.fsmonitor=false", *words]
     try:
         ran = subprocess.run(

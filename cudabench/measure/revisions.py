@@ -1,4 +1,4 @@
-"""Two revisions of a source, compiled for every architecture, and launched in the simulator where they differ."""
+"""Compiles two revisions of a source for every architecture, and simulates launches of kernels that differ."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ from cudabench.userkernel.suggestion import file_of
 
 
 def side(checkout: Checkout, request: UserRequest) -> Side:
-    """Return what is compiled of a revision. Raises UsageError for a folder of headers that is not there."""
+    """Return the side of a revision. Raises UsageError for a folder of headers that does not exist."""
     for folder in request.include:
         if not Path(folder).is_dir():
-            raise UsageError(f"--include {folder} is not a folder: name the one that holds the headers.")
+            raise UsageError(f"--include {folder} is not a folder: name the folder that holds the headers.")
     text = text_of(checkout.path).replace("\r\n", "\n")
     folder = str(Path(checkout.path).resolve().parent)
-    include = tuple(str(Path(each).resolve()) for each in request.include)
+    include = tuple(str(Path(include_dir).resolve()) for include_dir in request.include)
     hidden = (checkout.path, os.path.abspath(checkout.path), f"{folder}{os.sep}")
     source = Source(checkout.path, text, folder, False, include, request.std)
     return Side(checkout.label, source, dict(request.defines), hidden)
 
 
 def pairs(requests: Sequence[UserRequest], *, launched: bool) -> list[Pair]:
-    """Return the kernels to compare, with the block and dynamic shared memory of the launch that both requests ask for.
+    """Return the kernels to compare, with the block and dynamic shared memory of their launches.
 
-    Raises UsageError for a name that neither side has.
+    Raises UsageError for a name that both sides lack.
     """
     chosen: list[dict[str, Chosen]] = [{}, {}]
     files = [file_of(request) for request in requests]
@@ -67,31 +67,31 @@ def pairs(requests: Sequence[UserRequest], *, launched: bool) -> list[Pair]:
                 own.setdefault(title, Chosen(kernel.name, kernel.expression, line, title))
         if len(refused) == 2 or (refused and len(names) == 1 and name == "all"):
             raise refused[-1]
-    found = _by_name(*chosen)
-    if launched:  # the new side's launch where it has one
-        sides = [(pair.new, requests[1]) if pair.new else (pair.old, requests[0]) for pair in found]
+    found_pairs = _by_name(*chosen)
+    if launched:  # the new side's launch, if it has the kernel
+        sides = [(pair.new, requests[1]) if pair.new else (pair.old, requests[0]) for pair in found_pairs]
         cases = [_series(chosen, request).cases[0] for chosen, request in sides if chosen]
         return [
             replace(pair, threads=case.threads, shared=case.dynamic_shared_bytes)
-            for pair, case in zip(found, cases, strict=True)
+            for pair, case in zip(found_pairs, cases, strict=True)
         ]
     given = requests[0]
     numbers = {name: int(value) for name, value in given.defines.items() if re.fullmatch(r"\d{1,18}", value)}
     threads = math.prod(dimensions(given.block, "--block", numbers)) if given.block else None
     shared = number(given.shared, "--shared", numbers) if given.shared else 0
-    return [replace(pair, threads=threads, shared=shared) for pair in found]
+    return [replace(pair, threads=threads, shared=shared) for pair in found_pairs]
 
 
 def _by_name(old: Mapping[str, Chosen], new: Mapping[str, Chosen]) -> list[Pair]:
-    """Return the kernels of both sides by name, those of the new side first; one that alone is left on each side is
-    taken for one kernel that was renamed."""
-    found = [Pair(name, old.get(name), chosen) for name, chosen in new.items()]
+    """Return the kernels of both sides by name, those of the new side first. If one kernel is left on each side, it
+    counts as renamed."""
+    pairs = [Pair(name, old.get(name), chosen) for name, chosen in new.items()]
     gone = [Pair(name, chosen, None) for name, chosen in old.items() if name not in new]
-    fresh = [pair for pair in found if pair.old is None]
+    fresh = [pair for pair in pairs if pair.old is None]
     if len(gone) == len(fresh) == 1:
         renamed = replace(fresh[0], name=f"{gone[0].name} -> {fresh[0].name}", old=gone[0].old)
-        return [renamed if pair is fresh[0] else pair for pair in found]
-    return [*found, *gone]
+        return [renamed if pair is fresh[0] else pair for pair in pairs]
+    return [*pairs, *gone]
 
 
 def _series(chosen: Chosen, request: UserRequest) -> Series:
@@ -103,27 +103,23 @@ def _series(chosen: Chosen, request: UserRequest) -> Series:
 
 
 def compare_code(
-    old: Side,
-    new: Side,
-    pairs: Sequence[Pair],
-    architectures: Sequence[str],
-    shown: Any,
+    old: Side, new: Side, pairs: Sequence[Pair], architectures: Sequence[str], shown: Any
 ) -> list[CodeDifference]:
     """Return how each kernel differs on each architecture, kernels in the order of the pairs.
 
-    Architectures are compiled in processes of their own, one a core (NVRTC compiles one source at a time in a process);
-    the cache keeps what they made. `shown` is told of each architecture, as of a kernel.
+    Each architecture is compiled in its own process, one per core (NVRTC compiles one source at a time in a process);
+    the cache keeps the results. `shown` shows each architecture like a kernel.
 
-    Raises CudabenchError as `compiler.compile_cubin` does, but not for what a compiler refuses: that is a verdict.
+    Raises CudabenchError as `compiler.compile_cubin`, except for refused code, which is a verdict.
     """
-    found, one = [], partial(_one_architecture, old, new, tuple(pairs))
+    made_by_arch, compare = [], partial(_one_architecture, old, new, tuple(pairs))
     shown.working(architectures[0], "compiling", 0)
-    with children.spread(one, architectures, min(len(architectures), children.processors())) as results:
+    with children.on_processes(compare, architectures, min(len(architectures), children.processors())) as results:
         for made in results:
-            found.append(made)
+            made_by_arch.append(made)
             shown.finished("")
-            shown.working(architectures[min(len(found), len(architectures) - 1)], "compiling", 0)
-    return [made[at] for at in range(len(pairs)) for made in found]
+            shown.working(architectures[min(len(made_by_arch), len(architectures) - 1)], "compiling", 0)
+    return [made[at] for at in range(len(pairs)) for made in made_by_arch]
 
 
 def _one_architecture(old: Side, new: Side, pairs: Sequence[Pair], arch: str) -> list[CodeDifference]:
@@ -133,10 +129,10 @@ def _one_architecture(old: Side, new: Side, pairs: Sequence[Pair], arch: str) ->
 
 
 def _compiled(side: Side, kernels: Sequence[Chosen], arch: str) -> dict[str, Made]:
-    """Return by expression what a compiler made of each kernel, or why it refused.
+    """Return by expression each compiled kernel, or the compiler's error.
 
-    Where it refuses the file, each kernel is compiled without the others: one that is not for an architecture does not
-    take them with it.
+    If the compiler refuses the file, each kernel is compiled without the others, so that a kernel for another
+    architecture does not spoil them.
     """
 
     def compiled(text: str, names: Sequence[str]) -> Compiled:
@@ -151,20 +147,22 @@ def _compiled(side: Side, kernels: Sequence[Chosen], arch: str) -> dict[str, Mad
     except CompilerError as error:
         if len(names) == 1:
             return {names[0]: error}
-    found: dict[str, Made] = {}
+    compiled_kernels: dict[str, Made] = {}
     for kernel in kernels:
         try:
-            found[kernel.expression] = compiled(without_kernels(side.source.text, {kernel.name}), [kernel.expression])
+            compiled_kernels[kernel.expression] = compiled(
+                without_kernels(side.source.text, {kernel.name}), [kernel.expression]
+            )
         except CompilerError as error:
-            found[kernel.expression] = error
-    return found
+            compiled_kernels[kernel.expression] = error
+    return compiled_kernels
 
 
 # Counting ------------------------------------------------------------------------------------------------------------
 
 
 def count(
-    found: Sequence[CodeDifference],
+    differences: Sequence[CodeDifference],
     sides: tuple[Side, Side],
     requests: Sequence[UserRequest],
     pairs: Sequence[Pair],
@@ -174,25 +172,29 @@ def count(
 ) -> list[CodeDifference]:
     """Return the differences with the counts of simulated launches, where the code differs.
 
-    Architectures with the same code on both sides count the same: the first of them is simulated. What the simulator
-    lacks is told in the record or, where a gate asks for the counts (`demanded`), raised as UnsupportedFeature.
+    Architectures with the same code on both sides have the same counts, so only the first of them is simulated. If the
+    simulator lacks a feature, the record says so or, if a gate needs the counts (`demanded`), raise UnsupportedFeature.
     """
     by_name = {pair.name: pair for pair in pairs}
     known: dict[tuple[str, str | None, str | None], list[Result | None]] = {}
     counted = []
-    for each in found:
-        if each.verdict in ("same", "unsupported"):
-            counted.append(each)
+    for difference in differences:
+        if difference.verdict in ("same", "unsupported"):
+            counted.append(difference)
             continue
-        pair = by_name[each.kernel]
-        key = (each.kernel, each.old.sha256 if each.old else None, each.new.sha256 if each.new else None)
+        pair = by_name[difference.kernel]
+        key = (
+            difference.kernel,
+            difference.old.sha256 if difference.old else None,
+            difference.new.sha256 if difference.new else None,
+        )
         if key not in known:
-            launched = ((each.old, pair.old, requests[0]), (each.new, pair.new, requests[1]))
-            simulate = partial(_simulated, arch=each.arch, demanded=demanded, listener=listener)
+            launched = ((difference.old, pair.old, requests[0]), (difference.new, pair.new, requests[1]))
+            simulate = partial(_simulated, arch=difference.arch, demanded=demanded, listener=listener)
             known[key] = [
                 simulate(chosen, request) if there and chosen else None for there, chosen, request in launched
             ]
-        counted.append(diff.counted(each, sides, *known[key]))
+        counted.append(diff.counted(difference, sides, *known[key]))
     return counted
 
 
@@ -203,7 +205,7 @@ def _simulated(chosen: Chosen, request: UserRequest, arch: str, demanded: bool, 
     launch = Run([series], [device], Settings(cpu=False), {}, listener=listener, provenance=False)
     try:
         launch.collect()
-    except (UnsupportedFeature, NoRoom) as error:  # others of the architectures may have it
+    except (UnsupportedFeature, NoRoom) as error:  # another architecture may run it
         if demanded:
             raise
         return replace(describe(series.cases[0], f"sim:{arch}"), status="skipped", reason=str(error))

@@ -1,6 +1,6 @@
-"""A run: every series of kernels on every device, with the results file kept up to date as each kernel ends.
+"""Runs every series of kernels on every device, and writes the results file after each kernel.
 
-Nothing here prints: what a `Listener` gives is told what is being done, and shows it.
+Nothing here prints: a `Listener` returns the object that shows the progress.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from cudabench.records.file import ResultsFile
 from cudabench.records.planned import Operation, Settings
 from cudabench.records.results import CpuTime, DeviceInfo, Result, Watch
 
-MOST_LISTED = 64_000  # characters of a source that the results file holds
+MOST_LISTED = 64_000  # most characters of a source in the results file
 
 
-Listener = Callable[[int], AbstractContextManager[Any]]  # gives, of so many kernels, a `Silent` or what shows them
+Listener = Callable[[int], AbstractContextManager[Any]]  # takes the number of kernels; returns a `Silent` or a view
 
 
 @dataclass
 class Outcome:
-    """What came of a series so far: the results, in the order in which they ended, and the CPU's time."""
+    """A series with its results so far, in the order of their ends, and the CPU's time."""
 
     series: Series
     settings: Settings
@@ -48,8 +48,7 @@ class Outcome:
 
 
 class Kept:
-    """A results file that is written to `path`, where there is one, as a run goes on; `shown` shows the kernels that
-    run now."""
+    """A results file that a run writes to `path`, if given, after each kernel; `shown` shows the running kernels."""
 
     def __init__(self, file: ResultsFile, path: Path | None, listener: Listener) -> None:
         self.file, self.path, self.listener = file, path, listener
@@ -57,16 +56,16 @@ class Kept:
         self._uuid: str | None = None
 
     def write(self) -> None:
-        """Write the file, where there is to be one."""
+        """Write the file, if it has a path."""
         if self.path:
             self.file.write(self.path)
 
     def finish(self) -> None:
-        """Note in what state the card is now."""
+        """Add the card's state now."""
         origin.finish(self.file.provenance, self._uuid, self.spent)
 
     def started(self, device: DeviceInfo) -> None:
-        """Note a device; of the first that is timed, in what state it is."""
+        """Add a device to the file, and the state of the first timed one."""
         if device in self.file.devices:
             return
         if self.file.provenance and not self.file.devices and device.timed:
@@ -79,10 +78,10 @@ class Run(Kept):
     """Series of kernels on devices.
 
     `file` holds every finished result and is written to `path` after each; `outcomes` has the results by series.
-    `request` is what was asked for, as the file tells it. `trace` keeps single accesses in the simulator, `cards` price
-    its counts, `record` keeps what a report's page draws, with the text of the sources. With `counted` or `record` what
-    a GPU has measured is counted in the simulator afterwards, and held against the card's limits. Without `provenance`
-    the file does not say where it comes from, which takes some milliseconds to find out.
+    `request`: the options, for the file. `trace` keeps single accesses in the simulator; `cards` price its counts;
+    `record` keeps the drawings' data of a report page, with the sources. With `counted` or `record`, kernels that a GPU
+    has measured are then counted in the simulator and compared with the card's limits. Without `provenance` the file
+    lacks its origin, which takes some milliseconds to find.
     """
 
     def __init__(
@@ -102,19 +101,20 @@ class Run(Kept):
     ) -> None:
         if settings.schedule is not None and any(device.kind == "cuda" for device in devices):
             raise UsageError(
-                f"--schedule {settings.schedule} is for the simulator, since a GPU orders its blocks by itself: add "
+                f"--schedule {settings.schedule} is for the simulator, because a GPU orders its blocks itself: add "
                 "--device sim."
             )
         self.devices, self.trace, self.record = devices, trace, record
         self.cards, self.counted = tuple(cards), counted or record
         self.outcomes = [
-            Outcome(each, replace(settings, cpu=settings.cpu and each.baseline), each.make()) for each in series
+            Outcome(one_series, replace(settings, cpu=settings.cpu and one_series.baseline), one_series.make())
+            for one_series in series
         ]
         file = ResultsFile(
             settings={
                 **asdict(self.outcomes[0].settings),
                 **request,
-                "kernels": list(dict.fromkeys(case.kernel for one in series for case in one.cases)),
+                "kernels": list(dict.fromkeys(case.kernel for one_series in series for case in one_series.cases)),
                 "device": devices[0].name if len(devices) == 1 else "sim" if devices[0].kind == "sim" else "all",
             },
             tool=versions(devices[0]),
@@ -125,33 +125,35 @@ class Run(Kept):
             self.note({"on": roofs(self.cards[0])})
         if self.by_card:
             self.note({"on_cards": {card.key: card.architecture for card in self.cards}})
-        sources = [part.source for one in series for case in one.cases for part in case.parts if not case.peer]
+        sources = [
+            part.source for one_series in series for case in one_series.cases for part in case.parts if not case.peer
+        ]
         if self.counted:
             texts = {
                 name: [source.text for source in sources if source.name == name] for name in (s.name for s in sources)
             }
-            self.file.listings = {name: listing(parts) for name, parts in texts.items()}
+            self.file.listings = {name: source_listing(parts) for name, parts in texts.items()}
         if provenance:
-            self.file.provenance = origin.gather(sources, compiler(devices[0], self.file.tool))
+            self.file.provenance = origin.provenance_record(sources, compiler(devices[0], self.file.tool))
 
     @property
     def by_card(self) -> bool:
-        """Whether results are held against several cards, or a card's price."""
+        """Whether there are several cards, or a card with a price."""
         return len(self.cards) > 1 or any(card.per_hour is not None for card in self.cards)
 
     def note(self, settings: Mapping[str, Any]) -> None:
-        """Add to what the file says was asked for."""
+        """Add settings to the file."""
         self.file.settings = {**self.file.settings, **settings}
 
     def replace(self, old: Result, new: Result) -> None:
-        """Put a result in the place of another one."""
+        """Replace a result by another one."""
         for results in (self.file.results, *(outcome.results for outcome in self.outcomes)):
             results[:] = [new if result is old else result for result in results]
 
     def collect(self) -> None:
-        """Run everything. Whatever ends it, `file` and `outcomes` hold what was finished, and no worker is left.
+        """Run everything. However it ends, `file` and `outcomes` have the finished results, and all workers have ended.
 
-        Raises CudabenchError where a series cannot run at all.
+        Raises CudabenchError if a series cannot run at all.
         """
         self.write()
         seconds = self.outcomes[0].settings.budget
@@ -174,19 +176,19 @@ class Run(Kept):
                             self.file.results.append(result)
                             self.finish()
                             self.write()
-        timed = [each for each in self.file.results if each.status == "ok" and each.time and not each.peer]
+        timed = [result for result in self.file.results if result.status == "ok" and result.time and not result.peer]
         if self.counted and timed:
             with self.listener(len(timed)) as self.shown:
                 self.shown.bound(0.0, end)
                 self._count(timed, end)
 
     def _count(self, timed: Sequence[Result], end: float | None) -> None:
-        """Count in the simulator what was measured; the numbers of the GPU stay."""
+        """Count measured kernels in the simulator; the GPU's numbers stay."""
         from cudabench.measure.counting import Counting
 
         for outcome in self.outcomes:
             counting = Counting(outcome.operation, outcome.settings, end)
-            for result in [each for each in outcome.results if each in timed]:
+            for result in [result for result in outcome.results if result in timed]:
                 case = next(c for c in outcome.series.cases if c.kernel == result.kernel and c.block == result.block)
                 device = self.file.device_of(result)
                 assert device is not None
@@ -200,17 +202,15 @@ class Run(Kept):
     def session(
         self, kernels: int, device: Choice | None = None, settings: Settings | None = None
     ) -> Generator[Session, None, None]:
-        """Give a session on a device, the first unless one is named; about `kernels` will run."""
+        """Return a session on a device, by default the first, for about `kernels` kernels."""
         settings = settings or self.outcomes[0].settings
         with self.listener(kernels) as self.shown, self._session(device or self.devices[0], settings) as session:
             self.shown.bound(settings.max_time, None)
             yield session
 
     def measure(self, session: Session, point: Point) -> Result:
-        """Run a point, keep its result and return it.
-
-        What a problem asks for and cannot have, such as too much memory, is a failed result.
-        """
+        """Run a point, add its result and return it. An impossible problem, such as one that needs too much memory, is
+        a failed result."""
         try:
             result = session.result(point.series.make, point.case)
         except (OutOfMemory, UsageError, UnsupportedFeature) as error:
@@ -223,9 +223,9 @@ class Run(Kept):
         return result
 
     def take(self, point: Point, result: Result) -> Result:
-        """Add a point to a series of this run, or to a new one, with its result, and return that."""
+        """Add a point to its series, or to a new series, with its result, and return the result."""
         make = point.series.make
-        outcome = next((each for each in self.outcomes if each.series.make is make), None)
+        outcome = next((outcome for outcome in self.outcomes if outcome.series.make is make), None)
         if outcome is None:
             outcome = Outcome(point.series, self.outcomes[0].settings, make())
             self.outcomes.append(outcome)
@@ -235,12 +235,12 @@ class Run(Kept):
         return result
 
     def pair(self, always: bool) -> list[Result]:
-        """Return the results of the only series' two cases, measured as a pair; they are kept nowhere."""
+        """Measure the two cases of the only series as a pair, and return their results without adding them."""
         outcome = self.outcomes[0]
         with self.session(2) as session:
-            found = session.pair(outcome.series.make, outcome.series.cases, always)
+            results = session.pair(outcome.series.make, outcome.series.cases, always)
         self.finish()
-        return found
+        return results
 
     def _session(self, device: Choice, settings: Settings, cpu: CpuTime | None = None) -> Session:
         return session.Session(
@@ -249,21 +249,21 @@ class Run(Kept):
         )  # fmt: skip
 
 
-def listing(parts: Iterable[str]) -> str:
-    """Return the text of a source as a results file holds it: whole lines, MOST_LISTED characters of them at most. Each
-    part lacks some kernels, whose lines it has empty."""
+def source_listing(parts: Iterable[str]) -> str:
+    """Return the text of a source for the results file: whole lines, at most MOST_LISTED characters. In each part the
+    lines of some kernels are empty; merge them."""
     lines = (text.split("\n") for text in dict.fromkeys(parts))
     text = "\n".join(max(same, key=len) for same in zip_longest(*lines, fillvalue=""))
     return text if len(text) <= MOST_LISTED else text[: text.rfind("\n", 0, MOST_LISTED) + 1]
 
 
 def versions(device: Choice) -> dict[str, Any]:
-    """Return the versions of what takes part in a run."""
+    """Return the versions of the tools of a run."""
     parts = [probe.pycuda(), probe.gpu_compiler()] if device.kind == "cuda" else [probe.nvrtc()]
     return {"numpy": np.__version__, **{part.name.lower(): part.version for part in parts}}
 
 
 def compiler(device: Choice, tool: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return which compiler makes the kernels, of the versions of a run's tools."""
+    """Return the compiler of the kernels, from the versions of a run's tools."""
     order = ("nvcc", "nvrtc") if device.kind == "cuda" else ("nvrtc",)
     return next(({"name": name, "version": tool[name]} for name in order if tool.get(name)), None)

@@ -1,9 +1,9 @@
-"""Cases on one device, one after the other.
+"""Runs cases on one device, one after the other.
 
-A GPU is used from a process of its own: an illegal address spoils a CUDA context for good and a kernel that never ends
-cannot be stopped from within. The worker that met it is ended, the kernel is reported as failed, and a new worker
-goes on with the rest. The simulator runs in this process, or in several that are forked from it (`parallel`).
-A worker takes long to start: it does while the rest of a command loads and is planned, so little is imported here.
+A separate worker process uses the GPU, because an illegal address destroys a CUDA context, and an endless kernel cannot
+be stopped from within its process. Such a worker is ended, its kernel has failed, and a new worker runs the rest. The
+simulator runs in this process, or in several forked ones (`parallel`). A worker starts slowly, and it starts while the
+rest of a command loads, so this module imports little.
 """
 
 from __future__ import annotations
@@ -34,21 +34,22 @@ if TYPE_CHECKING:
     from cudabench.records.planned import Case, Operation, Problem, Settings
     from cudabench.records.results import CpuTime, DeviceInfo, Result, Watch
 
-WATCHED = ("running", "warming up", "timing")  # phases in which the GPU must give a sign of life
+WATCHED = ("running", "warming up", "timing")  # phases in which the worker must send events
 COMPILING = "compiling"
-ATTEMPTS = 4  # of a compile, with and without the host's code, each of which has a limit
+ATTEMPTS = 4  # most tries of a compile, each with its own limit
 START_TIMEOUT_S = 120.0
-LEAST_PATIENCE_S = 2.0  # with a kernel after the end of --budget: it shortens its samples, and no more
+LEAST_PATIENCE_S = 2.0  # time that a kernel gets even after the end of --budget
 WORKER = "cudabench.measure.worker"
 
-Make = Callable[[], "Operation"]  # an operation, whose functions cannot travel to a worker themselves
+Make = Callable[[], "Operation"]  # makes an operation, whose functions cannot be sent to a worker
 
 
 @dataclass(frozen=True)
 class Order:
-    """What a worker does next: a case, or two as a pair (`measure.timing`), `always` also where their code is the same.
+    """An order to a worker: measure a case, or two cases as a pair (`measure.timing`).
 
-    `make`: None for the problem of the order before; `until`: when the case has to be done; `then`: what compiles next.
+    always: measure a pair even if its code is the same. make: None for the problem of the last order. until: the
+    time.monotonic() at which the case must end. then: the next case to compile.
     """
 
     make: Make | None
@@ -61,7 +62,7 @@ class Order:
 
 
 class Working(NamedTuple):
-    """A kernel is in a phase, of which a fraction is done. `at`: which of a pair it is."""
+    """A kernel's phase, and its done fraction. at: the kernel's index in a pair."""
 
     kernel: str
     phase: str
@@ -70,10 +71,10 @@ class Working(NamedTuple):
 
 
 class Finished(NamedTuple):
-    """An order is carried out.
+    """The result of an order.
 
-    `context_lost`: a fault spoilt the worker's CUDA context, so the worker ends now. `printed` is how many bytes the
-    worker's kernels have printed so far, so that each gets its own.
+    context_lost: a fault destroyed the worker's CUDA context, so the worker ends now. printed: the number of bytes that
+    the worker's kernels have printed so far.
     """
 
     result: Any
@@ -84,10 +85,9 @@ class Finished(NamedTuple):
 
 @dataclass(frozen=True)
 class Budget:
-    """The time that is left to a run, in seconds of the machine's monotonic clock, which its processes share.
+    """The time limit of a run, in seconds of the machine's monotonic clock, which its processes share.
 
-    `seconds` is what --budget gave; `end` is when they are over; `later` counts the kernels that come after those of
-    the session in hand.
+    seconds: the value of --budget. end: the time of its end. later: the number of kernels after those of this session.
     """
 
     seconds: float
@@ -95,38 +95,37 @@ class Budget:
     later: int = 0
 
     def until(self, left: int) -> float | None:
-        """Return when the next of `left` kernels has to be done, so that all that follow have as long as it; None
-        where the time is over."""
+        """Return the time at which the next of `left` kernels must end, so that each gets the same share; None if the
+        time is over."""
         now = time.monotonic()
         return now + (self.end - now) / (left + self.later) if now < self.end else None
 
 
 class Silent(AbstractContextManager["Silent"]):
-    """Ignores what a run does; what shows it, a `views.progress.Progress`, has the same methods."""
+    """Ignores the progress of a run; `views.progress.Progress`, which shows it, has the same methods."""
 
     def __init__(self, kernels: int = 0) -> None:
-        """So many kernels will run."""
+        """Begin; `kernels` is the number of kernels that will run."""
 
     def __exit__(self, *_: object) -> None:
-        """No kernel runs any more, whatever the reason."""
+        """End: all kernels have ended."""
 
     def bound(self, sampling: float, end: float | None) -> None:
-        """No kernel samples for longer than this, and the run's time is over then, of time.monotonic()."""
+        """Set the most seconds of sampling per kernel, and the time.monotonic() at which the run ends."""
 
     def working(self, kernel: str, phase: str, fraction: float) -> None:
-        """A kernel is in a phase, of which a fraction is done."""
+        """Show the phase of a kernel and its done fraction."""
 
     def finished(self, printed: str) -> None:
-        """A kernel is through, and printed this."""
+        """Show that a kernel has ended, and its printed text."""
 
 
 class Session(AbstractContextManager["Session"]):
-    """A device; use as a context manager. A GPU's worker is replaced after it ended or was ended.
+    """A device that runs cases; use it as a context manager. A GPU's worker is replaced after its end.
 
-    `device` and `cpu`, the baseline of the problem in hand, are None until they are known. `started` is told of the
-    device, `shown` of the kernels, with the device where there are `several`, `spent` of the phases alone. `trace`
-    keeps single accesses in the simulator, `record` what a report's page draws, `cards` price its counts. `module`
-    is what a worker runs.
+    `device`, and `cpu`, the baseline of the current problem, are None until they are known. started: is called with the
+    device. shown: shows the progress, with the device's name if there are `several`. spent: is called with each phase.
+    trace, record, cards: see `measure.run.Run`. module: the module that a worker runs.
     """
 
     def __init__(
@@ -148,36 +147,36 @@ class Session(AbstractContextManager["Session"]):
         self.device: DeviceInfo | None = None
         self._started, self._shown, self._spent, self._several = started, shown or Silent(), spent, several
         self._trace, self._record, self._cards, self._module = trace, record, cards, module
-        self._peers = False  # whether a library's call comes: those want the primary context
+        self._peers = False  # whether a case calls a library, which needs the primary context
         self._worker: Worker | None = None
         self._simulator: SimDevice | None = None
         self._simulated: SimulatedRun | None = None
-        self._of: tuple[Make, Problem] | None = None  # what the last case was of,
-        self._sent: tuple[Make, Problem] | None = None  # and the last of the worker in hand
+        self._of: tuple[Make, Problem] | None = None  # of the last case
+        self._sent: tuple[Make, Problem] | None = None  # of the current worker's last case
 
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
         worker = self._worker
         if worker is not None and error is None and _leaving is not None:
-            worker.dismiss()  # it gives its memory back while the results are shown
+            worker.dismiss()  # it frees its memory while the results are shown
             _leaving.append(worker)
             self._worker = None
         self.end()
 
     def working(self, kernel: str, phase: str, fraction: float) -> None:
-        """Show that a kernel is in a phase, of which a fraction is done."""
+        """Show a kernel's phase and its done fraction."""
         self._spent(phase)
         self._shown.working(f"{kernel} on {self.choice.name}" if self._several else kernel, phase, fraction)
 
     def end(self) -> None:
-        """End the worker, if there is one; the next case has another."""
+        """End the worker, if any; the next case starts a new one."""
         worker, self._worker, self._sent = self._worker, None, None
         if worker is not None:
             worker.end()
 
     def result(self, make: Make, case: Case, budget: Budget | None = None, later: Sequence[Case] = ()) -> Result:
-        """Return the result of a case, which shares what is left of a budget with later ones.
+        """Return the result of a case; it shares the rest of a budget with `later` cases.
 
-        Raises CudabenchError where it cannot run at all.
+        Raises CudabenchError if it cannot run at all.
         """
         self._begin([case])
         until = budget.until(1 + len(later)) if budget else None
@@ -186,24 +185,24 @@ class Session(AbstractContextManager["Session"]):
             return late
         if self._simulator:
             run = self._run_of(self._simulator, make, case, budget)
-            found = run.measure(case)
+            result = run.measure(case)
             self.cpu = run.cpu
             self._shown.finished(run.output)
-            return found
-        then = next((one for one in later if not (one.peer or one.skip_reason)), None)
+            return result
+        then = next((later_case for later_case in later if not (later_case.peer or later_case.skip_reason)), None)
         order = Order(self._turn_to(make, case), (case,), self.settings, self.cpu, until, then=then)
         answer: Result = self.ask(order, lambda _, why: self._failed(case, why), budget.end if budget else math.inf)
         return answer
 
     def results(self, make: Make, cases: Sequence[Case], budget: Budget | None = None) -> Generator[Result, None, None]:
-        """Yield the results of cases of one problem in their order; some at the same time in the simulator. Those whose
-        turn comes after the end of a budget have failed. Closed before its end, it ends all processes."""
+        """Yield the results of one problem's cases in their order; the simulator may run some at the same time. Cases
+        that would start after the end of a budget have failed. Closing the generator ends all processes."""
         self._begin(cases)
         together = 1
         if self._simulator and len(cases) > 1 and all(case.problem == cases[0].problem for case in cases):
             from cudabench.measure import parallel
 
-            together = parallel.jobs(self.settings.jobs, len(cases), make().buffers(cases[0].problem))
+            together = parallel.process_count(self.settings.jobs, len(cases), make().buffers(cases[0].problem))
         if self._simulator:
             from cudabench.simulator import api as simulator
 
@@ -221,13 +220,13 @@ class Session(AbstractContextManager["Session"]):
             return run.measure(case), run.output
 
         late = partial(self._late, budget=budget)
-        for found, printed in parallel.results(cases, simulate, together, self.working, late, self._failed):
+        for result, printed in parallel.simulate_in_order(cases, simulate, together, self.working, late, self._failed):
             self._shown.finished(printed)
-            yield found
+            yield result
 
     def pair(self, make: Make, cases: Sequence[Case], always: bool = False) -> list[Result]:
-        """Return the results of two cases that a GPU measured with interleaved samples. Where its worker is lost, the
-        one that it ran has failed, and the other is 'skipped'."""
+        """Return the results of two cases with interleaved samples on a GPU. If the worker dies, its current case has
+        failed, and the other one is 'skipped'."""
         from cudabench.measure.context import stopped_pair
 
         def lost(at: int, reason: str) -> list[Result]:
@@ -235,15 +234,15 @@ class Session(AbstractContextManager["Session"]):
             return stopped_pair(failed, at, failed[at])
 
         self._begin(cases)
-        found: list[Result] = self.ask(
+        results: list[Result] = self.ask(
             Order(self._turn_to(make, cases[0]), tuple(cases), self.settings, always=always), lost
         )
-        return found
+        return results
 
     def ask(self, order: Any, lost: Callable[[int, str], Any], end: float = math.inf) -> Any:
-        """Return what a worker makes of an order. Where it is lost, what `lost` makes of the case that it ran, the
-        first or the second of a pair, and of why; `end`: when the run's time is over. Raises CudabenchError where the
-        GPU does not start, or the order cannot be carried out."""
+        """Return a worker's result of an order. If the worker dies, return `lost(at, reason)` for its current case, by
+        the index in a pair. end: the end of the run's time. Raises CudabenchError if the GPU does not start, or the
+        order cannot be carried out."""
         self._start()
         assert self._worker
         try:
@@ -259,7 +258,7 @@ class Session(AbstractContextManager["Session"]):
         return done.result
 
     def _begin(self, cases: Sequence[Case]) -> None:
-        """Have the device ready for some cases."""
+        """Prepare the device for cases."""
         self._peers = self._peers or any(case.peer for case in cases)
         if self.device is not None:
             return
@@ -274,9 +273,9 @@ class Session(AbstractContextManager["Session"]):
     def _start(self) -> None:
         if self._worker is None:
             words = self._module or WORKER, self.choice.index, self._peers
-            with interrupts.kept():
+            with interrupts.delayed():
                 self._worker = _taken(*words) or Worker(words[0], words[1], primary=words[2])
-            nvml.management()  # what `started` asks of the card is ready when the worker is
+            nvml.management()  # loads for `started` while the worker starts
             try:
                 self._know(self._worker.device())
             except BaseException:
@@ -289,7 +288,7 @@ class Session(AbstractContextManager["Session"]):
             self._started(device)
 
     def _turn_to(self, make: Make, case: Case) -> Make | None:
-        """Return what makes the operation of a case; None where the worker has it."""
+        """Return the function that makes a case's operation; None if the worker has the operation."""
         of = (make, case.problem)
         if self._of not in (None, of):
             self.cpu, self._simulated = None, None
@@ -303,16 +302,15 @@ class Session(AbstractContextManager["Session"]):
         return replace(describe(case, self.choice.name), status="failed", reason=reason)
 
     def _late(self, case: Case, budget: Budget | None) -> Result | None:
-        """Return the result of a case whose turn comes after the end of the budget."""
+        """Return the failed result of a case after the end of the budget, else None."""
         if budget is None or budget.until(1) is not None:
             return None
         return self._failed(
-            case,
-            f"not measured: --budget {budget.seconds:g} s was spent before its turn; give more, or fewer kernels",
+            case, f"not measured: --budget {budget.seconds:g} s was used up; give more, or run fewer kernels"
         )
 
     def _run_of(self, device: SimDevice, make: Make, case: Case, budget: Budget | None) -> SimulatedRun:
-        """Return the run in the simulator that a case is of, ready for it."""
+        """Return the simulator's run for a case's problem, prepared for the case."""
         from cudabench.measure.simulated_run import SimulatedRun
 
         self._turn_to(make, case)
@@ -320,35 +318,35 @@ class Session(AbstractContextManager["Session"]):
             make(), case.problem, self.settings, device, self._trace, cards=self._cards, record=self._record,
             cpu=self.cpu,
         )  # fmt: skip
-        run.until = budget.end if budget else None  # simulated whole: those that follow get what it leaves
+        run.until = budget.end if budget else None  # each kernel may use all the time that is left
         run.progress = partial(self.working, case.kernel)
         return run
 
 
 class Worker:
-    """The parent's end of a process that owns a GPU."""
+    """The parent's side of a process that owns a GPU."""
 
     def __init__(self, module: str, index: int, *, primary: bool = False) -> None:
         self.kind = module, index, primary
         begun = False
         try:
-            with interrupts.kept():
+            with interrupts.delayed():
                 ours, theirs = os.pipe()
                 back_read, back_write = os.pipe()
-                # What libraries and kernels print goes to files, never between the lines of a report.
+                # Libraries and kernels print to files, so that their text does not mix with the report.
                 self._output = tempfile.TemporaryFile()  # noqa: SIM115 (closed in `end`)
                 self._noise = tempfile.TemporaryFile()  # noqa: SIM115
                 self._shown = 0
-                # What it leaves behind, since it just ends or is killed, goes with its folder: compilers' files.
+                # Compilers' files that a killed worker leaves are deleted with this folder.
                 self._folder = tempfile.TemporaryDirectory(prefix="cudabench-", ignore_cleanup_errors=True)
                 self._process = subprocess.Popen(
-                    [*children.module(module), str(ours), str(back_write), str(index), *["primary"] * primary],
+                    [*children.module_command(module), str(ours), str(back_write), str(index), *["primary"] * primary],
                     stdin=subprocess.DEVNULL,
                     stdout=self._output,
                     stderr=self._noise,
                     pass_fds=(ours, back_write),
                     env={**os.environ, "TMPDIR": self._folder.name},
-                    start_new_session=True,  # Ctrl-C reaches the parent alone, which ends the worker
+                    start_new_session=True,  # Ctrl-C reaches only the parent, which ends the worker
                 )
                 os.close(ours)
                 os.close(back_write)
@@ -358,12 +356,12 @@ class Worker:
                 self._from = Connection(back_read, writable=False)
                 begun = True
         except BaseException:
-            if begun:  # a signal has come meanwhile
+            if begun:  # a signal came during the start
                 self.end()
             raise
 
     def end(self, seconds: float = 5) -> None:
-        """End the process, with its files; it has so long to end by itself, and no time where an exception ends it."""
+        """End the process and delete its files. It gets `seconds` to end itself, or none during an exception."""
         if self._process.poll() is None:
             self.dismiss()
             try:
@@ -375,11 +373,11 @@ class Worker:
         self._folder.cleanup()
 
     def dismiss(self) -> None:
-        """Let the process end once it waits for an order."""
+        """Let the process end instead of waiting for another order."""
         self._to.close()
 
     def device(self) -> DeviceInfo:
-        """Return the device once it is ready. Raises CudabenchError where it does not start."""
+        """Wait for the device and return it. Raises CudabenchError if it does not start."""
         if not self._from.poll(START_TIMEOUT_S):
             confined.end_group(self._process)
             raise DeviceError(f"The GPU did not start within {START_TIMEOUT_S:g} s; check it with nvidia-smi.")
@@ -398,12 +396,12 @@ class Worker:
         working: Callable[[str, str, float], None],
         lost: Callable[[int, str], Any],
     ) -> Finished:
-        """Send an order and return what comes of it; where the worker dies or hangs, what `lost` makes of that."""
+        """Send an order and return its result; if the worker dies or hangs, the result of `lost`."""
         phase, at = "starting", 0
-        with suppress(BrokenPipeError):  # a worker that died before: reading tells
+        with suppress(BrokenPipeError):  # a dead worker is detected below
             self._to.send(order)
         while True:
-            limit = None  # where only this machine is at work
+            limit = None  # without a limit while only the host works
             if phase == COMPILING:
                 limit = ATTEMPTS * limits.compile_seconds()
             elif phase in WATCHED:
@@ -411,7 +409,7 @@ class Worker:
             if not self._from.poll(limit):
                 confined.end_group(self._process)
                 more = f"{limits.VARIABLE}=SECONDS gives it longer" if phase == COMPILING else "raise --timeout"
-                why = f"no sign of life for {limit:g} s while {phase}; {more} if it is just slow"
+                why = f"no sign of life for {limit:g} s while {phase}; {more} if it is only slow"
                 return Finished(lost(at, why), context_lost=True)
             try:
                 event = self._heard()
@@ -430,7 +428,7 @@ class Worker:
         return event
 
     def printed(self, end: int | None = None) -> str:
-        """Return what kernels printed since the last time, up to a byte of all that they did."""
+        """Return the text that kernels printed since the last call, up to byte `end` of their whole output."""
         text = _content(self._output.fileno())[self._shown : end]
         self._shown += len(text)
         return text.decode("utf-8", "replace")
@@ -441,25 +439,25 @@ class Worker:
         named = [line for line in lines if re.match(r"[A-Za-z_][\w.]*(Error|Exception|Interrupt)\b", line)]
         lines = named or [line for line in lines if not re.fullmatch(r"[-=\s]*", line)]
         status = self._process.returncode
-        if status < 0:  # what it printed last need not be why
+        if status < 0:  # its last line need not be the reason
             ended = f"by {signal.Signals(-status).name}"
             return f"{ended}, after: {lines[-1]}" if lines else ended
         return lines[-1] if lines else f"exit status {status}"
 
 
-_ahead: list[Worker] = []  # started before it is known what it will run
-_leaving: list[Worker] | None = None  # dismissed by sessions of a command that ends them at last
+_ahead: list[Worker] = []  # the worker that a command starts first
+_leaving: list[Worker] | None = None  # dismissed workers, for whose end the command waits
 
 
 @contextmanager
 def ahead(index: int, *, primary: bool = False) -> Iterator[None]:
-    """Start the worker of a GPU, where there is a driver, for a session to take; one that none has taken ends here, and
-    those that sessions have dismissed."""
+    """Start a GPU's worker, if there is a driver, before a session needs it. At the end, end it if no session took it,
+    and wait for dismissed workers."""
     global _leaving
     _leaving = []
     try:
         if probe.libcuda() is not None:
-            with interrupts.kept():
+            with interrupts.delayed():
                 _ahead.append(Worker(WORKER, index, primary=primary))
         yield
     finally:
@@ -469,15 +467,15 @@ def ahead(index: int, *, primary: bool = False) -> Iterator[None]:
 
 
 def _taken(*kind: object) -> Worker | None:
-    """Return the worker that was started ahead, if it is of this kind; another is ended.
+    """Return the worker that was started ahead, if it has this kind; end one of another kind.
 
-    No worker of an earlier session has memory of the GPU by then.
+    Earlier workers have then ended, so that they hold no memory of the GPU.
     """
     _await_dismissed()
-    found = _ahead.pop() if _ahead else None
-    if found is None or found.kind == kind:
-        return found
-    found.end(0)
+    worker = _ahead.pop() if _ahead else None
+    if worker is None or worker.kind == kind:
+        return worker
+    worker.end(0)
     return None
 
 
@@ -487,5 +485,5 @@ def _await_dismissed() -> None:
 
 
 def _content(file: int) -> bytes:
-    """Return a file's bytes without moving its position, which the worker shares and writes at."""
+    """Return a file's bytes without changing its position, at which the worker writes."""
     return os.pread(file, os.fstat(file).st_size, 0)

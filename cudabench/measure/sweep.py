@@ -1,19 +1,18 @@
-"""One kernel over many blocks, macros, template arguments and problems: in two passes, and which is best.
+"""Measures a kernel with many blocks, macros, template arguments and problems, in two passes, and finds the best.
 
-The first pass measures every point for a short time, one after the other. Points that come out close to the best are
-then measured again in rounds, each round in the opposite order of the one before, so that a card that warms up or
-throttles does not favour the point that came first. Their samples of all rounds together give the final figures, and
-what a point's median moves from round to round says how much a difference between two points means.
+The first pass measures every point for a short time, one after the other. Points close to the best are then measured
+again in rounds. Each round has the opposite order of the one before, so that a card that warms up or throttles does not
+favour the first point. The samples of all rounds give the final figures, and the change of a point's median between
+rounds shows how much a difference between two points means.
 
-The simulator has no noise: one pass, and points are ordered by their bound on the card that is priced, those of one
-bound by what they waste; without a card by the unit that their counts keep busiest.
+The simulator has no noise, so one pass is enough. Points are sorted by their bound on the chosen card, and for equal
+bounds by their waste; without a card by their busiest unit.
 
-A space too large to be measured point by point is searched by a strategy of Kernel Tuner (van Werkhoven 2019), which
-has a dozen published ones and knows what its users found of them, so none is written here. Its `Searchspace` holds the
-points, one of its strategies asks for them, and a `Runner` of ours measures them as any sweep does: verified, in one
-worker. Nothing of Kernel Tuner compiles, launches or times.
+A space that is too large for that is searched by a strategy of Kernel Tuner (van Werkhoven 2019), which has a dozen
+published strategies. Its `Searchspace` holds the points, a strategy asks for them, and our `Runner` measures them like
+any point: verified, in one worker. Kernel Tuner compiles, launches and times nothing.
 
-Points of one problem compete; each problem, another size, type or distribution of the inputs, has a best of its own.
+Points of one problem compete; each problem (size, type or distribution of the inputs) has its own best point.
 """
 
 from __future__ import annotations
@@ -47,21 +46,22 @@ from cudabench.results import stats
 from cudabench.results.sweep_points import CLOSE, ROUNDS, Final, by_problem, cost, identity
 from cudabench.userkernel.space import Space
 
-COARSE_S = 0.1  # of sampling a block in the first pass
+COARSE_S = 0.1  # seconds of sampling a point in the first pass
 MOST_FINALISTS = 6
 EVALUATIONS = 100
-REPEATS = 20  # a strategy that asks for what it knows so often has come to its end
-NO_LIMIT = 1 << 62  # Kernel Tuner checks threads by parameters' names; ours are checked when a point is planned
+REPEATS = 20  # requests per evaluation after which a strategy that repeats itself is stopped
+NO_LIMIT = 1 << 62  # for Kernel Tuner's check of threads; points are checked when they are planned
 
 
 # Which points ---------------------------------------------------------------------------------------------------------
 
 
-def plan(
+def plan_points(
     operation: Operation, request: Request, candidates: Sequence[Dim], groups: Sequence[Sequence[Axis]] = ()
 ) -> Plan:
-    """Return a point for each block that the kernel takes, with each combination of the axes in `groups`, which are
-    macros. Raises UsageError where the request does not name one kernel or the kernel takes none of the blocks."""
+    """Return a point for each valid block and each combination of the axes in `groups`, which are macros.
+
+    Raises UsageError if the request does not name a single kernel, or the kernel takes none of the blocks."""
     if request.source is None:
         named = [kernel for kernel, _ in cases.select(operation, request.kernels)]
         if len(named) != 1:
@@ -72,7 +72,7 @@ def plan(
     series = Series(partial(operations.get, operation.name), ())
     made: list[Point] = []
     refused: list[Refusal] = []
-    # Mistakes that are not the point's also show with the kernel's own block; they end the sweep.
+    # Other mistakes of the request also occur with the kernel's default block; they end the sweep.
     first = next(combinations(groups))
     cases.build(operation, replace(request, block=None, defines={**request.defines, **first}))
     for values in combinations(groups):
@@ -94,7 +94,7 @@ def plan(
 
 
 def first_pass(run: Run, points: Sequence[Point], known: Mapping[tuple[Any, ...], Result]) -> None:
-    """Measure every point on every device, but those in `known`, whose results are taken over."""
+    """Measure every point on every device; points in `known` keep their results."""
     left = []
     for point in points:
         if before := known.get(identity(point.case)):
@@ -108,17 +108,19 @@ def first_pass(run: Run, points: Sequence[Point], known: Mapping[tuple[Any, ...]
                 run.measure(session, point)
 
 
-def known(file: ResultsFile, name: str, run: Run, fixed: Mapping[str, Any]) -> dict[tuple[Any, ...], Result]:
-    """Return the results of an earlier sweep by their points, with what it knows of the device put into `run`.
+def earlier_results(file: ResultsFile, name: str, run: Run, fixed: Mapping[str, Any]) -> dict[tuple[Any, ...], Result]:
+    """Return the results of an earlier sweep by their points, and add its devices to `run`.
 
-    `fixed` is what neither sweep varies. Raises UsageError for a file of something else: another kernel, source,
-    problem, protocol, compiler or device, whose figures would not belong to those of this run.
+    `fixed`: the options that neither sweep varies. Raises UsageError for a file with another kernel, source, problem,
+    protocol, compiler or device, because its figures do not compare with those of this run.
     """
     before = file.settings.get("sweep")
-    if isinstance(before, list):  # the blocks, in a file of an older version that `api.sweep` made
+    if isinstance(before, list):  # the blocks, in older files of `api.sweep`
         before = {"fixed": file.settings}
     if not isinstance(before, dict) or not isinstance(before.get("fixed"), dict):
-        raise UsageError(f"--resume {name}: it is not a sweep's results file; name one, or leave --resume out.")
+        raise UsageError(
+            f"--resume {name}: it is not the results file of a sweep; name such a file, or leave --resume out."
+        )
     differing = [key for key, value in fixed.items() if before["fixed"].get(key) != value]
     protocol = ("cache", "min_time", "max_time", "min_samples", "device")
     differing += [key for key in protocol if file.settings.get(key) != run.file.settings.get(key)]
@@ -128,7 +130,7 @@ def known(file: ResultsFile, name: str, run: Run, fixed: Mapping[str, Any]) -> d
     if differing:
         raise UsageError(
             f"--resume {name}: its {', '.join(dict.fromkeys(differing))} is not this sweep's, so its figures do not "
-            "belong here: start anew without --resume."
+            "compare: start again without --resume."
         )
     run.file.devices.extend(file.devices)
     return {identity(result): result for result in file.results if result.status in ("ok", "wrong")}
@@ -137,19 +139,19 @@ def known(file: ResultsFile, name: str, run: Run, fixed: Mapping[str, Any]) -> d
 # The second pass -----------------------------------------------------------------------------------------------------
 
 
-def coarse(settings: Settings) -> Settings:
+def coarse_settings(settings: Settings) -> Settings:
     """Return the settings of the first pass."""
     least = min(settings.min_time, COARSE_S)
     return replace(settings, min_time=least, max_time=min(settings.max_time, 10 * least), cpu=False)
 
 
-def fine(settings: Settings) -> Settings:
+def fine_settings(settings: Settings) -> Settings:
     """Return the settings of one round of the second pass."""
     return replace(settings, min_time=settings.min_time / ROUNDS, max_time=settings.max_time / ROUNDS, cpu=False)
 
 
 def finalists(results: Iterable[Result]) -> list[Result]:
-    """Return the results that are close to the best, best first; none where nothing was timed."""
+    """Return the results close to the best, best first; empty if nothing was timed."""
     timed = sorted((r for r in results if r.status == "ok" and r.time), key=cost)
     return [r for r in timed if cost(r)[0] <= cost(timed[0])[0] * (1 + CLOSE)][:MOST_FINALISTS]
 
@@ -157,52 +159,54 @@ def finalists(results: Iterable[Result]) -> list[Result]:
 T = TypeVar("T")
 
 
-def rounds(chosen: Sequence[T]) -> list[T]:
-    """Return what is measured in all rounds, every other one backwards."""
+def in_rounds(chosen: Sequence[T]) -> list[T]:
+    """Return the measurements of all rounds in order; every second round is backwards."""
     return [case for at in range(ROUNDS) for case in (chosen if at % 2 == 0 else chosen[::-1])]
 
 
 def second_pass(run: Run, plan: Plan, settings: Settings) -> list[Final]:
-    """Measure the best points of each problem again; what comes out takes the place of their first results."""
+    """Measure the best points of each problem again, and replace their first results."""
     finals: list[Final] = []
     points = {identity(case): (outcome.series.make, case) for outcome in run.outcomes for case in outcome.series.cases}
     for results in by_problem(run.file.results, plan.axes).values():
         if not (chosen := {identity(result): result for result in finalists(results)}):
             continue
-        with run.session(ROUNDS * len(chosen), settings=fine(settings)) as session:
-            found = again(session.result, [points[point] for point in chosen])
-        for final in found:
+        with run.session(ROUNDS * len(chosen), settings=fine_settings(settings)) as session:
+            measured_finals = measure_again(session.result, [points[point] for point in chosen])
+        for final in measured_finals:
             run.replace(chosen[identity(final.result)], final.result)
-        finals += found
+        finals += measured_finals
         run.finish()
         run.write()
     return finals
 
 
-def again(measure: Callable[[Make, Case], Result], chosen: Sequence[tuple[Make, Case]]) -> list[Final]:
-    """Measure cases, each with what makes its operation, in rounds and return their results, best first; one that ever
-    went wrong is that result."""
-    found: dict[tuple[Any, ...], list[Result]] = {identity(case): [] for _, case in chosen}
-    for make, case in rounds(chosen):
-        found[identity(case)].append(measure(make, case))
-    merged = (merge(results) for results in found.values() if results)
-    # A right kernel that was not timed sorts by its cost as well; wrong ones come last.
+def measure_again(measure: Callable[[Make, Case], Result], chosen: Sequence[tuple[Make, Case]]) -> list[Final]:
+    """Measure cases in rounds and return their merged results, best first; a case that was wrong once is wrong.
+
+    chosen: each case with the function that makes its operation.
+    """
+    measurements: dict[tuple[Any, ...], list[Result]] = {identity(case): [] for _, case in chosen}
+    for make, case in in_rounds(chosen):
+        measurements[identity(case)].append(measure(make, case))
+    merged = (merge_rounds(results) for results in measurements.values() if results)
+    # Right kernels without a time are sorted by cost too; wrong ones come last.
     return sorted(merged, key=lambda final: (final.result.status != "ok", cost(final.result)))
 
 
-def merge(results: Sequence[Result]) -> Final:
-    """Return several measurements of one block as one: all samples, and figures of their median."""
+def merge_rounds(results: Sequence[Result]) -> Final:
+    """Return several measurements of a point as one: all samples, and the figures of their median."""
     bad = next((result for result in results if result.status != "ok"), None)
     first = results[0]
     times = [result.time for result in results if result.time]
     if bad or not times:
         return Final(bad or first, 0.0)
-    one = times[0]
+    first_time = times[0]
     samples = [sample for time in times for sample in time.samples_s]
     places = [place for time in times for place in time.samples_place]
     clocks = [clock for time in times for clock in time.samples_sm_mhz] if all(t.samples_sm_mhz for t in times) else []
-    together = stats.summarize(samples, one.cache, one.runs_per_sample, one.places, places, clocks)
-    speedup = one.median_s / together.median_s
+    together = stats.summarize(samples, first_time.cache, first_time.runs_per_sample, first_time.places, places, clocks)
+    speedup = first_time.median_s / together.median_s
 
     def faster(figure: float | None) -> float | None:
         return None if figure is None else figure * speedup
@@ -229,10 +233,10 @@ def merge(results: Sequence[Result]) -> Final:
 def search(
     run: Run, space: Space, strategy: str, evaluations: int | None, known: Mapping[tuple[Any, ...], Result]
 ) -> Plan:
-    """Search a space, and return the plan of what was tried. Every problem is searched by itself.
+    """Search a space, and return the plan of the tried points. Each problem is searched separately.
 
-    evaluations: points that are measured or taken from `known`, of each problem. Raises CudabenchError where Kernel
-    Tuner is not installed.
+    evaluations: the most points of each problem, measured or from `known`. Raises CudabenchError if Kernel Tuner is not
+    installed.
     """
     tuner = _kernel_tuner(strategy)
     own = [group for group in space.groups if any(axis.problem for axis in group)]
@@ -240,7 +244,9 @@ def search(
     points, refused = [], []
     problems = list(combinations(own))
     if not tuned:
-        raise UsageError("--strategy searches macros, parameters and blocks, and none is varied: leave it out.")
+        raise UsageError(
+            "--strategy searches macros, parameters and blocks, but none has several values: leave it out."
+        )
     with run.session((evaluations or EVALUATIONS) * len(problems)) as session:
         for problem in problems:
             tried: dict[tuple[str, ...], Result | None] = {}
@@ -261,7 +267,7 @@ def search(
 
             tuner(tuned, problem, space.admits, evaluate, evaluations or EVALUATIONS)
     if not points:
-        raise UsageError(f"The search met no point that can be launched; the first: {refused[0].reason}")
+        raise UsageError(f"The search found no point that can be launched; the first: {refused[0].reason}")
     return Plan(tuple(points), tuple(refused), space.axes)
 
 
@@ -270,7 +276,7 @@ Tuner = Callable[[Sequence[Sequence[Axis]], Mapping[str, str], Callable[[Values]
 
 
 def _kernel_tuner(strategy: str) -> Tuner:
-    """Return what lets a strategy go through a space. Raises CudabenchError without Kernel Tuner."""
+    """Return the function that runs a strategy over a space. Raises CudabenchError without Kernel Tuner."""
     try:
         from kernel_tuner import util
         from kernel_tuner.interface import Options
@@ -280,7 +286,7 @@ def _kernel_tuner(strategy: str) -> Tuner:
         module = import_module(f"kernel_tuner.strategies.{strategy}")
     except ImportError as error:
         raise CudabenchError(
-            f"--strategy {strategy} is Kernel Tuner's, which is not here ({error.name}): pip install "
+            f"--strategy {strategy} needs Kernel Tuner, and {error.name} is not installed: pip install "
             "'cudabench[tune]'; without --strategy all points are measured."
         ) from None
 
@@ -291,17 +297,17 @@ def _kernel_tuner(strategy: str) -> Tuner:
         evaluate: Evaluate,
         evaluations: int,
     ) -> None:
-        # A parameter a group: axes that go together are one. Its values are places, whose order strategies walk along.
+        # One parameter for each group of axes; its values are positions in the axes.
         params = {f"p{at}": list(range(len(group[0].values))) for at, group in enumerate(groups)}
 
         def values_of(config: Sequence[Any]) -> Values:
             placed = zip(groups, config, strict=True)
             return {**{axis.name: axis.values[int(place)] for group, place in placed for axis in group}, **problem}
 
-        def meant(places: Any) -> bool:  # a mapping of all, or the only one; Kernel Tuner would take a lambda apart
+        def is_admitted(places: Any) -> bool:  # a mapping, or the only value; Kernel Tuner would parse a lambda
             return admits(values_of([places[name] for name in params] if isinstance(places, Mapping) else [places]))
 
-        space = Searchspace(params, meant, NO_LIMIT)
+        space = Searchspace(params, is_admitted, NO_LIMIT)
         if not space.size:
             raise UsageError("--where does not hold for any of the combinations.")
         if space.size <= evaluations:
@@ -330,24 +336,24 @@ def _kernel_tuner(strategy: str) -> Tuner:
         except Exception as error:
             if error is runner.fault or isinstance(error, CudabenchError):
                 raise
-            raise CudabenchError(f"--strategy {strategy} gave up ({error}): take another one.") from None
+            raise CudabenchError(f"--strategy {strategy} failed ({error}): use another one.") from None
 
     return tune
 
 
 def _measuring(util: Any, base: Any) -> Any:
-    """Return the class of what gives strategies our own measurements; `util` and `base` are Kernel Tuner's."""
+    """Return the class that gives our measurements to strategies; `util` and `base` are Kernel Tuner's."""
 
     class Measuring(base):  # type: ignore[misc]
-        """Gives strategies what our own measurement of a point says."""
+        """Gives our measurements of points to strategies."""
 
         def __init__(self, values_of: Callable[[Sequence[Any]], Values], evaluate: Evaluate) -> None:
             super().__init__()
             self.values_of, self.evaluate = values_of, evaluate
             self.seen: dict[tuple[Any, ...], dict[str, Any]] = {}
             self.asked = 0
-            self.fault: Exception | None = None  # of a measurement, not of a strategy
-            self.dev = SimpleNamespace(max_threads=NO_LIMIT)  # bayes_opt asks
+            self.fault: Exception | None = None  # from a measurement, not from the strategy
+            self.dev = SimpleNamespace(max_threads=NO_LIMIT)  # for bayes_opt
 
         def get_device_info(self) -> Any:
             return None
@@ -356,16 +362,16 @@ def _measuring(util: Any, base: Any) -> Any:
             return {}
 
         def run(self, parameter_space: Sequence[Any], tuning_options: Any) -> list[dict[str, Any] | None]:
-            """Return a record a point; None for those beyond the budget."""
-            found: list[dict[str, Any] | None] = []
+            """Return a record for each point; None beyond the budget."""
+            records: list[dict[str, Any] | None] = []
             for config in parameter_space:
                 key = tuple(config)
                 self.asked += 1
                 if self.asked > REPEATS * tuning_options.budget.max_fevals:
-                    raise util.StopCriterionReached  # one that walks in a circle
+                    raise util.StopCriterionReached  # the strategy repeats itself
                 if key not in self.seen:
                     if tuning_options.budget.is_done():
-                        found.append(None)
+                        records.append(None)
                         continue
                     tuning_options.budget.add_evaluations(1)
                     try:
@@ -379,15 +385,15 @@ def _measuring(util: Any, base: Any) -> Any:
                     else:
                         record["time"] = cost(result)[0]
                     self.seen[key] = record
-                found.append(self.seen[key])
-            return found
+                records.append(self.seen[key])
+            return records
 
     return Measuring
 
 
 @contextmanager
 def _repeatable() -> Iterator[None]:
-    """Let strategies, which draw from the global generators, draw the same every time."""
+    """Seed the global random generators for strategies, and restore them at the end."""
     python, numpy = random.getstate(), np.random.get_state()
     random.seed(0)
     np.random.seed(0)

@@ -1,10 +1,9 @@
-"""Samples of a kernel beside those of a copy, or of two kernels in turn, until they are enough.
+"""Takes samples of a kernel and a copy, or of two kernels, until there are enough.
 
-Samples come in groups of random length at places of the memory in random order. Beside one kernel a copy of the same
-bytes is timed. Two kernels are bound to the same buffers, so that inputs, addresses and streams are the same: what
-differs between them is the kernels. Their samples come in pairs, in an order drawn anew for each. What clocks,
-temperature and neighbours do to the card falls on both alike, and what comes first in a pair says nothing. Between two
-samples all that kernels write is poisoned or set back, and every output is held against the reference.
+Samples come in groups of random length, at places of the memory in random order. With one kernel, a copy of the same
+bytes is timed too. Two kernels are bound to the same buffers, so that they have the same inputs, addresses and streams.
+Their samples come in pairs in a random order, so that clocks, temperature and other users of the card affect both in
+the same way. Between two samples all written buffers are poisoned or restored, and every output is verified.
 """
 
 from __future__ import annotations
@@ -27,29 +26,28 @@ from cudabench.results.warnings import warning
 if TYPE_CHECKING:
     from cudabench.measure.gpu_run import GpuRun, Subject
 
-GROUP_S = 2e-3  # kernel and copy take turns in groups of this length: each change costs a sample its warm caches
+GROUP_S = 2e-3  # length of a group; each change between kernel and copy costs a sample with cold caches
 MAX_GROUP = 16
-ALWAYS_LEFT, ONE_LEFT_IN = 4, 4  # turns of a place after which its outputs are noted: the first, then one in some
+ALWAYS_LEFT, ONE_LEFT_IN = 4, 4  # outputs of a place are noted after its first visits, then after every n-th on average
 CLOCK_DROP = 0.05
 RELATIVE_CI = 0.005  # of the median: the precision at which sampling stops
 WARM_UP_S = 0.15
-WARM_UP_STEADY = 0.01  # successive groups that differ less than this are warm
-HOT_SAMPLE_S = 2e-3  # back-to-back runs fill this, so that what the first and the last do alone is under a percent
-MAX_HOT_RUNS = 400  # as many launches as can wait behind a blocked stream
-L2_ASSISTED = 4  # footprint over L2 under which the cache helps (measured: gone at 2 to 4 times)
+WARM_UP_STEADY = 0.01  # the clocks are up if successive groups differ less than this
+HOT_SAMPLE_S = 2e-3  # length of a hot sample; the first and the last run then change it by under a percent
+MAX_HOT_RUNS = 400  # most launches that can wait behind a blocked stream
+L2_ASSISTED = 4  # the cache helps below this ratio of footprint and L2 (measured: no effect at 2 to 4)
 DISPERSION = 0.05
-INPUTS_DIFFER = 0.05  # medians of two sets of inputs that differ by more are two levels, not noise
+INPUTS_DIFFER = 0.05  # if medians of two sets of inputs differ by more, this is not noise
 FEWEST_OF_A_SET = 5
-CLOCK_EVERY_S = 0.02  # NVML itself looks at the clock no oftener
+CLOCK_EVERY_S = 0.02  # interval at which NVML itself reads the clock
 CLOCK_SHARE = 0.02
 
 
 class Sampler:
-    """Samples of the kernels of a run, one or two, which are bound to its places. `timings`, each with its warnings,
-    and `copy` are what came of them."""
+    """Samples one or two kernels of a run at all places. Results: `timings`, each with its warnings, and `copy`."""
 
     def __init__(self, run: GpuRun, own: Sequence[Subject]) -> None:
-        self.run, self.device, self.settings = run, run.device, shortened(run.settings, run.until)
+        self.run, self.device, self.settings = run, run.device, settings_until(run.settings, run.until)
         self.own, self.sites, self.pair = own, own[0].sites, len(own) > 1
         for subject in own:
             subject.befores, subject.samples = run.befores(subject), []
@@ -59,10 +57,10 @@ class Sampler:
         self.copies: list[float] = []
         self.watched = len(self.sites) > 1 and not self.pair and not own[0].case.source.builtin
         self.visits: Counter[int] = Counter()
-        self.left: dict[int, tuple[int, ...]] = {}  # digests of what samples left at a place
+        self.left: dict[int, tuple[int, ...]] = {}  # digests of the outputs at a place after its samples
 
     def sample(self) -> None:
-        """Warm up and sample; WrongOutput where a sample's output is wrong."""
+        """Warm up and sample. Raises WrongOutput if a sample's output is wrong."""
         self._warm_up_all()
         self.clock = SmClock(self.device.sm_clock_mhz)
         for subject in self.own:
@@ -75,7 +73,7 @@ class Sampler:
         self.copy = stats.summarize(self.copies, self.settings.cache, self.copy_runs, places) if self.copies else None
 
     def _warm_up_all(self) -> None:
-        """Have the clocks up, and find how many runs make a sample."""
+        """Wait until the clocks are up, and set the number of runs in a sample."""
         hot = self.settings.cache == "hot"
         budget_s = WARM_UP_S if self.settings.max_time else 0.0
         for subject in self._in_turn():
@@ -86,7 +84,7 @@ class Sampler:
         for subject in self._in_turn() if self.runs > 1 else ():
             if self._first_rotated_runs(subject):
                 self.run.alone(subject, 0)
-                # Again: the references took their time.
+                # Warm up again, because computing the references took time.
                 self._warm_up(subject.sites[0].work, subject.befores[0], WARM_UP_S)
         if self.copies_of[0] is not None:
             typical = self._warm_up(self.copies_of[0], (), budget_s / 5)
@@ -120,17 +118,17 @@ class Sampler:
             for place in random.sample(range(len(self.sites)), len(self.sites)):
                 self._group(place, group)
                 self.elapsed = time.monotonic() - start
-                # Every place has its say or, where time is up, every set of inputs: a kernel may know one of them.
+                # Visit every place or, if the time is over, every set of inputs, because a kernel may know one of them.
                 reached = {id(self.sites[at].inputs) for at in self.of_place}
                 if self.elapsed >= settings.max_time and reached == inputs:
                     break
             elapsed = self.elapsed
-            stop = enough_pairs(first, second[0], elapsed, settings) if second else enough(first, elapsed, settings)
+            stop = enough_pairs(first, second[0], elapsed, settings) if second else is_enough(first, elapsed, settings)
             self.run.at = 0
             self.run.progress("timing", min(self.elapsed / max(settings.min_time, 1e-9), 1.0))
 
     def _group(self, place: int, group: int) -> None:
-        """Take a group of samples of everything at a place."""
+        """Take a group of samples of the kernels and the copy at a place."""
         run, cache = self.run, self.settings.cache
         self.device.use_stream(place)
         noted = [at for at in self.left if at != place and self.sites[at].inputs is self.sites[place].inputs]
@@ -145,11 +143,11 @@ class Sampler:
             for subject in self._in_turn(run.random.sample((0, 1), 2) if self.pair else (0,)):
                 site = subject.sites[place]
                 subject.samples.append(self.device.sample(site.works(self.runs), cache, subject.befores[place]))
-                # With hot caches only the last output is checked: a look would cool the cache.
-                if (cache == "cold" or left == 0) and (found := subject.check.check_sample(site)):
+                # With hot caches only the last output is checked, because a check changes the cache.
+                if (cache == "cold" or left == 0) and (wrong := subject.check.check_sample(site)):
                     inputs = "" if run.fixed else f" (inputs of --seed {site.inputs.problem.seed})"
                     number = len(subject.samples)
-                    raise WrongOutput.of(found, f"timed sample {number}{inputs}: ", samples=number)
+                    raise WrongOutput.of(wrong, f"timed sample {number}{inputs}: ", samples=number)
             self.of_place.append(place)
         self.visits[place] += 1
         if self.watched and (self.visits[place] <= ALWAYS_LEFT or not run.random.randrange(ONE_LEFT_IN)):
@@ -161,31 +159,35 @@ class Sampler:
         return buffers.digests(buffers.written)
 
     def _check_touched(self, places: Iterable[int]) -> None:
-        """Raise WrongOutput where launches at other places wrote to one of these: before a place's next turn nothing
-        but the kernel has been at work there. What lies there is noted at turns that a kernel cannot know."""
+        """Raise WrongOutput if launches at other places changed the outputs at these places. They are noted at random
+        visits, which a kernel cannot predict."""
         if any(self.left.pop(place) != self._written(place) for place in places if place in self.left):
             raise WrongOutput(f"the kernel wrote {ELSEWHERE}")
 
     def _rotated(self, subject: Subject, site: Site) -> Site | None:
-        """Return the site whose inputs begin later, where what a kernel makes of them can be looked at."""
+        """Return the site with inputs that begin later, if outputs for these can be verified."""
         return site.rotated if self.run.operation.rotatable and not subject.case.source.builtin else None
 
     def _first_rotated_runs(self, subject: Subject) -> bool:
-        """Run a kernel of the user's once on each set of inputs that begin later, so that later looks are by digest,
-        and tell whether there are any; WrongOutput where an output is wrong."""
+        """Run a user's kernel once on each set of inputs that begin later, so that later checks can use digests. Return
+        whether there are such inputs. Raises WrongOutput."""
         self.run.progress("verifying", 0)
-        rotated = {place: found for place, site in enumerate(subject.sites) if (found := self._rotated(subject, site))}
+        rotated = {
+            place: rotated_site
+            for place, site in enumerate(subject.sites)
+            if (rotated_site := self._rotated(subject, site))
+        }
         for place in {id(site.inputs): place for place, site in rotated.items()}.values():
             self.run.launch(subject, place, rotated=True)
             self.run.raise_if_wrong(subject, subject.check.in_full(rotated[place], "before")[0])
         return bool(rotated)
 
     def _check_random_stop(self, subject: Subject, place: int) -> None:
-        """Run a sample that does not count and ends after a launch that nobody can foresee, on either inputs, and hold
-        what that one leaves against the reference; WrongOutput where it is wrong.
+        """Run an untimed sample with a random number of launches and random inputs for the last, and verify its output.
+        Raises WrongOutput.
 
-        Of a sample of many launches only the last one's output is left to look at: a kernel that tells that it is not
-        the last one, by where its inputs begin or by a count that it keeps in its output, could be idle in all others.
+        Only the last launch of a sample leaves an output to verify. A kernel that knows from its addresses, or from a
+        count in its output, that a launch is not the last one could skip the work.
         """
         if subject.case.source.builtin:
             return
@@ -193,19 +195,19 @@ class Sampler:
         last = self.run.random.choice([site, self._rotated(subject, site) or site])
         launches = self.run.random.randint(1, self.runs)
         self.device.sample(site.works(launches, last), self.settings.cache, subject.befores[place])
-        if found := subject.check.check_sample(last):
-            raise WrongOutput.of(found, f"the last of {launches} launches back to back: ")
+        if wrong := subject.check.check_sample(last):
+            raise WrongOutput.of(wrong, f"the last of {launches} launches back to back: ")
 
     def _timings(self) -> list[tuple[Timing, list[Warning]]]:
-        """Return what the samples of each kernel say, and what they say against themselves."""
+        """Return each kernel's timing with its warnings."""
         clocks, clock_after = self.clock.beside(len(self.of_place))
         of_set = [self.sites[place].inputs.problem.seed for place in self.of_place]
         chosen = [slower_inputs(subject.samples, of_set) for subject in self.own]
         kept = [*range(len(self.of_place))]
-        for slower, _ in chosen:  # the samples on the slower inputs count: of a pair's for both
+        for slower, _ in chosen:  # only samples on the slower inputs count, for both kernels of a pair
             kept = sorted({*kept} & {*slower}) or kept
-        found = []
-        for subject, (_, said) in zip(self.own, chosen, strict=True):
+        timings = []
+        for subject, (_, warnings) in zip(self.own, chosen, strict=True):
             timing = stats.summarize(
                 [subject.samples[at] for at in kept],
                 self.settings.cache,
@@ -214,37 +216,37 @@ class Sampler:
                 [self.of_place[at] for at in kept],
                 [clocks[at] for at in kept] if clocks else (),
             )
-            said += timing_warnings(timing, self.elapsed, self.settings, self.device.other_processes())
+            warnings += timing_warnings(timing, self.elapsed, self.settings, self.device.other_processes())
             if self.clock.first and clock_after and clock_after < self.clock.first * (1 - CLOCK_DROP):
-                said.append(warning("clocks", before=self.clock.first, after=clock_after))
-            found.append((timing, said))
-        return found
+                warnings.append(warning("clocks", before=self.clock.first, after=clock_after))
+            timings.append((timing, warnings))
+        return timings
 
 
-# When to stop, when clocks are up, what samples say against themselves ------------------------------------------------
+# Clock, end of sampling, warm-up, warnings ---------------------------------------------------------------------------
 
 
 class SmClock:
-    """The SM clock beside a kernel's samples, in MHz: read between them, never within a timed region.
+    """The SM clock in MHz, read between a kernel's samples and never in a timed region.
 
-    `read` is the device's. It is asked every CLOCK_EVERY_S, or as seldom as keeps what it takes under CLOCK_SHARE of
-    the time, so that reading does not load the card.
+    `read` is the device's function. It is called every CLOCK_EVERY_S, or less often, so that reading takes at most
+    CLOCK_SHARE of the time.
     """
 
     def __init__(self, read: Callable[[], int | None]) -> None:
         self._read = read
-        self._readings: list[tuple[int, int]] = []  # how many samples were taken before, and the clock
+        self._readings: list[tuple[int, int]] = []  # number of samples before, clock
         self._next = 0.0
         self.first = self._ask(0)
 
     def read_if_due(self, samples: int) -> None:
-        """Read the clock after so many samples, if it is time to."""
+        """Read the clock, if it is time; `samples`: their number so far."""
         if self.first is not None and time.monotonic() >= self._next:
             self._ask(samples)
 
     def beside(self, samples: int) -> tuple[tuple[int, ...], int | None]:
-        """Return the clock beside each of all samples, the first reading after it, and the one at the end, which is
-        taken now; () and None where the device does not tell."""
+        """Return the clock of each sample (the first reading after it), and a reading now; () and None if the clock is
+        unknown."""
         last = self._ask(samples) if self.first is not None else None
         if last is None:
             return (), None
@@ -261,18 +263,19 @@ class SmClock:
         return clock
 
 
-def shortened(settings: Settings, until: float | None) -> Settings:
-    """Return settings that sample no longer than until an instant, but long enough for the fewest samples."""
+def settings_until(settings: Settings, until: float | None) -> Settings:
+    """Return settings whose sampling ends at time.monotonic() `until`."""
     if until is None:
         return settings
     left = max(until - time.monotonic(), 0.0)
     return replace(settings, max_time=min(settings.max_time, left), min_time=min(settings.min_time, left))
 
 
-def enough(samples: Sequence[float], elapsed: float, settings: Settings) -> bool:
-    """Tell whether to stop: at least min_samples, min_time and a 95% interval of the median under 0.5%; or max_time.
+def is_enough(samples: Sequence[float], elapsed: float, settings: Settings) -> bool:
+    """Tell whether to stop: after min_samples and min_time with a 95% interval of the median under 0.5%, or after
+    max_time.
 
-    Times are of the clock on the wall, flushes and copies included.
+    Times are wall-clock times with flushes and copies.
     """
     many = len(samples) >= settings.min_samples and elapsed >= settings.min_time
     return elapsed >= settings.max_time or (many and stats.relative_ci(samples) < RELATIVE_CI)
@@ -281,8 +284,8 @@ def enough(samples: Sequence[float], elapsed: float, settings: Settings) -> bool
 def warm_up(sample: Callable[[], float], budget_s: float = WARM_UP_S) -> float:
     """Sample until the clocks are up, and return the typical time in seconds.
 
-    The clocks of an idle card rise within tens of milliseconds of work. Groups of samples follow each other until one
-    is no faster than the one before by more than 1%, and at least `budget_s` of wall clock has passed.
+    The clocks of an idle card rise within tens of milliseconds of work. Sampling ends when a group is at most 1% faster
+    than the groups before, and at least `budget_s` of wall-clock time has passed.
     """
     start = time.monotonic()
     before = float("inf")
@@ -297,14 +300,15 @@ def warm_up(sample: Callable[[], float], budget_s: float = WARM_UP_S) -> float:
 
 
 def hot_runs(typical_s: float) -> int:
-    """Return how many back-to-back runs make a hot sample that an event resolves: one, or an even number."""
+    """Return the number of back-to-back runs in a hot sample: one, or an even number."""
     return 2 * max(1, min(MAX_HOT_RUNS // 2, round(HOT_SAMPLE_S / typical_s / 2))) if typical_s < HOT_SAMPLE_S else 1
 
 
 def slower_inputs(samples: Sequence[float], of_set: Sequence[int]) -> tuple[list[int], list[Warning]]:
-    """Return which samples count, with a warning where one set of inputs is served faster than the other.
+    """Return the indices of the samples that count, with a warning if one set of inputs is faster than the other.
 
-    Both sets are drawn alike, so a kernel that is faster on one of them knows its inputs: the slower set counts.
+    Both sets have the same distribution, so a kernel that is faster on one of them knows its inputs: the slower set
+    counts.
     """
     by_set = {name: [s for s, of in zip(samples, of_set, strict=True) if of == name] for name in dict.fromkeys(of_set)}
     everything = list(range(len(samples)))
@@ -316,10 +320,12 @@ def slower_inputs(samples: Sequence[float], of_set: Sequence[int]) -> tuple[list
     return [at for at in everything if of_set[at] == slow], [warning("inputs", slow=slow, fast=fast, ratio=ratio)]
 
 
-def timing_warnings(timing: Timing, elapsed: float, settings: Settings, others: Sequence[str] = ()) -> list[Warning]:
-    """Return what the samples say against themselves; `others` are processes that use the GPU besides."""
-    notes = [warning("shared-gpu", others=", ".join(others))] if others else []
-    spread, other = stats.dispersion(timing), ", ".join(others) or "something else"
+def timing_warnings(
+    timing: Timing, elapsed: float, settings: Settings, other_processes: Sequence[str] = ()
+) -> list[Warning]:
+    """Return the warnings about samples; other_processes: processes that also use the GPU."""
+    notes = [warning("shared-gpu", others=", ".join(other_processes))] if other_processes else []
+    spread, other = stats.dispersion(timing), ", ".join(other_processes) or "something else"
     if spread > DISPERSION:
         notes.append(warning("dispersion", spread=spread, min_time=settings.min_time, other=other))
     if timing.relative_ci >= RELATIVE_CI and elapsed >= settings.max_time:
@@ -328,13 +334,11 @@ def timing_warnings(timing: Timing, elapsed: float, settings: Settings, others: 
 
 
 def scale_warnings(result: Result, info: DeviceInfo, larger: str = "a larger --size") -> list[Warning]:
-    """Return what the caches do to the figure."""
+    """Return the warnings about the effect of caches on the figures."""
     if result.peak_fraction is not None and result.peak_fraction > 1:
         return [warning("over-peak", bandwidth=result.bandwidth_gbps, fraction=result.peak_fraction, larger=larger)]
     footprint = result.footprint_over_l2
     if footprint is None or footprint >= L2_ASSISTED or not info.l2_bytes:
         return []
     share = f"{footprint:.2g} times" if footprint >= 0.01 else "less than a hundredth of"
-    return [
-        warning("l2-assisted", share=share, l2_mib=info.l2_bytes / 2**20, larger=larger, enough=L2_ASSISTED),
-    ]
+    return [warning("l2-assisted", share=share, l2_mib=info.l2_bytes / 2**20, larger=larger, enough=L2_ASSISTED)]

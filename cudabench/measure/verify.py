@@ -1,4 +1,4 @@
-"""Comparison of an output with its reference: in chunks, without side effects. NaN never passes."""
+"""Compares an output with its reference, in chunks. NaN is never right."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from cudabench.records.planned import Tolerance
 from cudabench.records.results import Mismatch, Verification
 from cudabench.system.children import on_threads
 
-CHUNK = 1 << 20  # elements; keeps the temporaries of a comparison in tens of megabytes a thread
+CHUNK = 1 << 20  # elements; a thread then needs tens of megabytes for temporary arrays
 
 
 def compare(
     expected: np.ndarray, got: np.ndarray, tolerance: Tolerance, *, checked: str = "before", output: str = ""
 ) -> Verification:
-    """Compare two arrays of one shape element by element.
+    """Compare two arrays of the same shape element by element.
 
-    An element is right when |got - expected| <= atol + rtol * |expected| (numpy.isclose's rule), or when both are
-    the same infinity. Raises ValueError where shapes differ, since then nothing can be said.
+    An element is right if |got - expected| <= atol + rtol * |expected| (the rule of numpy.isclose), or if both are the
+    same infinity. Raises ValueError if the shapes differ.
     """
     if expected.shape != got.shape:
         raise ValueError(f"the output has shape {got.shape}, the reference {expected.shape}")
     flat_expected, flat_got = expected.reshape(-1), got.reshape(-1)
 
-    def look(start: int) -> tuple[int, Mismatch | None, float | None]:
+    def compare_chunk(start: int) -> tuple[int, Mismatch | None, float | None]:
         want, have = flat_expected[start : start + CHUNK], flat_got[start : start + CHUNK]
         if tolerance.bfloat16:
             want, have = from_bfloat16(want), from_bfloat16(have)
@@ -42,7 +42,7 @@ def compare(
         index = tuple(int(i) for i in np.unravel_index(start + at, expected.shape))
         return wrong.size, Mismatch(index, have[at].item(), want[at].item(), output), ulp
 
-    counts, firsts, ulps = zip(*on_threads(look, range(0, max(flat_expected.size, 1), CHUNK)), strict=True)
+    counts, firsts, ulps = zip(*on_threads(compare_chunk, range(0, max(flat_expected.size, 1), CHUNK)), strict=True)
     return Verification(
         sum(counts),
         next(filter(None, firsts), None),
@@ -54,15 +54,15 @@ def compare(
 
 
 def _largest_ulp(want: np.ndarray, have: np.ndarray, unequal: np.ndarray, shorter: int) -> float | None:
-    """Return the largest difference of finite values in units of the last place of `have`'s type at the expected value,
-    None without finite values. `unequal`: where they differ; `shorter`: by how many bits the true type's fraction is
-    shorter."""
+    """Return the largest difference of finite values, in units of the last place of `have`'s type at the expected
+    value; None without finite values. `unequal`: indices of differences; `shorter`: bits by which the fraction of the
+    true type is shorter."""
     if not unequal.size:
         return 0.0 if np.isfinite(want[:1]).any() or np.isfinite(want).any() else None
-    exact, found = want[unequal].astype(np.float64), have[unequal].astype(np.float64)
+    exact, actual = want[unequal].astype(np.float64), have[unequal].astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
         unit = np.spacing(np.abs(exact).astype(have.dtype)).astype(np.float64) * 2.0**shorter
-        error = np.abs(found - exact) / unit
+        error = np.abs(actual - exact) / unit
     finite = error[np.isfinite(error)]
     if finite.size:
         return float(finite.max())
@@ -70,32 +70,35 @@ def _largest_ulp(want: np.ndarray, have: np.ndarray, unequal: np.ndarray, shorte
 
 
 def _wrong(want: np.ndarray, have: np.ndarray, tolerance: Tolerance) -> np.ndarray:
-    """Tell of elements that are not equal which of them are wrong."""
+    """Return which of several unequal elements are wrong."""
     if tolerance.rtol == 0 and tolerance.atol == 0:
         return np.ones(want.shape, bool)
     wider = np.complex128 if want.dtype.kind == "c" else np.float64
     wide_want, wide_have = want.astype(wider), have.astype(wider)
     with np.errstate(invalid="ignore", over="ignore"):
         near = np.abs(wide_have - wide_want) <= tolerance.atol + tolerance.rtol * np.abs(wide_want)
-    # An infinite tolerance (infinite reference) would let every finite value pass.
+    # An infinite reference gives an infinite tolerance, with which every finite value would pass.
     return ~(near & np.isfinite(wide_want))
 
 
 def compare_all(
     expected: Mapping[str, np.ndarray], got: Mapping[str, np.ndarray], tolerance: Tolerance, *, checked: str
 ) -> Verification:
-    """Compare all outputs of a kernel that something is expected of; at least one is needed."""
-    looks = []
+    """Compare all expected outputs of a kernel; at least one is needed."""
+    verifications = []
     for name, array in expected.items():
         own = tolerance.of(name)
         parts = own.parts(array, got[name]) if own.parts else [(name, array, got[name], own)]
-        looks += [compare(want, have, each, checked=checked, output=part) for part, want, have, each in parts]
-    return reduce(merge, looks)
+        verifications += [
+            compare(want, have, part_tolerance, checked=checked, output=part)
+            for part, want, have, part_tolerance in parts
+        ]
+    return reduce(merge, verifications)
 
 
 def zeros_pass(expected: np.ndarray, tolerance: Tolerance) -> float | None:
-    """Return the largest |expected| where an output of zeros would be right although that is not what is expected, None
-    where it would not, or where pieces of a record are compared."""
+    """Return the largest |expected| if the tolerance would accept zeros for a nonzero output, else None; None also for
+    records, whose fields are compared one by one."""
     if tolerance.parts or not expected.size or (tolerance.rtol < 1 and tolerance.atol == 0):
         return None
     flat = expected.reshape(-1)
@@ -104,15 +107,15 @@ def zeros_pass(expected: np.ndarray, tolerance: Tolerance) -> float | None:
         want = flat[start : start + CHUNK]
         if tolerance.bfloat16:
             want = from_bfloat16(want)
-        others = want[want != 0]
-        if _wrong(others, np.zeros_like(others), tolerance).any():
+        nonzero = want[want != 0]
+        if _wrong(nonzero, np.zeros_like(nonzero), tolerance).any():
             return None
         largest = max(largest, float(np.abs(want).max()))
     return largest or None
 
 
 def changed(inputs: Mapping[str, np.ndarray], got: Mapping[str, np.ndarray]) -> str | None:
-    """Return a sentence about the first input that a kernel wrote into, byte for byte, or None."""
+    """Return a sentence about the first input that a kernel changed, or None."""
     for name, array in got.items():
         before, after = (a.reshape(-1).view(np.uint8) for a in (np.ascontiguousarray(inputs[name]), array))
         for start in range(0, before.size, CHUNK):
@@ -127,8 +130,8 @@ def changed(inputs: Mapping[str, np.ndarray], got: Mapping[str, np.ndarray]) -> 
 
 
 def merge(first: Verification, second: Verification) -> Verification:
-    """Return what two looks at outputs say together, with the tolerance of the wrong one, or the wider one."""
-    ranked = sorted((first, second), key=lambda look: (look.first is None, -look.rtol))
+    """Return two verifications as one, with the tolerance of the wrong one, else the wider tolerance."""
+    ranked = sorted((first, second), key=lambda verification: (verification.first is None, -verification.rtol))
     known = [ulp for ulp in (first.largest_error_ulp, second.largest_error_ulp) if ulp is not None]
     return Verification(
         first.mismatches + second.mismatches,

@@ -1,4 +1,4 @@
-"""The process that owns the GPU: carries out orders, sends events, ends."""
+"""The process that owns the GPU: it carries out orders, sends events, and ends."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ from cudabench.system.confined import die_with_parent
 
 HEARTBEAT_S = 0.1
 
+Tell = Callable[..., None]  # takes a kernel, its phase, the done fraction, and its index in a pair
 
-Told = Callable[..., None]  # of a kernel, its phase, the fraction of that, and which of a pair it is
 
+def serve(words: Sequence[str], work: Callable[[Any, Tell], Callable[[Any], Finished]], device: Any = None) -> None:
+    """Open a GPU, carry out each order, and end the process.
 
-def serve(words: Sequence[str], work: Callable[[Any, Told], Callable[[Any], Finished]], device: Any = None) -> None:
-    """Open a GPU, carry out each order that comes, and end the process.
-
-    words: the pipes' ends, the GPU's number, and 'primary' for the primary context. work: makes, of the device and of
-    what is told of a kernel's progress, what carries orders out. device: what opens the GPU, unless PyCUDA does.
+    words: the descriptors of the pipes, the GPU's number, and 'primary' for the primary context. work: takes the device
+    and the function for progress, and returns the function that carries out orders. device: opens the GPU, by default
+    with PyCUDA.
     """
     die_with_parent()
     orders, events = Connection(int(words[0]), writable=False), Connection(int(words[1]), readable=False)
-    starting = threading.Thread(target=lambda: (probe.driver(), nvml.management()))  # beside what loads here
+    starting = threading.Thread(target=lambda: (probe.driver(), nvml.management()))  # while modules load here
     starting.start()
     if device is None:
         from cudabench.devices import cuda
-        from cudabench.measure import gpu_run  # noqa: F401 (what the first order needs)
+        from cudabench.measure import gpu_run  # noqa: F401 (the first order needs it)
 
         device = cuda.CudaDevice
     starting.join()
     try:
         with device(int(words[2]), primary="primary" in words) as opened:
             events.send(opened.info)
-            carry_out = work(opened, _telling(events))
-            with suppress(EOFError):  # no order comes any more
+            carry_out = work(opened, _progress_sender(events))
+            with suppress(EOFError):  # the parent closed the pipe
                 lost = False
                 while not lost:
                     done = carry_out(orders.recv())
@@ -52,12 +52,12 @@ def serve(words: Sequence[str], work: Callable[[Any, Told], Callable[[Any], Fini
     except CudabenchError as error:
         events.send(error)
     sys.stdout.flush()
-    # A spoilt context makes PyCUDA warn about every object and abort at exit; the driver cleans up without it.
+    # With a broken context PyCUDA would warn about every object and abort; the driver cleans up itself.
     os._exit(0)
 
 
-def _telling(events: Connection) -> Told:
-    """Return what sends what is being done, no more than ten times a second."""
+def _progress_sender(events: Connection) -> Tell:
+    """Return the function that sends progress, at most ten times a second for the same phase."""
     last, following = ("", "", 0), 0.0
 
     def tell(kernel: str, phase: str, fraction: float, at: int = 0) -> None:
@@ -70,7 +70,7 @@ def _telling(events: Connection) -> Told:
     return tell
 
 
-def _measuring(device: Any, tell: Told) -> Callable[[Order], Finished]:
+def _measuring(device: Any, tell: Tell) -> Callable[[Order], Finished]:
     from cudabench.measure.gpu_run import GpuRun
 
     runs: list[GpuRun] = []
@@ -84,20 +84,20 @@ def _measuring(device: Any, tell: Told) -> Callable[[Order], Finished]:
         run.cpu, run.until, run.then = order.cpu, order.until, order.then
         run.progress = lambda phase, fraction: tell(order.cases[run.at].kernel, phase, fraction, run.at)
         pair = len(order.cases) == 2
-        found = run.measure_pair(order.cases, order.always) if pair else [run.measure(order.cases[0])]
-        failed = any(result.status == "failed" for result in found)
-        return finished(device, found if pair else found[0], failed, run.cpu)
+        results = run.measure_pair(order.cases, order.always) if pair else [run.measure(order.cases[0])]
+        failed = any(result.status == "failed" for result in results)
+        return finished(device, results if pair else results[0], failed, run.cpu)
 
     return carry_out
 
 
 def finished(device: Any, result: Any, failed: bool, cpu: Any = None) -> Finished:
-    """Return what a worker sends of a result: with whether a kernel that failed spoilt the context, and how much has
-    been printed, where standard output is a file."""
+    """Return the event for a result: whether a failed kernel destroyed the context, and the bytes printed so far, if
+    standard output is a file."""
     lost, printed = failed and not device.alive(), None
     sys.stdout.flush()
     if os.name == "posix":
-        ctypes.CDLL(None).fflush(None)  # kernels print through the C library, which keeps what goes to a file
+        ctypes.CDLL(None).fflush(None)  # kernels print through the C library, which buffers
     with suppress(OSError):
         printed = os.lseek(1, 0, os.SEEK_CUR)
     return Finished(result, cpu, lost, printed)

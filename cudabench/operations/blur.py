@@ -38,14 +38,14 @@ def radius(problem: Problem) -> int:
 
 def channels(problem: Problem) -> int:
     """Return the values of a pixel: the picture's, or the option's. Raises UsageError if the two disagree."""
-    asked = problem.options.get("channels")
+    channels = problem.options.get("channels")
     picture = images.load(problem.options)
-    if asked is not None and not 1 <= asked <= MAX_CHANNELS:
-        raise UsageError(f"--channels {asked} is out of range: it is 1 to {MAX_CHANNELS}.")
+    if channels is not None and not 1 <= channels <= MAX_CHANNELS:
+        raise UsageError(f"--channels {channels} is out of range: it is 1 to {MAX_CHANNELS}.")
     if picture is None:
-        return 1 if asked is None else int(asked)
-    if asked not in (None, picture.shape[2]):
-        raise UsageError(f"--channels {asked} contradicts the picture, which has {picture.shape[2]}: leave it out.")
+        return 1 if channels is None else int(channels)
+    if channels not in (None, picture.shape[2]):
+        raise UsageError(f"--channels {channels} contradicts the picture, which has {picture.shape[2]}: leave it out.")
     return int(picture.shape[2])
 
 
@@ -68,8 +68,8 @@ def over_elements(across: str = "", down: str = "") -> Callable[[Geometry], Dim]
 
 def too_large(g: Geometry, most: int) -> str | None:
     """Return why a radius is refused by a kernel that keeps sums of up to `most` in registers."""
-    asked, why = radius(g.problem), "needs too many sums in registers: this kernel takes up to"
-    return f"--radius {asked} {why} {most}" if asked > most else None
+    reach, why = radius(g.problem), "needs too many sums in registers: this kernel takes up to"
+    return f"--radius {reach} {why} {most}" if reach > most else None
 
 
 def slides(g: Geometry, across: int = 1) -> str | None:

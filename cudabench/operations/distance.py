@@ -11,7 +11,7 @@ import numpy as np
 
 from cudabench.errors import UsageError
 from cudabench.occupancy import MAX_REGISTERS
-from cudabench.operations.shared import Arrays, in_strips, itemsize, number, pieces, random_array, striding, unit
+from cudabench.operations.shared import Arrays, in_strips, itemsize, number, pieces, random_array, striding_grid, unit
 from cudabench.records.launch import Dim, Launch
 from cudabench.records.planned import Baseline, Buffer, Geometry, Kernel, Operation, Peer, Problem, Tolerance
 
@@ -33,11 +33,11 @@ def in_short_chains(grid: Callable[[Geometry], Dim]) -> Callable[[Geometry], Dim
     return lambda g: (min(grid(g)[0], CHAIN * g.block[0]), 1, 1)
 
 
-by_element = in_short_chains(striding())
+by_element = in_short_chains(striding_grid())
 # A grid whose threads take UNROLL 16-byte vectors of each array at a time, which wait in 8 registers.
-over_vectors = in_short_chains(striding("UNROLL", "VEC", most_threads=VECTOR_THREADS))
+over_vectors = in_short_chains(striding_grid("UNROLL", "VEC", most_threads=VECTOR_THREADS))
 # All that 132 SMs hold, for the rung whose threads have fewer bytes in flight.
-over_more_vectors = in_short_chains(striding("UNROLL", "VEC", most_threads=2 * VECTOR_THREADS))
+over_more_vectors = in_short_chains(striding_grid("UNROLL", "VEC", most_threads=2 * VECTOR_THREADS))
 
 
 def rung(name: str, block: int, grid: Callable[[Geometry], Dim], passes: int = 1, unroll: str = "") -> Kernel:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from cudabench.operations import images
-from cudabench.operations.shared import Arrays, in_strips, over, pieces, random_array, rungs
+from cudabench.operations.shared import Arrays, grid_over, in_strips, pieces, random_array, rungs
 from cudabench.records.launch import Dim, cdiv
 from cudabench.records.planned import Baseline, Buffer, Geometry, Operation, Peer, Problem, Tolerance
 
@@ -65,7 +65,7 @@ OPERATION = Operation(
     block_dimensions=2,
     dtypes={"uint8": "unsigned char"},
     kernels=(
-        rung("naive", over("cols", "rows")),
+        rung("naive", grid_over("cols", "rows")),
         rung("words", over_pixels("FEW")),
         rung("dot", over_pixels("FEW")),
         rung("vector", over_pixels("MANY")),

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from cudabench.operations.shared import Arrays, in_strips, itemsize, over, pieces, random_array, rungs, striding, unit
+from cudabench.operations.shared import (
+    Arrays,
+    grid_over,
+    in_strips,
+    itemsize,
+    pieces,
+    random_array,
+    rungs,
+    striding_grid,
+    unit,
+)
 from cudabench.records.launch import Texture
 from cudabench.records.planned import Baseline, Buffer, Kernel, Operation, Option, Problem, Tolerance
 
@@ -20,7 +30,7 @@ def fetching(name: str, shape: tuple[int, ...], linear: bool) -> Kernel:
     """Return a rung that reads the table as a texture of a shape; textures cannot be float64."""
     return rung(
         name,
-        over("n"),
+        grid_over("n"),
         passed=lambda g: (
             Texture("table", g.problem.dtype, shape, linear=linear), "filter", "index", "out", np.int32(g.size["n"])
         ),
@@ -88,11 +98,11 @@ OPERATION = Operation(
     block_dimensions=1,
     dtypes={"float32": "float", "float64": "double", "int32": "int"},
     kernels=(
-        rung("global", over("n")),
-        rung("ldg", over("n")),
-        rung("constant-uniform", over("n")),
-        rung("constant-lane", over("n"), detour=True),
-        rung("shared", striding(), any_grid=True),
+        rung("global", grid_over("n")),
+        rung("ldg", grid_over("n")),
+        rung("constant-uniform", grid_over("n")),
+        rung("constant-lane", grid_over("n"), detour=True),
+        rung("shared", striding_grid(), any_grid=True),
         fetching("texture-1d", (WIDTH * WIDTH,), linear=True),
         fetching("texture-2d", (WIDTH, WIDTH), linear=False),
     ),

@@ -15,13 +15,13 @@ from cudabench.operations import blas
 from cudabench.operations.shared import (
     MAX_WARPS,
     Arrays,
+    grid_of_tiles,
+    grid_over,
     in_registers,
     needs_warps,
     number,
-    over,
     random_array,
     rungs,
-    tiles,
     unit,
 )
 from cudabench.records.launch import ByValue, Dim, TensorMap, cdiv
@@ -41,7 +41,7 @@ def over_result(down: str = "", across: str = "") -> Callable[[Geometry], Dim]:
 
     Constants set the rows and columns of a thread.
     """
-    whole = over("n", "m", across, down)
+    whole = grid_over("n", "m", across, down)
     return lambda g: (whole(g)[0], min(whole(g)[1], MAX_GRID[1]), 1)
 
 
@@ -170,7 +170,7 @@ def tall(g: Geometry) -> dict[str, str]:
 
 def over_stays(g: Geometry, high: str) -> Dim:
     """Return the fewest blocks that process the tiles of C in as few rounds as one block on each SM."""
-    count = tiles(m=high, n="BESIDE")(g)[0]
+    count = grid_of_tiles(m=high, n="BESIDE")(g)[0]
     return (cdiv(count, cdiv(count, MULTIPROCESSORS)), 1, 1)
 
 
@@ -316,7 +316,7 @@ OPERATION = Operation(
         register_tiles("double-buffer"),
         rung(
             "warp-tile",
-            tiles(m="WTILE_M", n="WTILE_N"),
+            grid_of_tiles(m="WTILE_M", n="WTILE_N"),
             constants={
                 "WTM": number(1, 32, in_registers("WTM", "WTN"), shares_columns, multiple="VEC"),
                 "WTN": number(1, 32, in_registers("WTM", "WTN"), multiple="VEC"),
@@ -329,7 +329,7 @@ OPERATION = Operation(
             dtypes=WIDE,
             chapter="matmul_warps.cu",
         ),
-        rung("tensor", tiles(m="XTILE_M", n="XTILE_N"), dtypes=WIDE, **TENSOR, **AS_TF32),
+        rung("tensor", grid_of_tiles(m="XTILE_M", n="XTILE_N"), dtypes=WIDE, **TENSOR, **AS_TF32),
         rung(
             "sliced",
             lambda g: over_slices(g, g["SLICES"]),
@@ -345,10 +345,10 @@ OPERATION = Operation(
             detour=True,
             chapter="matmul_warps.cu",
         ),
-        rung("tensor-split", tiles(m="XTILE_M", n="XTILE_N"), **TENSOR, **SPLIT),
+        rung("tensor-split", grid_of_tiles(m="XTILE_M", n="XTILE_N"), **TENSOR, **SPLIT),
         rung(
             "wgmma",
-            tiles(m="HIGH", n="GWIDE"),
+            grid_of_tiles(m="HIGH", n="GWIDE"),
             constants={"HIGH": number(128, 256, power=True), "GSTAGES": number(4, 16), **STRIP},
             refuses=groups(128, 256, why=GROUPS),
             defines=side("HIGH", lambda g: cdiv(g.size["m"], 256) * cdiv(g.size["n"], g["GWIDE"])),
@@ -360,7 +360,7 @@ OPERATION = Operation(
         ),
         rung(
             "half",
-            tiles(m="HTILE_M", n="BROAD"),
+            grid_of_tiles(m="HTILE_M", n="BROAD"),
             constants={"BROAD": number(128, 256, power=True), "GSTAGES": number(4, 16), **STRIP},
             refuses=groups(128, 256, 384, why=GROUPS),
             defines=side("BROAD", lambda g: cdiv(g.size["m"], g["HTILE_M"]) * cdiv(g.size["n"], 256)),
@@ -371,7 +371,7 @@ OPERATION = Operation(
         ),
         rung(
             "wgmma-split",
-            tiles(m="SHIGH", n="GWIDE"),
+            grid_of_tiles(m="SHIGH", n="GWIDE"),
             constants={"SSTAGES": number(3, 16), **STRIP},
             refuses=groups(128, 256, why=GROUPS),
             shared_bytes=lambda g: g["SSHARED"],

@@ -6,7 +6,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cudabench.operations.shared import Arrays, in_strips, itemsize, number, over, pieces, random_array, rungs, unit
+from cudabench.operations.shared import (
+    Arrays,
+    grid_over,
+    in_strips,
+    itemsize,
+    number,
+    pieces,
+    random_array,
+    rungs,
+    unit,
+)
 from cudabench.records.launch import WARP, Dim, Launch, cdiv
 from cudabench.records.planned import Baseline, Buffer, Geometry, Operation, Peer, Problem, Tolerance
 
@@ -131,7 +141,7 @@ OPERATION = Operation(
     block_dimensions=1,
     dtypes={"float32": "float", "float64": "double"},
     kernels=(
-        rung("naive", over("rows")),
+        rung("naive", grid_over("rows")),
         rung("block", lambda g: (g.size["rows"], 1, 1)),
         rung("warp", lambda g: over_rows(g, 1), refuses=needs_warp),
         rung("vector", lambda g: over_rows(g, g["ROWS"]), **SEVERAL_ROWS),

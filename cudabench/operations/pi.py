@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from cudabench.errors import UsageError
-from cudabench.operations.shared import Arrays, in_strips, number, pieces, striding, unit
+from cudabench.operations.shared import Arrays, in_strips, number, pieces, striding_grid, unit
 from cudabench.records.launch import Dim, Launch
 from cudabench.records.planned import Baseline, Buffer, Geometry, Kernel, Operation, Peer, Problem, Rule, Tolerance
 
@@ -33,7 +33,7 @@ def kernel(name: str, steps: Rule | None = None) -> Kernel:
             Launch("pi_finish", (1, 1, 1), g.block, ("partial", "out", np.int32(grid[0]), n)),
         )
 
-    grid, constants = (striding("STEPS"), {"STEPS": steps}) if steps else (striding(), {})
+    grid, constants = (striding_grid("STEPS"), {"STEPS": steps}) if steps else (striding_grid(), {})
     return Kernel(name, function, (256,), grid, any_grid=True, constants=constants, launches=launches)
 
 

@@ -27,29 +27,29 @@ Check = Callable[[Geometry], str | None]
 # Grids ---------------------------------------------------------------------------------------------------------------
 
 
-def over(x: str, y: str = "", across: str = "", down: str = "") -> Callable[[Geometry], Dim]:
+def grid_over(x: str, y: str = "", across: str = "", down: str = "") -> Callable[[Geometry], Dim]:
     """Return the rule of a grid over one or two sizes; constants set how much of each a thread has."""
 
-    def blocks(g: Geometry, axis: int, size: str, each: str) -> int:
-        return cdiv(g.size[size], g.block[axis] * (g[each] if each else 1))
+    def blocks(g: Geometry, axis: int, size: str, per_thread: str) -> int:
+        return cdiv(g.size[size], g.block[axis] * (g[per_thread] if per_thread else 1))
 
     return lambda g: (blocks(g, 0, x, across), blocks(g, 1, y, down) if y else 1, 1)
 
 
-def tiles(**sides: str) -> Callable[[Geometry], Dim]:
+def grid_of_tiles(**sides: str) -> Callable[[Geometry], Dim]:
     """Return the rule of a one-dimensional grid with a block for each tile; constants give the tile's sides."""
     return lambda g: (prod(cdiv(g.size[size], g[side]) for size, side in sides.items()), 1, 1)
 
 
-def striding(*per_thread: str, most_threads: int = STRIDING_THREADS) -> Callable[[Geometry], Dim]:
+def striding_grid(*per_thread: str, most_threads: int = STRIDING_THREADS) -> Callable[[Geometry], Dim]:
     """Return the rule of a grid whose threads stride: at most `most_threads`, all with work.
 
     A thread takes as many elements at a time as the product of the constants `per_thread`.
     """
 
     def rule(g: Geometry) -> Dim:
-        each = prod(g[name] for name in per_thread)
-        return (min(cdiv(g.size["n"], g.block[0] * each), cdiv(most_threads, g.block[0])), 1, 1)
+        elements = prod(g[name] for name in per_thread)
+        return (min(cdiv(g.size["n"], g.block[0] * elements), cdiv(most_threads, g.block[0])), 1, 1)
 
     return rule
 

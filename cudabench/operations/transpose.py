@@ -11,15 +11,15 @@ import numpy as np
 
 from cudabench.operations.shared import (
     Arrays,
+    grid_of_tiles,
+    grid_over,
     in_static_shared,
     in_strips,
     itemsize,
     number,
-    over,
     pieces,
     random_array,
     rungs,
-    tiles,
 )
 from cudabench.records.launch import WARP, Dim, cdiv
 from cudabench.records.planned import EXACT, Baseline, Buffer, Geometry, Kernel, Operation, Peer, Problem
@@ -30,7 +30,7 @@ CPU_TILE = (64, 256)  # rows and columns of the output
 # Geometry: which grid covers the matrix ------------------------------------------------------------------------------
 
 
-over_input, over_output = over("cols", "rows"), over("rows", "cols")
+over_input, over_output = grid_over("cols", "rows"), grid_over("rows", "cols")
 rung = rungs("transpose", 32, 8)
 
 
@@ -144,7 +144,7 @@ def padded(name: str, many: str = "") -> Kernel:
     fits = in_static_shared(lambda g: (g[many] if many else 1) * g.call("PADDED", g["BLOCK"]))
     return rung(
         name,
-        over("cols", "rows", many),
+        grid_over("cols", "rows", many),
         constants={"IPAD": number(0, 1024, fits)},
         defines=lambda g: {"IPAD": str(padding(g.block, g.itemsize))},
     )
@@ -188,13 +188,7 @@ def transposed(problem: Problem, arrays: Arrays) -> Arrays:
 
 
 # float16 is only moved, so any 2-byte type works and the chapter needs no header.
-TYPES = {
-    "float32": "float",
-    "float64": "double",
-    "float16": "unsigned short",
-    "int32": "int",
-    "int8": "signed char",
-}
+TYPES = {"float32": "float", "float64": "double", "float16": "unsigned short", "int32": "int", "int8": "signed char"}
 VECTORS = {"RESIDENT": number(32, 2048), "VUNROLL": number(1, 64)}
 
 OPERATION = Operation(
@@ -213,7 +207,7 @@ OPERATION = Operation(
         padded("smem-unroll-pad", "TILES"),
         rung("copy-col", over_output, expected=copied, detour=True),
         rung("naive-col", over_output, detour=True),
-        rung("naive-col-unroll", over("rows", "cols", "UNROLL"), constants={"UNROLL": number(1, 64)}, detour=True),
+        rung("naive-col-unroll", grid_over("rows", "cols", "UNROLL"), constants={"UNROLL": number(1, 64)}, detour=True),
         rung("diagonal-row", over_input, detour=True),
         rung("diagonal-col", over_output, detour=True),
         rung(
@@ -228,14 +222,14 @@ OPERATION = Operation(
         ),
         rung(
             "vector",
-            tiles(cols="VTILE_X", rows="VTILE_Y"),
+            grid_of_tiles(cols="VTILE_X", rows="VTILE_Y"),
             constants=VECTORS,
             defines=short_tiles,
             chapter="transpose_fast.cu",
         ),
         rung(
             "ragged",
-            tiles(cols="RTILE_X", rows="RTILE_Y"),
+            grid_of_tiles(cols="RTILE_X", rows="RTILE_Y"),
             constants={"LANES": number(8, 32, power=True), "RAGGED_BLOCKS": number(1, 8), "RLEAD": read_ahead},
             defines=ragged_tiles,
             shared_bytes=lambda g: g["RTILE_X"] * g["RHIGH"] * g.itemsize,
@@ -245,7 +239,7 @@ OPERATION = Operation(
         ),
         rung(
             "prefetch",
-            tiles(cols="VTILE_X", rows="VTILE_Y"),
+            grid_of_tiles(cols="VTILE_X", rows="VTILE_Y"),
             constants={"FETCH": number(64, 256, power=True), **VECTORS},
             defines=fetched_tiles,
             chapter="transpose_fast.cu",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cudabench.operations.shared import Arrays, in_strips, itemsize, over, random_array, rungs, striding
+from cudabench.operations.shared import Arrays, grid_over, in_strips, itemsize, random_array, rungs, striding_grid
 from cudabench.records.planned import Baseline, Buffer, Operation, Peer, Problem, Tolerance
 
 
@@ -34,9 +34,9 @@ OPERATION = Operation(
     block_dimensions=1,
     dtypes={"float32": "float", "float64": "double", "int32": "int"},
     kernels=(
-        rung("naive", over("n")),
-        rung("grid-stride", striding(), any_grid=True),
-        rung("vector", over("n", across="VEC")),
+        rung("naive", grid_over("n")),
+        rung("grid-stride", striding_grid(), any_grid=True),
+        rung("vector", grid_over("n", across="VEC")),
     ),
     buffers=lambda problem: (
         Buffer("a", (problem.size["n"],), problem.dtype, "in"),

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 from cudabench.devices.sim import Launched
 from cudabench.explain import merged
-from cudabench.measure.counting import Kernel, asked
-from cudabench.measure.simulated_run import in_words
+from cudabench.measure.counting import Kernel, machine_code_to_run
+from cudabench.measure.simulated_run import source_texts
 from cudabench.programs.modules import Loaded
 from cudabench.records.launch import Dim, Launch, Source
 from cudabench.records.planned import Case, Problem
@@ -155,7 +155,7 @@ class Launching:
     def looks(self, geometry: Geometry, disassemble: bool) -> dict[str, Any]:
         """Return what a checked launch is run with."""
         if self._words is None:
-            self._words = in_words(self._only(geometry))
+            self._words = source_texts(self._only(geometry))
         if self._issued is None:
             loaded = self.device.load(None)
             one = Kernel(self._only(geometry), loaded, self.function, self.entry)
@@ -163,7 +163,7 @@ class Launching:
             if disassemble and one.code:
                 lines = loaded.program.lines(self.entry)
                 self._issued = merged.merge(one.code, loaded.compiled.lines, lines).issued()
-                self._asked = asked(one)
+                self._asked = machine_code_to_run(one)
         return {**self._words, "merged": self._issued, "footprint": True, "machine": self._asked}
 
     def _only(self, geometry: Geometry) -> Case:

@@ -68,5 +68,5 @@ def _counted(result: Result, kernel: Launching, about: SimulatedRun, launched: S
     fits = occupancy(device.architecture, threads, of.registers, resources.shared_bytes, barriers=of.barriers)
     run = sim.Run(report, resources, fits, tuple(one for one in launched if one.report.footprint))
     own = kernels(device, case)
-    run = about.settled(case, run, own)
-    return about.told(result, case, run, own, None, WARNINGS)
+    run = about.with_machine_code(case, run, own)
+    return about.with_findings(result, case, run, own, None, WARNINGS)

@@ -20,7 +20,7 @@ from cudabench.devices.sim import SimDevice
 from cudabench.errors import CudabenchError, DeviceUnusable
 from cudabench.explain.card_rates import roofs
 from cudabench.measure import provenance as origin
-from cudabench.measure.run import Kept, Listener, listing
+from cudabench.measure.run import Kept, Listener, source_listing
 from cudabench.measure.session import Silent
 from cudabench.programs import device, lines, results
 from cudabench.programs.launches import Choice, Launcher
@@ -195,8 +195,8 @@ class ProgramRun(Kept):
         )
         sources = {one.source.name: one.source for one in kernels}
         if self.record:
-            self.file.listings = {name: listing([source.text]) for name, source in sources.items()}
-        self.file.provenance = origin.gather(sources.values(), {"name": "nvcc"})
+            self.file.listings = {name: source_listing([source.text]) for name, source in sources.items()}
+        self.file.provenance = origin.provenance_record(sources.values(), {"name": "nvcc"})
         self.finish()
         self.write()
 

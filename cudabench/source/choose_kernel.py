@@ -22,7 +22,10 @@ def find_kernel(source: SourceFile, name: str | None = None) -> Kernel:
     """
     if not source.kernels:
         raise UsageError(f"{source.path} lacks a __global__ function with a body: give a file that defines a kernel.")
-    called = (one.qualified_name + (types_listed(one.parameters) if one.overloaded else "") for one in source.kernels)
+    called = (
+        kernel.qualified_name + (types_listed(kernel.parameters) if kernel.overloaded else "")
+        for kernel in source.kernels
+    )
     listed = ", ".join(dict.fromkeys(called))
     if name is None:
         if len(source.kernels) > 1:
@@ -59,7 +62,9 @@ def _takes(kernel: Kernel, wanted: tuple[str, ...]) -> bool:
     ways = [
         {canonical(parameter.ctype), canonical(parameter.meaning or parameter.ctype)} for parameter in kernel.parameters
     ]
-    return len(wanted) == len(ways) and all(one in of for one, of in zip(wanted, ways, strict=True))
+    return len(wanted) == len(ways) and all(
+        wanted_type in spellings for wanted_type, spellings in zip(wanted, ways, strict=True)
+    )
 
 
 def types_listed(parameters: Iterable[Parameter]) -> str:
@@ -79,7 +84,7 @@ def _split_expression(name: str) -> tuple[str, str, tuple[str, ...] | None]:
 def template_arguments(kernel: Kernel) -> dict[str, str]:
     """Return the template arguments of an instance, by the names of the parameters."""
     given = listed_words(kernel.expression.partition("<")[2].rpartition(">")[0])
-    return {one.name: part for one, part in zip(kernel.template_parameters, given, strict=False)}
+    return {parameter.name: part for parameter, part in zip(kernel.template_parameters, given, strict=False)}
 
 
 def _instance(source: SourceFile, kernel: Kernel, arguments: str) -> Kernel:
@@ -117,12 +122,12 @@ def _of_instance(source: SourceFile, kernel: Kernel, name: str) -> tuple[Paramet
         return kernel.parameters
     place = re.compile(rf"\b{kernel.name}(?=\s*\()").search(source.text, kernel.start) if not kernel.file else None
     at = place.start() if place and kernel.overloaded else None
-    found = clang_parse.asked(source.task, Question(name, at=at)).parameters
+    found = clang_parse.answer_of(source.task, Question(name, at=at)).parameters
     if found is None:
         return kernel.parameters
     return tuple(
-        replace(one, name=name, restrict=restrict)
-        for one, (name, restrict) in zip(found, _formals(kernel, len(found)), strict=False)
+        replace(parameter, name=name, restrict=restrict)
+        for parameter, (name, restrict) in zip(found, _formals(kernel, len(found)), strict=False)
     )
 
 

@@ -56,7 +56,7 @@ def read(task: Task) -> Reading:
     _load()
     seconds = _seconds()
     try:
-        reading = bounded(functools.partial(_read, task))
+        reading = run_bounded(functools.partial(_read, task))
     except confined.TooLong:
         if seconds < MOST_SECONDS:
             raise limits.too_long(task.path, "the C++ parser", seconds) from None
@@ -73,7 +73,7 @@ def read(task: Task) -> Reading:
     return reading
 
 
-def bounded(work: Callable[[], T]) -> T:
+def run_bounded(work: Callable[[], T]) -> T:
     """Return the value of `work`, which runs the parser in a process that can be ended. Raises TooLong and TooMuch."""
     return confined.call(work, seconds=_seconds(), memory=MOST_BYTES)
 
@@ -126,7 +126,7 @@ def _load() -> None:
 
 def _read(task: Task) -> Reading:
     """Runs in the process that may be ended."""
-    found, _, front = understood(task)
+    found, _, front = parse_with_stand_ins(task)
     if not found.incomplete:
         return found.reading
     more = tuple(Question(name, type=True) for name in found.incomplete[:MOST_QUESTIONS])
@@ -134,7 +134,7 @@ def _read(task: Task) -> Reading:
     return Reading(replace(reading.file, task=task), reading.answers[: len(task.questions)])
 
 
-def understood(task: Task, front: str = "", options: int = 0) -> tuple[Found, Sequence[Fault], str]:
+def parse_with_stand_ins(task: Task, front: str = "", options: int = 0) -> tuple[Found, Sequence[Fault], str]:
     """Parse a file after the declarations in `front`, with stand-ins for missing names. Return its declarations, the
     errors without stand-ins, and all text in front. Runs in the process that may be ended."""
     from cudabench.source.missing import ROUNDS, Missing
@@ -142,7 +142,7 @@ def understood(task: Task, front: str = "", options: int = 0) -> tuple[Found, Se
     lacks, found = Missing(), _parsed(task, front, options)
     faults = found.faults
     for _ in range(ROUNDS - 1):
-        if not lacks.learn(found, task.name, _asked(task)):
+        if not lacks.learn(found, task.name, _text_with_questions(task)):
             break
         found = _parsed(task, front + lacks.text(), options)
     return found, faults, front + lacks.text()
@@ -154,7 +154,7 @@ def _parsed(task: Task, lacking: str, options: int = 0) -> Found:
 
     from cudabench.source.declared import read_unit
 
-    text, lacks = _asked(task), VIRTUAL + "missing.h"
+    text, lacks = _text_with_questions(task), VIRTUAL + "missing.h"
     std = task.std or ("c++20" if re.search(r"\b(?:concept|requires)\b", task.text) else "c++17")
     words = [*_OPTIONS, f"-std={std}", f"-isystem{HEADERS}"]
     words += [f"-I{folder}" for folder in (task.folder, *task.folders) if folder is not None]
@@ -179,7 +179,7 @@ def _headers(unit: TranslationUnit, main: str) -> dict[str, str]:
     return found
 
 
-def _asked(task: Task) -> str:
+def _text_with_questions(task: Task) -> str:
     """Return the file's text with the questions after it."""
     from cudabench.source.declared import QUERY
 
@@ -202,7 +202,7 @@ def _asked(task: Task) -> str:
     return text + "\n" + "\n".join(lines) + "\n" if lines else text
 
 
-def asked(task: Task, question: Question) -> Answer:
+def answer_of(task: Task, question: Question) -> Answer:
     """Return the parser's answer to a question about a file."""
     answers = read(replace(task, questions=(question,))).answers
     return answers[0] if answers else Answer()

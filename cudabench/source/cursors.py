@@ -90,7 +90,9 @@ _STATIC = re.compile(r"\bstatic\b(?!\s+(?:const|constexpr|__shared__)\b)")
 def is_on_device(cursor: Cursor, head: str) -> bool:
     """Tell whether a declaration with these first words is for the device."""
     attributes = (CursorKind.CUDADEVICE_ATTR, CursorKind.CUDAGLOBAL_ATTR)
-    return any(one.kind in attributes for one in cursor.get_children()) or not _ON_DEVICE.isdisjoint(WORD.findall(head))
+    return any(child.kind in attributes for child in cursor.get_children()) or not _ON_DEVICE.isdisjoint(
+        WORD.findall(head)
+    )
 
 
 def is_private(cursor: Cursor, plain: str) -> bool:
@@ -124,8 +126,8 @@ def local_names(cursor: Cursor) -> set[str]:
 
 
 _LOCAL = frozenset(
-    one.value
-    for one in (CursorKind.PARM_DECL, CursorKind.VAR_DECL, CursorKind.TYPEDEF_DECL, CursorKind.TYPE_ALIAS_DECL)
+    kind.value
+    for kind in (CursorKind.PARM_DECL, CursorKind.VAR_DECL, CursorKind.TYPEDEF_DECL, CursorKind.TYPE_ALIAS_DECL)
 )
 _FIRST_EXPRESSION, _FIRST_STATEMENT = 100, 200
 _OVER, _INTO = 1, 2  # answers of a visitor: skip a cursor's children, or visit them
@@ -157,5 +159,5 @@ def skipped_ranges(unit: TranslationUnit, name: str) -> Iterator[tuple[int, int]
     function.argtypes, function.restype = [TranslationUnit, File], ctypes.POINTER(_Ranges)
     found = function(unit, unit.get_file(name))
     for at in range(found.contents.count if found else 0):
-        one = found.contents.ranges[at]
-        yield one.start.offset, one.end.offset
+        skipped = found.contents.ranges[at]
+        yield skipped.start.offset, skipped.end.offset

@@ -154,7 +154,7 @@ class _Walk:
             template = conf.lib.clang_getSpecializedCursorTemplate(cursor)  # its instance lacks members here
             parts = list(cursor.get_children()) or list(template.get_children() if template else ())
             within = [span(child) for child in parts if child.kind in (*FUNCTIONS, CursorKind.FIELD_DECL)]
-            faults = [at for at in faults if not any(one.start <= at < one.end for one in within)]
+            faults = [at for at in faults if not any(member.start <= at < member.end for member in within)]
         return bool(faults or conf.lib.clang_isInvalidDeclaration(cursor))
 
     def _plain(self, place: Span) -> str:
@@ -165,9 +165,9 @@ class _Walk:
     # Types -----------------------------------------------------------------------------------------------------------
 
     def _name_type(self, name: str, scope: _Scope, meaning: str) -> None:
-        for one in dict.fromkeys((name, _qualified((*scope.names, name)))):
-            if one and one != meaning:
-                self.types.setdefault(one, meaning)
+        for spelling in dict.fromkeys((name, _qualified((*scope.names, name)))):
+            if spelling and spelling != meaning:
+                self.types.setdefault(spelling, meaning)
 
     def _alias(self, cursor: Cursor, scope: _Scope) -> None:
         if cursor.spelling.startswith(QUERY):
@@ -205,8 +205,8 @@ class _Walk:
         self._lay_out(name, scope, cursor.type)
         for child in cursor.get_children():
             if child.kind in _ALIASES:
-                for one in (f"{name}::{child.spelling}", _qualified((*scope.names, name, child.spelling))):
-                    self.types.setdefault(one, bare(child.underlying_typedef_type))
+                for spelling in (f"{name}::{child.spelling}", _qualified((*scope.names, name, child.spelling))):
+                    self.types.setdefault(spelling, bare(child.underlying_typedef_type))
             elif child.kind in RECORDS:
                 self._record(child, _Scope((*scope.names, name)))
 
@@ -214,8 +214,8 @@ class _Walk:
         layout = layout_of(kind, self._faulty)
         self._note_instance(kind)
         if layout:
-            for one in (name, _qualified((*scope.names, name))):
-                self.layouts.setdefault(one, replace(layout, ctype=name))
+            for spelling in (name, _qualified((*scope.names, name))):
+                self.layouts.setdefault(spelling, replace(layout, ctype=name))
 
     def _note_instance(self, kind: Type) -> None:
         """Lay out an instance of a class template, or note that it is incomplete."""
@@ -244,7 +244,7 @@ class _Walk:
     # Functions -------------------------------------------------------------------------------------------------------
 
     def _body(self, cursor: Cursor) -> None:
-        bodies = (span(one) for one in cursor.get_children() if one.kind == CursorKind.COMPOUND_STMT)
+        bodies = (span(child) for child in cursor.get_children() if child.kind == CursorKind.COMPOUND_STMT)
         self.bodies += [(place.start, place.end) for place in bodies if place.file == self.path]
 
     def _function(self, cursor: Cursor, scope: _Scope) -> None:
@@ -272,10 +272,12 @@ class _Walk:
         start = text.place(_with_brackets(text.text, text.at(start)))
         formal = [child for child in cursor.get_children() if child.kind == CursorKind.PARM_DECL]
         hidden = {*self.functions, *(self.macros.keys() - self._macro_types().keys())}
-        parameters = tuple(self._typed(parameter_of(one, text, hidden), one.type) for one in formal)
-        for one in formal if cursor.kind == CursorKind.FUNCTION_DECL else ():
-            self._note_instance(one.type)
-        key = tuple(plain(one.type.get_canonical()) for one in formal)
+        parameters = tuple(
+            self._typed(parameter_of(formal_cursor, text, hidden), formal_cursor.type) for formal_cursor in formal
+        )
+        for parameter in formal if cursor.kind == CursorKind.FUNCTION_DECL else ():
+            self._note_instance(parameter.type)
+        key = tuple(plain(parameter.type.get_canonical()) for parameter in formal)
         name = cursor.spelling.partition("<")[0]
         whole = _qualified((*scope.names, name))
         self.declared.add((whole, key))
@@ -298,7 +300,7 @@ class _Walk:
         specialised = re.compile(r"template\s*<\s*>")  # reached only through its primary template
         primary = {kernel.qualified_name for kernel, _ in self.kernels if not specialised.match(kernel.text)}
         kept: dict[tuple[str, tuple[str, ...]], Kernel] = {}
-        for kernel, key in sorted(self.kernels, key=lambda one: one[0].qualified_name not in primary):
+        for kernel, key in sorted(self.kernels, key=lambda entry: entry[0].qualified_name not in primary):
             if kernel.qualified_name not in primary or not specialised.match(kernel.text):
                 kept.setdefault((kernel.qualified_name, key), kernel)
         counts = Counter(name for name, _ in self.declared)
@@ -316,7 +318,7 @@ class _Walk:
         return tuple(sorted(made, key=lambda kernel: (bool(kernel.file), kernel.start if not kernel.file else 0)))
 
     def _reached(self, names: frozenset[str]) -> frozenset[str]:
-        while more := {name for one in names for name in self.uses.get(one, ())} - names:
+        while more := {reached for name in names for reached in self.uses.get(name, ())} - names:
             names |= more
         return names
 
@@ -352,7 +354,7 @@ class _Walk:
         answer = Answer()
         if not self._faulty(cursor) and kind.get_pointee().kind == TypeKind.FUNCTIONPROTO:
             types = kind.get_pointee().argument_types()
-            answer = Answer(tuple(self._typed(parameter_from("", one), one) for one in types))
+            answer = Answer(tuple(self._typed(parameter_from("", kind), kind) for kind in types))
         elif not self._faulty(cursor):
             answer = Answer(None, layout_of(kind, self._faulty))
         if name.isdigit():

@@ -68,14 +68,14 @@ def device_part(task: Task, kernels: Collection[str], words: Collection[str], fr
     found, or the parser gives up.
     """
     try:
-        return clang_parse.bounded(functools.partial(_made, task, frozenset(kernels), frozenset(words), front))
+        return clang_parse.run_bounded(functools.partial(_made, task, frozenset(kernels), frozenset(words), front))
     except (confined.TooLong, confined.TooMuch, CudabenchError, RecursionError):
         return None
 
 
 def _made(task: Task, kernels: frozenset[str], words: frozenset[str], front: str) -> Part | None:
     """Runs in the process that may be ended."""
-    found, faults, _ = clang_parse.understood(task, front, _DETAILED)
+    found, faults, _ = clang_parse.parse_with_stand_ins(task, front, _DETAILED)
     files: list[_File] = []
     for name, text in found.texts.items():
         if not name.startswith(str(stand_ins.FOLDER)):
@@ -94,7 +94,7 @@ def _made(task: Task, kernels: frozenset[str], words: frozenset[str], front: str
     return Part(
         {paths[file.name]: file.part() for file in files},
         tuple(hosts),
-        tuple(dict.fromkeys(one[1] for one in missing if one)),
+        tuple(dict.fromkeys(match[1] for match in missing if match)),
         tuple(dict.fromkeys(name for file in files for name in file.spaces)),
     )
 
@@ -203,7 +203,7 @@ class _File:
 
     def _body(self, cursor: Cursor) -> int | None:
         """Return the start of a function's body, with a constructor's initialisers; None if a macro writes it."""
-        bodies = [span(one).start for one in cursor.get_children() if one.kind in _BODIES]
+        bodies = [span(child).start for child in cursor.get_children() if child.kind in _BODIES]
         if not bodies or self.plain[bodies[-1]] not in "{t":
             return None
         depth = 0
@@ -222,8 +222,8 @@ class _File:
 
     def _let_go_within(self, piece: _Piece, cursor: Cursor) -> None:
         """Leave out the bodies of a class's host functions."""
-        for one in cursor.get_children():
-            member = next(one.get_children(), one) if one.kind == CursorKind.FRIEND_DECL else one
+        for child in cursor.get_children():
+            member = next(child.get_children(), child) if child.kind == CursorKind.FRIEND_DECL else child
             if member.kind in RECORDS:
                 self._let_go_within(piece, member)
             elif member.kind in FUNCTIONS and (place := span(member)).file == self.name:
@@ -283,7 +283,7 @@ class _File:
         kept = [(piece.start, piece.end) for piece in self.pieces if piece.kept]
         left = [(piece.start, piece.end) for piece in self.pieces if not piece.kept]
         gone = [span for piece in self.pieces if piece.kept for span in piece.gone]
-        skipped = [one for one in self.skipped if not _within(one[0], kept + left)]
+        skipped = [span for span in self.skipped if not _within(span[0], kept + left)]
         directives = [
             directive.span()
             for directive in self.directives
@@ -304,8 +304,8 @@ class _File:
         """Return the names that a declaration uses, except those of its own variables."""
         found_words = USED.finditer(self.plain, piece.start, piece.end)
         words = [match for match in found_words if not _within(match.start(), piece.gone)]
-        others = any(match[0] in declared and match[0] not in piece.names for match in words)
-        functions = [cursor for cursor in piece.cursors if others and cursor.kind in FUNCTIONS]
+        reaches = any(match[0] in declared and match[0] not in piece.names for match in words)
+        functions = [cursor for cursor in piece.cursors if reaches and cursor.kind in FUNCTIONS]
         own = {at for cursor in functions for at in self._locals(cursor)}
         found = {match[0] for match in words if match.start() not in own}
         texts = [self.plain[piece.start : piece.end]]
@@ -319,13 +319,13 @@ class _File:
     def _locals(self, cursor: Cursor) -> Iterator[int]:
         """Yield the places where a function uses its own parameters and variables."""
         whole = span(cursor)
-        for one in cursor.walk_preorder():
-            meant = one.referenced if one.kind == CursorKind.DECL_REF_EXPR else one
+        for inner in cursor.walk_preorder():
+            meant = inner.referenced if inner.kind == CursorKind.DECL_REF_EXPR else inner
             if meant is None or meant.kind not in _VARIABLES:
                 continue
-            own = meant == one or (file_of(meant) == whole.file and whole.start <= meant.location.offset < whole.end)
-            if own and one.spelling and self.plain.startswith(one.spelling, one.location.offset):
-                yield one.location.offset
+            own = meant == inner or (file_of(meant) == whole.file and whole.start <= meant.location.offset < whole.end)
+            if own and inner.spelling and self.plain.startswith(inner.spelling, inner.location.offset):
+                yield inner.location.offset
 
     def is_private(self, piece: _Piece) -> bool:
         """Tell whether a declaration is, or has, a variable of the device that only this file knows and may write."""
@@ -348,7 +348,7 @@ def _names(cursor: Cursor, written: str) -> Iterator[str]:
     elif cursor.kind == CursorKind.USING_DECLARATION:
         yield WORD.findall(written)[-1]
     elif cursor.kind == CursorKind.ENUM_DECL:
-        yield from (one.spelling for one in (*cursor.get_children(), cursor))
+        yield from (enumerator.spelling for enumerator in (*cursor.get_children(), cursor))
     elif guide := re.match(r"<deduction guide for (\w+)>", cursor.spelling):
         yield guide[1]
     elif cursor.kind not in _ALWAYS and (name := re.match(r"operator\b.*|\w+", cursor.spelling)):
@@ -374,10 +374,10 @@ def _keep(files: Collection[_File], macros: Mapping[str, str], kernels: frozense
     while True:
         found = False
         for file, piece in pieces:
-            asked = piece.kernel and (every or bool(piece.names & kernels))
+            requested = piece.kernel and (every or bool(piece.names & kernels))
             if piece.kept or piece.uncallable or piece.names == {"main"}:
                 continue
-            if asked or piece.always or piece.names & reached:
+            if requested or piece.always or piece.names & reached:
                 piece.kept = found = True
                 reached |= file.reached(piece, declared, macros)
         if found:

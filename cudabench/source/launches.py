@@ -45,7 +45,9 @@ def _sides(cursor: Cursor | None, depth: int = 0) -> tuple[int, ...]:
     if cursor.kind == CursorKind.DECL_REF_EXPR:
         declared = cursor.referenced
         return _sides(declared, depth + 1) if declared is not None and declared.kind == CursorKind.VAR_DECL else ()
-    parts = [one for one in cursor.get_children() if one.kind not in (CursorKind.TYPE_REF, CursorKind.NAMESPACE_REF)]
+    parts = [
+        child for child in cursor.get_children() if child.kind not in (CursorKind.TYPE_REF, CursorKind.NAMESPACE_REF)
+    ]
     if len(parts) == 1 and parts[0].type.get_canonical().spelling.endswith("dim3"):
         return _sides(parts[0], depth + 1)
     sides = [_number(part) or 0 for part in parts]

@@ -70,13 +70,13 @@ class Missing:
     def learn(self, found: Found, name: str, text: str) -> bool:
         """Learn missing names from a file's errors; `name`: the file's name there. Tell whether there are new names."""
         places = [(fault.offset, fault.said) for fault in found.faults if fault.file == name]
-        places = [(at, said) for at, said in places if not any(start <= at < end for start, end in found.bodies)]
+        places = [(at, message) for at, message in places if not any(start <= at < end for start, end in found.bodies)]
         if not places:
             return False
         before, plain = self.text(), without_remarks(text.encode(errors="surrogateescape").decode("latin-1"))  # bytes
         self._learn_macros(plain, {at for at, _ in places})
-        for at, said in places:
-            self._learn(plain, at, said)
+        for at, message in places:
+            self._learn(plain, at, message)
         return self.text() != before and self.count < MOST
 
     # Macros ----------------------------------------------------------------------------------------------------------
@@ -94,8 +94,8 @@ class Missing:
 
     # Types -----------------------------------------------------------------------------------------------------------
 
-    def _learn(self, text: str, at: int, said: str) -> None:
-        if not _UNKNOWN.search(said):
+    def _learn(self, text: str, at: int, message: str) -> None:
+        if not _UNKNOWN.search(message):
             return
         chain, template, end = _chain(text, at)
         if not chain or chain[-1] in self.macros or set(chain) & _KEYWORDS or _is_declared(chain[0], text):
@@ -105,18 +105,18 @@ class Missing:
             self.headers.add(header)
             return
         given = re.search(r"[<,]\s*\Z", text[: end[0]]) and re.match(r"\s*[,>]", text[end[1] :])
-        if len(chain) == 1 and not template and "undeclared identifier" in said and not given:
+        if len(chain) == 1 and not template and "undeclared identifier" in message and not given:
             return  # a value
         self.count += 1
         inside = self.types
         dependent = bool(re.search(r"\btypename\s*(?:::)?\s*\Z", text[: end[0]]))
         for scope in chain[:-1]:
             inside = inside.setdefault(scope, _Type(scope=not dependent)).inner
-        one = inside.setdefault(chain[-1], _Type())
-        if template and not one.scope:
+        unknown = inside.setdefault(chain[-1], _Type())
+        if template and not unknown.scope:
             parts = listed(text[end[1] + 1 : closing(text, end[1], angles=True)], angles=True)
-            one.values = one.values or []
-            one.values += [_is_value(part, text) for part in parts[len(one.values) :]]
+            unknown.values = unknown.values or []
+            unknown.values += [_is_value(part, text) for part in parts[len(unknown.values) :]]
 
 
 def _is_value(part: str, text: str) -> bool:
@@ -132,12 +132,12 @@ def _is_declared(name: str, text: str) -> bool:
 
 
 def _declared(types: dict[str, _Type]) -> Iterator[str]:
-    for name, one in types.items():
-        inner = " ".join(_declared(one.inner))
-        kinds = ", ".join("auto = 0" if value else "class = void" for value in one.values or ())
-        if one.scope:
+    for name, unknown in types.items():
+        inner = " ".join(_declared(unknown.inner))
+        kinds = ", ".join("auto = 0" if value else "class = void" for value in unknown.values or ())
+        if unknown.scope:
             yield f"namespace {name} {{ {inner} }}"
-        elif one.values is not None:
+        elif unknown.values is not None:
             yield f"template <{kinds}> struct {name};"
         else:
             yield f"struct {name} {{ {inner} }};" if inner else f"struct {name};"

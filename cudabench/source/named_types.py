@@ -39,5 +39,5 @@ def layout_of(ctype: str, file: SourceFile) -> Layout | None:
         name = aliases.get(name, name).removeprefix("struct ").strip()
     found = file.layouts.get(respelled(name)) or file.layouts.get(respelled(ctype))
     if found is None and file.task and ("<" in name or name in _OF_CUDA):
-        found = clang_parse.asked(file.task, Question(name, type=True)).layout
+        found = clang_parse.answer_of(file.task, Question(name, type=True)).layout
     return found

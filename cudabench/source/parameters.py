@@ -123,7 +123,7 @@ def template_parameters(cursor: Cursor, text: Text) -> tuple[TemplateParameter, 
         CursorKind.TEMPLATE_TEMPLATE_PARAMETER,
     )  # fmt: skip
     found = []
-    for child in (one for one in cursor.get_children() if one.kind in kinds):
+    for child in (parameter for parameter in cursor.get_children() if parameter.kind in kinds):
         place = span(child)
         written = text.slice(place.start, place.end) if place.file == text.path else ""
         whole, *default = split(without_remarks(written), "=", angles=True)

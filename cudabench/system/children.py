@@ -20,15 +20,15 @@ POOLS = sys.version_info >= (3, 11)
 MOST_THREADS = 8  # more threads gain little if memory is the limit, and each needs memory
 
 
-def code(text: str) -> list[str]:
+def code_command(text: str) -> list[str]:
     """Return the command that runs a program's text; words after it are its `sys.argv[1:]`."""
     path = [folder for folder in sys.path if isinstance(folder, str)]
     return [sys.executable, "-c", f"import sys; sys.path[:] = {path!r}\n{text}"]
 
 
-def module(name: str) -> list[str]:
+def module_command(name: str) -> list[str]:
     """Return the command that runs a module as `python -m` does; words after it are its arguments."""
-    return code(f"import runpy\nrunpy.run_module({name!r}, run_name='__main__', alter_sys=True)")
+    return code_command(f"import runpy\nrunpy.run_module({name!r}, run_name='__main__', alter_sys=True)")
 
 
 @contextmanager
@@ -62,7 +62,7 @@ def on_threads(work: Callable[[Task], Made], tasks: Sequence[Task], threads: int
 
 
 @contextmanager
-def spread(function: Callable[[Task], Made], tasks: Sequence[Task], processes: int) -> Iterator[Iterator[Made]]:
+def on_processes(function: Callable[[Task], Made], tasks: Sequence[Task], processes: int) -> Iterator[Iterator[Made]]:
     """Yield a function's values for the tasks, in order, from this many processes, or from this process if children
     could not ignore the current folder."""
     from concurrent.futures import ProcessPoolExecutor
@@ -74,7 +74,7 @@ def spread(function: Callable[[Task], Made], tasks: Sequence[Task], processes: i
         yield map(function, tasks)
         return
     with starting_pools():
-        pool = ProcessPoolExecutor(processes, get_context("spawn"), interrupts.ready)
+        pool = ProcessPoolExecutor(processes, get_context("spawn"), interrupts.unblock_signals)
     try:
         with starting_pools(), interrupts.deferred():  # Ctrl-C is for this process, from the first moment
             made = pool.map(function, tasks)

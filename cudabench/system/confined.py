@@ -90,7 +90,7 @@ def started(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen
     process and its children, even an exception that a signal raises during the start."""
     process: subprocess.Popen[Any] | None = None
     try:
-        with interrupts.kept():
+        with interrupts.delayed():
             process = subprocess.Popen(command, **options)
         yield process
     except BaseException:
@@ -129,7 +129,7 @@ def call(function: Callable[[], T], *, seconds: float, memory: int) -> T:
         sys.stdout.flush()
         sys.stderr.flush()
         # An exception that a signal raises within Python's own hooks for a fork would be lost.
-        with interrupts.kept(), warnings.catch_warnings():
+        with interrupts.delayed(), warnings.catch_warnings():
             # Python warns about other threads: the child does not take their locks; it computes and leaves.
             warnings.simplefilter("ignore", DeprecationWarning)
             child = os.fork()
@@ -138,7 +138,7 @@ def call(function: Callable[[], T], *, seconds: float, memory: int) -> T:
             os.close(ended_write)
             ended_write = -1
         in_time = _readable(ended_read, seconds)
-        with interrupts.kept():
+        with interrupts.delayed():
             status, child = _end(child), 0
         if not in_time:
             raise TooLong

@@ -17,12 +17,12 @@ def _handlers() -> dict[signal.Signals, Callable[[int, FrameType | None], Any]]:
     """Return Python's handlers of the signals; empty outside the main thread, where handlers do not run."""
     if threading.current_thread() is not threading.main_thread():
         return {}
-    found = {number: signal.getsignal(number) for number in KEPT}
-    return {number: handler for number, handler in found.items() if callable(handler)}
+    handlers = {number: signal.getsignal(number) for number in KEPT}
+    return {number: handler for number, handler in handlers.items() if callable(handler)}
 
 
 @contextlib.contextmanager
-def kept() -> Iterator[None]:
+def delayed() -> Iterator[None]:
     """Delay signals until the end, so that a process is either started and registered, or not started."""
     came: list[int] = []
     before = _handlers()
@@ -40,7 +40,7 @@ def kept() -> Iterator[None]:
 @contextlib.contextmanager
 def deferred() -> Iterator[None]:
     """Delay signals until the end. Processes that are started meanwhile begin with both blocked: see `ready`."""
-    with kept():
+    with delayed():
         blocks = bool(_handlers()) and hasattr(signal, "pthread_sigmask")
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS) if blocks else None
         try:
@@ -50,7 +50,7 @@ def deferred() -> Iterator[None]:
                 signal.pthread_sigmask(signal.SIG_SETMASK, mask)  # a waiting signal is handled here
 
 
-def ready() -> None:
+def unblock_signals() -> None:
     """Unblock the signals of a started process: SIGTERM ends it, and it ignores Ctrl-C, which its parent handles."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(signal, "pthread_sigmask"):

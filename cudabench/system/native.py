@@ -1,13 +1,12 @@
-"""The native libraries: builds them of `native/` by the machine's C++ compiler, and loads what was built.
+"""Builds the native libraries from `native/` with the machine's C++ compiler, and loads them.
 
-The simulator's engine is of the files of `native/` itself; the CUDA runtime that `cudabench exec` gives a program is of
-those of `native/programs`, linked once for each version of CUDA whose programs it serves.
+The simulator's engine is built from the files of `native/` itself; the CUDA runtime that `cudabench exec` gives a
+program from those of `native/programs`, linked once for each supported version of CUDA.
 
-Outside of functions nothing of the package is imported, as the install's hook, hatch_build.py, loads this file by path,
-and nothing that only a build needs.
-A library is of its sources and options, whose hash, the key, stands among its bytes. One that an install built lies in
-the package, one that a run built in the cache; CUDABENCH_NATIVE_LIBRARY names another one. CUDABENCH_ENGINE=numpy goes
-without, =native demands it.
+The install's hook, hatch_build.py, loads this file by its path, so the package's other modules are imported only inside
+functions. A library contains its key, the hash of its sources and options. An install puts the library into the
+package, a run into the cache; CUDABENCH_NATIVE_LIBRARY names another one. CUDABENCH_ENGINE=numpy does not use the
+engine, =native demands it.
 
     python -m cudabench.system.native [--sanitize] [FOLDER]      # builds both by hand
 """
@@ -34,26 +33,26 @@ OPTIONS = (
     "-Wall", "-Wextra",
 )  # fmt: skip
 SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g", "-O1")
-# A file whose name ends with _simd is compiled for each of these on x86-64. In this order they are linked: of an inline
-# function that several have, the linker takes the first, which must run on any machine.
+# On x86-64 a file whose name ends with _simd is compiled for each of these levels. They are linked in this order,
+# because the linker takes the first copy of an inline function, which must run on any machine.
 LEVELS = {
     "base": (),
     "avx2": ("-mavx2", "-mfma"),
     "avx512": ("-mavx512f", "-mavx512dq", "-mavx512bw", "-mavx512vl", "-mavx2", "-mfma"),
 }
-SIMD = ("-O3", "-fno-math-errno", "-fno-trapping-math")  # of these files, whose loops become vector code
+SIMD = ("-O3", "-fno-math-errno", "-fno-trapping-math")  # for these files, whose loops become vector code
 PACKAGE = Path(__file__).parent.parent
 INSTALLED = PACKAGE / "_native"
 NAME = "libcudabench.dylib" if sys.platform == "darwin" else "libcudabench.so"
-RUNTIMES = ("libcudart.so.12", "libcudart.so.13")  # by names that are their symbols' versions, too
+RUNTIMES = ("libcudart.so.12", "libcudart.so.13")  # also the versions of their symbols
 BY_HAND = "python -m cudabench.system.native"
 NAMED = "CUDABENCH_NATIVE_LIBRARY"
-MOST_SECONDS = 900  # of all that the compiler does
-KEPT = 8  # libraries in the cache, each of other sources
+MOST_SECONDS = 900  # of the whole build
+KEPT = 8  # libraries in the cache, each from other sources
 
 
 class NotBuilt(Exception):
-    """Why there is no library: the problem, what mends it, and what the compiler said."""
+    """There is no library: the problem, its repair, and the compiler's log."""
 
     def __init__(self, problem: str, repair: str, log: str = "") -> None:
         super().__init__(problem, repair)
@@ -64,11 +63,11 @@ class NotBuilt(Exception):
 
 
 class NotYet(NotBuilt):
-    """Nothing hinders a build, but the library was not built yet."""
+    """The library can be built, but was not built yet."""
 
 
 class Failed(NotBuilt):
-    """The compiler failed, and would again."""
+    """The compiler failed, and would fail again."""
 
 
 # Building ------------------------------------------------------------------------------------------------------------
@@ -81,21 +80,21 @@ def source_folder() -> Path:
 
 
 def sources(folder: Path | None = None) -> list[Path]:
-    """Return the files that are compiled."""
+    """Return the files to compile."""
     return sorted((folder or source_folder()).glob("*.cpp"))
 
 
 def key(folder: Path | None = None, *, sanitize: bool = False) -> str:
-    """Return what tells one library from another: a hash of the sources, headers too, the options and the machine."""
+    """Return the key of a library: a hash of sources, headers, options and machine."""
     folder = folder or source_folder()
     made = hashlib.sha256(repr((sys.platform, _machine(), OPTIONS, LEVELS, SIMD, sanitize and SANITIZE)).encode())
-    for path in sorted(one for end in ("cpp", "hpp", "inc") for one in folder.glob(f"*.{end}")):
+    for path in sorted(path for end in ("cpp", "hpp", "inc") for path in folder.glob(f"*.{end}")):
         made.update(f"\n{path.name} {path.stat().st_size}\n".encode() + path.read_bytes())
     return made.hexdigest()
 
 
 def compiler() -> list[str]:
-    """Return the command of the machine's C++ compiler; NotBuilt if there is no compiler."""
+    """Return the command of the machine's C++ compiler. Raises NotBuilt without a compiler."""
     import shlex
     import shutil
 
@@ -113,7 +112,7 @@ def compiler() -> list[str]:
 
 
 def build(folder: Path, source: Path | None = None, *, sanitize: bool = False) -> Path:
-    """Return the engine in a folder, built unless that of these sources and options is there. Raises NotBuilt."""
+    """Return the engine in a folder; build it if the folder lacks the one with this key. Raises NotBuilt."""
     source = source or source_folder()
     return _built(folder, source, (NAME,), sanitize=sanitize)[0]
 
@@ -121,7 +120,7 @@ def build(folder: Path, source: Path | None = None, *, sanitize: bool = False) -
 def build_runtimes(folder: Path) -> list[Path]:
     """Return the CUDA runtimes in a folder, built like the engine. Raises NotBuilt."""
     if sys.platform != "linux":
-        raise NotBuilt("programs run on Linux alone", "use Linux, or WSL")
+        raise NotBuilt("programs run only on Linux", "use Linux, or WSL")
     return _built(folder, source_folder() / "programs", RUNTIMES, sanitize=False)
 
 
@@ -131,23 +130,23 @@ def _built(folder: Path, source: Path, names: Sequence[str], *, sanitize: bool) 
     source, folder = source.absolute(), folder.absolute()
     made = [folder / name for name in names]
     if not sources(source):
-        raise NotBuilt(f"{source} has no C++ files", "install cudabench anew")
+        raise NotBuilt(f"{source} has no C++ files", "install cudabench again")
     wanted = key(source, sanitize=sanitize)
-    if all(_is_of(one, wanted) for one in made):
+    if all(_is_of(library, wanted) for library in made):
         return made
     command = compiler()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with _alone(folder), tempfile.TemporaryDirectory() as work:
-            if not all(_is_of(one, wanted) for one in made):  # by another process meanwhile
+            if not all(_is_of(library, wanted) for library in made):  # another process may have built them
                 new = [folder / f".{os.getpid()}-{name}" for name in names]
                 try:
                     _compile(command, source, [*OPTIONS, *SANITIZE * sanitize], wanted, Path(work), new)
-                    for one, place in zip(new, made, strict=True):
-                        os.replace(one, place)
+                    for built, place in zip(new, made, strict=True):
+                        os.replace(built, place)
                 finally:
-                    for one in new:
-                        one.unlink(missing_ok=True)
+                    for built in new:
+                        built.unlink(missing_ok=True)
     except OSError as error:
         repair = f"name another folder by CUDABENCH_CACHE, or build it with {BY_HAND}"
         raise NotBuilt(f"{error.filename or folder} cannot be written ({error.strerror})", repair) from None
@@ -160,7 +159,7 @@ def _machine() -> str:
 
 
 def _is_of(library: Path, wanted: str) -> bool:
-    """Tell whether a library is there and has a key."""
+    """Tell whether a library exists and contains a key."""
     with contextlib.suppress(OSError):
         return wanted.encode() in library.read_bytes()
     return False
@@ -168,7 +167,7 @@ def _is_of(library: Path, wanted: str) -> bool:
 
 @contextlib.contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Have one process at a time build in a folder, where its file system knows locks."""
+    """Let only one process build in a folder, if its file system has locks."""
     with open(folder / ".lock", "w") as lock:
         with contextlib.suppress(ImportError, OSError):
             import fcntl
@@ -180,11 +179,11 @@ def _alone(folder: Path) -> Iterator[None]:
 def _compile(
     command: Sequence[str], source: Path, options: list[str], wanted: str, work: Path, made: Sequence[Path]
 ) -> None:
-    """Compile each file, for each level where it has several, and link all; the key is a function of its own."""
+    """Compile each file, for each of its levels, and link all; a function returns the key."""
     own = work / "key.cpp"
     visible = '__attribute__((visibility("default")))'
     own.write_text(f'extern "C" {visible} const char *cudabench_native_key() {{ return "{wanted}"; }}\n')
-    several = _machine() == "x86_64" and "-g" not in options  # one is enough to look for faults in
+    several = _machine() == "x86_64" and "-g" not in options  # one level is enough for the sanitizers
     levels = LEVELS if several else {"base": LEVELS["base"]}
     options += [f"-DHAVE_{level.upper()}" for level in levels if level != "base"]
     jobs, objects = [], []
@@ -196,7 +195,7 @@ def _compile(
                 simd = SIMD * path.stem.endswith("_simd")
                 jobs.append([*command, *options, *simd, *more, f"-DLEVEL={level}", "-c", text, "-o", objects[-1]])
     _run(jobs, source)
-    # Python may have loaded an older C++ library than the compiler's, as conda's does.
+    # Python may have loaded an older C++ library than the compiler's, such as conda's.
     own_library = ["-static-libstdc++", "-static-libgcc", "-Wl,--exclude-libs,ALL"]
     for library in made:
         link = [*command, *options, "-shared", *objects, *_versioned(library, work), "-o", str(library)]
@@ -207,7 +206,7 @@ def _compile(
 
 
 def _versioned(library: Path, work: Path) -> list[str]:
-    """Return what the linker has to be told of a CUDA runtime: programs ask for its symbols by its name."""
+    """Return the linker's options for a CUDA runtime, whose symbols have its name as version."""
     name = library.name.partition("-")[2]
     if name not in RUNTIMES:
         return []
@@ -217,7 +216,7 @@ def _versioned(library: Path, work: Path) -> list[str]:
 
 
 def _run(commands: Sequence[Sequence[str]], folder: Path) -> None:
-    """Run commands beside each other, on all processors; NotBuilt with the first error of one that fails."""
+    """Run commands at the same time, on all processors. Raises Failed with the first error."""
     import subprocess
     import tempfile
 
@@ -237,15 +236,15 @@ def _run(commands: Sequence[Sequence[str]], folder: Path) -> None:
                     problem = f"{words[0]} does not run ({error.strerror})"
                     raise Failed(problem, "name another C++ compiler by CXX") from None
                 running[process] = words, log
-            for process in [one for one in running if one.poll() is not None]:
+            for process in [process for process in running if process.poll() is not None]:
                 words, log = running.pop(process)
                 log.seek(0)
                 text = log.read().decode(errors="replace")
                 if process.returncode:
                     lines = [line for line in text.splitlines() if line.strip()]
                     status = f"it ended with status {process.returncode}"
-                    said = next((line for line in lines if "error" in line), lines[-1] if lines else status)
-                    raise Failed(f"{words[0]} failed ({said[:400]})", f"see {BY_HAND}, or name another by CXX", text)
+                    reason = next((line for line in lines if "error" in line), lines[-1] if lines else status)
+                    raise Failed(f"{words[0]} failed ({reason[:400]})", f"see {BY_HAND}, or name another by CXX", text)
             if time.monotonic() > end:
                 raise Failed(f"the C++ compiler took over {MOST_SECONDS} s", f"try {BY_HAND}")
             time.sleep(0.01)
@@ -253,7 +252,7 @@ def _run(commands: Sequence[Sequence[str]], folder: Path) -> None:
         logs.close()
         for process in running:
             with contextlib.suppress(OSError):  # it has just ended
-                os.killpg(process.pid, signal.SIGKILL)  # what a compiler started, too
+                os.killpg(process.pid, signal.SIGKILL)  # with the processes that a compiler started
             process.wait()
 
 
@@ -261,52 +260,52 @@ def _run(commands: Sequence[Sequence[str]], folder: Path) -> None:
 
 
 def wanted() -> Literal["automatic", "native", "numpy"]:
-    """Return which engine CUDABENCH_ENGINE asks for; UsageError where it is another word."""
+    """Return the engine that CUDABENCH_ENGINE chooses. Raises UsageError for another word."""
     word = os.environ.get("CUDABENCH_ENGINE", "")
     if word in ("native", "numpy"):
         return word  # type: ignore[return-value]
     if word:
         from cudabench.errors import UsageError
 
-        raise UsageError(f"CUDABENCH_ENGINE={word} names no engine: set it to native or numpy, or not at all.")
+        raise UsageError(f"CUDABENCH_ENGINE={word} is not an engine: set it to native or numpy, or unset it.")
     return "automatic"
 
 
 def library() -> ctypes.CDLL | None:
-    """Return the native engine, built now if need be; None if it cannot be built, which is told, or is not wanted.
+    """Return the native engine, built now if needed; None if it is not wanted, or cannot be built (printed once).
 
     Raises DeviceUnusable if it cannot be built and CUDABENCH_ENGINE demands it.
     """
-    asked = wanted()
-    if asked == "numpy":
+    engine = wanted()
+    if engine == "numpy":
         return None
-    found = _loaded(at_need=True)
-    if isinstance(found, ctypes.CDLL):
-        return found
-    if asked == "native" or NAMED in os.environ:
+    engine_library = _loaded(at_need=True)
+    if isinstance(engine_library, ctypes.CDLL):
+        return engine_library
+    if engine == "native" or NAMED in os.environ:
         from cudabench.errors import DeviceUnusable
 
-        raise DeviceUnusable(f"The native engine is not there, as {found}.")
-    _tell(f"The simulator runs without its native engine, up to 20 times slower, as {found}.")
+        raise DeviceUnusable(f"The native engine is missing: {engine_library}.")
+    _tell(f"The simulator runs without its native engine, up to 20 times slower: {engine_library}.")
     return None
 
 
 def lack() -> NotBuilt | None:
-    """Return why runs have no native engine, None where they have; builds nothing."""
+    """Return why runs lack the native engine, or None; builds nothing."""
     if wanted() == "numpy":
         return NotBuilt("CUDABENCH_ENGINE is numpy", "unset it")
-    found = _loaded(at_need=False)
-    return found if isinstance(found, NotBuilt) else None
+    engine_library = _loaded(at_need=False)
+    return engine_library if isinstance(engine_library, NotBuilt) else None
 
 
 def reason() -> str:
-    """Return in a sentence why runs have no native engine and what would mend it; empty where they have."""
+    """Return why runs lack the native engine, with the repair, as text; '' if they have it."""
     return str(lack() or "")
 
 
 @functools.cache
 def _tell(line: str) -> None:
-    """Say something once, to who reads messages."""
+    """Print a message once."""
     if sys.stderr is not None:
         print(line, file=sys.stderr, flush=True)
 
@@ -333,11 +332,11 @@ def _load(named: str | None, at_need: bool) -> ctypes.CDLL | NotBuilt:
     except NotBuilt as lack:
         return lack
     except OSError as error:
-        return NotBuilt(f"its library does not load ({error})", f"build it anew with {BY_HAND}")
+        return NotBuilt(f"its library does not load ({error})", f"build it again with {BY_HAND}")
 
 
 def _found(named: str | None) -> Path:
-    """Return the library that is there: that which is named, the install's or the cache's. Raises NotBuilt."""
+    """Return the existing library: the named one, the install's or the cache's. Raises NotBuilt."""
     if named:
         if any(_is_of(Path(named), key(sanitize=sanitize)) for sanitize in (False, True)):
             return Path(named)
@@ -359,7 +358,7 @@ def _found(named: str | None) -> Path:
 
 
 def _cached(source: Path | None = None) -> Path | None:
-    """Return the cache's folder for the library of these sources."""
+    """Return the cache's folder for the library from these sources."""
     from cudabench.system.folders import cache_folder
 
     folder = cache_folder()
@@ -367,7 +366,7 @@ def _cached(source: Path | None = None) -> Path | None:
 
 
 def runtimes(*, at_need: bool = True) -> Path:
-    """Return the folder with the CUDA runtimes of programs, built now if need be. Raises NotBuilt."""
+    """Return the folder with the CUDA runtimes of programs, built now if needed. Raises NotBuilt."""
     source = source_folder() / "programs"
     own, cached = key(source), _cached(source)
     for folder in [INSTALLED, cached]:
@@ -383,13 +382,13 @@ def runtimes(*, at_need: bool = True) -> Path:
 
 
 def _built_at_need() -> Path:
-    """Build into the cache, and keep there that it failed, so that not each command tries."""
+    """Build into the cache, and note a failure there, so that later commands do not try again."""
     import json
     import shutil
 
     folder = _cached()
-    assert folder is not None, "without a cache nothing is built at need"
-    if sys.stderr is None:  # nobody would know what is waited for
+    assert folder is not None, "without a cache nothing is built"
+    if sys.stderr is None:  # the wait cannot be explained
         raise NotYet("it is not built yet", f"build it with {BY_HAND}")
     with contextlib.suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
@@ -404,37 +403,39 @@ def _built_at_need() -> Path:
                 (folder / "failed.json").write_text(json.dumps(note))
         raise
     with contextlib.suppress(OSError):
-        others = sorted(folder.parent.iterdir(), key=lambda path: path.stat().st_mtime_ns)
-        for old in others[:-KEPT]:
+        libraries = sorted(folder.parent.iterdir(), key=lambda path: path.stat().st_mtime_ns)
+        for old in libraries[:-KEPT]:
             shutil.rmtree(old, ignore_errors=True)
     return made
 
 
 def _memory_is_bounded() -> bool:
-    """Tell whether a compiler may fail here for want of memory alone, where it would not elsewhere."""
+    """Tell whether this process has a memory limit, at which the compiler may fail."""
     import resource
 
     return resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
 
 
 def _identity(command: Sequence[str]) -> list[str]:
-    """Return what changes with another compiler, or another version of it."""
+    """Return the identity of a compiler and its version."""
     file = os.stat(command[0])
     return [*command, str(file.st_size), str(file.st_mtime_ns)]
 
 
 def main() -> int:
-    """Build by hand: print the library's path, or what the compiler said."""
+    """Build by hand: print the library's path, or the compiler's log."""
     import argparse
 
     parser = argparse.ArgumentParser(prog=BY_HAND, description="Build the native libraries.")
-    parser.add_argument("folder", nargs="?", type=Path, default=INSTALLED, help="where to put it: in the package")
+    parser.add_argument(
+        "folder", nargs="?", type=Path, default=INSTALLED, help="target folder, by default in the package"
+    )
     parser.add_argument("--sanitize", action="store_true", help="with AddressSanitizer and UndefinedBehaviorSanitizer")
     words = parser.parse_args()
     try:
         with contextlib.suppress(OSError):
             for name in (NAME, *RUNTIMES):
-                (words.folder / name).unlink(missing_ok=True)  # one that does not load may have the right key
+                (words.folder / name).unlink(missing_ok=True)  # a broken library may have the right key
         print(build(words.folder, sanitize=words.sanitize))
         if sys.platform == "linux" and not words.sanitize and sources(source_folder() / "programs"):
             print(*build_runtimes(words.folder), sep="\n")

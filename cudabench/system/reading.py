@@ -17,12 +17,7 @@ from typing import IO, Any
 from cudabench.errors import CudabenchError, no_such_file
 from cudabench.system import outputs
 
-KINDS = {
-    stat.S_IFIFO: "a pipe",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-    stat.S_IFSOCK: "a socket",
-}
+KINDS = {stat.S_IFIFO: "a pipe", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device", stat.S_IFSOCK: "a socket"}
 
 
 _HALVES = re.compile("[\ud800-\udfff]")
@@ -35,9 +30,9 @@ def parse_json(text: str | bytes) -> Any:
     Raises json.JSONDecodeError, UnicodeDecodeError and RecursionError as json.loads does, and another ValueError for a
     whole number with too many digits.
     """
-    found = json.loads(text, parse_int=_whole)
+    document = json.loads(text, parse_int=_whole)
     spelled = re.search(rb"\\u[dD]", text) if isinstance(text, bytes) else re.search(r"\\u[dD]", text)
-    return _as_characters(found) if spelled else found
+    return _as_characters(document) if spelled else document
 
 
 def _as_characters(value: Any) -> Any:
@@ -85,13 +80,13 @@ def content(path: str | Path, kind: str, what: str, most: int, too_large: str, l
     label = label or str(path)
     try:
         with open_bytes(path) as stream:
-            found = stream.read(most + 1)
+            data = stream.read(most + 1)
     except FileNotFoundError:
         raise no_such_file(path, kind, label) from None
     except IsADirectoryError:
         raise CudabenchError(f"{label} is a directory: name {what} in it.") from None
     except OSError as error:
         raise CudabenchError(f"{label} cannot be read: {error.strerror or error}.") from None
-    if len(found) > most:
+    if len(data) > most:
         raise CudabenchError(f"{label} {too_large}")
-    return found
+    return data

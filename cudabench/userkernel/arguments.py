@@ -46,12 +46,12 @@ class NoLine(UsageError):
 def line_or_reason(lead: str, example: object) -> str:
     """Return the end of a message: a valid line, or why a line cannot be suggested."""
     try:
-        return led(lead, str(example))
+        return with_gap_note(lead, str(example))
     except NoLine as error:
         return str(error).rstrip(".")
 
 
-def led(lead: str, line: str) -> str:
+def with_gap_note(lead: str, line: str) -> str:
     """Return `lead` with a line after it, and an explanation of the line's gaps."""
     return f"{lead}{f', with your own value for each {GAP}' if GAP in line else ''}: {line}"
 
@@ -130,22 +130,22 @@ class Given:
 def numbers_first(given: Sequence[Given]) -> list[Given]:
     """Return numbers and structs, each after those that it names. Raises UsageError for a cycle."""
     waiting = [argument for argument in given if not (argument.parameter.pointer or argument.kind)]
-    found: list[Given] = []
+    ordered: list[Given] = []
 
     def waits(argument: Given) -> bool:
         words = set(re.findall(r"\w+", re.sub(r"\b\w+\s*:", "", argument.text)))  # the values of a struct's members
-        others = {other.name for other in waiting} - {argument.name}
+        names = {other.name for other in waiting} - {argument.name}
         structs = [other.name for other in waiting if other.text.startswith("{") and other is not argument]
-        return bool(words & others) or any(word.startswith(f"{name}_") for word in words for name in structs)
+        return bool(words & names) or any(word.startswith(f"{name}_") for word in words for name in structs)
 
     while waiting:
         free = [argument for argument in waiting if not waits(argument)]
         if not free:
             lacking = " and ".join(argument.where for argument in waiting)
             raise UsageError(f"{lacking} need each other: give one of them as a number.")
-        found += free
+        ordered += free
         waiting = [argument for argument in waiting if argument not in free]
-    return found
+    return ordered
 
 
 def check_names(names: Sequence[str], kernel: Kernel, example: object) -> None:
@@ -177,13 +177,13 @@ class _Reader:
     def number(self, argument: Given) -> None:
         """Read a number or a struct; an accessor is an array."""
         parameter = argument.parameter
-        if said := {**textures.OBJECTS, textures.MAP_TYPE: f"a tensor map: write {textures.MAP_EXAMPLE}"}.get(
+        if needed := {**textures.OBJECTS, textures.MAP_TYPE: f"a tensor map: write {textures.MAP_EXAMPLE}"}.get(
             parameter.type
         ):
             if parameter.type in textures.OBJECTS and (array_parts(argument.text) or argument.text.startswith("@")):
                 kind = "texture" if parameter.type == textures.TYPE else "surface"
-                said = f"a {kind} object: write {kind}({argument.text})"
-            raise UsageError(f"{argument.where}: '{parameter}' is {said}.")
+                needed = f"a {kind} object: write {kind}({argument.text})"
+            raise UsageError(f"{argument.where}: '{parameter}' is {needed}.")
         if accessor_of(parameter):
             return
         layout = layout_of(parameter.type, self.file)
@@ -250,8 +250,8 @@ class _Reader:
                     f"{where}: '{text}' is a texture or surface object, but --arg gives objects only to whole "
                     "parameters: write a __global__ function beside it that takes it so."
                 )
-            found = expressions.parse(text, where, self.scalars, label=f"{where}: '{text}'").evaluate(self.scalars)
-            value = fitting(found, kind.dtype, where, argument.parameter)
+            number = expressions.parse(text, where, self.scalars, label=f"{where}: '{text}'").evaluate(self.scalars)
+            value = fitting(number, kind.dtype, where, argument.parameter)
             numbers.append((f"{argument.name}_{path}", value))
             packed[at : at + kind.size] = np.dtype(kind.dtype).type(value).tobytes()
         return Record(argument.name, bytes(packed), layout.align, tuple(numbers))
@@ -275,8 +275,8 @@ class _Reader:
             try:
                 array = self.pointed(Given(title, text, replace(pointee, name=title)))
             except UsageError as error:
-                said = re.sub(rf"--arg ('?){title}=", rf"\1{path}: ", str(error))
-                raise UsageError(f"--arg {name}: {said}") from None
+                message = re.sub(rf"--arg ('?){title}=", rf"\1{path}: ", str(error))
+                raise UsageError(f"--arg {name}: {message}") from None
             if isinstance(array, Array):
                 if title in (parameter.name for parameter in kernel.parameters):
                     raise UsageError(f"{where} is called {title}, the name of a parameter: rename it.")
@@ -309,8 +309,8 @@ class _Reader:
         where, parameter, kernel = argument.where, argument.parameter, self.kernel
         if of_pointers(parameter):
             # `const` protects the pointers; the rows may be written.
-            found = self.pointed(replace(argument, parameter=replace(row_of(parameter), const=False)))
-            return rows_of(found, parameter, kernel, where) if isinstance(found, Array) else found
+            array = self.pointed(replace(argument, parameter=replace(row_of(parameter), const=False)))
+            return rows_of(array, parameter, kernel, where) if isinstance(array, Array) else array
         if parameter.type.endswith("*"):
             raise UsageError(f"{where}: {_by_value(parameter, kernel)}")
         if argument.text in NULL:
@@ -340,11 +340,11 @@ class _Reader:
             )
         needs = f"{argument.where}: a {kind} needs an array: write {kind}(float32[n,n]:random)."
         fetches = object_uses.wants_linear(parameter.name, kernel.text, self.file.text)
-        found = read_object(
+        object_ = read_object(
             argument.name, argument.text, *self.inner(argument, kind == "texture", needs), fetches=fetches
         )
-        object_uses.check_uses(found.argument, parameter, kernel, self.file, argument.where)
-        return found
+        object_uses.check_uses(object_.argument, parameter, kernel, self.file, argument.where)
+        return object_
 
     def tensor_map(self, argument: Given) -> Array | BufferView:
         """Return a tensor map over its own array or another argument's."""
@@ -371,10 +371,10 @@ class _Reader:
                 f"{argument.kind}(float32[n,n]:random)."
             )
         own = Given(argument.name, text, Parameter(argument.parameter.name, "void", True, const))
-        found = self.pointed(own) if text.startswith("@") or array_parts(text) else None
-        if not isinstance(found, Array):
+        array = self.pointed(own) if text.startswith("@") or array_parts(text) else None
+        if not isinstance(array, Array):
             raise UsageError(needs)
-        return found, False
+        return array, False
 
 
 def check_taken(kernel: Kernel, file: SourceFile) -> None:
@@ -386,8 +386,8 @@ def check_taken(kernel: Kernel, file: SourceFile) -> None:
 
 def _not_given(parameter: Parameter, kernel: Kernel, file: SourceFile) -> str | None:
     """Return why --arg cannot give a parameter of this type, or None."""
-    if said := textures.why_not_passable(parameter, file):
-        return f"{kernel.signature} takes {said}"
+    if reason := textures.why_not_passable(parameter, file):
+        return f"{kernel.signature} takes {reason}"
     ctype = parameter.type
     if parameter.pointer:
         able = not ctype.endswith("*") or of_pointers(parameter)
@@ -431,10 +431,7 @@ def fitting(value: Any, dtype: str, where: str, parameter: Parameter) -> Any:
     kind, value = np.dtype(dtype), value.item() if isinstance(value, np.generic) else value
     whole = kind.kind in "iub"
     refuse(
-        (
-            isinstance(value, complex) and kind.kind != "c",
-            f"{where} is complex; '{parameter}' takes a real number.",
-        ),
+        (isinstance(value, complex) and kind.kind != "c", f"{where} is complex; '{parameter}' takes a real number."),
         (
             whole and isinstance(value, float) and not value.is_integer(),
             f"{where} is {value:g}; '{parameter}' takes a whole number: use //, cdiv, floor or ceil.",

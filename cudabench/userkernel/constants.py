@@ -30,13 +30,13 @@ def parse_constants(texts: Sequence[str], file: SourceFile, numbers: Mapping[str
                 f"{where}: {file.path} lacks a __constant__ variable '{name}'; it has {', '.join(known) or 'none'}."
                 f"{did_you_mean(plain, known)}",
             ),
-            (name in [one.name for one in made], f"--const {name}=... is given twice: keep one."),
+            (name in [array.name for array in made], f"--const {name}=... is given twice: keep one."),
         )
-        made.append(_one(name, value, known[plain], where, numbers, file))
+        made.append(_constant_array(name, value, known[plain], where, numbers, file))
     return tuple(made)
 
 
-def _one(
+def _constant_array(
     name: str, text: str, constant: Constant, where: str, numbers: Mapping[str, Any],
     file: SourceFile,
 ) -> Array:  # fmt: skip
@@ -89,13 +89,13 @@ def example_of(constant: Constant, file: SourceFile) -> str:
 
 def contents(constants: Sequence[Array], seed: int) -> dict[str, np.ndarray]:
     """Return the values of the variables."""
-    return {one.name: one.make(seed, FIRST_STREAM + at) for at, one in enumerate(constants)}
+    return {array.name: array.make(seed, FIRST_STREAM + at) for at, array in enumerate(constants)}
 
 
-def options(file: SourceFile, kernel: Kernel, given: Sequence[Array]) -> list[str]:
+def unset_options(file: SourceFile, kernel: Kernel, given: Sequence[Array]) -> list[str]:
     """Return the zero-initialised variables that a kernel or its functions read and that --const does not set, each as
     a --const value."""
-    names = kernel.names - {one.name.rpartition("::")[2] for one in given}
+    names = kernel.names - {array.name.rpartition("::")[2] for array in given}
     return [
         f"{constant.name}={example_of(constant, file)}"
         for constant in file.constants

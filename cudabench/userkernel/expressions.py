@@ -323,8 +323,8 @@ class Expression:
         except ExpressionError:
             raise
         except Exception as error:  # any error of NumPy on values that do not match
-            said = " ".join(str(error).split()) or type(error).__name__
-            why = next((why for kind, why in _FAILURES.items() if isinstance(error, kind)), said.rstrip("."))
+            message = " ".join(str(error).split()) or type(error).__name__
+            why = next((why for kind, why in _FAILURES.items() if isinstance(error, kind)), message.rstrip("."))
             raise ExpressionError(f"{self.label} fails: {why}.") from None
         if not _numeric(result):
             raise ExpressionError(f"{self.label} fails: its value is neither a number nor an array.")
@@ -349,13 +349,13 @@ def parse(
     """
     names = tuple(dict.fromkeys(known))
     label = label or f"{option} '{text}'"
-    for wrong, said in (
+    for wrong, message in (
         (len(text) > MAX_TEXT, f"{option} has {len(text)} characters; an expression may have {MAX_TEXT}."),
         (not text.strip(), f"{label} is empty: write arithmetic, such as cdiv(n,256)."),
         ("..." in text, f"{label} has a gap: write your own value for '...'."),
     ):
         if wrong:
-            raise ExpressionError(said)
+            raise ExpressionError(message)
     plain = re.sub(
         r"(?<![\w.])[^\W\d]\w*", lambda m: m[0] + "_" if m[0] in KEYWORDS and m[0] in names else m[0], text.strip()
     )

@@ -45,7 +45,7 @@ class Use:
 
 def uses(text: str, kind: str) -> list[Use]:
     """Return the reads and writes of textures, or of surfaces, in a text."""
-    found = []
+    found_uses = []
     surface = kind == "surface"
     for match in _USE.finditer(text):
         sides, layered, ctype = int(match["sides"]), bool(match["layers"]), match["type"] or ""
@@ -59,8 +59,8 @@ def uses(text: str, kind: str) -> list[Use]:
         if len(passed) >= least and kind.startswith(match["kind"]):
             x = passed[1] if surface else ""
             ctype = ctype or (_ctype(value, x, text) if surface else "")
-            found.append(Use(sides, layered, match["way"] == "fetch", ctype, passed[0], x))
-    return found
+            found_uses.append(Use(sides, layered, match["way"] == "fetch", ctype, passed[0], x))
+    return found_uses
 
 
 def wants_linear(name: str, text: str, file: str) -> bool:
@@ -89,14 +89,14 @@ def check_uses(made: object, parameter: Parameter, kernel: Kernel, file: SourceF
     kind, start = ("surface", "zeros") if isinstance(made, Surface) else ("texture", "random")
     has = len(made.shape) - (made.channels > 1) - made.layered, made.layered
     own = [use for use in uses(kernel.text, kind) if use.name == parameter.name]
-    alike = [one for one in own if (one.sides, one.layered) == has]
+    alike = [use for use in own if (use.sides, use.layered) == has]
     wrong = _other_texels(made, alike, types) if isinstance(made, Surface) else _other_values(made, alike, types)
     if len(alike) < (len(own) if kind == "surface" else bool(own)):
-        one = next(one for one in own if one not in alike)
+        other = next(other for other in own if other not in alike)
         wrong = (
             f"{shape_text(made.shape)} is a {kind} of {_dimensions(*has)}, but the kernel uses it as a {kind} of "
-            f"{_dimensions(one.sides, one.layered)}: write "
-            f"{kind}({_array(made.dtype, one.sides, one.layered, made.channels, start)})"
+            f"{_dimensions(other.sides, other.layered)}: write "
+            f"{kind}({_array(made.dtype, other.sides, other.layered, made.channels, start)})"
         )
     if wrong:
         raise UsageError(f"{where}: {wrong}.")
@@ -106,16 +106,16 @@ def _other_texels(surface: Surface, own: list[Use], types: Mapping[str, str]) ->
     """Return why a kernel is wrong that does not step by the bytes of a surface's texels, or None."""
     have = np.dtype(surface.dtype).itemsize * surface.channels
     wrong = []
-    for one in own:
-        if not one.ctype or (found := _texel(one.ctype, types)) is None:
+    for use in own:
+        if not use.ctype or (texel := _texel(use.ctype, types)) is None:
             continue
-        size, steps = np.dtype(found[0]).itemsize * found[1], _steps(one.x, types)
+        size, steps = np.dtype(texel[0]).itemsize * texel[1], _steps(use.x, types)
         # A GPU accepts elements of any size, such as one channel; the kernel's step shows its idea of a texel.
         if size == have or size not in steps or have in steps:
             return None
         wrong.append(
-            f"a texel has {have} byte{'s' * (have > 1)}, but the kernel uses {one.ctype} of {size} at every {size}th "
-            f"byte: write surface({_written(found[0], '...', found[1], 'zeros')})"
+            f"a texel has {have} byte{'s' * (have > 1)}, but the kernel uses {use.ctype} of {size} at every {size}th "
+            f"byte: write surface({_written(texel[0], '...', texel[1], 'zeros')})"
         )
     return wrong[0] if wrong else None
 
@@ -123,15 +123,15 @@ def _other_texels(surface: Surface, own: list[Use], types: Mapping[str, str]) ->
 def _other_values(texture: Texture, own: list[Use], types: Mapping[str, str]) -> str | None:
     """Return why a kernel is wrong that reads other channels or another type than the texture's, or None."""
     normalized = texture.read == "normalized"
-    for one in own:
-        if texture.linear and not one.linear:
-            return f"memory=linear is for tex1Dfetch, but the kernel reads it by tex{one.sides}D: leave it out"
-        ctype = types.get(one.ctype, one.ctype)  # the type of a template's parameter
-        if (found := _element(ctype, types)) is None:
+    for use in own:
+        if texture.linear and not use.linear:
+            return f"memory=linear is for tex1Dfetch, but the kernel reads it by tex{use.sides}D: leave it out"
+        ctype = types.get(use.ctype, use.ctype)  # the type of a template's parameter
+        if (element := _element(ctype, types)) is None:
             continue
-        dtype, channels = found
+        dtype, channels = element
         if channels in (2, 4) and channels > texture.channels:
-            wanted = _array(texture.dtype, one.sides, one.layered, channels, "random")
+            wanted = _array(texture.dtype, use.sides, use.layered, channels, "random")
             return (
                 f"a texel has {texture.channels} channel{'s' * (texture.channels > 1)}, but the kernel reads "
                 f"{ctype}: write texture({wanted})"
@@ -141,7 +141,7 @@ def _other_values(texture: Texture, own: list[Use], types: Mapping[str, str]) ->
             continue
         if normalized:
             return f"read=normalized gives fractions, but the kernel reads {ctype}: leave it out"
-        wanted = _array(dtype, one.sides, one.layered, texture.channels, "random")
+        wanted = _array(dtype, use.sides, use.layered, texture.channels, "random")
         other = "add read=normalized, or " if fraction and np.dtype(texture.dtype).itemsize <= 2 else ""
         return f"{texture.dtype} read as {ctype} is its bits, not its value: {other}write texture({wanted})"
     return None
@@ -156,28 +156,28 @@ def check_no_reference(file: SourceFile, kernel: Kernel) -> None:
     if not used:
         return
     kind, ctype, verb, fetches = "texture", TYPE, "reads", []
-    said = {use.name: use.ctype for use in reversed(uses(file.text, "surface")) if use.ctype}
+    texels = {use.name: use.ctype for use in reversed(uses(file.text, "surface")) if use.ctype}
     repair = "keep the calls of surf2Dread and similar functions"
     if surfaces := [name for name in used if file.references[name].startswith("surface")]:
         kind, ctype, verb, used = "surface", SURFACE_TYPE, "uses", surfaces
-    several, them = len(used) > 1, "them" if len(used) > 1 else "it"
+    several, pronoun = len(used) > 1, "them" if len(used) > 1 else "it"
     for name in used if not surfaces else ():
         # The parser leaves out the default: one dimension.
-        said[name], dimensions, *_ = [*split(file.references[name].partition("<")[2].removesuffix(">")), "1"]
+        texels[name], dimensions, *_ = [*split(file.references[name].partition("<")[2].removesuffix(">")), "1"]
         sides = int(dimensions[0])  # 1, 2, 3; 241, 242, 12 for layers and cubes
         linear = sides == 1 and re.search(rf"\btex1Dfetch\s*\(\s*{name}\b", file.text)
         call, places = ("tex1Dfetch", "i") if linear else (f"tex{sides}D", ", ".join("xyz"[:sides]))
-        fetches.append(f"{call}<{said[name]}>({name}, {places})")
-        repair = f"read {them} as {', '.join(fetches)}"
+        fetches.append(f"{call}<{texels[name]}>({name}, {places})")
+        repair = f"read {pronoun} as {', '.join(fetches)}"
     given = []
     for name in used:
-        found = _texel(said.get(name, ""), file.types)
-        given.append(f"--arg '{name}={kind}({_written(found[0], '...', found[1], 'random') if found else '...'})'")
+        texel = _texel(texels.get(name, ""), file.types)
+        given.append(f"--arg '{name}={kind}({_written(texel[0], '...', texel[1], 'random') if texel else '...'})'")
     names, parameters = ", ".join(f"'{name}'" for name in used), ", ".join(f"{ctype} {name}" for name in used)
     raise CudabenchError(
         f"{kernel.signature} {verb} the {kind} reference{'s' * several} {names}, which CUDA 12 removed from the "
         f"language: add {'parameters' if several else 'a parameter'} '{parameters}', also to a function that {verb} "
-        f"{them}, {repair}, and give {' '.join(given)}."
+        f"{pronoun}, {repair}, and give {' '.join(given)}."
     )
 
 
@@ -192,10 +192,10 @@ def _element(ctype: str, types: Mapping[str, str]) -> tuple[str, int] | None:
 
 def _texel(ctype: str, types: Mapping[str, str]) -> tuple[str, int] | None:
     """Return the NumPy type and channels of a C type as a surface's texel; None if it cannot be a texel."""
-    found = _element(ctype, types)
-    if found is None:
+    element = _element(ctype, types)
+    if element is None:
         return None
-    dtype, channels = found
+    dtype, channels = element
     if dtype in ("int64", "uint64", "float64"):  # stored as pairs of 32 bits
         dtype, channels = "uint32", 2 * channels
     if dtype == "bool" or np.dtype(dtype).kind not in "fiu" or channels not in (1, 2, 4):
@@ -222,9 +222,9 @@ def _dimensions(sides: int, layered: bool) -> str:
 
 def _steps(place: str, types: Mapping[str, str]) -> set[int]:
     """Return the numbers of bytes by which a coordinate is multiplied: 4 in `x * 4` and `x * sizeof(float)`."""
-    found = {int(one) for pair in re.findall(r"\*\s*(\d+)\b|\b(\d+)\s*\*", place) for one in pair if one}
+    numbers = {int(number) for pair in re.findall(r"\*\s*(\d+)\b|\b(\d+)\s*\*", place) for number in pair if number}
     texels = (_texel(ctype, types) for ctype in _SIZEOF.findall(place))
-    return found | {np.dtype(texel[0]).itemsize * texel[1] for texel in texels if texel}
+    return numbers | {np.dtype(texel[0]).itemsize * texel[1] for texel in texels if texel}
 
 
 def _ctype(value: str, x: str, text: str) -> str:
@@ -238,6 +238,6 @@ def _ctype(value: str, x: str, text: str) -> str:
 
 def _declared(name: str, text: str) -> str:
     """Return the declared type of a name, or ""."""
-    found = re.search(rf"\b([^\W\d][\w:]*(?:\s+(?:char|short|int|long))*)\s+{name}\s*[=;,\[)]", text)
-    found = found or re.search(rf"\b([^\W\d]\w*)\s[^;(){{}}]{{0,200}},\s*{name}\s*[=;,]", text)
-    return found[1] if found and found[1] not in ("return", "auto", "const", "else") else ""
+    declaration = re.search(rf"\b([^\W\d][\w:]*(?:\s+(?:char|short|int|long))*)\s+{name}\s*[=;,\[)]", text)
+    declaration = declaration or re.search(rf"\b([^\W\d]\w*)\s[^;(){{}}]{{0,200}},\s*{name}\s*[=;,]", text)
+    return declaration[1] if declaration and declaration[1] not in ("return", "auto", "const", "else") else ""

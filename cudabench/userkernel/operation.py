@@ -19,7 +19,7 @@ from cudabench.records.planned import Baseline, Buffer, Operation, Tolerance
 from cudabench.system.confined import host_memory
 from cudabench.system.outputs import write_with
 from cudabench.userkernel.constants import contents
-from cudabench.userkernel.problem import Expectation, UserProblem, fields_of, leaves, loaded
+from cudabench.userkernel.problem import Expectation, UserProblem, fields_of, file_content, leaves
 from cudabench.userkernel.values import conform
 
 Arrays = dict[str, np.ndarray]
@@ -65,7 +65,7 @@ def operation_of(problem: UserProblem) -> Operation:
         ),
         arguments=lambda _: (),
         inputs=lambda sized: {
-            one.name: one.make(sized.seed, at) for at, one in enumerate(problem.arrays) if one.init != "empty"
+            array.name: array.make(sized.seed, at) for at, array in enumerate(problem.arrays) if array.init != "empty"
         },
         reference=lambda _, inputs: _reference(problem, inputs),
         baseline=Baseline(
@@ -97,11 +97,11 @@ def _reference(problem: UserProblem, inputs: Mapping[str, np.ndarray]) -> Arrays
         array = problem.array(expectation.name)
         if expectation.path is not None:
             expected[expectation.name] = conform(
-                loaded(expectation), array.name, array.shape, array.dtype, expectation.option, constant=False
+                file_content(expectation), array.name, array.shape, array.dtype, expectation.option, constant=False
             )
             continue
         expression = problem.parsed(expectation)
-        arrays = {name for each in problem.arrays for name in (each.name, problem.before(each.name))}
+        arrays = {name for array in problem.arrays for name in (array.name, problem.before(array.name))}
         value = expression.evaluate(_values(problem, inputs, expression.names, wide=True), limit=host_memory())
         if expectation.function:
             functions.setdefault(expectation.name, []).append(_function_value(problem, expectation, value).reshape(-1))
@@ -135,13 +135,13 @@ def _functions(problem: UserProblem, ones: Sequence[Expectation], own: Tolerance
 
     def parts(want: np.ndarray, got: np.ndarray) -> Iterator[tuple[str, np.ndarray, np.ndarray, Tolerance]]:
         start = 0
-        for one in ones:
-            have = _applied(problem, one, got)
+        for expectation in ones:
+            have = _applied(problem, expectation, got)
             expected = want[start : start + have.size].reshape(have.shape)
             start += have.size
             exact = not own.rtol and not own.atol and "f" in (have.dtype.kind, expected.dtype.kind)
             plain = Tolerance(*TOLERANCES["float64"], own.reason) if exact else replace(own, bfloat16=False)
-            yield one.function, expected, have, plain
+            yield expectation.function, expected, have, plain
 
     return parts
 
@@ -181,7 +181,7 @@ def widened(array: np.ndarray) -> np.ndarray:
 
 def _tolerance(problem: UserProblem) -> Tolerance:
     """Return the tolerance of each expected array: as given, or by its type."""
-    each: dict[str, Tolerance] = {}
+    tolerances: dict[str, Tolerance] = {}
     for expectation in problem.expectations:
         array, kind = problem.array(expectation.name), fields_of(expectation)
         own, parts = plain_tolerance(problem, array.dtype), None
@@ -191,9 +191,11 @@ def _tolerance(problem: UserProblem) -> Tolerance:
             )
         elif kind is not None and array.storage == "uint8":
             parts = _records(problem, expectation, kind)
-        each[expectation.name] = replace(own, parts=parts)
-    widest = max(each.values(), key=lambda one: one.rtol, default=Tolerance(0.0, 0.0, "without expectations"))
-    return Tolerance(widest.rtol, widest.atol, widest.reason, each)
+        tolerances[expectation.name] = replace(own, parts=parts)
+    widest = max(
+        tolerances.values(), key=lambda tolerance: tolerance.rtol, default=Tolerance(0.0, 0.0, "without expectations")
+    )
+    return Tolerance(widest.rtol, widest.atol, widest.reason, tolerances)
 
 
 def plain_tolerance(problem: UserProblem, dtype: str) -> Tolerance:

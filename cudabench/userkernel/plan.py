@@ -90,21 +90,21 @@ class _Builder:
         )
 
         def kernel(name: str) -> Kernel:
-            ((found, _, _),) = select(self.file, replace(request, kernels=(name,)))
-            check_no_reference(self.file, found)
-            return found
+            ((selected, _, _),) = select(self.file, replace(request, kernels=(name,)))
+            check_no_reference(self.file, selected)
+            return selected
 
         group = steps.parse(request.steps)
         example = f"cudabench {self.command} {shlex.quote(request.file)} {steps.EXAMPLE} --arg n=4096 ..."
         whole, kernels = steps.combined_signature(group, self.names, kernel, example)
         self.read(whole, [whole], example)
         launches = steps.launches(group, kernels, self.arguments, self.numbers, self.file)
-        name = request.kernels[0] if request.kernels else "+".join(one.qualified_name for one in kernels.values())
+        name = request.kernels[0] if request.kernels else "+".join(kernel.qualified_name for kernel in kernels.values())
         return [self.case(name, launches, request, list(kernels.values()))]
 
     def of_kernels(self, requests: Sequence[UserRequest]) -> list[Case]:
         """Return a case for each kernel of requests that may differ in kernels, launches and defines."""
-        picked = [(*one, own) for own in requests for one in select(self.file, own, self.command)]
+        picked = [(*selected, own) for own in requests for selected in select(self.file, own, self.command)]
         kernels = [kernel for kernel, *_ in picked]
         for kernel in kernels:
             check_no_reference(self.file, kernel)
@@ -125,7 +125,7 @@ class _Builder:
                 lack = " and ".join(f"--{option}" for option in ("grid", "block") if getattr(own, option) is None)
                 line = arguments.line_or_reason("write", example)
                 raise UsageError(f"{kernel.signature} needs {lack} to be launched; {line}")
-            numbers, passed = {**self.numbers, **_known(own)}, tuple(given[one] for one in order)
+            numbers, passed = {**self.numbers, **_known(own)}, tuple(given[argument] for argument in order)
             launch = launch_of(
                 kernel.expression, own.grid, own.block, numbers, shared=own.shared, cluster=own.cluster, passed=passed
             )
@@ -135,8 +135,8 @@ class _Builder:
     def read(self, first: Kernel, kernels: Sequence[Kernel], example: object) -> list[tuple[str, ...]]:
         """Read the arguments for one of several kernels; return their names in each kernel's order."""
         request = self.request
-        found = arguments.parse_arguments(request.arguments, first, _known(request), example, self.file)
-        self.arguments, orders = pointers.for_each_kernel(found, first, kernels, self.file)
+        read = arguments.parse_arguments(request.arguments, first, _known(request), example, self.file)
+        self.arguments, orders = pointers.for_each_kernel(read, first, kernels, self.file)
         scalars = {argument.name: argument.value for argument in self.arguments if isinstance(argument, Scalar)}
         self.size = {name: int(value) if isinstance(value, bool) else value for name, value in scalars.items()}
         members = (argument.numbers for argument in self.arguments if isinstance(argument, Record))
@@ -148,7 +148,7 @@ class _Builder:
     def case(self, name: str, launches: tuple[Launch, ...], own: UserRequest, kernels: Sequence[Kernel]) -> Case:
         """Return the case of launches of kernels."""
         request, folder = self.request, str(Path(self.request.file).resolve().parent)
-        unset = (constants.options(self.file, kernel, self.fixed) for kernel in kernels)
+        unset = (constants.unset_options(self.file, kernel, self.fixed) for kernel in kernels)
         return Case(
             operation="run",
             kernel=name,
@@ -192,9 +192,9 @@ def pair(old: UserRequest, new: UserRequest) -> Series:
             raise UsageError(f"A side is one kernel, but {request.file} gives {names}: name one with -k.")
     first, second = map(_problem_in, sides)
     _check_same(first, second)
-    others = {argument.name: argument for argument in second.arguments}
+    second_arguments = {argument.name: argument for argument in second.arguments}
     merged = tuple(
-        replace(argument, const=argument.const and cast(Array, others[argument.name]).const)
+        replace(argument, const=argument.const and cast(Array, second_arguments[argument.name]).const)
         if isinstance(argument, Array)
         else argument
         for argument in first.arguments
@@ -211,14 +211,14 @@ def _check_same(first: UserProblem, second: UserProblem) -> None:
             f"The two sides take different arguments, {', '.join(ours)} and {', '.join(theirs)}: give both the "
             "same arguments."
         )
-    for name, one in ours.items():
+    for name, argument in ours.items():
         other = theirs[name]
-        if isinstance(one, Array) and isinstance(other, Array):
-            other = replace(other, const=one.const)
-        if repr(one) != repr(other):
+        if isinstance(argument, Array) and isinstance(other, Array):
+            other = replace(other, const=argument.const)
+        if repr(argument) != repr(other):
             raise UsageError(
-                f"--arg {name} is not the same for both sides, so their times do not compare: {_told(one)} and "
-                f"{_told(other)}; measure them one by one with 'cudabench run'."
+                f"--arg {name} differs between the sides, so their times do not compare: {_argument_text(argument)} "
+                f"and {_argument_text(other)}; measure them one by one with 'cudabench run'."
             )
     costs = (("--bytes", first.bytes, second.bytes), ("--flops", first.flops, second.flops))
     refuse(
@@ -229,7 +229,7 @@ def _check_same(first: UserProblem, second: UserProblem) -> None:
     )
 
 
-def _told(argument: Any) -> str:
+def _argument_text(argument: Any) -> str:
     if isinstance(argument, Array):
         return f"{argument.dtype}{list(argument.shape)}"
     value = getattr(argument, "value", None)
@@ -246,13 +246,13 @@ def _known(request: UserRequest) -> dict[str, int | float]:
 
 def numeric(texts: Mapping[str, str]) -> dict[str, int | float]:
     """Return the texts that are numbers."""
-    found: dict[str, int | float] = {}
+    numbers: dict[str, int | float] = {}
     for name, value in texts.items():
         if re.fullmatch(r"[+-]?\d{1,18}", value.strip()):
-            found[name] = int(value)
+            numbers[name] = int(value)
         elif re.fullmatch(r"[+-]?(\d+\.\d*|\.?\d+)(e[+-]?\d+)?f?", value.strip(), re.I):
-            found[name] = float(value.strip().rstrip("fF"))
-    return found
+            numbers[name] = float(value.strip().rstrip("fF"))
+    return numbers
 
 
 # Which kernels -------------------------------------------------------------------------------------------------------
@@ -261,42 +261,42 @@ def numeric(texts: Mapping[str, str]) -> dict[str, int | float]:
 def select(file: SourceFile, request: UserRequest, command: str = "run") -> list[tuple[Kernel, str, bool]]:
     """Return the requested kernels of a file, each with its name in the report and whether it was named."""
     if not request.kernels:
-        kernel = _only(file, request, command)
+        kernel = _only_kernel(file, request, command)
         return [(kernel, kernel.qualified_name, True)]
     picked: dict[str, tuple[Kernel, str, bool]] = {}
     for name in request.kernels:
         glob = not set(name) & set("<(") and is_glob(name)
         if name != "all" and not glob:
-            kernel = _found(file, name, request, command)
+            kernel = _named_kernel(file, name, request, command)
             picked[kernel.expression] = (kernel, name.strip(), True)
             continue
         plain = [kernel for kernel in file.kernels if not kernel.template_parameters]
-        found = [kernel for kernel in plain if not glob or fnmatchcase(kernel.qualified_name, name)]
-        if not found:
+        matches = [kernel for kernel in plain if not glob or fnmatchcase(kernel.qualified_name, name)]
+        if not matches:
             listed = ", ".join(kernel.qualified_name for kernel in file.kernels) or "no __global__ function"
             raise UsageError(
                 f"No kernel of {file.path} matches '{name}'; it has {listed}; templates are named by instance."
             )
-        for kernel in found:
+        for kernel in matches:
             own = find_kernel(file, kernel.qualified_name + types_listed(kernel.parameters) * kernel.overloaded)
-            picked.setdefault(own.expression, (own, own.expression, len(found) == 1))
+            picked.setdefault(own.expression, (own, own.expression, len(matches) == 1))
     return list(picked.values())
 
 
-def _only(file: SourceFile, request: UserRequest, command: str) -> Kernel:
+def _only_kernel(file: SourceFile, request: UserRequest, command: str) -> Kernel:
     """Return the only kernel of a file. Raises UsageError for several kernels, with a line for one of them."""
     try:
         return find_kernel(file)
     except UsageError as error:
-        said = str(error)
+        message = str(error)
         if not file.kernels:
             nearby = with_headers_nearby(request)
             if nearby is None or not nearby[1].kernels:
                 raise
             request, file = nearby
-            said = f"{request.file} has only kernels from headers, which -I finds"
+            message = f"{request.file} has only kernels from headers, which -I finds"
         easy = (kernel for kernel in file.kernels if _easy(kernel, file))
-        raise UsageError(_with_line(said, _first_line(request, file, easy, command))) from None
+        raise UsageError(_with_line(message, _first_line(request, file, easy, command))) from None
 
 
 def _easy(kernel: Kernel, file: SourceFile) -> bool:
@@ -309,7 +309,7 @@ def _easy(kernel: Kernel, file: SourceFile) -> bool:
     return "<<<" not in without_remarks(kernel.text)  # a kernel that launches kernels is refused
 
 
-def _found(file: SourceFile, name: str, request: UserRequest, command: str) -> Kernel:
+def _named_kernel(file: SourceFile, name: str, request: UserRequest, command: str) -> Kernel:
     """Return `find_kernel`; if the name is a template without arguments, the error has a line with them."""
     try:
         return find_kernel(file, name)
@@ -338,14 +338,14 @@ def _line(request: UserRequest, file: SourceFile, kernel: Kernel, command: str) 
         return why
 
 
-def _with_line(said: str, example: str | NoLine) -> str:
+def _with_line(message: str, example: str | NoLine) -> str:
     """Return an error with a valid line; if it names an instance of a template, it names the line's instance."""
-    said, such_as, _ = said.rstrip(".").partition(", such as '")
+    message, such_as, _ = message.rstrip(".").partition(", such as '")
     if isinstance(example, NoLine):
-        return f"{said}; {example}"
+        return f"{message}; {example}"
     words = shlex.split(example)
     named = f", such as '{words[words.index('--kernel') + 1]}'" if such_as else ""
-    return f"{said}{named}; {arguments.led('as in', example)}"
+    return f"{message}{named}; {arguments.with_gap_note('as in', example)}"
 
 
 # Every kernel of a file, for what is to leave none out ---------------------------------------------------------------
@@ -367,11 +367,11 @@ def for_each_kernel(requests: Sequence[UserRequest], command: str) -> KernelRequ
     `command` is the command in the lines that errors suggest.
     """
     picked = [(request, kernel, name) for request in requests for kernel, name in _kernels(request, command)]
-    found = [
-        replace(_of(request, kernel) if len(picked) > 1 else request, kernels=(name,))
+    one_each = [
+        replace(_for_kernel(request, kernel) if len(picked) > 1 else request, kernels=(name,))
         for request, kernel, name in picked
     ]
-    _check_taken(requests, found, [kernel for _, kernel, _ in picked])
+    _check_taken(requests, one_each, [kernel for _, kernel, _ in picked])
     taken = {(request.file, kernel.qualified_name, kernel.line) for request, kernel, _ in picked}
     left_out = [
         f"{path}: {kernel.qualified_name}"
@@ -379,7 +379,7 @@ def for_each_kernel(requests: Sequence[UserRequest], command: str) -> KernelRequ
         for kernel in read_file(path).kernels
         if not kernel.file and (path, kernel.qualified_name, kernel.line) not in taken
     ]
-    return KernelRequests(tuple(found), tuple(left_out))
+    return KernelRequests(tuple(one_each), tuple(left_out))
 
 
 def _kernels(request: UserRequest, command: str) -> list[tuple[Kernel, str]]:
@@ -397,15 +397,15 @@ def _kernels(request: UserRequest, command: str) -> list[tuple[Kernel, str]]:
             )
         request = replace(request, kernels=("all",))
     try:
-        found = select(file, request)
+        selected = select(file, request)
     except UsageError:
         with contextlib.suppress(UsageError):
             return [(kernel, name) for kernel, name, _ in select(whole, request)]
         raise
-    return [(kernel, name) for kernel, name, _ in found]
+    return [(kernel, name) for kernel, name, _ in selected]
 
 
-def _of(request: UserRequest, kernel: Kernel) -> UserRequest:
+def _for_kernel(request: UserRequest, kernel: Kernel) -> UserRequest:
     """Return a request with the arguments that a kernel takes, in its order; all if its parameters lack names.
 
     Numbers that are other kernels' arguments can still be used in shapes and grids.
@@ -423,11 +423,11 @@ def _of(request: UserRequest, kernel: Kernel) -> UserRequest:
     )
 
 
-def _check_taken(requests: Sequence[UserRequest], found: Sequence[UserRequest], kernels: Sequence[Kernel]) -> None:
+def _check_taken(requests: Sequence[UserRequest], made: Sequence[UserRequest], kernels: Sequence[Kernel]) -> None:
     """Raise UsageError for an --arg or --expect that no kernel takes."""
     names = list(dict.fromkeys(p.name for kernel in kernels for p in kernel.parameters if p.name))
     for option, kind in (("--arg", "arguments"), ("--expect", "expect")):
-        taken = {text for request in found for text in getattr(request, kind)}
+        taken = {text for request in made for text in getattr(request, kind)}
         left = next((text for request in requests for text in getattr(request, kind) if text not in taken), None)
         if left is not None:
             raise UsageError(

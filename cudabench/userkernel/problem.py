@@ -38,7 +38,7 @@ class Expectation:
         return f"--expect '{self.function or self.name}={self.text}'"
 
 
-def sides(text: str) -> tuple[str, str]:
+def split_expectation(text: str) -> tuple[str, str]:
     """Return the two sides of an expectation: its '=' is outside all brackets and not part of a comparison."""
     depth = 0
     for at, letter in enumerate(text):
@@ -54,7 +54,7 @@ def sides(text: str) -> tuple[str, str]:
     raise UsageError(f"--expect '{text}' is not NAME=VALUE: write --expect 'y=a*x+y0' or y=@FILE.npy.")
 
 
-def loaded(expectation: Expectation) -> np.ndarray:
+def file_content(expectation: Expectation) -> np.ndarray:
     """Return the content of an expectation's file, records as their bytes."""
     assert expectation.path is not None
     return numbers_of(load(expectation.path, expectation.option))
@@ -132,10 +132,7 @@ class UserProblem:
 
 
 def problem_of(
-    request: UserRequest,
-    read: Sequence[Argument],
-    numbers: Mapping[str, Any],
-    constants: Sequence[Array] = (),
+    request: UserRequest, read: Sequence[Argument], numbers: Mapping[str, Any], constants: Sequence[Array] = ()
 ) -> UserProblem:
     """Return the problem of a request.
 
@@ -174,7 +171,7 @@ def problem_of(
 
 def _expectation(text: str, read: Sequence[Argument], numbers: Mapping[str, Any]) -> Expectation:
     """Return the expectation of --expect on an array, or on a function of an output, such as np.sum(y)=1."""
-    left, right = sides(text)
+    left, right = split_expectation(text)
     if not re.search(r"\W", left) or not left:
         name, value = arguments.split_name_value(text, "--expect", "'y=a*x+y0' or y=@FILE.npy")
         return Expectation(name, value, value[1:] if value.startswith("@") else None)
@@ -196,25 +193,28 @@ def _expectation(text: str, read: Sequence[Argument], numbers: Mapping[str, Any]
 
 
 def _known_array(name: str, problem: UserProblem, option: str) -> Array:
-    found = next((array for array in problem.arrays if array.name == name), None)
-    if found is None:
+    array = next((array for array in problem.arrays if array.name == name), None)
+    if array is None:
         names = [array.name for array in problem.arrays]
         scalar = any(argument.name == name for argument in problem.arguments)
         what = f"{name} is not an array" if scalar else f"'{name}' is unknown"
         raise UsageError(f"{option}: {what}; the arrays are {', '.join(names) or 'none'}.{did_you_mean(name, names)}")
-    return found
+    return array
 
 
 def _check_expectation(expectation: Expectation, array: Array, problem: UserProblem) -> None:
     """Refuse a wrong expectation before anything runs."""
     if expectation.path is not None:
-        conform(loaded(expectation), array.name, array.shape, array.dtype, expectation.option, constant=False)
+        conform(file_content(expectation), array.name, array.shape, array.dtype, expectation.option, constant=False)
         return
     if expectation.function:
         problem.function(expectation)
-    expected = {one.name for one in problem.expectations} & {one.name for one in problem.arrays}
+    expected = {item.name for item in problem.expectations} & {item.name for item in problem.arrays}
     empty = {
-        name: one.name for one in problem.arrays if one.init == "empty" for name in (one.name, problem.before(one.name))
+        name: array.name
+        for array in problem.arrays
+        if array.init == "empty"
+        for name in (array.name, problem.before(array.name))
     }
     for name in sorted(problem.parsed(expectation).names):
         refuse(
@@ -251,7 +251,7 @@ def dimensions(text: str, option: str, numbers: Mapping[str, Any]) -> Dim:
     values = value if isinstance(value, tuple) else (value,)
     if not 1 <= len(values) <= 3:
         raise UsageError(f"{option} '{text}' has {len(values)} numbers: write X, X,Y or X,Y,Z.")
-    x, y, z = (*(arguments.as_whole_number(one, f"{option} '{text}'") for one in values), 1, 1)[:3]
+    x, y, z = (*(arguments.as_whole_number(value, f"{option} '{text}'") for value in values), 1, 1)[:3]
     return (x, y, z)
 
 

@@ -76,9 +76,9 @@ def _toml(path: str) -> dict[str, Any]:
     else:
         import tomli as tomllib
     too_large = f"has over {MOST_BYTES >> 20} MiB: a profile has less."
-    found = content(path, "*.toml", "a .toml file", MOST_BYTES, too_large, f"--profile {path}")
+    data = content(path, "*.toml", "a .toml file", MOST_BYTES, too_large, f"--profile {path}")
     try:
-        return dict(tomllib.loads(found.decode("utf-8-sig")))
+        return dict(tomllib.loads(data.decode("utf-8-sig")))
     except UnicodeDecodeError:
         raise CudabenchError(f"--profile {path} is not UTF-8 text.") from None
     except RecursionError:
@@ -96,12 +96,12 @@ def _value(path: str, table: str, key: str, value: Any, known: Mapping[str, bool
         raise UsageError(
             f"{where} is not an option of run.{did_you_mean(key, known)} It has {', '.join(sorted(known))}."
         )
-    folder, one, flag = Path(path).parent, isinstance(value, str), isinstance(value, bool)
+    folder, single, flag = Path(path).parent, isinstance(value, str), isinstance(value, bool)
     if key in LISTS:
         texts = [f"{name}={_text(item, where)}" for name, item in value.items()] if isinstance(value, dict) else value
         if not isinstance(texts, Sequence):
             raise UsageError(f'{where} is {_shown(value)}: write a list of texts, as in arg = ["n=4096"].')
-        return tuple(_beside(folder, key, _text(text, where), where) for text in ([texts] if one else texts))
+        return tuple(_beside(folder, key, _text(text, where), where) for text in ([texts] if single else texts))
     if key in DIMENSIONS and isinstance(value, list):
         return ",".join(_text(item, where) for item in value)
     wanted = "true or false" if known[key] else "text or a number"

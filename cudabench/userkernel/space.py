@@ -175,7 +175,7 @@ def space_of(
     given = [_parameter(text, request) for text in parameters]
     args = [axis for text in request.arguments if (axis := _argument(text))]
     if sizes is not None:
-        size, kind, swept = sized(request, sizes)
+        size, kind, swept = swept_size(request, sizes)
         if any(axis.name == size for axis in args):
             raise UsageError(f"--sizes {sizes} and --arg {size} both list values of {size}: keep one.")
         args.append(Axis(size, tuple(f"{kind}{value}" for value in swept), "argument", True))
@@ -205,13 +205,12 @@ def _parameter(text: str, request: UserRequest) -> Axis:
     name, value = split_name_value(text, "--param", "BM=32,64,128")
     inside = [*request.arguments, *request.constants]
     elsewhere = [*request.kernels, *request.expect, *request.defines.values()]
-    shown = [one for field in LAUNCH if (one := getattr(request, field))]
+    launch = [getattr(request, field) or "" for field in LAUNCH]
     bare = re.compile(rf"\b{re.escape(name)}\b")
-    if not any(f"{{{name}}}" in one for one in (*inside, *elsewhere)) and not any(
-        bare.search(one) for one in (*shown, *inside, *request.expect)
-    ):
+    in_braces = f"{{{name}}}" in "".join((*inside, *elsewhere))
+    if not in_braces and not any(map(bare.search, (*launch, *inside, *request.expect))):
         raise UsageError(f"--param {text} is not used; write {{{name}}} in -k or --arg, or {name} in --grid.")
-    return Axis(name, values_of(value, f"--param {name}="), "parameter", any(f"{{{name}}}" in one for one in inside))
+    return Axis(name, values_of(value, f"--param {name}="), "parameter", f"{{{name}}}" in "".join(inside))
 
 
 def _argument(text: str) -> Axis | None:
@@ -223,17 +222,17 @@ def _argument(text: str) -> Axis | None:
     if re.fullmatch(r"(\w+\s*:)?\d+\.\.\d+([*+]\d+)?", value, re.ASCII):
         kind, colon, numbers = value.rpartition(":")
         values = values_of(numbers, f"--arg {name}=")
-        return Axis(name, tuple(f"{kind}{colon}{one}" for one in values), "argument", True)
+        return Axis(name, tuple(f"{kind}{colon}{number}" for number in values), "argument", True)
     parts = split(value)
     if len(parts) < 2:
         return None
     values_of(value, f"--arg {name}=")
     plain = all(re.fullmatch(NUMBER, part, re.I | re.ASCII) for part in parts)
     colon = ":" if plain else "]:"
-    head, found, _ = parts[0].rpartition(colon)
-    if not plain and not found:
+    head, separator, _ = parts[0].rpartition(colon)
+    if not plain and not separator:
         return None
-    return Axis(name, tuple(p if colon in p else f"{head}{found}{p}" for p in parts), "argument", True)
+    return Axis(name, tuple(p if colon in p else f"{head}{separator}{p}" for p in parts), "argument", True)
 
 
 def _block_axes(request: UserRequest) -> tuple[list[Axis], str]:
@@ -241,22 +240,22 @@ def _block_axes(request: UserRequest) -> tuple[list[Axis], str]:
     these names, the axes of sensible blocks."""
     if request.block is not None:
         parts = split(request.block)
-        found = [
+        axes = [
             Axis(own, tuple(map(str, axis(part.strip()))), "block")
             for own, part in zip(BLOCK_NAMES, parts, strict=False)
             if RANGE.fullmatch(part)
         ]
-        return found, ""
+        return axes, ""
     grid = request.grid or ""
     dimensions = 2 if re.search(r"\bby\b", grid) else 1 if re.search(r"\bbx\b", grid) else 0
     chosen = blocks(dimensions) if dimensions else []
-    found = [Axis(BLOCK_NAMES[at], tuple(str(block[at]) for block in chosen), "block") for at in range(dimensions)]
-    return found, "bx,by" if dimensions == 2 else ""
+    axes = [Axis(BLOCK_NAMES[at], tuple(str(block[at]) for block in chosen), "block") for at in range(dimensions)]
+    return axes, "bx,by" if dimensions == 2 else ""
 
 
-def at_sizes(request: UserRequest, text: str) -> list[UserRequest]:
+def requests_for_sizes(request: UserRequest, text: str) -> list[UserRequest]:
     """Return a request for each size of --sizes: 'n=A..B*2', or without a name if one --arg is a whole number."""
-    name, kind, values = sized(request, text)
+    name, kind, values = swept_size(request, text)
     if request.save:
         raise UsageError(
             f"--save {request.save[0]} with --sizes would keep only the last array: leave one of them out."
@@ -264,13 +263,13 @@ def at_sizes(request: UserRequest, text: str) -> list[UserRequest]:
     return [request.with_values({name: f"{kind}{size}"}) for size in values]
 
 
-def sized(request: UserRequest, text: str) -> tuple[str, str, tuple[int, ...]]:
+def swept_size(request: UserRequest, text: str) -> tuple[str, str, tuple[int, ...]]:
     """Return the number that --sizes varies, its written type ('int32:' or ''), and the sizes."""
     given = request.given()
     name, equals, values = text.rpartition("=")
     name = name.strip()
     if not equals:
-        whole = [one for one, value in given.items() if WHOLE.fullmatch(value)]
+        whole = [name for name, value in given.items() if WHOLE.fullmatch(value)]
         if len(whole) != 1:
             several = f"{', '.join(whole)} are whole numbers" if whole else "no --arg is a whole number"
             raise UsageError(f"--sizes {text} needs a name: {(whole or ['n'])[0]}={text}; {several}.")

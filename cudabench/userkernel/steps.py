@@ -77,15 +77,15 @@ def combined_signature(
     a name without --arg.
     """
     kernels = {call.kernel: kernel(call.kernel) for call in group.calls()}
-    found: dict[str, Parameter] = {}
+    by_text: dict[str, Parameter] = {}
     for call in group.calls():
-        one = kernels[call.kernel]
-        if len(call.passed) != len(one.parameters):
+        called = kernels[call.kernel]
+        if len(call.passed) != len(called.parameters):
             raise UsageError(
-                f"--step: {one.signature} takes {len(one.parameters)} arguments, {call.kernel}<<<...>>> passes "
+                f"--step: {called.signature} takes {len(called.parameters)} arguments, {call.kernel}<<<...>>> passes "
                 f"{len(call.passed)}."
             )
-        for text, parameter in zip(call.passed, one.parameters, strict=True):
+        for text, parameter in zip(call.passed, called.parameters, strict=True):
             if not re.fullmatch(r"[^\W\d]\w*", text):
                 continue
             if text not in names:
@@ -93,28 +93,24 @@ def combined_signature(
                     f"--step: {call.kernel} is passed '{text}', which lacks an --arg.{did_you_mean(text, names)} "
                     f"Write --arg {text}=..., as in: {example}"
                 )
-            have = found.setdefault(text, replace(parameter, name=text))
+            have = by_text.setdefault(text, replace(parameter, name=text))
             if have.pointer and parameter.pointer:
-                found[text] = replace(have, const=have.const and parameter.const)
-    for name in group.swapped() & found.keys():
-        found[name] = replace(found[name], const=False)
-    parameters = tuple(found.get(name, Parameter(name, "double")) for name in names)
+                by_text[text] = replace(have, const=have.const and parameter.const)
+    for name in group.swapped() & by_text.keys():
+        by_text[name] = replace(by_text[name], const=False)
+    parameters = tuple(by_text.get(name, Parameter(name, "double")) for name in names)
     whole = replace(
         next(iter(kernels.values())), parameters=parameters, template_parameters=(), expression=STEPS,
-        text="\n".join(one.text for one in kernels.values()),
+        text="\n".join(kernel.text for kernel in kernels.values()),
     )  # fmt: skip
     return whole, kernels
 
 
 def launches(
-    group: Group,
-    kernels: Mapping[str, Kernel],
-    given: Sequence[Argument],
-    numbers: Mapping[str, Any],
-    file: SourceFile,
+    group: Group, kernels: Mapping[str, Kernel], given: Sequence[Argument], numbers: Mapping[str, Any], file: SourceFile
 ) -> tuple[Launch, ...]:
     """Return all launches in order. Raises UsageError for an impossible launch, and for too many."""
-    by_name = {one.name: one for one in given}
+    by_name = {argument.name: argument for argument in given}
     done: list[Launch] = []
 
     @cache
@@ -171,14 +167,14 @@ def _passed(
     where = f"--step: {text}"
     if text in ("null", "nullptr", "NULL") and parameter.pointer:
         return Null(text).argument
-    found, wanted = by_name.get(text), parameter.number
-    if found is not None:
-        if isinstance(found.argument, Surface) and parameter.type == textures.TYPE:
+    argument, wanted = by_name.get(text), parameter.number
+    if argument is not None:
+        if isinstance(argument.argument, Surface) and parameter.type == textures.TYPE:
             repair = f"add --arg 't=texture({text})' and pass t"
             raise UsageError(f"{where} is a surface; {kernel.signature} reads a texture: {repair}.")
-        check_takes(found, parameter, kernel, file, f"{where} in {kernel.signature}")
-        if not isinstance(found, Scalar) or wanted in (None, found.dtype):
-            return found.argument
+        check_takes(argument, parameter, kernel, file, f"{where} in {kernel.signature}")
+        if not isinstance(argument, Scalar) or wanted in (None, argument.dtype):
+            return argument.argument
     elif parameter.pointer or parameter.type in textures.OBJECTS:
         needed = textures.OBJECTS.get(parameter.type, "a pointer: give it an array of --arg")
         raise UsageError(f"{where}: '{parameter}' of {kernel.signature} is {needed}.")
@@ -193,7 +189,7 @@ def _passed(
 
 def _members(text: str, whole: str) -> list[Call | Group]:
     """Return the launches and groups of a text, which semicolons separate."""
-    found: list[Call | Group] = []
+    steps: list[Call | Group] = []
     for part in filter(None, brackets.split(text, ";")):
         if part.startswith("{"):
             end = _closing(part, 0, whole)
@@ -203,10 +199,10 @@ def _members(text: str, whole: str) -> list[Call | Group]:
             call, rest = _call(part, whole)
             members = [call]
         count, swaps = _suffix(rest, whole)
-        found.append(members[0] if rest.strip() == "" and len(members) == 1 else Group(tuple(members), count, swaps))
-    if not found:
+        steps.append(members[0] if rest.strip() == "" and len(members) == 1 else Group(tuple(members), count, swaps))
+    if not steps:
         raise UsageError(f"--step '{whole}' is empty: write {EXAMPLE}.")
-    return found
+    return steps
 
 
 def _call(text: str, whole: str) -> tuple[Call, str]:
@@ -228,8 +224,8 @@ def _suffix(text: str, whole: str) -> tuple[str, tuple[tuple[str, str], ...]]:
     """Return the count and the swaps after a launch or group."""
     count, swaps = "1", []
     if text.strip().startswith("*"):
-        head, found, tail = text.strip()[1:].partition("swap")
-        count, text = head.strip(), found + tail
+        head, swap, tail = text.strip()[1:].partition("swap")
+        count, text = head.strip(), swap + tail
     while text.strip():
         match = re.match(r"\s*,?\s*swap\s*\(\s*(\w+)\s*,\s*(\w+)\s*\)", text)
         if match is None:

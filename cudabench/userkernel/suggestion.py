@@ -22,15 +22,7 @@ from cudabench.source import clang_parse
 from cudabench.source.choose_kernel import find_kernel, template_arguments, types_listed
 from cudabench.source.files import read_file, text_of
 from cudabench.source.named_types import layout_of
-from cudabench.source.records import (
-    HostLaunch,
-    Kernel,
-    Parameter,
-    Question,
-    SourceFile,
-    TemplateParameter,
-    numbers_in,
-)
+from cudabench.source.records import HostLaunch, Kernel, Parameter, Question, SourceFile, TemplateParameter, numbers_in
 from cudabench.userkernel import pointers
 from cudabench.userkernel.arguments import GAP, check_taken
 from cudabench.userkernel.by_value import accessor_of, example_of
@@ -57,8 +49,8 @@ class Example:
     def __str__(self) -> str:
         """The line. Raises NoLine for a parameter that --arg cannot give."""
         request, file, kernel = self.request, self.file, self.kernel
-        if found := with_headers_nearby(request):
-            request, file = found
+        if wider := with_headers_nearby(request):
+            request, file = wider
             with contextlib.suppress(UsageError):  # a template without an instance
                 kernel = find_kernel(file, kernel.expression or kernel.qualified_name)
         return shlex.join(_words(request, file, kernel, self.command))
@@ -66,9 +58,9 @@ class Example:
 
 def _words(request: UserRequest, file: SourceFile, kernel: Kernel, command: str) -> list[str]:
     """Return the words of a command line for a kernel."""
-    asked = file.task and clang_parse.asked(file.task, Question(kernel.name, launches=True)).launches
+    launches = file.task and clang_parse.answer_of(file.task, Question(kernel.name, launches=True)).launches
     launch = next(
-        (one for one in asked or () if one.block), (asked or (HostLaunch(),))[0]
+        (launch for launch in launches or () if launch.block), (launches or (HostLaunch(),))[0]
     )  # the first of a plain block
     name = kernel.expression or kernel.qualified_name
     if kernel.template_parameters and "<" not in name:
@@ -137,17 +129,17 @@ def _sized(request: UserRequest, kernel: Kernel, file: SourceFile, launch: HostL
     parts = re.search(rf"[\w)\]]\*\(?{own}\b|\b{own}\)?\*[\w(]", body)  # rows
     power = max(wide, 2 if parts or any(map(pointers.of_pointers, kernel.parameters)) else 1)
     numbers[own] = str(whole[own] or (min(SIDES[power], math.prod(sides)) if alone else SIDES[power]))
-    each = (f"cdiv({own},{one})" if one > 1 else own for one in [*sides, 1, 1][: max(wide, len(sides))])
-    return _Sized(grid or ",".join(each), block, numbers, "*".join([own] * power), own, body)
+    extents = (f"cdiv({own},{side})" if side > 1 else own for side in [*sides, 1, 1][: max(wide, len(sides))])
+    return _Sized(grid or ",".join(extents), block, numbers, "*".join([own] * power), own, body)
 
 
 def _is_size(own: str, body: str) -> bool:
     """Return whether a kernel compares a thread's place with a number."""
-    found = {"threadIdx", "blockIdx", "thread_rank"}
+    places = {"threadIdx", "blockIdx", "thread_rank"}
     values = re.findall(r"\b(\w+)=(?!=)(?=([^;,]*))", body)
     for _ in range(3):
-        found |= {name for name, value in values if found & set(re.findall(r"\w+", value))}
-    place, other = rf"\b(?:{'|'.join(found)})\b[\w.+*/()-]*?", rf"[\w.+*/()-]*?\b{own}\b"
+        places |= {name for name, value in values if places & set(re.findall(r"\w+", value))}
+    place, other = rf"\b(?:{'|'.join(places)})\b[\w.+*/()-]*?", rf"[\w.+*/()-]*?\b{own}\b"
     return bool(re.search(rf"{place}[<>]=?{other}|\b{own}\b[\w.+*/()-]*?[<>]=?[\w.+*/()-]*?{place}", body))
 
 
@@ -201,10 +193,10 @@ def _value(parameter: Parameter, file: SourceFile, sized: _Sized) -> str:
 
 def _array(parameter: Parameter, file: SourceFile, sized: _Sized) -> str:
     by_rows = pointers.of_pointers(parameter)
-    one = pointers.row_of(parameter) if by_rows else parameter
-    many, start = pointers.elements(one), _start(parameter, sized.body)
+    pointee = pointers.row_of(parameter) if by_rows else parameter
+    many, start = pointers.elements(pointee), _start(parameter, sized.body)
     if many is None:
-        layout = layout_of(one.type, file)
+        layout = layout_of(pointee.type, file)
         if layout is None or "pointer" in numbers_in(layout)[0]:
             return GAP
         many, start = (
@@ -212,11 +204,11 @@ def _array(parameter: Parameter, file: SourceFile, sized: _Sized) -> str:
             "zeros" if start == "random" else start,
         )  # random bytes are not valid numbers of a struct
     shape = f"{many}*{sized.elements}" if many > 1 else sized.elements
-    if GAP in shape or "[" in one.type or not _is_reached(parameter.name, sized):
+    if GAP in shape or "[" in pointee.type or not _is_reached(parameter.name, sized):
         shape = GAP
     elif by_rows:
         shape = f"{sized.size},{sized.size}" if sized.size else GAP
-    return f"{pointers.element_type(one)}[{shape}]:{start}"
+    return f"{pointers.element_type(pointee)}[{shape}]:{start}"
 
 
 def _start(parameter: Parameter, text: str) -> str:
@@ -257,8 +249,10 @@ def _likely(parameter: TemplateParameter, kernel: Kernel) -> str:
     if parameter.type.rstrip(".") not in ("typename", "class"):
         return GAP
     own = re.escape(parameter.name or "?")
-    objects = [one.name for one in kernel.parameters if not one.pointer and one.type.rstrip("&") == parameter.name]
-    as_class = [rf"\b{own}\s*(?:::|\(\s*\)\s*\(|\{{\s*\}}\s*\()", *(rf"\b{one}\s*[(.]" for one in objects)]
+    objects = [
+        formal.name for formal in kernel.parameters if not formal.pointer and formal.type.rstrip("&") == parameter.name
+    ]
+    as_class = [rf"\b{own}\s*(?:::|\(\s*\)\s*\(|\{{\s*\}}\s*\()", *(rf"\b{name}\s*[(.]" for name in objects)]
     return GAP if re.search("|".join(as_class), kernel.text) else "float"
 
 
@@ -297,7 +291,7 @@ def _block_in(kernel: Kernel, body: str, file: SourceFile, axes: int) -> list[in
     given = template_arguments(kernel)
 
     def plain(pattern: str) -> int:
-        words = next((one for match in re.findall(pattern, body) for one in match if one), "")
+        words = next((word for match in re.findall(pattern, body) for word in match if word), "")
         return (_number(given.get(words, words), file) or 0) if words else 0
 
     own = r"\bblockIdx\.{0}\*(\w+)(?![\w.(])|(?<![\w.])(\w+)\*blockIdx\.{0}\b"

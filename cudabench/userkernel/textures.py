@@ -44,10 +44,7 @@ MOST = {
 MOST_OF_TEXTURE = {**MOST, (1, False): (131072,)}
 MOST_LINEAR = 1 << 28
 SURFACE_OPTIONS = {key: OPTIONS[key] for key in ("channels", "layers")}
-KINDS = {
-    "texture": (TYPE, OPTIONS, "filter=linear"),
-    "surface": (SURFACE_TYPE, SURFACE_OPTIONS, "channels=4"),
-}
+KINDS = {"texture": (TYPE, OPTIONS, "filter=linear"), "surface": (SURFACE_TYPE, SURFACE_OPTIONS, "channels=4")}
 
 
 Object = Array | BufferView
@@ -67,18 +64,20 @@ def why_not_passable(parameter: Parameter, file: SourceFile) -> str | None:
     declares structs."""
     element = parameter.element or parameter.type
     if element in OBJECTS:
-        found = {"": element} if parameter.pointer else {}
+        objects = {"": element} if parameter.pointer else {}
     else:
         layout = layout_of(parameter.type, file)
-        found = _objects_in(layout, file.types) if layout else {}
-    if not found:
+        objects = _objects_in(layout, file.types) if layout else {}
+    if not objects:
         return None
-    names = {path.replace(".", "_") or parameter.name or "x": ctype for path, ctype in found.items()}
+    names = {path.replace(".", "_") or parameter.name or "x": ctype for path, ctype in objects.items()}
     own = ", ".join(f"{ctype} {name}" for name, ctype in names.items())
     name, ctype = next(iter(names.items()))
-    kind = next(kind for kind, (one, *_) in KINDS.items() if one == ctype)
+    kind = next(kind for kind, (object_type, *_) in KINDS.items() if object_type == ctype)
     within = (
-        f"with the object{'s' * (len(found) > 1)} {', '.join(found)} inside" if any(found) else "a pointer to objects"
+        f"with the object{'s' * (len(objects) > 1)} {', '.join(objects)} inside"
+        if any(objects)
+        else "a pointer to objects"
     )
     return (
         f"'{parameter}', {within}, but --arg gives texture and surface objects only to whole parameters: write "
@@ -94,10 +93,10 @@ def _objects_in(layout: Layout, aliases: Mapping[str, str], path: str = "") -> d
         return {path: ctype}
     if layout.element is not None:
         return _objects_in(layout.element, aliases, path)
-    found: dict[str, str] = {}
+    objects: dict[str, str] = {}
     for name, _, member in layout.members:
-        found |= _objects_in(member, aliases, f"{path}.{name}" if path else name)
-    return found
+        objects |= _objects_in(member, aliases, f"{path}.{name}" if path else name)
+    return objects
 
 
 def view_kind(text: str) -> str:
@@ -153,8 +152,8 @@ def read_object(name: str, text: str, array: Array, shared: bool, fetches: bool)
     chosen = {key: given.get(key, values[0]) for key, values in options.items()}
     held = array.argument if shared else None
     if isinstance(held, (Surface, Texture)):
-        if said := next((key for key in SURFACE_OPTIONS if key in given), None):
-            raise UsageError(f"{where}: {said} is already set by {array.name}: remove it here.")
+        if option := next((key for key in SURFACE_OPTIONS if key in given), None):
+            raise UsageError(f"{where}: {option} is already set by {array.name}: remove it here.")
         chosen |= {"channels": str(held.channels), "layers": "yes" if held.layered else "no"}
     channels, layered = int(chosen["channels"]), chosen["layers"] == "yes"
     _check_sides(where, kind, array, channels, layered)
@@ -215,9 +214,9 @@ def _texture(
     normalized, filtered = chosen["coordinates"] == "normalized", chosen["filter"] == "linear"
     floats = array.dtype in ("float32", "float16")
     plain = len(array.shape) - (alike.channels > 1) == 1 and not alike.layered and not normalized and not filtered
-    asked = chosen["memory"] == "linear"
+    wants_linear = chosen["memory"] == "linear"
     of_surface = shared and isinstance(array.argument, Surface)
-    linear = not of_surface and (asked or (fetches and plain))
+    linear = not of_surface and (wants_linear or (fetches and plain))
     refuse(
         (
             array.init == "empty" and not shared,
@@ -236,11 +235,11 @@ def _texture(
             f"{where}: address={chosen['address']} needs coordinates=normalized; without them a GPU clamps.",
         ),
         (
-            asked and not plain,
+            wants_linear and not plain,
             f"{where}: memory=linear is for tex1Dfetch: one dimension, filter=point, coordinates in texels.",
         ),
         (
-            asked and of_surface,
+            wants_linear and of_surface,
             f"{where}: {array.name} is a surface, which is not linear memory: read it with tex1D.",
         ),
         (
@@ -269,12 +268,7 @@ MAP_EXAMPLE = "tensormap(float16[1024,1024]:random, box=64x64, swizzle=128)"
 
 
 def read_tensor_map(
-    name: str,
-    text: str,
-    array: Array,
-    shared: bool,
-    scalars: Mapping[str, Any],
-    pointer: bool,
+    name: str, text: str, array: Array, shared: bool, scalars: Mapping[str, Any], pointer: bool
 ) -> Array | BufferView:
     """Return the map of `tensormap(ARRAY, box=..., ...)`.
 
@@ -292,10 +286,10 @@ def read_tensor_map(
         if re.fullmatch(r"\d+(\s*x\s*\d+)*", inner):
             inner = inner.replace("x", ",")
         value = expressions.parse(inner.strip("[]"), where, scalars).evaluate(scalars)
-        found = value if isinstance(value, tuple) else (value,)
-        if len(found) != count or not all(isinstance(one, (int, np.integer)) for one in found):
+        numbers_given = value if isinstance(value, tuple) else (value,)
+        if len(numbers_given) != count or not all(isinstance(number, (int, np.integer)) for number in numbers_given):
             raise UsageError(f"{where}: {key} takes {count} whole numbers, as in {key}={'x'.join(['64'] * count)}.")
-        return tuple(int(one) for one in found)
+        return tuple(int(number) for number in numbers_given)
 
     if array.dtype not in MAP_TYPES:
         raise UsageError(f"{where}: a tensor map cannot hold {array.dtype}; use one of {', '.join(MAP_TYPES)}.")
@@ -320,10 +314,7 @@ def read_tensor_map(
             f"{where}: sizes and strides reach {reach} bytes, and {array.dtype}{shape_text(array.shape)} has "
             f"{array.nbytes}.",
         ),
-        (
-            shared and given.get("access"),
-            f"{where}: access is already set by {array.name}: remove it here.",
-        ),
+        (shared and given.get("access"), f"{where}: access is already set by {array.name}: remove it here."),
         (
             not shared and array.init == "empty" and not written,
             f"{where}: with access=read, 'empty' would be read as poison: use random or arange.",

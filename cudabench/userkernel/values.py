@@ -237,7 +237,7 @@ def _check_start(init: Init, dtype: str, shape: tuple[int, ...], where: str) -> 
         )
     if init.word == "integers" and init.numbers:
         a, b = init.numbers
-        if any((isinstance(one, float) and not one.is_integer()) or isinstance(one, complex) for one in (a, b)):
+        if any((isinstance(bound, float) and not bound.is_integer()) or isinstance(bound, complex) for bound in (a, b)):
             raise UsageError(f"{where}: integers takes whole numbers.")
         least, most = (0, 2) if dtype == "bool" else (low, high + 1)
         if not max(least, -(1 << 63)) <= a < b <= min(most, 1 << 64):
@@ -380,10 +380,10 @@ class BufferView:
 
 def arrays_of(arguments: Iterable[Argument]) -> tuple[Array, ...]:
     """Return the arrays of arguments, with the arrays that structs point at."""
-    found: list[Array] = []
+    arrays: list[Array] = []
     for argument in arguments:
-        found += [argument] if isinstance(argument, Array) else argument.arrays if isinstance(argument, Record) else []
-    return tuple(found)
+        arrays += [argument] if isinstance(argument, Array) else argument.arrays if isinstance(argument, Record) else []
+    return tuple(arrays)
 
 
 Argument = Scalar | Array | Null | Record | BufferView

@@ -60,7 +60,7 @@ def test_parts_count_together(
     with pytest.raises(SystemExit, match="is of --seed 0"):
         long_haul.main()
     (tmp_path / "state.json").write_text("{}")
-    with pytest.raises(SystemExit, match="is no state"):
+    with pytest.raises(SystemExit, match="is not a state file"):
         long_haul.main()
 
 

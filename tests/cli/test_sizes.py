@@ -147,7 +147,7 @@ def test_budget_bounds_a_run(cudabench: Runner, tmp_path: Path) -> None:
     """Kernels whose turn comes after --budget are failed with that reason, and the run says so in its exit code."""
     ran = cudabench("transpose", "--size", "64", "-d", "sim", "--no-cpu", "--budget", "1e-6", "--json", "r.json")
     assert ran.code == 1
-    assert "not measured: --budget 1e-06 s was spent before its turn" in " ".join(ran.out.split())
+    assert "not measured: --budget 1e-06 s was used up" in " ".join(ran.out.split())
     file = results.load(tmp_path / "r.json")
     assert {result.status for result in file.results} == {"failed"}
     assert file.settings["budget"] == 1e-6

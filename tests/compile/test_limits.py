@@ -41,7 +41,10 @@ def test_reading_ends_with_the_timeout() -> None:
         pytest.skip("needs nvdisasm")
     cubin = compile_cubin('extern "C" __global__ void read(float *x) { x[0] = 5; }', "read.cu").cubin
     assert cubin is not None
-    with limits.within(0.001), pytest.raises(limits.CompilerStopped, match="--timeout was over while nvdisasm"):
+    with (
+        limits.shared_deadline(0.001),
+        pytest.raises(limits.CompilerStopped, match="--timeout was over while nvdisasm"),
+    ):
         nvdisasm.functions(cubin, "read")
     nvdisasm.begin.cache_clear()
     assert nvdisasm.functions(cubin, "read")
@@ -49,7 +52,7 @@ def test_reading_ends_with_the_timeout() -> None:
 
 def test_nothing_lasts_behind_it() -> None:
     """Outside, a compile has the time that it always has."""
-    with limits.within(1):
+    with limits.shared_deadline(1):
         assert 0 < limits.compile_seconds() <= 1
     assert limits.compile_seconds() == limits.longest_seconds()
-    assert limits.left() is None
+    assert limits.seconds_left() is None

@@ -201,7 +201,7 @@ def compiled_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     if not {"nvcc": probe.nvcc, "nvrtc": probe.nvrtc}[request.param]().usable:
         pytest.skip(f"{request.param} is not installed")
     monkeypatch.setenv("CUDABENCH_COMPILER", request.param)
-    cuda._begun.cache_clear()  # it knows a source, but not by which compiler
+    cuda._compile_in_background.cache_clear()  # it knows a source, but not by which compiler
     return str(request.param)
 
 

@@ -100,7 +100,7 @@ def test_faults_cost_their_kernel(faulty: Runner) -> None:
         ("odd", "failed", "CUDA failed while running odd: misaligned address."),
         ("trap", "failed", "CUDA failed while running trap: unspecified launch failure."),
         ("check", "failed", "CUDA failed while running check: device-side assert triggered."),
-        ("hang", "failed", "no sign of life for 3 s while running; raise --timeout if it is just slow"),
+        ("hang", "failed", "no sign of life for 3 s while running; raise --timeout if it is only slow"),
         ("says", "ok", ""),
     ]
     assert ran.code == 1

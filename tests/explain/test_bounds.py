@@ -154,14 +154,14 @@ def test_counts_alone(cudabench: Runner) -> None:
 @pytest.mark.usefixtures("unread_machine_code")
 def test_a_kernel_without_a_price(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where one kernel cannot be priced its row says so, and its counts and the other rows stand."""
-    priced = simulated_run.by_card
+    priced = simulated_run.limits_by_card
 
     def by_card(device: Any, case: Any, *rest: Any) -> Any:
         if case.kernel == "smem":
             raise CudabenchError("no such code")
         return priced(device, case, *rest)
 
-    monkeypatch.setattr(simulated_run, "by_card", by_card)
+    monkeypatch.setattr(simulated_run, "limits_by_card", by_card)
     ran = cudabench(*LADDER, "-k", "smem", "-k", "smem-pad")
     assert ran.code == 0
     rows = {line.split()[1]: line for line in ran.out.splitlines() if line.strip()[:1].isdigit()}

@@ -25,7 +25,7 @@ from cudabench.errors import CudabenchError, UsageError
 from cudabench.explain import bound_texts, card_rates, lower_bounds, recorded, verdict, warp_latency
 from cudabench.explain.machine_code import pipe
 from cudabench.measure import counting
-from cudabench.measure.counting import Counting, sampled
+from cudabench.measure.counting import Counting, run_sample
 from cudabench.measure.gpu_run import GpuRun
 from cudabench.measure.simulated_run import SimulatedRun
 from cudabench.plan import cases, chapters
@@ -426,8 +426,8 @@ def test_a_sample_of_blocks_gives_the_limits_of_all(kernel: str) -> None:
     operation, device, card = operations.get("transpose"), shared_simulator(), cards.load("h200")
     (case,) = cases.build(operation, cases.Request(kernels=(kernel,), size=(1024, 1024)))
     inputs = operation.inputs(case.problem)
-    run = counting.sampled(device, case, operation, case.problem, inputs, seconds=60)
-    some = counting.by_card(device, case, run, [card], Settings(), operation.bytes(case.problem))[0].limits
+    run = counting.run_sample(device, case, operation, case.problem, inputs, seconds=60)
+    some = counting.limits_by_card(device, case, run, [card], Settings(), operation.bytes(case.problem))[0].limits
     every = simulated(kernel, 1024, 1024).limits
     assert every is not None
     times = {limit.resource: limit.time_s for limit in some}
@@ -691,7 +691,7 @@ def test_a_sample_of_the_blocks_has_its_pictures() -> None:
     operation = operations.get("transpose")
     (case,) = cases.build(operation, cases.Request(kernels=("smem",), size=(1024, 1024)))
     inputs = operation.inputs(case.problem)
-    ran = sampled(SimDevice("sm_90"), case, operation, case.problem, inputs, seconds=60, trace=recorded.watch(case))
+    ran = run_sample(SimDevice("sm_90"), case, operation, case.problem, inputs, seconds=60, trace=recorded.watch(case))
     assert ran.report.trace
     assert {event.block for event in ran.report.trace.accesses} == {ran.report.trace.shared[0].block}
     assert ran.report.trace.shared[0].block != (0, 0, 0)
@@ -704,7 +704,7 @@ def test_counting_ends_with_the_budget() -> None:
     late = Counting(operations.get("transpose"), Settings(cpu=False, budget=2.0), until=0.0)
     found = late.limited(result, case, CLOCKED)
     assert (found.time, found.limits, found.lines) == (result.time, None, None)
-    assert "--budget 2 s was spent" in found.warnings[-1].message
+    assert "--budget 2 s was used up" in found.warnings[-1].message
 
 
 def test_a_card_that_the_package_knows() -> None:

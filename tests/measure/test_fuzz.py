@@ -260,7 +260,7 @@ def test_what_cannot_be_fuzzed_is_refused(cudabench: Runner) -> None:
     line = ("run", "k.cu", *ONE, "--arg", "x=float32[n]:random", "--arg", "y=float32[n]:empty", *SIM)
     ran = cudabench(*line, "--fuzz", 3)
     assert ran.code == 2
-    assert "--fuzz has nothing to compare other inputs with: add --expect" in ran.err
+    assert "--fuzz needs the outputs for other inputs: add --expect" in ran.err
     assert "add --fuzz K" in cudabench(*line, "--where", "n>0").err
 
 

@@ -19,7 +19,7 @@ from cudabench.measure.buffers import MOST, ROTATION_BYTES, place_count
 from cudabench.measure.context import POISONS, poison_bytes
 from cudabench.measure.gpu_run import GpuRun
 from cudabench.measure.session import Budget
-from cudabench.measure.timing import SmClock, enough, hot_runs, shortened, slower_inputs, warm_up
+from cudabench.measure.timing import SmClock, hot_runs, is_enough, settings_until, slower_inputs, warm_up
 from cudabench.plan import cases
 from cudabench.records.planned import Case, Settings, Tolerance
 from cudabench.records.results import MachineCode, Result
@@ -617,11 +617,11 @@ def test_stopping_rule() -> None:
     """Sampling goes on until count, time and precision are all there, but never beyond the most time."""
     settings = Settings(min_time=0.5, max_time=10, min_samples=10)
     steady, noisy = [1e-4] * 100, [1e-4, 2e-4] * 50
-    assert not enough(steady[:9], 1.0, settings)
-    assert not enough(steady, 0.4, settings)
-    assert enough(steady, 0.6, settings)
-    assert not enough(noisy, 0.6, settings)
-    assert enough(noisy, 10.0, settings)
+    assert not is_enough(steady[:9], 1.0, settings)
+    assert not is_enough(steady, 0.4, settings)
+    assert is_enough(steady, 0.6, settings)
+    assert not is_enough(noisy, 0.6, settings)
+    assert is_enough(noisy, 10.0, settings)
 
 
 def test_a_budget_is_shared() -> None:
@@ -631,11 +631,11 @@ def test_a_budget_is_shared() -> None:
     assert until is not None
     assert until - time.monotonic() == pytest.approx(2.0, rel=0.01)
     assert Budget(8.0, time.monotonic() - 1.0).until(1) is None
-    settings = shortened(Settings(), time.monotonic() + 0.1)
+    settings = settings_until(Settings(), time.monotonic() + 0.1)
     assert 0 < settings.max_time <= 0.1
     assert settings.min_time <= settings.max_time
-    assert shortened(Settings(), time.monotonic() - 1).max_time == 0
-    assert shortened(Settings(), None) == Settings()
+    assert settings_until(Settings(), time.monotonic() - 1).max_time == 0
+    assert settings_until(Settings(), None) == Settings()
 
 
 def test_warm_up_waits_for_the_clock() -> None:
@@ -666,7 +666,7 @@ def test_baseline_does_the_work(threads: int) -> None:
 def test_faster_on_inputs_that_it_knows(monkeypatch: pytest.MonkeyPatch) -> None:
     """A kernel that is faster on one of two sets of inputs is timed on the other, and that is said."""
     # Times at two levels have no narrow interval, so that the rule would go on to --max-time.
-    monkeypatch.setattr(timing, "enough", lambda samples, elapsed, settings: len(samples) >= 200)
+    monkeypatch.setattr(timing, "is_enough", lambda samples, elapsed, settings: len(samples) >= 200)
     seen: list[bytes] = []
 
     def watched(buffers: Buffers) -> None:

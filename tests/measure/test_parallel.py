@@ -35,7 +35,7 @@ def collected(simulate: Callable[..., Any], count: int = 3, cases: Any = CASES, 
         "failure": lambda case, why: f"{case.kernel}: {why}",
         **more,
     }
-    return list(parallel.results(cases, simulate, count, **options))
+    return list(parallel.simulate_in_order(cases, simulate, count, **options))
 
 
 @pytest.mark.parametrize("count", [1, 3, 6])
@@ -81,7 +81,7 @@ def test_an_error_for_the_user_is_raised_in_its_turn() -> None:
         time.sleep(0.05)
         return os.getpid(), ""
 
-    events = parallel.results(CASES, simulate, 2, lambda *_: None, lambda case: None, lambda c, w: w)  # type: ignore[arg-type, return-value]
+    events = parallel.simulate_in_order(CASES, simulate, 2, lambda *_: None, lambda case: None, lambda c, w: w)  # type: ignore[arg-type, return-value]
     process: Any = next(events)[0]
     with pytest.raises(CudabenchError, match="b cannot be"):
         next(events)
@@ -114,7 +114,7 @@ def test_closing_ends_all_processes() -> None:
         time.sleep(60 if case.kernel != "a" else 0)
         return case.kernel, ""
 
-    events = parallel.results(CASES, simulate, 3, lambda *_: None, lambda case: None, lambda c, w: w)  # type: ignore[arg-type, return-value]
+    events = parallel.simulate_in_order(CASES, simulate, 3, lambda *_: None, lambda case: None, lambda c, w: w)  # type: ignore[arg-type, return-value]
     assert next(events)[0] == "a"
     events.close()
     os.close(write)
@@ -131,14 +131,14 @@ def test_how_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(parallel.VARIABLE)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)))
     monkeypatch.setattr(confined, "host_memory", lambda: 20 << 30)
-    assert [parallel.jobs(None, cases, small) for cases in (2, 5, 20)] == [2, 5, 8]
-    assert parallel.jobs(None, 20, large) == 1
-    assert parallel.jobs(3, 20, large) == 3
+    assert [parallel.process_count(None, cases, small) for cases in (2, 5, 20)] == [2, 5, 8]
+    assert parallel.process_count(None, 20, large) == 1
+    assert parallel.process_count(3, 20, large) == 3
     monkeypatch.setenv(parallel.VARIABLE, "2")
-    assert parallel.jobs(None, 20, small) == 2
+    assert parallel.process_count(None, 20, small) == 2
     monkeypatch.setenv(parallel.VARIABLE, "many")
     with pytest.raises(UsageError, match="CUDABENCH_JOBS=many is not a number"):
-        parallel.jobs(None, 20, small)
+        parallel.process_count(None, 20, small)
 
 
 @pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")

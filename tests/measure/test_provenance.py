@@ -78,29 +78,32 @@ def test_the_commit_and_whether_all_is_committed(tmp_path: Path, monkeypatch: py
     monkeypatch.chdir(tmp_path)
     Path("k.cu").write_text(KERNEL)
     source = Source("k.cu", KERNEL, str(tmp_path), False)
-    assert provenance.git(source) is None
+    assert provenance.git_state(source) is None
     git("init", "-q")
-    assert provenance.git(source) is None
+    assert provenance.git_state(source) is None
     git("add", "k.cu")
     git("commit", "-qm", "one")
     head = commit()
-    assert provenance.git(source) == {"commit": head, "dirty": False}
+    assert provenance.git_state(source) == {"commit": head, "dirty": False}
     Path("k.cu").write_text(KERNEL + "//\n")
-    assert provenance.git(source) == {"commit": head, "dirty": True}
+    assert provenance.git_state(source) == {"commit": head, "dirty": True}
     git("checkout", "-q", "k.cu")
     Path("new.cu").write_text(KERNEL)
-    assert provenance.git(source) == {"commit": head, "dirty": False}
-    assert provenance.git(Source("new.cu", KERNEL, str(tmp_path), False)) == {"commit": head, "dirty": True}
+    assert provenance.git_state(source) == {"commit": head, "dirty": False}
+    assert provenance.git_state(Source("new.cu", KERNEL, str(tmp_path), False)) == {"commit": head, "dirty": True}
     git("add", "new.cu")
     git("commit", "-qm", "two")
-    assert provenance.git(Source("HEAD~1:k.cu", KERNEL, "elsewhere", False)) == {"commit": commit(), "dirty": False}
+    state = provenance.git_state(Source("HEAD~1:k.cu", KERNEL, "elsewhere", False))
+    assert state == {"commit": commit(), "dirty": False}
     built_in = chapters.read("vecadd.cu")
     Path("kernels_cu").mkdir()
     Path(built_in.name).write_text("another")
     whole = hashlib.sha256(built_in.text.encode()).hexdigest()
-    assert provenance.digest(built_in) == provenance.digest(replace(built_in, text="a part of it")) == whole
-    assert (provenance.git(built_in) or {}).get("commit") != commit()
-    assert provenance.git(Source("other.cu", KERNEL, str(tmp_path))) is None  # built in, in somebody's tree
+    assert (
+        provenance.source_digest(built_in) == provenance.source_digest(replace(built_in, text="a part of it")) == whole
+    )
+    assert (provenance.git_state(built_in) or {}).get("commit") != commit()
+    assert provenance.git_state(Source("other.cu", KERNEL, str(tmp_path))) is None  # built in, in somebody's tree
 
 
 def test_without_a_repository_git_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,7 +114,7 @@ def test_without_a_repository_git_is_not_asked(tmp_path: Path, monkeypatch: pyte
 
     monkeypatch.setattr(subprocess, "Popen", started)
     (tmp_path / "k.cu").write_text(KERNEL)
-    assert provenance.git(Source(str(tmp_path / "k.cu"), KERNEL, str(tmp_path), False)) is None
+    assert provenance.git_state(Source(str(tmp_path / "k.cu"), KERNEL, str(tmp_path), False)) is None
 
 
 def test_without_git_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,7 +122,7 @@ def test_without_git_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     (tmp_path / ".git").mkdir()
     (tmp_path / "k.cu").write_text(KERNEL)
     monkeypatch.setenv("PATH", "")
-    assert provenance.git(Source(str(tmp_path / "k.cu"), KERNEL, str(tmp_path), False)) is None
+    assert provenance.git_state(Source(str(tmp_path / "k.cu"), KERNEL, str(tmp_path), False)) is None
 
 
 class NVMLError(Exception):
@@ -153,7 +156,7 @@ def library(power: int, **lacks: Exception) -> types.ModuleType:
 
 def test_the_cards_state_before_and_after(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clocks, power in watts, temperature and reasons, each before and after; what NVML does not tell is None."""
-    record = provenance.gather([], None)
+    record = provenance.provenance_record([], None)
     monkeypatch.setitem(sys.modules, "pynvml", library(100_500))
     provenance.begin(record, "GPU-1")
     lack = NVMLError("not supported")
@@ -167,7 +170,7 @@ def test_the_cards_state_before_and_after(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_without_nvml_the_state_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     """No pynvml, or one that cannot start, leaves None and no error."""
-    record = provenance.gather([], None)
+    record = provenance.provenance_record([], None)
     monkeypatch.setitem(sys.modules, "pynvml", None)
     provenance.begin(record, "GPU-1")
     monkeypatch.setitem(sys.modules, "pynvml", library(1, nvmlInit=NVMLError("no driver")))

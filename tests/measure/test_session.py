@@ -239,4 +239,4 @@ def test_the_end_of_a_budget() -> None:
         found = list(device.results(MAKE, rest, session.Budget(0.5, time.monotonic() + 0.5)))
     assert [r.status for r in found] == ["failed", "failed"]
     assert "no sign of life for 2 s while timing" in (found[0].reason or "")
-    assert found[1].reason == "not measured: --budget 0.5 s was spent before its turn; give more, or fewer kernels"
+    assert found[1].reason == "not measured: --budget 0.5 s was used up; give more, or run fewer kernels"

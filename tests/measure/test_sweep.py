@@ -62,7 +62,7 @@ def counted(case: Case, sectors: int, wavefronts: int) -> Result:
 
 def planned(*blocks: tuple[int, int]) -> list[Case]:
     """Return cases of smem-pad."""
-    return list(sweep.plan(OPERATION, Request(kernels=("smem-pad",)), [(x, y, 1) for x, y in blocks]).cases)
+    return list(sweep.plan_points(OPERATION, Request(kernels=("smem-pad",)), [(x, y, 1) for x, y in blocks]).cases)
 
 
 # Which blocks --------------------------------------------------------------------------------------------------------
@@ -123,20 +123,20 @@ def test_refused_blocks_are_kept_with_the_reason() -> None:
     """A block that the kernel cannot take is refused, not measured; other mistakes are errors."""
     square = replace(OPERATION.kernels[2], refuses=lambda g: None if g.block[0] == g.block[1] else "the tile is square")
     operation = replace(OPERATION, kernels=(replace(square, block=(32, 32)),))
-    plan = sweep.plan(operation, Request(kernels=("smem",)), [(32, 32, 1), (32, 8, 1)])
+    plan = sweep.plan_points(operation, Request(kernels=("smem",)), [(32, 32, 1), (32, 8, 1)])
     assert [case.block for case in plan.cases] == [(32, 32, 1)]
     assert plan.refused[0].block == (32, 8, 1)
     assert plan.refused[0].reason.endswith("the tile is square.")
     with pytest.raises(UsageError, match="None of the blocks can be swept"):
-        sweep.plan(operation, Request(kernels=("smem",)), [(32, 8, 1)])
+        sweep.plan_points(operation, Request(kernels=("smem",)), [(32, 8, 1)])
     with pytest.raises(UsageError, match="lacks kernels for 'int9'"):
-        sweep.plan(operation, Request(kernels=("smem",), dtype="int9"), [(32, 32, 1)])
+        sweep.plan_points(operation, Request(kernels=("smem",), dtype="int9"), [(32, 32, 1)])
 
 
 def test_a_sweep_takes_one_kernel() -> None:
     """A glob that means several kernels is refused with their names."""
     with pytest.raises(UsageError, match=r"'smem\*' means smem, smem-pad, smem-unroll-pad: name one"):
-        sweep.plan(OPERATION, Request(kernels=("smem*",)), [(32, 8, 1)])
+        sweep.plan_points(OPERATION, Request(kernels=("smem*",)), [(32, 8, 1)])
 
 
 # The second pass -----------------------------------------------------------------------------------------------------
@@ -154,7 +154,7 @@ def test_finalists() -> None:
 def test_rounds_alternate() -> None:
     """Every other round goes backwards, so each block comes as often early as late."""
     a, b, c = planned((32, 8), (16, 16), (8, 32))
-    order = sweep.rounds([a, b, c])
+    order = sweep.in_rounds([a, b, c])
     assert order[:6] == [a, b, c, c, b, a]
     assert len(order) == 3 * sweep_points.ROUNDS
     assert {sum(at for at, case in enumerate(order) if case is one) for one in (a, b, c)} == {sum(range(12)) / 3}
@@ -170,7 +170,7 @@ def test_drift_does_not_choose_the_block() -> None:
         at = next(turn)
         return timed(case, 1e-4 * (1 + 0.01 * at), seed=at)
 
-    finals = sweep.again(measure, [(lambda: operations.get("transpose"), case) for case in cases])
+    finals = sweep.measure_again(measure, [(lambda: operations.get("transpose"), case) for case in cases])
     first, second = (final.result.time.median_s for final in finals if final.result.time)
     assert first == pytest.approx(second, rel=0.004)
     assert len(sweep_points.ties(finals)) == 1
@@ -180,7 +180,7 @@ def test_drift_does_not_choose_the_block() -> None:
 def test_merged_figures_belong_together() -> None:
     """Bandwidth and fractions of a merged result follow from its median."""
     (case,) = planned((32, 8))
-    merged = sweep.merge([timed(case, t, seed) for seed, t in enumerate((1e-4, 1.01e-4, 1.02e-4))]).result
+    merged = sweep.merge_rounds([timed(case, t, seed) for seed, t in enumerate((1e-4, 1.01e-4, 1.02e-4))]).result
     assert merged.time is not None
     assert merged.time.samples == 150
     assert merged.bandwidth_gbps == pytest.approx(NBYTES / merged.time.median_s / 1e9)
@@ -192,7 +192,7 @@ def test_wrong_once_is_wrong() -> None:
     """A block whose result was wrong in one round is wrong."""
     (case,) = planned((32, 8))
     wrong = replace(timed(case, 1e-4), status="wrong", time=None)
-    assert sweep.merge([timed(case, 1e-4), wrong]).result.status == "wrong"
+    assert sweep.merge_rounds([timed(case, 1e-4), wrong]).result.status == "wrong"
 
 
 @pytest.mark.parametrize("level", [1e-4, 4e-6])
@@ -201,7 +201,7 @@ def test_a_clear_winner_has_no_ties(level: float) -> None:
     what moves a whole run."""
     cases = planned((32, 8), (16, 16))
     finals = [
-        sweep.merge([timed(case, t, seed) for seed in range(4)])
+        sweep.merge_rounds([timed(case, t, seed) for seed in range(4)])
         for case, t in zip(cases, (level, 1.02 * level), strict=True)
     ]
     assert sweep_points.ties(finals) == []

@@ -242,7 +242,7 @@ def test_other_architectures(name: str, kernel: str) -> None:
             wrong = ladders.simulated(name, kernel, size=size, architecture=architecture, assembled=True)
         except NoRoom:  # a block takes more shared memory than that architecture has
             continue
-        assert [text for text in wrong if f": skipped, {kernel} has instructions that only GPUs of" not in text] == []
+        assert [text for text in wrong if f": skipped, {kernel} needs a GPU of compute capability" not in text] == []
 
 
 # Inputs and baseline -------------------------------------------------------------------------------------------------

@@ -185,7 +185,7 @@ def test_wgmma_is_for_one_generation() -> None:
         assert build("matmul", kernel, size=(64, 64, 64))[1][0].architecture == "sm_90a"
     assert simulated("matmul", "wgmma", size=(70, 33, 130)) == []
     (skipped,) = simulated("matmul", "wgmma", architecture="sm_80", size=(70, 33, 130))
-    assert "only GPUs of compute capability 9.0 have" in skipped
+    assert "needs a GPU of compute capability 9.0" in skipped
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from cudabench import operations
-from cudabench.devices.sim import poisoned
+from cudabench.devices.sim import poisoned_array
 from cudabench.errors import CudabenchError, UsageError
 from cudabench.measure import verify
 from cudabench.operations import blur, distance, images, matvec, pi, shared
@@ -449,7 +449,7 @@ def test_bytes_are_exact_but_for_halves(name: str, rungs: tuple[str, ...], optio
             continue
         inputs = operation.inputs(case.problem)
         arrays = {
-            b.name: inputs[b.name] if b.role == "in" else poisoned(b.shape, b.dtype)
+            b.name: inputs[b.name] if b.role == "in" else poisoned_array(b.shape, b.dtype)
             for b in operation.buffers(case.problem)
         }
         simulator().run(case, arrays, trace=False, progress=lambda fraction: None)

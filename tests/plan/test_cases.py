@@ -114,7 +114,7 @@ def test_what_is_compiled_apart_is_compiled_once() -> None:
     for name, parts in by_file.items():
         chapter = chapters.read(name.removeprefix("kernels_cu/")).text
         whole = without_kernels(chapter, set().union(*(texts[part] for part in parts)))
-        assert run.listing(parts) == run.listing([whole])
+        assert run.source_listing(parts) == run.source_listing([whole])
 
 
 def test_grid_is_honoured() -> None:

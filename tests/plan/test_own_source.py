@@ -12,7 +12,7 @@ import pytest
 from cudabench import operations
 from cudabench.devices.protocol import Linked
 from cudabench.errors import UsageError
-from cudabench.measure.gpu_run import load
+from cudabench.measure.gpu_run import load_module
 from cudabench.plan import cases, chapters
 from cudabench.plan.cases import Request
 from cudabench.records.planned import Operation
@@ -180,7 +180,7 @@ def test_a_gpu_loads_a_module_for_each_source(tmp_path: Path) -> None:
 
             return Module()
 
-    module = load(Device(), own(tmp_path, "pi", SUM))  # type: ignore[arg-type]
+    module = load_module(Device(), own(tmp_path, "pi", SUM))  # type: ignore[arg-type]
     assert loaded == [("own.cu", ["mine"]), ("pi.cu", ["pi_finish"])]
     assert isinstance(module, Linked)
     assert (module.function("mine"), module.function("pi_finish")) == (("own.cu", "mine"), ("pi.cu", "pi_finish"))

@@ -142,7 +142,7 @@ def test_a_kernel_for_another_generation_is_left_out() -> None:
     here: Any = SimpleNamespace(compute_capability="8.0")
     reason = other_architecture(case, here)
     assert reason is not None
-    assert "only GPUs of compute capability 9.0 have, and this one has 8.0: use --device sim:sm_90" in reason
+    assert "needs a GPU of compute capability 9.0, and this one has 8.0: use --device sim:sm_90" in reason
     here.compute_capability = "9.0"
     assert other_architecture(case, here) is None
     assert issubclass(UnsupportedFeature, Exception)

@@ -14,7 +14,7 @@ import pytest
 
 from cudabench.compile import compiler, cubin, nvdisasm
 from cudabench.compile.record import Compiled
-from cudabench.devices.sim import machine_of
+from cudabench.devices.sim import machine_code_of
 from cudabench.simulator import api as simulator
 from cudabench.simulator.machine_code import decode
 from cudabench.simulator.machine_code.launch import Asked
@@ -43,7 +43,7 @@ def run(
     made: Compiled, kernel: str, arrays: list[np.ndarray], n: int, block: int = 256
 ) -> tuple[Code | str | None, Any]:
     """Launch a kernel with 4 blocks; return what its machine code did, and that code."""
-    machine = machine_of(made, kernel)
+    machine = machine_code_of(made, kernel)
     asked = Asked(lambda: machine)
     report = simulator.run(made.ptx, kernel, 4, block, [*arrays, n], machine=asked)
     lines = report.executed[kernel]
@@ -95,7 +95,7 @@ def test_a_warp_that_never_ends_is_given_up() -> None:
     source = """extern "C" __global__ void k(volatile int *y, int n) {
         if (threadIdx.x == 0) { y[blockIdx.x] = 1; while (y[3 - blockIdx.x] == 0); } }"""
     made = compiled(source)
-    machine = machine_of(made, "k")
+    machine = machine_code_of(made, "k")
     assert not isinstance(machine, str)
     asked = Asked(lambda: machine)
     try:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cudabench.compile.compiler import compile_ptx
-from cudabench.measure.simulated_run import others
+from cudabench.measure.simulated_run import other_orders
 from cudabench.simulator import api as simulator
 from cudabench.source.choose_kernel import find_kernel as find
 from cudabench.source.files import read_file as read
@@ -114,7 +114,7 @@ def test_right_barrier(launch: Launch, wait: str) -> None:
 def test_wrong_barrier(launch: Launch, wait: str, grid: int) -> None:
     """A barrier whose fault does not show with the blocks in step shows it in one of the orders that `check` tries, or
     as a race, since no chain of fences orders what it lets through."""
-    found = {barrier(launch, wait, order, grid=grid) for order in (None, *others(None, waits=True))}
+    found = {barrier(launch, wait, order, grid=grid) for order in (None, *other_orders(None, waits=True))}
     assert found & {"deadlock", "wrong", "race"}
 
 

@@ -154,6 +154,6 @@ def test_launches_of_host_code() -> None:
     )
     task = parse_text(text, "t.cu").task
     assert task is not None
-    first, second = clang_parse.asked(task, Question("f", launches=True)).launches
+    first, second = clang_parse.answer_of(task, Question("f", launches=True)).launches
     assert first == HostLaunch(("float", "8"), (16,), (64, 2), 256, (None, 1000))
     assert second == HostLaunch(("float", "4"), (), (), 0, (None, None))

@@ -46,9 +46,11 @@ def test_the_traps_work(sprung: Sprung) -> None:
 def test_a_program_finds_what_this_one_does(sprung: Sprung) -> None:
     """A process has this one's path, and the words behind its text are its arguments."""
     say = "import json; print(json.dumps([sys.argv[1:], sys.path]))"
-    ran = subprocess.run([*children.code(say), "a b", "-c"], capture_output=True, text=True, check=True)
+    ran = subprocess.run([*children.code_command(say), "a b", "-c"], capture_output=True, text=True, check=True)
     assert json.loads(ran.stdout) == [["a b", "-c"], sys.path]
-    ran = subprocess.run([*children.module("cudabench"), "--version"], capture_output=True, text=True, check=True)
+    ran = subprocess.run(
+        [*children.module_command("cudabench"), "--version"], capture_output=True, text=True, check=True
+    )
     assert ran.stdout.startswith("cudabench")
     assert not sprung()
 
@@ -75,7 +77,7 @@ def test_a_worker_for_the_gpu(sprung: Sprung, monkeypatch: pytest.MonkeyPatch) -
 def test_commands_that_start_processes(sprung: Sprung, words: tuple[str, ...]) -> None:
     """A shard's command and the compilers of two architectures run where such files lie."""
     Path("k.cu").write_text("__global__ void f(float *y) { y[threadIdx.x] = 1; }\n")
-    ran = subprocess.run([*children.module("cudabench"), *words], capture_output=True, text=True, check=False)
+    ran = subprocess.run([*children.module_command("cudabench"), *words], capture_output=True, text=True, check=False)
     assert (ran.returncode, sprung()) == (0, []), ran.stderr
 
 

@@ -332,8 +332,8 @@ def test_names_that_a_kernel_comes_to() -> None:
     file = parse_text(text, "k.cu")
     reads, shadows = file.kernels
     assert reads.names >= {"use", "s"}
-    assert constants.options(file, reads, ()) == ["s=float32[4]:random"]
-    assert constants.options(file, shadows, ()) == []
+    assert constants.unset_options(file, reads, ()) == ["s=float32[4]:random"]
+    assert constants.unset_options(file, shadows, ()) == []
 
 
 def test_constants_of_one_declaration() -> None:

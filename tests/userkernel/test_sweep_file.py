@@ -329,7 +329,7 @@ def test_interrupted_and_taken_up_again(cudabench: Runner, fake: Callable[..., l
 @pytest.mark.parametrize(
     ("change", "message"),
     [("source", "its source is not"), ("argument", "its arguments is not"), ("protocol", "its cache is not"),
-     ("file", "it is not a sweep's results file")],
+     ("file", "it is not the results file of a sweep")],
 )  # fmt: skip
 def test_results_of_something_else(
     cudabench: Runner, fake: Callable[..., list[Case]], change: str, message: str

@@ -278,7 +278,7 @@ def test_reading_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     before = signal.getsignal(signal.SIGALRM)
 
     def read() -> None:
-        with limits.reading("k.cu", 2):
+        with limits.limited_reading("k.cu", 2):
             for _ in range(3000):
                 with contextlib.suppress(Exception):
                     time.sleep(0.01)

@@ -60,11 +60,11 @@ def load(peer: Peer, operation: Operation, problem: Problem, room: Room) -> Call
 def transpose(library: CuBlas, peer: Peer, operation: Operation, problem: Problem, at: Pointers) -> Callable[[], None]:
     """out = 1 in^T + 0 in^T: geam adds two matrices, and does not read a matrix whose factor is zero."""
     rows, cols = (ctypes.c_int(problem.size[name]) for name in ("rows", "cols"))
-    one, zero = scalar(1, problem.dtype), scalar(0, problem.dtype)
+    alpha, beta = scalar(1, problem.dtype), scalar(0, problem.dtype)
     source, target = pointer(at["in"]), pointer(at["out"])
     name = f"cublas{LETTERS[problem.dtype]}geam"
     return lambda: library(
-        name, library.handle, TRANSPOSED, TRANSPOSED, rows, cols, one, source, cols, zero, source, cols, target, rows
+        name, library.handle, TRANSPOSED, TRANSPOSED, rows, cols, alpha, source, cols, beta, source, cols, target, rows
     )
 
 
@@ -73,10 +73,10 @@ def matmul(library: CuBlas, peer: Peer, operation: Operation, problem: Problem, 
     m, n, k = (ctypes.c_int(problem.size[name]) for name in "mnk")
     format = peer.arithmetic[0] if peer.arithmetic else problem.dtype
     kind, compute = ctypes.c_int(TYPES[problem.dtype]), ctypes.c_int(COMPUTE[format])
-    one, zero = scalar(1, problem.dtype), scalar(0, problem.dtype)
+    alpha, beta = scalar(1, problem.dtype), scalar(0, problem.dtype)
     a, b, c = (pointer(at[name]) for name in "abc")
     return lambda: library(
-        "cublasGemmEx", library.handle, PLAIN, PLAIN, n, m, k, one, b, kind, n, a, kind, k, zero, c, kind, n, compute,
+        "cublasGemmEx", library.handle, PLAIN, PLAIN, n, m, k, alpha, b, kind, n, a, kind, k, beta, c, kind, n, compute,
         DEFAULT_ALGORITHM,
     )  # fmt: skip
 
@@ -86,10 +86,10 @@ def matvec(library: CuBlas, peer: Peer, operation: Operation, problem: Problem, 
     rows, cols = problem.size["rows"], problem.size["cols"]
     apart = next(buffer.shape[1] for buffer in operation.buffers(problem) if buffer.name == "A")
     m, n, pitch, step = (ctypes.c_int(value) for value in (cols, rows, apart, 1))
-    one, zero = scalar(1, problem.dtype), scalar(0, problem.dtype)
+    alpha, beta = scalar(1, problem.dtype), scalar(0, problem.dtype)
     matrix, x, y = (pointer(at[name]) for name in ("A", "x", "y"))
     name = f"cublas{LETTERS[problem.dtype]}gemv_v2"
-    return lambda: library(name, library.handle, TRANSPOSED, m, n, one, matrix, pitch, x, step, zero, y, step)
+    return lambda: library(name, library.handle, TRANSPOSED, m, n, alpha, matrix, pitch, x, step, beta, y, step)
 
 
 CALLS = {"transpose": transpose, "matmul": matmul, "matvec": matvec}

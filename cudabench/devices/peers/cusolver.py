@@ -27,7 +27,7 @@ def load(peer: Peer, operation: Operation, problem: Problem, room: Room) -> Call
     library = _library()
     n, item, letter = problem.size["n"], ITEM[problem.dtype], LETTERS[problem.dtype]
     words = ctypes.c_int()
-    side, one = ctypes.c_int(n), ctypes.c_int(1)
+    side, single = ctypes.c_int(n), ctypes.c_int(1)
     library(f"cusolverDn{letter}getrf_bufferSize", library.handle, side, side, None, side, ctypes.byref(words))
     work, order, info = (pointer(room.allocate(nbytes)) for nbytes in (max(1, words.value) * item, 4 * n, 4))
     driver = ctypes.CDLL("libcuda.so.1")
@@ -43,7 +43,7 @@ def load(peer: Peer, operation: Operation, problem: Problem, room: Room) -> Call
             library("cusolverDnSetStream", library.handle, on)
             library(f"cusolverDn{letter}getrf", library.handle, side, side, matrix, side, work, order, info)
             library(
-                f"cusolverDn{letter}getrs", library.handle, TRANSPOSED, side, one, matrix, side, order, x, side, info
+                f"cusolverDn{letter}getrs", library.handle, TRANSPOSED, side, single, matrix, side, order, x, side, info
             )
 
         return queue

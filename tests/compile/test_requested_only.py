@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cudabench.compile import asked, compiler
+from cudabench.compile import compiler, requested_only
 from cudabench.compile.record import Job
 from cudabench.errors import CompilerError
 
@@ -29,7 +29,7 @@ int main() { first<<<1, 1>>>(0); second<<<1, 1>>>(0); many<2><<<1, 1>>>(0); }
 @pytest.fixture(autouse=True)
 def _any_length(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the files here be long enough to be worth reading."""
-    monkeypatch.setattr(asked, "SHORT", 0)
+    monkeypatch.setattr(requested_only, "SHORT", 0)
 
 
 needs_nvrtc = pytest.mark.skipif(compiler.nvrtc_version() is None, reason="needs NVRTC")
@@ -42,7 +42,7 @@ def job(source: str, *names: str) -> Job:
 
 def test_other_kernels_are_declared() -> None:
     """Bodies go, all else keeps its line and column; a kernel that another may launch stays, and a template."""
-    shorter = asked.only(job(SOURCE, "first"))
+    shorter = requested_only.without_other_kernels(job(SOURCE, "first"))
     assert [len(line) for line in shorter.source.split("\n")] == [len(line) for line in SOURCE.split("\n")]
     for gone in ("twice(x[0])", "#ifdef FAST", "x[0] = 3", "child<<<"):
         assert gone not in shorter.source
@@ -64,7 +64,7 @@ def test_other_kernels_are_declared() -> None:
 def test_what_may_change_the_code_stays(names: tuple[str, ...], before: str) -> None:
     """Nothing goes where no kernel is asked for by name, or where who writes a variable is known from this file."""
     whole = job(before + SOURCE, *names)
-    assert asked.only(whole) is whole
+    assert requested_only.without_other_kernels(whole) is whole
 
 
 def test_a_large_function_keeps_its_callers() -> None:
@@ -73,7 +73,7 @@ def test_a_large_function_keeps_its_callers() -> None:
     calls = "__global__ void {}(float *x) {{ x[0] = large(x[1]); }}\n"
     source = large + calls.format("one") + calls.format("two") + "__global__ void three(float *x) { x[0] = 1; }\n"
     source += "__global__ void four(float *x) { x[0] = 4; }\n"
-    shorter = asked.only(job(source, "one")).source
+    shorter = requested_only.without_other_kernels(job(source, "one")).source
     assert shorter.count("large(x[1])") == 2
     assert "x[0] = 1" not in shorter
 
@@ -84,7 +84,7 @@ def test_the_code_is_that_of_the_whole_file(monkeypatch: pytest.MonkeyPatch) -> 
     but of kernels that were not asked for."""
     source = SOURCE.replace("child<<<1, 1>>>(x);", "").partition("int main")[0]
     short = compiler.compile_cubin(source, "asked.cu", names=["last"])
-    monkeypatch.setattr(asked, "only", lambda job: job)
+    monkeypatch.setattr(requested_only, "without_other_kernels", lambda job: job)
     whole = compiler.compile_cubin("\n" + source, "asked.cu", names=["last"])  # another text, so compiled anew
     assert set(short.resources) == {"last"} < set(whole.resources)
     assert short.resources["last"] == whole.resources["last"]
@@ -106,7 +106,7 @@ def test_errors_are_those_of_the_whole_file(monkeypatch: pytest.MonkeyPatch) -> 
     source = SOURCE.replace("weights[threadIdx.x % 4]", "nowhere(1)")
     with pytest.raises(CompilerError) as short:
         compiler.compile_cubin(source, "asked.cu", names=["first"])
-    monkeypatch.setattr(asked, "only", lambda job: job)
+    monkeypatch.setattr(requested_only, "without_other_kernels", lambda job: job)
     compiler._compile.cache_clear()
     with pytest.raises(CompilerError) as whole:
         compiler.compile_cubin(source, "asked.cu", names=["first"])

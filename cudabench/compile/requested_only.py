@@ -26,36 +26,36 @@ _WARNING = re.compile(
 _LASTING = ("define", "undef", "include", "line", "error", "warning")
 
 
-def only(job: Job) -> Job:
+def without_other_kernels(job: Job) -> Job:
     """Return a job whose source only declares the kernels that are not in `job.names`; all other text keeps its line.
 
     Kernels that device code mentions stay, because their code may be part of others. Templates stay, because the
     compiler makes only requested instances. All kernels stay if the file has private variables. Never raises: a text
     that the compiler refuses in this form must be compiled whole.
     """
-    asked = {names.plain(name) for name in job.names}
-    if not asked or not all(asked) or job.source.count("__global__") < LEAST or len(job.source) < SHORT:
+    requested = {names.plain(name) for name in job.names}
+    if not requested or not all(requested) or job.source.count("__global__") < LEAST or len(job.source) < SHORT:
         return job
     file = _read(job)
     if file is None or file.private or "\r" in job.source:
         return job
     kernels = _kernels(file)
-    called = {name for one in kernels for name in one.names - {one.name}}
-    large = file.large & {name for one in kernels if one.name in asked for name in one.names}
+    called = {name for kernel in kernels for name in kernel.names - {kernel.name}}
+    large = file.large & {name for kernel in kernels if kernel.name in requested for name in kernel.names}
     source = job.source
-    for one in sorted(kernels, key=lambda kernel: -kernel.start):
-        other = one.name not in asked | called and not one.template_parameters and "__global__" in one.text
-        if other and _closed(one.text) and not large & one.names:
-            source = source[: one.start] + _declared(one.text) + source[one.end :]
+    for kernel in sorted(kernels, key=lambda kernel: -kernel.start):
+        other = kernel.name not in requested | called and not kernel.template_parameters and "__global__" in kernel.text
+        if other and _closed(kernel.text) and not large & kernel.names:
+            source = source[: kernel.start] + _declared(kernel.text) + source[kernel.end :]
     return job if source == job.source else replace(job, source=source)
 
 
-def as_written(log: str, job: Job, shorter: Job) -> str:
+def warnings_as_written(log: str, job: Job, shorter: Job) -> str:
     """Return the warnings of a shortened job, without those about the kernels that were left out and their helpers."""
     file = None if shorter is job else _read(job)
     if file is None:
         return log
-    pairs = zip(*(one.source.split("\n") for one in (job, shorter)), strict=True)
+    pairs = zip(*(version.source.split("\n") for version in (job, shorter)), strict=True)
     changed = {at: own for at, (own, left) in enumerate(pairs, 1) if own != left}
     gone = {word for own in changed.values() for word in re.findall(r"\w+", own)}
     within = [
@@ -90,12 +90,12 @@ def _read(job: Job) -> SourceFile | None:
 def _kernels(file: SourceFile) -> list[Kernel]:
     """Return the kernels whose whole text is in the file itself."""
     own = [kernel for kernel in file.kernels if not kernel.file and kernel.text.endswith("}")]
-    return [one for one in own if file.text[one.start : one.end] == one.text]
+    return [kernel for kernel in own if file.text[kernel.start : kernel.end] == kernel.text]
 
 
 def _closed(text: str) -> bool:
     """Return whether the effects of a text's preprocessor directives end with it."""
-    words = [one[1] for one in DIRECTIVE.finditer(without_remarks(text))]
+    words = [directive[1] for directive in DIRECTIVE.finditer(without_remarks(text))]
     begun = sum(map(words.count, ("if", "ifdef", "ifndef")))
     return begun == words.count("endif") and not any(word in _LASTING for word in words)
 
