@@ -192,7 +192,8 @@ def _show(
         add_summary(texts["markdown"])
         if not place.path and not output.quiet:
             view.show(console.err(), names, found)
-    view.show_failures(console.err(), failed)
+    for failure in failed:
+        console.say(console.err(), f"{failure.message}.", "red", soft_wrap=True)
 
 
 _NOT_HERE = ("file", "save", "profile", "where", "bytes", "flops")

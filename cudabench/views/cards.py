@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
 from math import floor, inf, log10
 from typing import TYPE_CHECKING
 
@@ -227,17 +226,18 @@ def _every(
         for key, own in limits.items()
         if found[key]
     }
-    widths = [2 + max(map(len, (line(key), *texts))) for key, texts in cells.items()]
-    taken = accumulate(widths, initial=max(map(len, (heading, *kept))))
-    fits = [width <= out.width for width in taken][1:]
-    shown = [key for at, key in enumerate(cells) if fits[at] or not at]
-    heads = [tables.Head(heading), *(tables.Head(line(key), right=True) for key in shown)]
-    out.print(tables.grid(heads, zip(kept, *(cells[key] for key in shown), strict=True)))
+    columns: list[Column[int]] = [Column(heading, lambda row: kept[row], right=False)]
+    columns += [
+        Column(line(key), texts.__getitem__, expendable=len(cells) - number if number else 0)
+        for number, (key, texts) in enumerate(cells.items())
+    ]
+    shown, dropped = tables.fitting(columns, range(len(kept)), out.width)
+    out.print(tables.table(shown, range(len(kept)), wrap=False))
     if len(labels) > len(kept):
         say(out, f"... and {len(labels) - len(kept)} more, in --json", "dim")
-    if len(shown) < len(cells):
-        left = ", ".join(line(key) for key in list(cells)[len(shown) :])
-        say(out, f"Too narrow for: {left}; a wider terminal or a pipe shows all.", "dim")
+    if dropped:
+        names = ", ".join(column.heading for column in dropped)
+        say(out, f"Too narrow for: {names}; a wider terminal or a pipe shows all.", "dim")
 
 
 def legend(out: Console, rows: Sequence[Row]) -> None:

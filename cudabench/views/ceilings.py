@@ -13,13 +13,12 @@ from cudabench.results.ceilings import Comparison, Row
 from cudabench.results.columns import NOTHING, Column, markdown_table
 from cudabench.results.groups import grouped
 from cudabench.views.console import Console, say
-from cudabench.views.tables import Head, fitting, grid
+from cudabench.views.tables import BAD, Head, fitting, grid
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 OF_THAT = "of it: fraction of what units allow at the driver's clock; of that: at the clock of the measurement."
-STYLES = {"ok": "", "wrong": "red", "failed": "red", "skipped": "dim"}
 
 
 def columns(ceilings: Sequence[Ceiling], device: DeviceInfo | None) -> list[Column[Ceiling]]:
@@ -62,7 +61,7 @@ def show(out: Console, device: DeviceInfo | None, ceilings: Sequence[Ceiling]) -
     if not ceilings:
         return
     kept, _ = fitting(columns(ceilings, device), ceilings, out.width - 4)  # names are indented
-    out.print(_grouped(kept, results.groups(ceilings), wrap=False, style=lambda one: STYLES[one.status]))
+    out.print(_grouped(kept, results.groups(ceilings), wrap=False, style=lambda ceiling: BAD.get(ceiling.status, "")))
     that = [OF_THAT] if any(column.heading == "of that" for column in kept) else []
     notes = [*that, *results.notes_of(ceilings, device)]
     for note in ["", *notes] if notes else []:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cudabench.records.revisions import CodeDifference
-from cudabench.results.diff import Failure
 from cudabench.views.console import Console, say
 from cudabench.views.export.difference import MOST_LINES, columns, detailed, groups, line_columns, notes, summary
 from cudabench.views.tables import table
@@ -31,9 +30,3 @@ def show(out: Console, names: tuple[str, str], found: Sequence[CodeDifference]) 
         out.print(table(line_columns(shown), shown, wrap=True))
         if left > 0:
             say(out, f"... and {left} more line{'' if left == 1 else 's'}, in --json", "dim")
-
-
-def show_failures(err: Console, failed: Sequence[Failure]) -> None:
-    """Print why the comparison fails."""
-    for failure in failed:
-        say(err, f"{failure.message}.", "red", soft_wrap=True)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from cudabench import text
 from cudabench.records.fleet import Card, Cause, Damaged, Fleet, Group, Measurement, SlowCard, Slowing
 from cudabench.results import units
+from cudabench.results.ceilings import value as ceiling_value
 from cudabench.results.columns import NOTHING, Column, markdown_table
 from cudabench.results.groups import grouped
 from cudabench.views import tables
@@ -190,7 +191,7 @@ class View:
             Column("kernel", lambda row: row.kernel, right=False),
             Column("problem", lambda row: f"{row.operation} {row.problem}".strip(), False, 1),
             Column("cards", lambda row: units.count(row.cards)),
-            Column("median", lambda row: value_text(row.median, row.unit)),
+            Column("median", lambda row: ceiling_value(row.median, row.unit)),
             Column("MAD", lambda row: units.percent(row.mad)),
             Column("slow", lambda row: str(row.slow) if row.limit is not None else NOTHING),
             Column("slowest", lambda row: slower(row.worst)),
@@ -321,18 +322,6 @@ def rule_text(found: Fleet) -> str:
 def slower(ratio: float) -> str:
     """Return a ratio of costs as '+5.0%'."""
     return f"{round((ratio - 1) * 100, 1) + 0.0:+.1f}%"  # no -0.0
-
-
-def value_text(value: float, unit: str) -> str:
-    """Return a value with its unit: 33.2 µs, 3929 GB/s, 51.1 TFLOP/s."""
-    if unit == "s":
-        return units.seconds(value)
-    if unit.startswith("J/"):
-        return f"{value * 1e12:.4g} p{unit}"
-    for factor, prefix in ((1e12, "T"), (1e9, "G")):
-        if value >= factor:
-            return f"{units.digits(value / factor)} {prefix}{unit}"
-    return f"{units.digits(value)} {unit}"
 
 
 def plural(count: int, word: str) -> str:

@@ -22,6 +22,7 @@ from cudabench.records.results import Result
 from cudabench.results import ceilings, units
 from cudabench.results.groups import grouped
 from cudabench.views import ceilings_plot, roofline
+from cudabench.views.export.run import short_names
 from cudabench.views.figures import COLOURS, HATCHES, MARKERS, WIDTH_IN, Axes, Figure, new_figure, shown
 from cudabench.views.quantities import AT_LEAST, BANDWIDTH, TIME, Quantity, copy_of, least_time, quantities
 
@@ -118,7 +119,7 @@ def labels_of(names: Sequence[str], files: Sequence[ResultsFile]) -> list[str]:
     devices = [file.device.name if file.device else "" for file in files]
     if len(set(devices)) == len(files) > 1:
         return devices
-    return [name.rpartition("/")[2].removesuffix(".json") for name in names]
+    return short_names(names)
 
 
 def _names_by_device(file: ResultsFile, name: str) -> list[str]:

@@ -9,11 +9,12 @@ from typing import Any
 from cudabench import __version__
 from cudabench.records.file import ResultsFile
 from cudabench.records.launch import dim_text
-from cudabench.records.results import Access, Branch, Counted, DeviceInfo, Result
+from cudabench.records.results import Access, Branch, Counted, Result
 from cudabench.results import units
 from cudabench.views.explanation import said_at
 from cudabench.views.report import samples, source
 from cudabench.views.report.entries import Entry, problem
+from cudabench.views.table import device_line
 
 
 def section(
@@ -145,7 +146,7 @@ def machine(file: ResultsFile, label: str) -> SimpleNamespace:
         "commit": f"{git.get('commit')}{', with changes' if git.get('dirty') else ''}" if git else None,
     }
     sources = [("source", f"{name}, sha256 {str(digest)[:16]}…") for name, digest in part("sources").items()]
-    cards = [(card.name, _card(card)) for card in file.devices]
+    cards = [("device", ", ".join(filter(None, (device_line(card), card.uuid)))) for card in file.devices]
     versions = [f"{name} {version}" for name, version in file.tool.items() if name not in ("name", "version")]
     code = {
         "machine code": f"sha256 {next(iter(hashes))[:16]}…" if len(hashes) == 1 else None,
@@ -173,17 +174,6 @@ def machine(file: ResultsFile, label: str) -> SimpleNamespace:
 
 def _before_and_after(values: Mapping[str, Any], unit: str) -> str | None:
     return f"{values.get('before')} {unit} before, {values.get('after')} {unit} after" if values else None
-
-
-def _card(device: DeviceInfo) -> str:
-    parts = [
-        f"compute capability {device.compute_capability}",
-        f"{device.sm_count} multiprocessors" if device.sm_count else "",
-        f"L2 {units.nbytes(device.l2_bytes)}" if device.l2_bytes else "",
-        f"peak {units.digits(device.peak_gbps)} GB/s" if device.peak_gbps else "",
-        device.uuid or "",
-    ]
-    return ", ".join(filter(None, parts))
 
 
 def clocks(file: ResultsFile) -> str:
