@@ -61,8 +61,8 @@ class Card:
 
     def value(self, name: str) -> float | None:
         """Return a ceiling's value in its unit, or None without a right value."""
-        one = self.ceilings.get(name)
-        return one.value if one and one.status == "ok" and one.value and one.value > 0 else None
+        ceiling = self.ceilings.get(name)
+        return ceiling.value if ceiling and ceiling.status == "ok" and ceiling.value and ceiling.value > 0 else None
 
 
 def load(name: str) -> Card:
@@ -98,7 +98,9 @@ def _plain(name: str) -> str:
 def known_as(name: str) -> str | None:
     """Return the one of NAMES that a word means, such as 'RTX 4090' or '4090', or None."""
     plain = _plain(name)
-    return next((one for one in (plain, f"rtx{plain}", plain.removeprefix("rtx")) if one in NAMES), None)
+    return next(
+        (candidate for candidate in (plain, f"rtx{plain}", plain.removeprefix("rtx")) if candidate in NAMES), None
+    )
 
 
 def shipped(name: str) -> Card:

@@ -80,9 +80,9 @@ def _rotated(extent: Extent) -> np.ndarray:
     """Return the exclusive or of words that were rotated by one bit a step."""
     words = ((LANES[:, None] * CHAINS + np.arange(CHAINS)) * ODD % WORD).astype(np.uint32)
     by = extent.passes * STEPS // 2 % 32
-    turned = words << np.uint32(by) | words >> np.uint32(32 - by) if by else words
-    found: np.ndarray = np.bitwise_xor.reduce(turned, axis=1)
-    return found
+    rotated = words << np.uint32(by) | words >> np.uint32(32 - by) if by else words
+    combined: np.ndarray = np.bitwise_xor.reduce(rotated, axis=1)
+    return combined
 
 
 _ISSUED = each_block(_counted(lambda e: _all_steps(e) // 2, "float32"), "float32")

@@ -143,12 +143,12 @@ class Microbenchmark:
 
     def lack(self, compute_capability: str) -> str | None:
         """Return why a card of a compute capability lacks its instruction, or None."""
-        own = capability(compute_capability)
-        if own >= self.least and (self.most is None or own <= self.most):
+        capability_here = capability(compute_capability)
+        if capability_here >= self.least and (self.most is None or capability_here <= self.most):
             return None
         least = ".".join(map(str, self.least))
-        of = f"is of compute capability {least} alone" if self.most else f"begins at compute capability {least}"
-        return f"{self.wanting} {of}; this card has {compute_capability}"
+        rule = f"is of compute capability {least} alone" if self.most else f"begins at compute capability {least}"
+        return f"{self.wanting} {rule}; this card has {compute_capability}"
 
     def launch(self, extent: Extent) -> Launch:
         """Return the launch that is timed."""

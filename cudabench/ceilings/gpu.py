@@ -136,7 +136,7 @@ class Ceilings:
             trials = [_Trial(self, benchmark, extent, pointers) for extent in extents]
             for trial in trials:
                 trial.prepare()
-            trial = min(trials, key=lambda one: one.seconds) if len(trials) > 1 else trials[0]
+            trial = min(trials, key=lambda candidate: candidate.seconds) if len(trials) > 1 else trials[0]
             trial.verify("before timing")
             timing = self._time(trial.sample)
             clock_mhz = trial.clock_mhz(timing.samples_s[-1])
@@ -304,10 +304,10 @@ class Ceilings:
         return replace(blank, value=value, samples=1, method=method, code=held)
 
     def _joules(self) -> float:
-        found = nvml.energy_j(self._board)
-        if found is None:
+        energy = nvml.energy_j(self._board)
+        if energy is None:
             raise DeviceError("NVML no longer reports the energy of this card")
-        return found
+        return energy
 
 
 _FLUSH = "flush"  # the array that is overwritten before cold samples
@@ -383,9 +383,9 @@ class _Trial:
         size = np.dtype(dtype).itemsize
         if count is None:
             count = bytes_of(self.benchmark.arrays(self.extent)[name]) // size - first
-        found = np.empty(count, dtype)
-        self.owner.device.download(self.pointers[name] + first * size, found)
-        return found
+        content = np.empty(count, dtype)
+        self.owner.device.download(self.pointers[name] + first * size, content)
+        return content
 
 
 def _all(works: Sequence[Work]) -> Work:
@@ -417,8 +417,8 @@ def measuring(device: Device, tell: Told, **how: Any) -> Callable[[tuple[str, Se
         name, settings = order
         ceilings = ceilings or Ceilings(device, settings, **how)
         ceilings.progress = partial(tell, name)
-        found = ceilings.measure(name)
-        return finished(device, found, found.status == "failed")
+        ceiling = ceilings.measure(name)
+        return finished(device, ceiling, ceiling.status == "failed")
 
     return carry_out
 

@@ -112,8 +112,8 @@ def _l2_pattern(extent: Extent) -> Launch:
 
 def _shared_sum(extent: Extent) -> np.ndarray:
     """Return what each thread of a block adds up, modulo 2^32."""
-    own = pattern(0, VECTORS * THREADS * 4).reshape(VECTORS, THREADS, 4).astype(object).sum(axis=(0, 2))
-    return np.array([int(value) * 4 * extent.passes % WORD for value in own], np.uint32)
+    sums = pattern(0, VECTORS * THREADS * 4).reshape(VECTORS, THREADS, 4).astype(object).sum(axis=(0, 2))
+    return np.array([int(value) * 4 * extent.passes % WORD for value in sums], np.uint32)
 
 
 SEEDS = np.repeat(np.arange(THREADS // WARP, dtype=np.uint32) * np.uint32(ODD), WARP)  # one a warp

@@ -200,15 +200,15 @@ def _ahead(words: Sequence[str]) -> AbstractContextManager[None]:
 
 def _check_completion() -> None:
     """Raise UsageError if only some variables of a shell's completion are set, as by hand."""
-    asked = os.environ.get("_CUDABENCH_COMPLETE")
-    if not asked or re.fullmatch("(bash|zsh|fish)_source", asked):
+    instruction = os.environ.get("_CUDABENCH_COMPLETE")
+    if not instruction or re.fullmatch("(bash|zsh|fish)_source", instruction):
         return
     word = os.environ.get("COMP_CWORD", "")
-    place = word.isdecimal() or (asked == "fish_complete" and "COMP_CWORD" in os.environ)
-    if not re.fullmatch("(bash|zsh|fish)_complete", asked) or "COMP_WORDS" not in os.environ or not place:
+    place = word.isdecimal() or (instruction == "fish_complete" and "COMP_CWORD" in os.environ)
+    if not re.fullmatch("(bash|zsh|fish)_complete", instruction) or "COMP_WORDS" not in os.environ or not place:
         raise UsageError(
-            f"_CUDABENCH_COMPLETE={asked} is for a shell's completion, together with COMP_WORDS and COMP_CWORD: unset "
-            "it, and see 'cudabench completion --help'."
+            f"_CUDABENCH_COMPLETE={instruction} is for a shell's completion, together with COMP_WORDS and COMP_CWORD: "
+            "unset it, and see 'cudabench completion --help'."
         )
 
 

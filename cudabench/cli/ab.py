@@ -110,15 +110,15 @@ command = two_forms(
 def _sides(ctx: click.Context, given: Mapping[str, Any], names: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the options of both sides: the common options, those of --a or --b, and one of two kernels."""
     params = [param for param in ctx.command.params if param.name in names]
-    made = []
+    sides = []
     for at, (flag, key) in enumerate((("--a", "old_words"), ("--b", "new_words"))):
-        own = dict(given)
+        side = dict(given)
         if len(given["kernels"]) == 2:
-            own["kernels"] = (given["kernels"][at],)
+            side["kernels"] = (given["kernels"][at],)
         for name, value in _own_options(flag, given[key], params).items():
-            own[name] = (*given[name], *value) if name in ("defines", "include") else value
-        made.append(own)
-    old, new = made
+            side[name] = (*given[name], *value) if name in ("defines", "include") else value
+        sides.append(side)
+    old, new = sides
     return old, new
 
 
@@ -130,11 +130,11 @@ def _own_options(flag: str, text: str | None, params: Sequence[click.Parameter])
         words = shlex.split(text)
     except ValueError as error:
         raise UsageError(f"{flag} '{text}' cannot be read: {error}.") from None
-    known = ", ".join(max(param.opts, key=len) for param in params)
+    allowed = ", ".join(max(param.opts, key=len) for param in params)
     try:
         ctx = Headed(flag, params=list(params)).make_context(flag, words)
     except click.UsageError as error:
-        raise UsageError(f"{flag} '{text}': {error.format_message()} Allowed are {known}.") from None
+        raise UsageError(f"{flag} '{text}': {error.format_message()} Allowed are {allowed}.") from None
     return {
         name: value
         for name, value in ctx.params.items()
@@ -204,11 +204,11 @@ def _ab_ladder(ctx: click.Context, name: str, /, **given: Any) -> int:
     requests = [ladders.request_of(operation, {**side, "words": ()}) for side in (old, new)]
     cases = []
     for request in requests:
-        found = planning.build(operation, request)
-        if len(found) != 1:
-            names = ", ".join(case.kernel for case in found)
-            raise UsageError(f"A side is one kernel, not {len(found)} ({names}): name two, -k OLD -k NEW.")
-        cases += found
+        built = planning.build(operation, request)
+        if len(built) != 1:
+            names = ", ".join(case.kernel for case in built)
+            raise UsageError(f"A side is one kernel, not {len(built)} ({names}): name two, -k OLD -k NEW.")
+        cases += built
     series = Series(partial(operations.get, name), tuple(cases))
     record = {"requests": [asdict(request) for request in requests]}
     return _measured(series, choice, record, _labels((name, name), old, new), given)

@@ -54,16 +54,16 @@ def command(
     # Without a GPU this is an error, never a silent simulation.
     choice = devices.choose("cuda" if device == "auto" else device)
     settings = replace(TIMING, timeout=timeout) if timeout else TIMING
-    asked = {"only": list(only), "energy": energy}
-    made = run.CeilingsRun(choice, names, settings, asked, path=output.path, listener=output.screen)
-    stopped = interrupting(made.collect)
-    output.deliver(made.file)
+    request = {"only": list(only), "energy": energy}
+    measuring = run.CeilingsRun(choice, names, settings, request, path=output.path, listener=output.screen)
+    stopped = interrupting(measuring.collect)
+    output.deliver(measuring.file)
     if not output.quiet:
-        ceilings.show(console.tables(output.to_stdout), made.file.device, made.file.ceilings)
+        ceilings.show(console.tables(output.to_stdout), measuring.file.device, measuring.file.ceilings)
     else:
-        for ceiling in made.file.ceilings:
+        for ceiling in measuring.file.ceilings:
             if ceiling.status in ("wrong", "failed"):
                 say(f"{ceiling.name} {ceiling.status}: {ceiling.reason}.")
     if stopped:
         raise stopped
-    return exit_code({ceiling.status for ceiling in made.file.ceilings} - {"skipped"})
+    return exit_code({ceiling.status for ceiling in measuring.file.ceilings} - {"skipped"})

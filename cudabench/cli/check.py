@@ -51,9 +51,9 @@ def _check(ctx: click.Context, /, **given: Any) -> int:
     with reading(requests[0].file, given, len(wanted.requests)):
         # A kernel that cannot run is a finding; the other kernels still run.
         series = [
-            replace(one, cases=tuple(replace(case, named=False, bounds=True) for case in one.cases))
+            replace(planned, cases=tuple(replace(case, named=False, bounds=True) for case in planned.cases))
             for request in wanted.requests
-            for one in plan.series([request], "check")
+            for planned in plan.series([request], "check")
         ]
     output = Output.of(given["json_path"], given["quiet"], report_path=given["report_path"])
     record = {"requests": [asdict(request) for request in wanted.requests]}
@@ -74,9 +74,9 @@ def _requests(ctx: click.Context, given: dict[str, Any]) -> list[Any]:
             raise UsageError(
                 f"check takes files or --profile {given['profile']}, not both: the profile names its file."
             )
-        kept = dict(given)
+        typed = dict(given)
         requests = run.requests_of(ctx, {**given, **blank, "file": None}, run.command.params)
-        given |= kept  # the profile's settings of measuring do not matter here
+        given |= typed  # the profile's settings of measuring do not matter here
         return [replace(request, save=(), bytes=None, flops=None) for request in requests]
     named = next((file for file in files if file in operations.SUMMARIES and not Path(file).exists()), None)
     refuse(

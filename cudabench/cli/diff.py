@@ -98,11 +98,11 @@ def _diff(**given: Any) -> int:
             old, new = map(revisions.side, checkouts, requests)
             pairs = revisions.pairs(requests, launched=simulated)
         with output.screen(len(architectures)) as progress:
-            found = revisions.compare_code(old, new, pairs, architectures, progress)
+            differences = revisions.compare_code(old, new, pairs, architectures, progress)
         if simulated:
-            found = revisions.count(found, (old, new), requests, pairs, output.screen, demanded=demanded)
-        record = _file(given, found, old, new)
-    failed = diff.failures(found, wanted)
+            differences = revisions.count(differences, (old, new), requests, pairs, output.screen, demanded=demanded)
+        record = _file(given, differences, old, new)
+    failed = diff.failures(differences, wanted)
     if output.path:
         record.write(output.path)
     output.deliver(record)
@@ -132,37 +132,37 @@ def _architectures(wanted: str) -> tuple[str, ...]:
     from cudabench.results.diff import ARCHITECTURES
 
     try:
-        known = compiler.supported_architectures("nvrtc")
+        supported = compiler.supported_architectures("nvrtc")
     except DeviceUnusable:
-        known = compiler.supported_architectures("nvcc")
+        supported = compiler.supported_architectures("nvcc")
     if wanted == "all":
-        return tuple(name for name in ARCHITECTURES if name.rstrip("af") in known)
+        return tuple(name for name in ARCHITECTURES if name.rstrip("af") in supported)
     words = _words(wanted)
     for word in words:
-        if not re.fullmatch(r"sm_\d{2,3}[af]?", word) or (known and word.rstrip("af") not in known):
-            raise UsageError(f"--arch '{word}' is unknown to the compiler: use {', '.join(known)}, or all.")
+        if not re.fullmatch(r"sm_\d{2,3}[af]?", word) or (supported and word.rstrip("af") not in supported):
+            raise UsageError(f"--arch '{word}' is unknown to the compiler: use {', '.join(supported)}, or all.")
     if not words:
         raise UsageError("--arch is empty: write all, or sm_80,sm_90.")
     return words
 
 
-def _file(given: Mapping[str, Any], found: list[CodeDifference], old: Side, new: Side) -> ResultsFile:
+def _file(given: Mapping[str, Any], differences: list[CodeDifference], old: Side, new: Side) -> ResultsFile:
     """Return the results file: the request, and a record for each kernel and architecture."""
 
     from cudabench.measure import provenance
     from cudabench.measure.run import compiler, versions
 
-    asked = {name: given[name] for name in ("old", "new", "arch", "fail_on", *PROBLEM)}
+    request = {name: given[name] for name in ("old", "new", "arch", "fail_on", *PROBLEM)}
     simulator = Choice("sim")
     tool = versions(simulator)
     origin = provenance.gather([new.source], compiler(simulator, tool))
     origin["sources"] = {side.label: provenance.digest(side.source) for side in (old, new)}
     return ResultsFile(
-        settings={**asdict(Settings(cpu=False)), **asked, "defines": dict(new.defines)},
+        settings={**asdict(Settings(cpu=False)), **request, "defines": dict(new.defines)},
         tool=tool,
         host=probe.host(),
         provenance=origin,
-        diff=found,
+        diff=differences,
     )
 
 
@@ -174,24 +174,24 @@ def _show(
     from cudabench.views import diff as view
     from cudabench.views.export import difference
 
-    target, names, found = given["target"], (given["old"], given["new"]), record.diff
+    target, names, differences = given["target"], (given["old"], given["new"]), record.diff
     # In a repository a revision's file is shown at its current place.
     source = given["new"] if os.path.exists(given["new"]) else given["new"].partition(":")[2] or given["new"]
     texts: dict[str, Callable[[], str]] = {
-        "table": lambda: difference.markdown(names, found),
-        "markdown": lambda: difference.markdown(names, found),
-        "github": lambda: difference.github(source, found, failed),
-        "sarif": lambda: difference.sarif_log(source, found, failed),
+        "table": lambda: difference.markdown(names, differences),
+        "markdown": lambda: difference.markdown(names, differences),
+        "github": lambda: difference.github(source, differences, failed),
+        "sarif": lambda: difference.sarif_log(source, differences, failed),
         "json": record.text,
     }
     if place.path or target in ("markdown", "sarif", "github"):
         place.write(texts[target]())
     elif target == "table" and not output.quiet:
-        view.show(console.tables(output.to_stdout), names, found)
+        view.show(console.tables(output.to_stdout), names, differences)
     if target == "github":
         add_summary(texts["markdown"])
         if not place.path and not output.quiet:
-            view.show(console.err(), names, found)
+            view.show(console.err(), names, differences)
     for failure in failed:
         console.say(console.err(), f"{failure.message}.", "red", soft_wrap=True)
 

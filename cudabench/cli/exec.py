@@ -72,10 +72,10 @@ def _exec(ctx: click.Context, /, **given: Any) -> int:
     choice = _choice(given)
     with tempfile.TemporaryDirectory(prefix="cudabench-") as folder:
         program = _built(given, cards, Path(folder))
-        asked = _asked(
+        request = _asked(
             given, (*files, *(("--", *arguments) if arguments else ())), (program, *arguments), choice, cards
         )
-        run = ProgramRun(asked, path=output.path, record=bool(output.report))
+        run = ProgramRun(request, path=output.path, record=bool(output.report))
         stopped = interrupting(run.collect)
     output.deliver(run.file)
     if not given["quiet"]:
@@ -156,7 +156,7 @@ def _built(given: dict[str, Any], cards: tuple[Card, ...], folder: Path) -> str:
 
 def _words(given: dict[str, Any]) -> list[str]:
     """Return the options of the compiler, as `run` and nvcc take them."""
-    words = [f"-I{one}" for one in given["include"]] + [f"-D{one}" for one in given["defines"]]
+    words = [f"-I{value}" for value in given["include"]] + [f"-D{value}" for value in given["defines"]]
     return [*words, f"--std={given['std']}"] if given["std"] else words
 
 
@@ -191,7 +191,7 @@ def _judged(run: ProgramRun) -> int:
     if run.stopped:
         say(f"--budget {run.asked.settings.budget:g} s was spent before the program's end: what follows was not seen.")
         codes.append(EXIT_FAILED)
-    if any(found.kind != "never-freed" for found in program.findings):
+    if any(finding.kind != "never-freed" for finding in program.findings):
         codes.append(EXIT_WRONG)
     if program.exit_code:
         say(f"{run.ended}.")

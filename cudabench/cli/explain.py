@@ -82,7 +82,7 @@ def _explain(ctx: click.Context, form: str, /, **given: Any) -> int:
         series, request = operation.planned(form, {**given, "device": "sim"})
     choices, cards = pricing.where(given, lambda device: [devices.choose(simulated(device))], simulated=True)
     output = Output.of(given["json_path"], given["quiet"], report_path=given["report_path"])
-    planned = [case for one in series for case in one.cases]
+    planned = [case for item in series for case in item.cases]
     paired = len(planned) == 2 and len(given["kernels"]) > 0
     settings = options.settings(given, simulated=True)
     run = output.run(series, choices, settings, request, trace=watched(planned, given, paired), cards=cards)
@@ -111,9 +111,9 @@ def _show(run: Run, output: Output, *, threads: bool, banks: bool, paired: bool)
         return
     for outcome in run.outcomes:
         ideas = chapters.ideas(outcome.operation)
-        own = [result for result in outcome.results if result.device == device]
-        for result in own:
-            ladder = [one for one in own if one.limits]
+        shown = [result for result in outcome.results if result.device == device]
+        for result in shown:
+            ladder = [rung for rung in shown if rung.limits]
             explanation.show(out, result, threads=threads, banks=banks, ladder=ladder, ideas=ideas)
 
 

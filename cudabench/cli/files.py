@@ -145,8 +145,8 @@ def report(files: tuple[str, ...], output: str) -> int:
     )
     target = Path(output)
     check_page(target, "--output")
-    found = [(name, each) for name in files for each in load_all(name)]
-    write_whole(target, page([each for _, each in found], [name for name, _ in found]).encode())
+    loaded = [(name, file) for name in files for file in load_all(name)]
+    write_whole(target, page([file for _, file in loaded], [name for name, _ in loaded]).encode())
     return 0
 
 

@@ -124,18 +124,18 @@ def problem_options(operation: Operation) -> list[click.Parameter]:
         option("--source FILE.cu", "Take the kernel from FILE.cu, with the same parameters.", type=PLACE),
         *(
             option(
-                f"--{own.name} {own.metavar or ''}", own.help, default=own.default, show_default=True,
-                type=_type(own),
+                f"--{extra.name} {extra.metavar or ''}", extra.help, default=extra.default, show_default=True,
+                type=_type(extra),
             )
-            for own in operation.options
+            for extra in operation.options
         ),
     ]  # fmt: skip
 
 
-def _type(own: Option) -> Any:
-    if own.choices:
-        return click.Choice(own.choices)
-    return PLACE if own.metavar and own.metavar.startswith("FILE") else own.type
+def _type(extra: Option) -> Any:
+    if extra.choices:
+        return click.Choice(extra.choices)
+    return PLACE if extra.metavar and extra.metavar.startswith("FILE") else extra.type
 
 
 def request_of(operation: Operation, given: dict[str, Any]) -> Request:
@@ -173,7 +173,7 @@ def planned(name: str, given: dict[str, Any]) -> tuple[list[Series], dict[str, A
     # A number of --sizes is used for all dimensions.
     requests = [replace(request, size=(size,)) for size in sizes(several)] if several else [request]
     make = partial(operations.get, name)
-    series = [Series(make, tuple(cases.build(operation, one))) for one in requests]
+    series = [Series(make, tuple(cases.build(operation, sized))) for sized in requests]
     return series, {**asdict(request), "sizes": several} if several else asdict(request)
 
 
@@ -213,17 +213,19 @@ def measure(
             f"--peer {peers[0]} needs a GPU: the simulator does not run libraries; leave it out or use --device cuda."
         )
     settings = options.settings(given, simulated=simulated)
-    output.refuse_several([case.kernel for one in series for case in one.cases], choices)
+    output.refuse_several([case.kernel for planned in series for case in planned.cases], choices)
     run = output.run(series, choices, settings, record, cards=cards, counted=given["limits"])
     run.note(limits)  # for exports, which show the missed limits
-    told: list[str] = []
+    sentences: list[str] = []
     fuzzed = bool(given.get("fuzz"))
-    work = _fuzzing(run, series, requests, given, settings, told) if fuzzed else run.collect
+    work = _fuzzing(run, series, requests, given, settings, sentences) if fuzzed else run.collect
     carry_out(run, output, work, partial(tables, run, output, None if run.by_card or fuzzed else more))
     if given.get("breakdown"):
         (_, wall), *parts = run.spent.seconds().items()
-        told.append(f"Wall time {wall:.2f} s: " + ", ".join(f"{name} {seconds:.2f}" for name, seconds in parts) + ".")
-    for sentence in told:
+        sentences.append(
+            f"Wall time {wall:.2f} s: " + ", ".join(f"{name} {seconds:.2f}" for name, seconds in parts) + "."
+        )
+    for sentence in sentences:
         say(sentence)
     return judged(run.file.results, limits, say) or output.lacking(run)
 
@@ -234,7 +236,7 @@ def _fuzzing(
     requests: Sequence[UserRequest],
     given: Mapping[str, Any],
     settings: Settings,
-    told: list[str],
+    sentences: list[str],
 ) -> Callable[[], None]:
     """Return a function that runs the kernels, then every right kernel on other inputs, and adds sentences to `told`.
 
@@ -252,13 +254,13 @@ def _fuzzing(
         fuzz.Fuzz(request, run.devices[0], settings, count, where)
     run.note({"fuzz": count, "where": where})
 
-    def tell(result: Result, record: fuzz.Record) -> None:
+    def add_sentences(result: Result, record: fuzz.Record) -> None:
         if record.failed or not given["quiet"]:
-            told.extend(fuzz.sentences(result, record))
+            sentences.extend(fuzz.sentences(result, record))
 
     def work() -> None:
         run.collect()
-        fuzz.fuzz_all(kernels, run, settings, count, where, tell)
+        fuzz.fuzz_all(kernels, run, settings, count, where, add_sentences)
 
     return work
 

@@ -234,12 +234,12 @@ def _together(outcomes: Sequence[Outcome]) -> list[list[Outcome]]:
 def _print_value(run: Run, key: str) -> None:
     """Print the value of the single result, or why it is missing."""
     for result in run.file.results:
-        found = values.value(result, key)
-        if found is None:
+        value = values.value(result, key)
+        if value is None:
             because = result.reason or f"{result.device} gives none"
             say(f"{key} of {result.kernel} is missing: {because}.")
         else:
-            print(values.written(found), flush=True)
+            print(values.written(value), flush=True)
 
 
 def say(message: str) -> None:

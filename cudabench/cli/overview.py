@@ -34,8 +34,8 @@ def listing(names: tuple[str, ...]) -> int:
     for name in names[:1] or operations.SUMMARIES:
         chosen = operations.get(name)
         kernels = [kernel.name for kernel, _ in cases.select(chosen, names[1:])]
-        said = chapters.ideas(chosen, whole=True)
-        sentences = {kernel: first_sentence(comment) for kernel, comment in said.items()}
+        comments = chapters.ideas(chosen, whole=True)
+        sentences = {kernel: first_sentence(comment) for kernel, comment in comments.items()}
         catalogue.show(chosen, operations.SUMMARIES[name], sentences, kernels)
     return 0
 
@@ -68,10 +68,10 @@ def completion(shell: str) -> int:
     """Print the script that completes operations, kernels, types, devices and files in a shell."""
     from cudabench.cli import group
 
-    found = get_completion_class(shell)
-    assert found is not None, "click knows the shells of the list above"
+    shell_class = get_completion_class(shell)
+    assert shell_class is not None, "click knows the shells of the list above"
     # Not source(), which runs bash to read its version.
-    script = found(group, {}, "cudabench", "_CUDABENCH_COMPLETE")
+    script = shell_class(group, {}, "cudabench", "_CUDABENCH_COMPLETE")
     click.echo(script.source_template % script.source_vars())
     return 0
 

@@ -27,8 +27,8 @@ def where(given: Mapping[str, Any], choose: Callable[[str], Sequence[Choice]], *
 
     simulated: as for `several`.
     """
-    if found := several(given, simulated=simulated):
-        return found
+    if places := several(given, simulated=simulated):
+        return places
     choices = choose(on_device(given))
     return Places(choices, priced(given, choices[0]))
 
@@ -60,22 +60,22 @@ def several(given: Mapping[str, Any], *, simulated: bool = False) -> Places | No
             "--device sim, or leave it out."
         )
     choices: list[Choice] = []
-    left: list[str] = []
+    unsupported: list[str] = []
     for name in architectures:
         try:
             choices.append(devices.choose(f"sim:{name}"))
         except UsageError:  # for a named card
-            if on.lower() != asked.ALL or len(left) + 1 == len(architectures):
+            if on.lower() != asked.ALL or len(unsupported) + 1 == len(architectures):
                 raise
-            left.append(name)
-    unknown = [card.key for card in cards if card.architecture in left]
+            unsupported.append(name)
+    left_out = [card.key for card in cards if card.architecture in unsupported]
     notes = [
         devices.choose(device).note,
-        f"Left out, because NVRTC is older: {', '.join(unknown)}." if unknown else None,
+        f"Left out, because NVRTC is older: {', '.join(left_out)}." if left_out else None,
     ]
     note = " ".join(filter(None, notes)) or None
-    kept = tuple(card for card in cards if card.architecture not in left)
-    return Places([replace(choice, note=note) for choice in choices], kept)
+    priced_cards = tuple(card for card in cards if card.architecture not in unsupported)
+    return Places([replace(choice, note=note) for choice in choices], priced_cards)
 
 
 def _check_simulated(given: Mapping[str, Any], simulates: bool) -> None:

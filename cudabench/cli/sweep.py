@@ -175,11 +175,13 @@ def _sweep_operation(
     given |= {"words": (), "kernels": (word or kernel,), "block": None, "grid": None}
     request = ladders.request_of(operation, given)
     ranges = [axis(text) for text in axes or ()]
-    defined = [Axis(one, values_of(text, f"-D {one}="), "define") for one, text in request.defines.items()]
-    varied = [one for one in defined if len(one.values) > 1]
+    defined = [
+        Axis(swept_axis, values_of(text, f"-D {swept_axis}="), "define") for swept_axis, text in request.defines.items()
+    ]
+    varied = [swept_axis for swept_axis in defined if len(swept_axis.values) > 1]
     candidates = blocks(operation.block_dimensions, ranges)
     plan = sweep.plan(operation, request, candidates, zipped(varied, ()))
-    swept = {one.name for one in varied}
+    swept = {swept_axis.name for swept_axis in varied}
     fixed = asdict(request) | {"defines": {n: text for n, text in request.defines.items() if n not in swept}}
     repeat = partial(_operation_line, operation, given)
     return _carry_out(plan, asdict(request), fixed, repeat, given, map_of_blocks=not varied)
@@ -191,8 +193,8 @@ def _operation_line(operation: Operation, given: Mapping[str, Any], result: Resu
     words += map(str, result.block[: operation.block_dimensions])
     words += ["--size", *(str(int(value)) for value in result.size.values())] if given["size"] else []
     words += ["--dtype", result.dtype] if result.dtype != next(iter(operation.dtypes)) else []
-    own = [(f"--{option.name}", option.name, option.default) for option in operation.options]
-    words += _unusual([("--source", "source", None), *own], given)
+    extras = [(f"--{option.name}", option.name, option.default) for option in operation.options]
+    words += _unusual([("--source", "source", None), *extras], given)
     for text in given["defines"]:
         name, _, value = text.partition("=")
         words += ["-D", f"{name}={result.parameters.get(name, value)}"]
@@ -274,8 +276,8 @@ def _carry_out(
     """
     from cudabench.measure import sweep
 
-    kept = given["resume"]
-    output = Output.of(given["json_path"] or kept, given["quiet"], report_path=given["report_path"])
+    resumed = given["resume"]
+    output = Output.of(given["json_path"] or resumed, given["quiet"], report_path=given["report_path"])
     if given["device"] == "all":
         raise UsageError("--device all: a sweep finds the best of one card; use --device cuda:0.")
     choices, cards = pricing.where(given, lambda device: [devices.choose(device)])
@@ -288,19 +290,19 @@ def _carry_out(
     run = output.run([*firsts.values()], choices, sweep.coarse(settings), record, cards=cards)
     for outcome in run.outcomes:
         outcome.series = replace(outcome.series, cases=())
-    if run.by_card and (space or kept):
+    if run.by_card and (space or resumed):
         flag = "--strategy" if space else "--resume"
         raise UsageError(
             f"--on {given['card']} with {flag}: it searches the points of one card; name one card with --on."
         )
-    told = plan.noted(fixed, searched=space is not None)
-    told |= {name: given[name] for name in ("where", "strategy", "evaluations") if given.get(name)}
+    noted = plan.noted(fixed, searched=space is not None)
+    noted |= {name: given[name] for name in ("where", "strategy", "evaluations") if given.get(name)}
     kernels = list(dict.fromkeys(point.case.kernel for point in points))
-    run.note({"kernels": kernels, "min_time": settings.min_time, "max_time": settings.max_time, "sweep": told})
+    run.note({"kernels": kernels, "min_time": settings.min_time, "max_time": settings.max_time, "sweep": noted})
     before: dict[tuple[Any, ...], Result] = {}
-    if kept and Path(kept).exists():
-        note_taken_up(Path(kept))
-        before = sweep.known(load(kept), kept, run, told["fixed"])
+    if resumed and Path(resumed).exists():
+        note_taken_up(Path(resumed))
+        before = sweep.known(load(resumed), resumed, run, noted["fixed"])
     complete = False
     finals: list[Final] = []
 
@@ -324,7 +326,7 @@ def _carry_out(
         first = run.outcomes[0]
         swept = view.Swept(
             first.operation, run.file.device, first.settings, tuple(run.file.results), plan.refused, finals, complete,
-            repeat, plan.axes, None if space else len(plan.points), kept or given["json_path"],
+            repeat, plan.axes, None if space else len(plan.points), resumed or given["json_path"],
             bool(run.devices[0].note),
         )  # fmt: skip
         out = console.tables(output.to_stdout)

@@ -117,8 +117,8 @@ def read_shards(folder: Path, names: Sequence[str]) -> Iterator[Chunk]:
     chunks = [(str(folder), names[at : at + CHUNK]) for at in range(0, len(names), CHUNK)]
     processes = 1 if len(names) < MANY else min(children.processors(), len(chunks))
     try:
-        with children.spread(_read_chunk, chunks, processes) as found:
-            for chunk in found:
+        with children.spread(_read_chunk, chunks, processes) as results:
+            for chunk in results:
                 outputs.note_shards(folder, (card.file for card in chunk.cards))
                 yield chunk
     except BrokenProcessPool:
@@ -174,25 +174,25 @@ def shards(name: str, text: bytes) -> list[Shard]:
     fleet = _object(document.get("fleet"))
     if _object(fleet.get("rule")):
         return []  # a report, written beside its shards
-    devices = [each for each in _list(document.get("devices")) if isinstance(each, dict)]
+    devices = [row for row in _list(document.get("devices")) if isinstance(row, dict)]
     devices = devices or [_object(document.get("device"))]
     utc = _text(_object(document.get("provenance")).get("utc")) or ""
     host = _text(_object(document.get("host")).get("name"))
-    results = [each for each in _list(document["results"])[:MOST_KERNELS] if isinstance(each, dict)]
-    ceilings = [each for each in _list(document.get("ceilings"))[:MOST_KERNELS] if isinstance(each, dict)]
-    found = []
+    results = [row for row in _list(document["results"])[:MOST_KERNELS] if isinstance(row, dict)]
+    ceilings = [row for row in _list(document.get("ceilings"))[:MOST_KERNELS] if isinstance(row, dict)]
+    cards = []
     for device in devices:
         simulated = device.get("kind") in ("sim", "simulated")
         label = f"{'sim' if device.get('kind') == 'sim' else 'cuda'}:{device.get('index')}"
-        own = [r for r in results if len(devices) < 2 or r.get("device") == label]
+        mine = [r for r in results if len(devices) < 2 or r.get("device") == label]
         given = _object(fleet.get("card")) if len(devices) == 1 else {}
         card = _card(given, device, host, name.removesuffix(".json"))
-        status, reason = judged([*own, *ceilings])
+        status, reason = judged([*mine, *ceilings])
         if WORSE.index(status) > WORSE.index(card.status):
             card = replace(card, status=status, reason=reason)
-        values = () if simulated else (*_times(own), *_ceilings(ceilings))
-        found.append(Shard(name, card, simulated, utc, values))
-    return found
+        values = () if simulated else (*_times(mine), *_ceilings(ceilings))
+        cards.append(Shard(name, card, simulated, utc, values))
+    return cards
 
 
 def _document(text: bytes) -> dict[str, Any]:
@@ -250,7 +250,7 @@ def _plain_record(kind: type, given: Any) -> Any:
     for spec in fields(kind):
         value, hint = given.get(spec.name), str(spec.type)
         if "tuple" in hint:
-            values[spec.name] = tuple(text for each in _list(value)[:20] if (text := _text(each)))
+            values[spec.name] = tuple(text for item in _list(value)[:20] if (text := _text(item)))
         elif "bool" in hint:
             values[spec.name] = value if isinstance(value, bool) else None
         elif "float" in hint:

@@ -59,11 +59,11 @@ def ideas(operation: Operation, *, whole: bool = False) -> dict[str, str]:
     `whole` the whole comments, with detours. Empty without a chapter."""
     if operation.source != f"{operation.name}.cu":
         return {}
-    found = {name: kernel.comment for file in names(operation) for name, kernel in functions(file).items()}
+    comments = {name: kernel.comment for file in names(operation) for name, kernel in functions(file).items()}
     return {
-        kernel.name: found[kernel.function] if whole else first_sentence(found[kernel.function])
+        kernel.name: comments[kernel.function] if whole else first_sentence(comments[kernel.function])
         for kernel in operation.kernels
-        if (whole or not kernel.detour) and kernel.function in found
+        if (whole or not kernel.detour) and kernel.function in comments
     }
 
 

@@ -31,8 +31,10 @@ def rungs(
 
 def _used(rung: Result, best: Result, sms: int) -> Iterator[str]:
     blocks = [math.prod(row.grid) for row in (rung, best)]
-    busy, others = (many / (sms * cdiv(many, sms)) if many and sms else 1.0 for many in blocks)  # a library's: unknown
-    if busy <= LESS * others:
+    busy, best_busy = (
+        many / (sms * cdiv(many, sms)) if many and sms else 1.0 for many in blocks
+    )  # a library's: unknown
+    if busy <= LESS * best_busy:
         yield f"Its {blocks[0]} blocks keep {busy:.0%} of {sms} multiprocessors at work on average."
     held, most = rung.occupancy, best.occupancy.fraction if best.occupancy else 1.0
     if held and held.fraction <= FAR * most:
@@ -46,7 +48,7 @@ def _remains(rung: Result, comment: str) -> list[str]:
     Rows that are not whole vectors are one where the size has such."""
     itemsize = int(re.sub(r"\D", "", rung.dtype) or 0) // 8
     ragged = any(int(extent) * itemsize % 16 for extent in rung.size.values())
-    said = sentences(comment)
-    said = said[next((at for at, one in enumerate(said) if at and "remain" in one.lower()), len(said)) :]
-    memory = any("remains is the memory" in one for one in said)
-    return [one for one in said if (ragged if re.search("multiples? of|agged", one) else not memory)]
+    texts = sentences(comment)
+    texts = texts[next((at for at, sentence in enumerate(texts) if at and "remain" in sentence.lower()), len(texts)) :]
+    memory = any("remains is the memory" in sentence for sentence in texts)
+    return [sentence for sentence in texts if (ragged if re.search("multiples? of|agged", sentence) else not memory)]

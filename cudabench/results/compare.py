@@ -195,36 +195,36 @@ def compare(
 def index(file: ResultsFile) -> dict[Key, Result]:
     """Return a file's results by what they measure, without the skipped results."""
     seen: Counter[Key] = Counter()
-    found = {}
-    for result in (one for one in file.results if one.status != "skipped"):
+    results = {}
+    for result in (row for row in file.results if row.status != "skipped"):
         kind = "sim" if result.device.startswith("sim") else _kind(file.device_of(result))
         kernel = f"{result.kernel} {units.variant(result)}".rstrip()
         key = Key(result.operation, kernel, tuple(result.size.items()), result.dtype, result.block, kind or "cuda")
-        found[replace(key, occurrence=seen[key])] = result
+        results[replace(key, occurrence=seen[key])] = result
         seen[key] += 1
-    return found
+    return results
 
 
 def _by_card(
     base: ResultsFile, new: ResultsFile, scope: Scope, same_model: bool
 ) -> tuple[dict[Key, Result], dict[Key, Result]]:
     """Return both files' results by what they measure and by card: the same card in both, or hardware side by side."""
-    left, parts = base.by_device(), new.by_device()
+    unmatched, parts = base.by_device(), new.by_device()
     pairs: list[tuple[ResultsFile | None, ...]] = []
     if scope == "hardware":
-        pairs += zip_longest(left, parts)
+        pairs += zip_longest(unmatched, parts)
     else:
         for part in parts:
-            same = next((file for file in left if _same(file.device, part.device, same_model)), None)
-            left = [file for file in left if file is not same]
+            same = next((file for file in unmatched if _same(file.device, part.device, same_model)), None)
+            unmatched = [file for file in unmatched if file is not same]
             pairs.append((same, part))
-        pairs += [(file, None) for file in left]
+        pairs += [(file, None) for file in unmatched]
     before: dict[Key, Result] = {}
     after: dict[Key, Result] = {}
     for pair in pairs:
         card = _card(*(side.device if side else None for side in pair))
-        for found, side in zip((before, after), pair, strict=True):
-            found |= {replace(key, card=card): result for key, result in index(side).items()} if side else {}
+        for by_key, side in zip((before, after), pair, strict=True):
+            by_key |= {replace(key, card=card): result for key, result in index(side).items()} if side else {}
     return before, after
 
 
@@ -233,8 +233,8 @@ def _card(old: DeviceInfo | None, new: DeviceInfo | None) -> str:
     device = new or old
     if device is None:
         return ""
-    one = old is None or new is None or old.uuid == new.uuid
-    return device.uuid[:12] if one and device.uuid else device.label
+    same_card = old is None or new is None or old.uuid == new.uuid
+    return device.uuid[:12] if same_card and device.uuid else device.label
 
 
 def nothing_in_common(before: Iterable[Key], after: Iterable[Key]) -> str:
@@ -372,24 +372,24 @@ def _timed(base: Result, new: Result, margin: float, run_to_run: float) -> tuple
         return "unclear", None, "one of the files lacks a time"
     if min(base.time.median_s, new.time.median_s, *base.time.samples_s, *new.time.samples_s) <= 0:
         return "unclear", None, "a time of zero"
-    found = time_ratio(base.time, new.time, run_to_run)
+    ratio = time_ratio(base.time, new.time, run_to_run)
     if base.time.cache != new.time.cache:
-        return "unclear", found, f"{base.time.cache} against {new.time.cache} L2"
+        return "unclear", ratio, f"{base.time.cache} against {new.time.cache} L2"
     fewest = min(len(base.time.samples_s), len(new.time.samples_s))
     if fewest < MIN_SAMPLES:
-        return "unclear", found, f"{fewest} samples, at least {MIN_SAMPLES} are needed"
-    word = verdict(found, margin)
+        return "unclear", ratio, f"{fewest} samples, at least {MIN_SAMPLES} are needed"
+    word = verdict(ratio, margin)
     if word == "unclear":
         short = RUN_TO_RUN_S / min(base.time.median_s, new.time.median_s) > run_to_run
         because = f": times this short differ by {RUN_TO_RUN_S * 1e6:g} µs from run to run" if short else ""
-        return word, found, f"a change of {found.reach:.1%} is possible{because}"
+        return word, ratio, f"a change of {ratio.reach:.1%} is possible{because}"
     if word != "same" and base.copy_gbps and new.copy_gbps and base.bytes:
         copy = base.copy_gbps / new.copy_gbps  # the ratio of its times
         long = RUN_TO_RUN_S * base.copy_gbps * 1e9 / base.bytes <= COPY_MOVED  # enough to say anything
-        if long and abs(math.log(copy)) > math.log1p(COPY_MOVED) and found.low / copy <= 1 <= found.high / copy:
+        if long and abs(math.log(copy)) > math.log1p(COPY_MOVED) and ratio.low / copy <= 1 <= ratio.high / copy:
             direction, by = "slower" if copy > 1 else "faster", max(copy, 1 / copy) - 1
-            return "unclear", found, f"the copy is {by:.1%} {direction} too: the card changed"
-    return word, found, None
+            return "unclear", ratio, f"the copy is {by:.1%} {direction} too: the card changed"
+    return word, ratio, None
 
 
 def verdict(ratio: Ratio, margin: float) -> Verdict:
@@ -407,10 +407,10 @@ def verdict(ratio: Ratio, margin: float) -> Verdict:
 def counts(result: Result) -> dict[str, int]:
     """Return the simulator's counts, summed over a kernel; counts that it did not take are left out."""
     spaces = () if result.access is None else COUNTED_SPACES
-    found = {f"{space} {unit(space)}": total(result.access or (), space).actual for space in spaces}
-    found |= {} if result.instructions is None else {"PTX instructions": result.instructions}
-    found |= {} if result.hazards is None else {"hazards": sum(hazard.count for hazard in result.hazards)}
-    return found
+    counted = {f"{space} {unit(space)}": total(result.access or (), space).actual for space in spaces}
+    counted |= {} if result.instructions is None else {"PTX instructions": result.instructions}
+    counted |= {} if result.hazards is None else {"hazards": sum(hazard.count for hazard in result.hazards)}
+    return counted
 
 
 def _counted(row: Row) -> Row:
@@ -443,7 +443,7 @@ def failures(comparison: Comparison, threshold: float | None, strict: bool = Fal
     slower by more, if its interval says that it is slower (4); in the simulator, a count that grew by more (4). With
     `strict`: an unclear or missing kernel (4).
     """
-    found = []
+    failed = []
     gate = f"over --fail-on-regression {(threshold or 0.0) * 100:.4g}%"
     for row in comparison.rows:
         name = name_of(row.key)
@@ -462,8 +462,8 @@ def failures(comparison: Comparison, threshold: float | None, strict: bool = Fal
             failure = EXIT_THRESHOLD, f"{name} is {row.verdict}{because}, and --strict asks for certainty"
         else:
             continue
-        found.append(Failure(*failure, row))
-    return found
+        failed.append(Failure(*failure, row))
+    return failed
 
 
 def name_of(key: Key) -> str:
@@ -475,7 +475,7 @@ def name_of(key: Key) -> str:
 # For scripts ---------------------------------------------------------------------------------------------------------
 
 
-def document(names: Sequence[str], comparisons: Sequence[Comparison], found: Sequence[Failure]) -> dict[str, Any]:
+def document(names: Sequence[str], comparisons: Sequence[Comparison], failed: Sequence[Failure]) -> dict[str, Any]:
     """Return comparisons of the first file with each other one as plain values; times in seconds."""
     return {
         "schema": "cudabench-comparison/1",
@@ -490,8 +490,8 @@ def document(names: Sequence[str], comparisons: Sequence[Comparison], found: Seq
             }
             for name, comparison in zip(names[1:], comparisons, strict=True)
         ],
-        "failures": [{"exit_code": failure.code, "message": failure.message} for failure in found],
-        "exit_code": gravest(failure.code for failure in found),
+        "failures": [{"exit_code": failure.code, "message": failure.message} for failure in failed],
+        "exit_code": gravest(failure.code for failure in failed),
     }
 
 

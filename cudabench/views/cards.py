@@ -77,8 +77,8 @@ def show(
     if cpus:
         out.print()
         out.print(cpu_line(cpus))
-    for said in warning_lines(results):
-        say(err, said, "yellow")
+    for warning in warning_lines(results):
+        say(err, warning, "yellow")
 
 
 def show_sweep(
@@ -125,19 +125,19 @@ def table(
     rows = [_row(card, views[card.key], results) for card in cards]
     rows.sort(key=lambda row: row.bound.time_s if row.bound else inf)
     out.print()
-    kept, _ = tables.fitting(_columns(rows, label if several else None, heading), rows, out.width)
-    if tables.needed(kept, rows) > out.width:  # headings of two lines
-        kept = [replace(one, heading=re.sub(r"(times|million) ", r"\1\n", one.heading)) for one in kept]
-    out.print(tables.table(kept, rows, lambda row: tables.BAD.get(row.status, ""), wrap=False))
+    columns, _ = tables.fitting(_columns(rows, label if several else None, heading), rows, out.width)
+    if tables.needed(columns, rows) > out.width:  # headings of two lines
+        columns = [replace(column, heading=re.sub(r"(times|million) ", r"\1\n", column.heading)) for column in columns]
+    out.print(tables.table(columns, rows, lambda row: tables.BAD.get(row.status, ""), wrap=False))
     if several:
         out.print()
         views |= {rows[0].card.key: sorted(views[rows[0].card.key], key=sweep_points.cost)} if ranked else {}
         _every(out, rows, views, label, heading)
     out.print()
-    below = [*_cheapest(rows), *_reasons(cards, results, label, several)]
-    for status, said in below:
-        say(out, said, {"ok": "", "skipped": "dim"}.get(status, "red"))
-    if below:
+    notes = [*_cheapest(rows), *_reasons(cards, results, label, several)]
+    for status, note in notes:
+        say(out, note, {"ok": "", "skipped": "dim"}.get(status, "red"))
+    if notes:
         out.print()
     return rows
 
@@ -149,17 +149,19 @@ def not_of_all(cards: Sequence[Card]) -> set[str]:
 
 def seen_on(card: Card, results: Iterable[Result], lacking: set[str]) -> list[Result]:
     """Return the right results of a card's architecture with its limits, without resources that other cards lack."""
-    found = []
+    right = []
     for result in results:
-        own = next((one for one in result.limits_by_card or () if one.card == card.key), None)
-        if own is not None and result.status == "ok":
-            found.append(replace(result, limits=_without(own, lacking), limits_on=own.on))
-    return found
+        limits = next(
+            (card_limits for card_limits in result.limits_by_card or () if card_limits.card == card.key), None
+        )
+        if limits is not None and result.status == "ok":
+            right.append(replace(result, limits=_without(limits, lacking), limits_on=limits.on))
+    return right
 
 
-def _without(own: CardLimits, lacking: set[str]) -> tuple[Limit, ...]:
-    launch = own.launch_s or 0.0 if LAUNCH in lacking else 0.0
-    kept = [limit for limit in own.limits if limit.resource not in lacking]
+def _without(card_limits: CardLimits, lacking: set[str]) -> tuple[Limit, ...]:
+    launch = card_limits.launch_s or 0.0 if LAUNCH in lacking else 0.0
+    kept = [limit for limit in card_limits.limits if limit.resource not in lacking]
     return tuple(replace(limit, time_s=limit.time_s - launch) for limit in kept)
 
 
@@ -217,48 +219,54 @@ def _every(
     heading: str,
 ) -> None:
     """Print the least time of each kernel or point on each card, for as many cards as fit the terminal."""
-    found = {row.card.key: {label(result): result for result in views[row.card.key]} for row in rows}
-    labels = list(dict.fromkeys(name for results in found.values() for name in results))
-    kept = labels[:MOST_ROWS]
-    limits = {key: {name: one.limits[0] for name, one in own.items() if one.limits} for key, own in found.items()}
-    cells = {
-        key: [f"{units.seconds(own[n].time_s)} {verdict.name(own[n])}" if n in own else NOTHING for n in kept]
-        for key, own in limits.items()
-        if found[key]
+    by_label = {row.card.key: {label(result): result for result in views[row.card.key]} for row in rows}
+    labels = list(dict.fromkeys(name for results in by_label.values() for name in results))
+    names = labels[:MOST_ROWS]
+    limits = {
+        key: {name: result.limits[0] for name, result in limits_of.items() if result.limits}
+        for key, limits_of in by_label.items()
     }
-    columns: list[Column[int]] = [Column(heading, lambda row: kept[row], right=False)]
+    cells = {
+        key: [
+            f"{units.seconds(limits_of[n].time_s)} {verdict.name(limits_of[n])}" if n in limits_of else NOTHING
+            for n in names
+        ]
+        for key, limits_of in limits.items()
+        if by_label[key]
+    }
+    columns: list[Column[int]] = [Column(heading, lambda row: names[row], right=False)]
     columns += [
         Column(line(key), texts.__getitem__, expendable=len(cells) - number if number else 0)
         for number, (key, texts) in enumerate(cells.items())
     ]
-    shown, dropped = tables.fitting(columns, range(len(kept)), out.width)
-    out.print(tables.table(shown, range(len(kept)), wrap=False))
-    if len(labels) > len(kept):
-        say(out, f"... and {len(labels) - len(kept)} more, in --json", "dim")
+    shown, dropped = tables.fitting(columns, range(len(names)), out.width)
+    out.print(tables.table(shown, range(len(names)), wrap=False))
+    if len(labels) > len(names):
+        say(out, f"... and {len(labels) - len(names)} more, in --json", "dim")
     if dropped:
-        names = ", ".join(column.heading for column in dropped)
-        say(out, f"Too narrow for: {names}; a wider terminal or a pipe shows all.", "dim")
+        hidden = ", ".join(column.heading for column in dropped)
+        say(out, f"Too narrow for: {hidden}; a wider terminal or a pipe shows all.", "dim")
 
 
 def legend(out: Console, rows: Sequence[Row]) -> None:
     """Print the meaning of the columns, in at most three sentences."""
     cards = list({row.card.key: row.card for row in rows}.values())
     sheet = any("datasheet" in card.source for card in cards)
-    said = [f"{BOUND}{SHEET if sheet else ''}."]
+    sentences = [f"{BOUND}{SHEET if sheet else ''}."]
     lacking = sorted(not_of_all(cards) - {"launch"}, key=[*NEEDS].index)  # the gap between launches needs no mention
-    names = [NAMES[one] for one in lacking if any(card.value(NEEDS[one]) for card in cards)]
+    names = [NAMES[resource] for resource in lacking if any(card.value(NEEDS[resource]) for card in cards)]
     if names:
-        said.append(f"Left out, because some of these cards lack a figure: {', '.join(names)}.")
+        sentences.append(f"Left out, because some of these cards lack a figure: {', '.join(names)}.")
     if any(row.tied for row in rows):
-        said.append("+N: N more results have the same bound.")
-    say(out, " ".join(said), "dim", soft_wrap=out.width >= 200)
+        sentences.append("+N: N more results have the same bound.")
+    say(out, " ".join(sentences), "dim", soft_wrap=out.width >= 200)
 
 
 def _cheapest(rows: Sequence[Row]) -> list[tuple[str, str]]:
     priced = [(row.cost, row) for row in rows if row.cost is not None]
     if len(priced) < 2:
         return []
-    cost, row = min(priced, key=lambda each: each[0])
+    cost, row = min(priced, key=lambda pair: pair[0])
     return [("ok", f"Cheapest: {line(row.card.key)}, {_money(cost)} a million launches at least.")]
 
 
@@ -267,9 +275,9 @@ def _reasons(
 ) -> list[tuple[str, str]]:
     """Return why kernels lack a bound on cards; a shared reason is given once."""
     shared = grouped(((result.status, result.reason or ""), result) for result in results if result.status != "ok")
-    said: list[tuple[str, str]] = []
-    for (status, reason), found in shared.items():
-        names = f"{', '.join(dict.fromkeys(map(label, found)))} on " if several else ""
-        on = (line(card.key) for one in found for card in cards if one.device == f"sim:{card.architecture}")
-        said.append((status, f"{names}{', '.join(dict.fromkeys(on))}: {_state(status)}: {reason}"))
-    return said
+    reasons: list[tuple[str, str]] = []
+    for (status, reason), group in shared.items():
+        names = f"{', '.join(dict.fromkeys(map(label, group)))} on " if several else ""
+        on = (line(card.key) for result in group for card in cards if result.device == f"sim:{card.architecture}")
+        reasons.append((status, f"{names}{', '.join(dict.fromkeys(on))}: {_state(status)}: {reason}"))
+    return reasons

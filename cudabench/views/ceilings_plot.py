@@ -50,12 +50,12 @@ def draw(figure: Figure, files: Sequence[ResultsFile], labels: Sequence[str]) ->
         }
         offset = (at - (len(cards) - 1) / 2) * height
         label = labels[at if alone else at + 1]
-        for y, (one, value) in ((y, by_name[name]) for y, name in enumerate(names) if name in by_name):
+        for y, (drawn, value) in ((y, by_name[name]) for y, name in enumerate(names) if name in by_name):
             axes.barh(
                 y + offset, value, height * 0.92, color=colour, hatch=HATCHES[at % 4], edgecolor="k",
                 linewidth=0.5, label=label if y == 0 else "_nolegend_",
             )  # fmt: skip
-            text = ceilings.value(one.value, one.unit) + (OVER if alone and ceilings.is_over(one) else "")
+            text = ceilings.value(drawn.value, drawn.unit) + (OVER if alone and ceilings.is_over(drawn) else "")
             axes.text(value + most * 0.01, y + offset, text, va="center", fontsize=8, bbox=BOX)
     axes.axvline(1, color="k", linewidth=0.9, zorder=0)
     axes.set_yticks(range(len(names)), [shown(name) for name in names])

@@ -12,21 +12,21 @@ from cudabench.views.tables import table
 STYLES = {"failed": "bold red", "changed": "yellow", "added": "cyan", "removed": "cyan", "mended": "green"}
 
 
-def show(out: Console, names: tuple[str, str], found: Sequence[CodeDifference]) -> None:
+def show(out: Console, names: tuple[str, str], differences: Sequence[CodeDifference]) -> None:
     """Print both names, the table, a summary, and notes on each changed row."""
-    rows = groups(found)
+    rows = groups(differences)
     say(out, f"{names[0]} -> {names[1]}", soft_wrap=True)
     out.print()
     out.print(table(columns(rows), rows, lambda row: STYLES.get(row.difference.verdict, ""), wrap=True))
     out.print()
-    say(out, summary(found), soft_wrap=True)
-    said = [note for row in rows for note in notes(row)]
-    for note in ["", *said] if said else []:
+    say(out, summary(differences), soft_wrap=True)
+    all_notes = [note for row in rows for note in notes(row)]
+    for note in ["", *all_notes] if all_notes else []:
         say(out, note, soft_wrap=True)
     for row in detailed(rows):
-        shown, left = row.difference.lines[:MOST_LINES], len(row.difference.lines) - MOST_LINES
+        shown, hidden = row.difference.lines[:MOST_LINES], len(row.difference.lines) - MOST_LINES
         out.print()
         say(out, f"{row.difference.kernel} on {row.difference.arch}", "bold")
         out.print(table(line_columns(shown), shown, wrap=True))
-        if left > 0:
-            say(out, f"... and {left} more line{'' if left == 1 else 's'}, in --json", "dim")
+        if hidden > 0:
+            say(out, f"... and {hidden} more line{'' if hidden == 1 else 's'}, in --json", "dim")

@@ -71,13 +71,13 @@ NOTHING_TO_CHANGE = "No line wastes enough to be worth a change."
 def changes(result: Result) -> list[str]:
     """Return what to change, the most costly first: lines by their waste, then arithmetic, branches and blocks."""
     rows = sorted(by_line(result.access or ()), key=wasted_cycles, reverse=True)
-    found = [
-        *(f"{at}: {said}" for at, said in said_at((row.advice, place_of(row)) for row in rows if row.advice)),
+    sentences = [
+        *(f"{at}: {advice}" for at, advice in said_at((row.advice, place_of(row)) for row in rows if row.advice)),
         *(warning.message for warning in result.warnings if warning.code in COSTLY),
         *(f"line {place_of(row)}: {row.advice}" for row in costly_branches(result) if row.advice),
         *([result.imbalance.advice] if result.imbalance else []),
     ]
-    return found or ([] if result.hazards else [NOTHING_TO_CHANGE])
+    return sentences or ([] if result.hazards else [NOTHING_TO_CHANGE])
 
 
 def title(result: Result) -> str:
@@ -166,7 +166,10 @@ def accesses(out: Console, rows: Sequence[Access]) -> None:
 def said_at(sentences: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     """Return distinct sentences, each with its lines: 'line 3', 'lines 3, 7'."""
     lines = grouped(dict.fromkeys(sentences))
-    return [(f"{'line' if len(own) == 1 else 'lines'} {', '.join(own)}", said) for said, own in lines.items()]
+    return [
+        (f"{'line' if len(numbers) == 1 else 'lines'} {', '.join(numbers)}", sentence)
+        for sentence, numbers in lines.items()
+    ]
 
 
 def plain(source: str) -> str:
@@ -262,33 +265,33 @@ def thread_picture(out: Console, rows: Sequence[ThreadAccess]) -> None:
     if not rows:
         out.print("No array is accessed by these threads.")
         return
-    own = grouped(((row.op, row.array), row) for row in rows)
-    own = dict(sorted(own.items(), key=lambda each: min(row.instruction or 0 for row in each[1])))
-    banked = {key for key, some in own.items() if any(row.bank is not None for row in some)}
+    columns = grouped(((row.op, row.array), row) for row in rows)
+    columns = dict(sorted(columns.items(), key=lambda item: min(row.instruction or 0 for row in item[1])))
+    banked = {key for key, accesses in columns.items() if any(row.bank is not None for row in accesses)}
     threads = sorted({(row.block[::-1], row.thread[::-1]) for row in rows})
     blocks = {block for block, _ in threads}
     heads = [Head("block"), Head("thread")] if len(blocks) > 1 else [Head("thread")]
     if len(blocks) == 1:
         warps = f", {len(threads)} threads" if len(threads) > 1 else ""
         say(out, f"block {coordinates(rows[0].block)}{warps}, accesses in the kernel's order")
-    for op, array in own:
+    for op, array in columns:
         heads += [Head(f"{SAYS[op]} {array}", wrap=True), *([Head("bank")] if (op, array) in banked else [])]
     by_thread = grouped(((row.block[::-1], row.thread[::-1], row.op, row.array), row) for row in rows)
     cells: list[list[str]] = []
     for thread in threads:
         cells.append([coordinates(index[::-1]) for index in thread[-2 if len(blocks) > 1 else -1 :]])
-        for key in own:
-            mine = by_thread.get((*thread, *key), [])
-            more = f" +{len(mine) - SHOWN}" if len(mine) > SHOWN else ""
-            elements = (f"{row.array}[{', '.join(map(str, row.index))}]" for row in mine[:SHOWN])
+        for key in columns:
+            accesses = by_thread.get((*thread, *key), [])
+            more = f" +{len(accesses) - SHOWN}" if len(accesses) > SHOWN else ""
+            elements = (f"{row.array}[{', '.join(map(str, row.index))}]" for row in accesses[:SHOWN])
             cells[-1].append(" ".join(elements) + more)
             if key in banked:
-                cells[-1].append(" ".join(str(row.bank) for row in mine[:SHOWN]) + more)
+                cells[-1].append(" ".join(str(row.bank) for row in accesses[:SHOWN]) + more)
     out.print(grid(heads, cells))
-    for key, some in own.items():
+    for key, accesses in columns.items():
         if key in banked:
-            say(out, meeting(some), "dim")
-    if any(len(mine) > SHOWN for mine in by_thread.values()):
+            say(out, meeting(accesses), "dim")
+    if any(len(accesses) > SHOWN for accesses in by_thread.values()):
         say(out, f"+N: N more accesses; {SHOWN} are shown. --json - has all that were kept.", "dim")
 
 
@@ -300,7 +303,7 @@ def meeting(rows: Sequence[ThreadAccess]) -> str:
     """Return the bank conflict of a table's column: how many lanes of a warp use the same bank."""
     first = [row for row in rows if row.instruction == rows[0].instruction and row.bank is not None]
     lanes = grouped((row.thread, row) for row in takewhile(lambda row: row.block == first[0].block, first))
-    served = [some[0] for some in lanes.values()][:WARP]
+    served = [accesses[0] for accesses in lanes.values()][:WARP]
     banks = grouped((row.bank, row.index) for row in served)
     most = max(len(set(indices)) for indices in banks.values())
     what = "one bank serves all lanes"
@@ -360,8 +363,8 @@ def ranges(numbers: Sequence[int]) -> str:
             parts[-1][1:] = [number]
         else:
             parts.append([number])
-    said = [f"{part[0]}" if len(part) == 1 else f"{part[0]} to {part[1]}" for part in parts]
-    return ", ".join(said[:4]) + (f" and {len(said) - 4} more" if len(said) > 4 else "")
+    texts = [f"{part[0]}" if len(part) == 1 else f"{part[0]} to {part[1]}" for part in parts]
+    return ", ".join(texts[:4]) + (f" and {len(texts) - 4} more" if len(texts) > 4 else "")
 
 
 COLOURS = ("green", "yellow", "red", "magenta", "cyan", "blue")

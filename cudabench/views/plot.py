@@ -38,8 +38,8 @@ def kind_of(files: Sequence[ResultsFile]) -> str:
     kernels = {result.kernel for result in results}
     blocks = {result.block for result in results if result.status == "ok"}
     sizes = {tuple(result.size.items()) for result in results}
-    one = len({units.variant(result) for result in results}) == 1
-    if one and len(kernels) == 1 and len(blocks) > 2 and len(sizes) == 1 and len(files) == 1:
+    one_variant = len({units.variant(result) for result in results}) == 1
+    if one_variant and len(kernels) == 1 and len(blocks) > 2 and len(sizes) == 1 and len(files) == 1:
         return "sweep"
     return "size" if len(sizes) > 1 else "ladder"
 
@@ -85,7 +85,7 @@ def _shown_file(file: ResultsFile) -> ResultsFile:
         )
         for result in file.results
     ]
-    return replace(file, devices=[replace(each, name=shown(each.name)) for each in file.devices], results=results)
+    return replace(file, devices=[replace(device, name=shown(device.name)) for device in file.devices], results=results)
 
 
 def render(figure: Figure, suffix: str) -> bytes:
@@ -260,8 +260,8 @@ def _sizes(figure: Figure, files: Sequence[ResultsFile], names: Sequence[str]) -
     cards = cards_of(files)
     cards = cards if len(set(cards)) > 1 else [""] * len(files)
     together = {  # a card often has one file for each size
-        card: replace(own[0], results=[result for file in own for result in file.results])
-        for card, own in grouped(zip(cards, files, strict=True)).items()
+        card: replace(group[0], results=[result for file in group for result in file.results])
+        for card, group in grouped(zip(cards, files, strict=True)).items()
     }
     colours = {card: COLOURS[at % 4] for at, card in enumerate(together)}
     sizes = grouped(
@@ -271,7 +271,7 @@ def _sizes(figure: Figure, files: Sequence[ResultsFile], names: Sequence[str]) -
         if r.status == "ok"
     )
     kernels = list(dict.fromkeys(kernel for _, kernel in sizes))
-    if all(len(set(own)) < 2 for own in sizes.values()):
+    if all(len(set(group)) < 2 for group in sizes.values()):
         raise UsageError("A plot over sizes needs one kernel at two sizes or more: give the files of several --size.")
     figure.set_size_inches(WIDTH_IN * (1 if len(drawn) == 1 else 1.25), 4.4)
     handles: dict[str, Any] = {
@@ -317,11 +317,11 @@ def _curve(axes: Axes, points: Mapping[float, float], **style: Any) -> Any:
 def _curves(axes: Axes, file: ResultsFile, kernels: Sequence[str], quantity: Quantity, colour: str, on: str) -> None:
     """Draw the kernels of a file over their sizes."""
     for at, kernel in enumerate(kernels):
-        mine = [r for r in file.results if r.status == "ok" and row_name(r, file.results) == kernel]
-        found = {elements(r): value for r in mine if (value := quantity.value(r)) is not None}
+        points = [r for r in file.results if r.status == "ok" and row_name(r, file.results) == kernel]
+        values = {elements(r): value for r in points if (value := quantity.value(r)) is not None}
         style = _style(at, len(kernels))
-        _curve(axes, found, color=colour, **style, label=f"{kernel}{on}", zorder=3)
-        bounds = {elements(r): least * 1e6 for r in mine if r.time and (least := least_time(r)) is not None}
+        _curve(axes, values, color=colour, **style, label=f"{kernel}{on}", zorder=3)
+        bounds = {elements(r): least * 1e6 for r in points if r.time and (least := least_time(r)) is not None}
         style |= {"linestyle": (0, (1, 2)), "linewidth": 0.9, "markersize": 3}
         if bounds:
             _curve(axes, bounds, color=colour, **style, label=f"least of {kernel}{on}", zorder=2)
@@ -336,23 +336,23 @@ def _scales(axes: Axes, file: ResultsFile, colour: str) -> dict[str, Any]:
         for name, speed in (("copy", result.copy_gbps), ("peak", _peak(file)))
         if speed
     )
-    found: dict[str, Any] = {}
+    lines: dict[str, Any] = {}
     for name in dict.fromkeys(name for name, _ in times):
         style, width = ("--", 2.0) if name == "copy" else ("-", 0.8)
-        middles = {x: median(some) for (what, x), some in times.items() if what == name}
-        found[name] = _curve(
+        middles = {x: median(seconds) for (what, x), seconds in times.items() if what == name}
+        lines[name] = _curve(
             axes, middles, color=colour, alpha=0.7, linestyle=style, linewidth=width, zorder=1, label=name
         )
     if any(r.time and least_time(r) is not None for r in file.results):
-        found["a kernel's limit"] = _curve(axes, {}, color=colour, linestyle=(0, (1, 2)), linewidth=0.9)
-    return found
+        lines["a kernel's limit"] = _curve(axes, {}, color=colour, linestyle=(0, (1, 2)), linewidth=0.9)
+    return lines
 
 
 def _ideals(axes: Axes, file: ResultsFile, quantity: Quantity) -> Any:
     """Draw the ideal value, the least of the kernels at each size, and return the line."""
     right = (result for result in file.results if result.status == "ok")
     ideals = grouped((elements(r), ideal) for r in right if (ideal := quantity.ideal(r)) is not None)
-    points = {x: min(some) for x, some in ideals.items()}
+    points = {x: min(values) for x, values in ideals.items()}
     return _curve(axes, points, color="k", linestyle="--", linewidth=0.8, zorder=1)
 
 

@@ -73,8 +73,10 @@ class Progress(_Beside):
         if self._since.get(kernel, ("",))[0] != phase:
             self._since[kernel] = phase, self._heard
         if self._bar and self._task is not None:
-            said = f"{self._done + 1}/{self._total} {kernel}: {SAID.get(phase, phase)}"
-            self._bar.update(self._task, completed=self._done + 0.95 * fraction * (phase == SAMPLING), description=said)
+            description = f"{self._done + 1}/{self._total} {kernel}: {SAID.get(phase, phase)}"
+            self._bar.update(
+                self._task, completed=self._done + 0.95 * fraction * (phase == SAMPLING), description=description
+            )
 
     def finished(self, printed: str) -> None:
         """Count a kernel as done, and print what it printed, on standard error, undisturbed by the line. Its last line
@@ -97,15 +99,15 @@ class Progress(_Beside):
         (_, kernel, phase, fraction), now = self._now, time.monotonic()
         lasted, budget = now - self._since[kernel][1], self._end - now
         mean = self._ended / max(self._done, 1)
-        known = [(mean * (self._total - self._done) - (self._work() - self._ended), "about {} left")]
+        estimates = [(mean * (self._total - self._done) - (self._work() - self._ended), "about {} left")]
         if phase in PARTS and fraction > 0.02:
-            known += [(lasted / fraction - lasted, "about {} more")]
+            estimates += [(lasted / fraction - lasted, "about {} more")]
         if phase == SAMPLING:
-            known += [(self._sampling - lasted, "{} more at most")]
-        known += [(budget, "{} left at most")]
-        rest, said = next((one for one in known if LEAST_S < one[0] < float("inf")), (0.0, ""))
+            estimates += [(self._sampling - lasted, "{} more at most")]
+        estimates += [(budget, "{} left at most")]
+        rest, form = next((estimate for estimate in estimates if LEAST_S < estimate[0] < float("inf")), (0.0, ""))
         rest = min(rest, budget)
-        return said.format(f"{rest / 60:.0f} min" if rest > 100 else f"{rest:.0f} s") if rest > LEAST_S else ""
+        return form.format(f"{rest / 60:.0f} min" if rest > 100 else f"{rest:.0f} s") if rest > LEAST_S else ""
 
     def _work(self) -> float:
         return self._worked + (time.monotonic() - self._heard) * ((self._now[2] if self._now else "") not in ONCE)
@@ -122,7 +124,7 @@ class Progress(_Beside):
             if self._now is not None:
                 done, kernel, phase, fraction = self._now
                 part = f" {fraction:.0%}" if phase in (*PARTS, SAMPLING) and 0 < fraction < 1 else ""
-                left = f"; {said}" if (said := self.left()) else ""
+                left = f"; {rest}" if (rest := self.left()) else ""
                 what = f"{text.line(kernel)}: {SAID.get(phase, phase)}{part}{left}"
                 line = f"{seconds:.0f} s: {min(done, self._total)} of {self._total} done, {what}\n"
             try:

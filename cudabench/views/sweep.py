@@ -120,8 +120,8 @@ def report_by_card(out: Console, swept: Swept, cards: Sequence[Card]) -> None:
         return ", ".join(part for part in (text_of(where), dim_text(result.block) * (blocks or not where)) if part)
 
     by_card.show_sweep(out, cards, groups, label, swept.repeat or label)
-    for said in _trouble(replace(swept, results=())):
-        say(out, said, "dim", soft_wrap=True)
+    for line in _trouble(replace(swept, results=())):
+        say(out, line, "dim", soft_wrap=True)
 
 
 def _equal_figures(swept: Swept) -> str:
@@ -130,8 +130,8 @@ def _equal_figures(swept: Swept) -> str:
 
 def _finals(swept: Swept, results: Sequence[Result]) -> list[sweep_points.Final]:
     """Return the finalists of one problem, best first."""
-    own = {sweep_points.identity(result) for result in results}
-    return [final for final in swept.finals if sweep_points.identity(final.result) in own]
+    identities = {sweep_points.identity(result) for result in results}
+    return [final for final in swept.finals if sweep_points.identity(final.result) in identities]
 
 
 def _marks(swept: Swept, results: Sequence[Result]) -> dict[int, str]:
@@ -143,7 +143,7 @@ def _marks(swept: Swept, results: Sequence[Result]) -> dict[int, str]:
         mark = {sweep_points.identity(final.result): "=" for final in sweep_points.ties(finals)}
         mark[sweep_points.identity(finals[0].result)] = "*"
         marked = ((at, mark.get(sweep_points.identity(result))) for at, result in enumerate(results))
-        return {at: own for at, own in marked if own}
+        return {at: sign for at, sign in marked if sign}
     best = sweep_points.best(results)
     equal = [at for at, result in enumerate(results) if any(result is tied for tied in best)]
     equal.sort(key=lambda at: results[at].block != swept.default_block)  # of equal points the default is the best

@@ -138,9 +138,9 @@ def text(runs: Sequence[Run], base: Run | None = None) -> str:
     return log([finding for run in runs for finding in findings(run, base)])
 
 
-def log(found: Sequence[Finding]) -> str:
+def log(reported: Sequence[Finding]) -> str:
     """Return one SARIF log with findings."""
-    used = list(dict.fromkeys([*RULES.values(), *(finding.rule for finding in found)]))
+    used = list(dict.fromkeys([*RULES.values(), *(finding.rule for finding in reported)]))
     document = {
         "$schema": SCHEMA,
         "version": "2.1.0",
@@ -148,7 +148,7 @@ def log(found: Sequence[Finding]) -> str:
             {
                 "tool": {"driver": {"name": "cudabench", "version": __version__, "rules": [*map(_descriptor, used)]}},
                 "columnKind": "unicodeCodePoints",
-                "results": [_result(finding, used.index(finding.rule)) for finding in found],
+                "results": [_result(finding, used.index(finding.rule)) for finding in reported],
             }
         ],
     }

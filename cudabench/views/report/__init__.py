@@ -95,9 +95,9 @@ def compiled(template: str) -> Template:
     return environment.from_string(template)
 
 
-def shown(said: str, most: int = MOST_SHOWN) -> str:
+def shown(name: str, most: int = MOST_SHOWN) -> str:
     """Return a name or a sentence cut to `most` characters, with its length if it was cut."""
-    return said if len(said) <= most else f"{said[:most]}… ({len(said)} characters)"
+    return name if len(name) <= most else f"{name[:most]}… ({len(name)} characters)"
 
 
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*\b")
