@@ -687,7 +687,7 @@ def every_function(name: str) -> Iterator[tuple[str, str, Function, dict[str, se
     """Yield the functions of an operation's chapters: the file, its text with its headers in it, the function, and the
     functions that each of the text calls."""
     for file in chapters.names(operations.get(name)):
-        text = inlined(chapters.read(file))
+        text = inlined(chapters.read_chapter(file))
         chapter = functions(text)
         calls = {one.name: used(one.name, chapter) for one in chapter}
         yield from ((file, text, one, calls) for one in chapter)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from cudabench.cards.load import NAMES, Card, known_as, load, shipped
+from cudabench.cards.load import NAMES, Card, card_name, load_card, package_card
 from cudabench.errors import UsageError, did_you_mean, refuse
 from cudabench.text import line
 
@@ -15,18 +15,18 @@ ALL, NONE = "all", "none"
 _EXAMPLE = "as in --price h100=2.69,l4=0.7"
 
 
-def is_several(text: str) -> bool:
+def names_several(text: str) -> bool:
     """Whether --on names several cards, not one card or a file whose name has a comma."""
     return text.lower() == ALL or ("," in text and not Path(text).exists())
 
 
-def cards(text: str) -> tuple[Card, ...]:
+def cards_of_option(text: str) -> tuple[Card, ...]:
     """Return the cards of --on, in order. Raises UsageError for a list that does not name cards, and the errors of
     `load`."""
     if text.lower() == ALL:
-        return tuple(map(shipped, NAMES))
+        return tuple(map(package_card, NAMES))
     chosen: list[Card] = []
-    for word in text.split(",") if is_several(text) else [text]:
+    for word in text.split(",") if names_several(text) else [text]:
         name = word.strip()
         meant = {ALL: "every card", NONE: "no card"}.get(name.lower())
         refuse(
@@ -37,14 +37,14 @@ def cards(text: str) -> tuple[Card, ...]:
             ),
             (meant, f"--on {line(text)}: '{name}' means {meant} and stands alone: write --on {name.lower()}."),
         )
-        card = load(name)
+        card = load_card(name)
         twice = any(other.key == card.key for other in chosen)
         refuse((twice, f"--on {line(text)} names {line(card.key)} twice: name each card once."))
         chosen.append(card)
     return tuple(chosen)
 
 
-def priced(chosen: Sequence[Card], text: str) -> tuple[Card, ...]:
+def with_prices(chosen: Sequence[Card], text: str) -> tuple[Card, ...]:
     """Return the cards with their prices for an hour from --price.
 
     Raises UsageError for a price that is not a number, and for a card that --on does not name.
@@ -53,7 +53,7 @@ def priced(chosen: Sequence[Card], text: str) -> tuple[Card, ...]:
     keys = [card.key for card in chosen]
     for piece in map(str.strip, text.split(",")):
         name, equals, amount = (part.strip() for part in piece.rpartition("="))
-        key = name if name in keys else known_as(name) or name
+        key = name if name in keys else card_name(name) or name
         shown = line(piece) or "nothing between two commas"
         refuse(
             (

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from cudabench.cards import KINDS, Ceiling
-from cudabench.cards.rates import SCHEDULERS, SHARED_BYTES, at_most
+from cudabench.cards.rates import SCHEDULERS, SHARED_BYTES, rates_for
 from cudabench.records.results import DeviceInfo
 
 # Bytes in a slice of the L2, by compute capability: an A100's 40 MiB read 5120 bytes a clock, 64 a
@@ -94,7 +94,7 @@ def ceilings(key: str) -> dict[str, Ceiling]:
 
 def _derived(key: str, sheet: Sheet) -> Iterator[tuple[str, float, float, str]]:
     """Yield name, value, theoretical value, and how that is made."""
-    device, rates = sheet.device, at_most(sheet.compute_capability)
+    device, rates = sheet.device, rates_for(sheet.compute_capability)
     clocks = sheet.sms * sheet.mhz * 1e6
     units_text = f"{sheet.sms} SMs x {sheet.mhz} MHz"
     for name in ("memory-copy", "memory-read", "memory-write"):

@@ -16,8 +16,8 @@ from cudabench.ceilings.benchmark import (
     WORD,
     Arrays,
     Extent,
-    Look,
     Microbenchmark,
+    ReadArray,
     each_block,
 )
 from cudabench.ceilings.code import Claim
@@ -91,7 +91,7 @@ AT_REST = 0.6411857445  # the fixed point of x = 2^-x
 EXP2_ERROR = 1e-5  # ex2.approx.ftz is within 2 ulp
 
 
-def _rests(extent: Extent, look: Look) -> str | None:
+def _rests(extent: Extent, look: ReadArray) -> str | None:
     got = look("out", 0, None, "float32")
     away = np.abs(got - CHAINS * AT_REST)
     worst = int(np.argmax(np.where(np.isfinite(away), away, np.inf)))

@@ -33,13 +33,13 @@ class Claim:
     loop: bool = True
 
 
-def hashed(ceiling: Ceiling, image: bytes, ptx: str, entry: str) -> Ceiling:
+def with_hashes(ceiling: Ceiling, image: bytes, ptx: str, entry: str) -> Ceiling:
     """Return a ceiling with the hashes of its kernel's code."""
     digest = hashlib.sha256(ptx.encode()).hexdigest()
     return replace(ceiling, sha256=cubin.code_sha256(image, [entry]), ptx_sha256=digest)
 
 
-def check(image: bytes, entry: str, claim: Claim) -> str:
+def check_loop(image: bytes, entry: str, claim: Claim) -> str:
     """Return the content of a kernel's loop, as '512 FFMA of 515 instructions a pass'.
 
     Raises OtherCode if it differs from the claim, and DeviceUnusable without nvdisasm.

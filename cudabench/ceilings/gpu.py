@@ -159,13 +159,13 @@ class Ceilings:
         if not (images := self.module.images([benchmark.function])):
             raise code.OtherCode("the compiler does not keep the machine code")
         claim = chapter.claim_of(benchmark, capability(self.device.info.compute_capability))
-        return code.check(images[0][0], images[0][1][0], claim)
+        return code.check_loop(images[0][0], images[0][1][0], claim)
 
     def _hashed(self, ceiling: Ceiling) -> Ceiling:
         """Return a ceiling with the hashes of its kernel's code, if it has a kernel."""
         benchmark = chapter.BY_NAME.get(ENERGY_OF.get(ceiling.name, ceiling.name))
         images = self.module.images([benchmark.function]) if benchmark else []
-        return code.hashed(ceiling, images[0][0], self.module.ptx, images[0][1][0]) if images else ceiling
+        return code.with_hashes(ceiling, images[0][0], self.module.ptx, images[0][1][0]) if images else ceiling
 
     def _extents(self, benchmark: Microbenchmark) -> list[Extent]:
         """Return the launches to choose from, the one with the largest arrays last."""

@@ -26,7 +26,7 @@ WORKER = "cudabench.ceilings.gpu"
 ENERGY = "energy"  # a group that is measured only on request
 
 
-def chosen(only: Sequence[str], energy: bool) -> tuple[str, ...]:
+def chosen_names(only: Sequence[str], energy: bool) -> tuple[str, ...]:
     """Return the names of the ceilings to measure, in the order of `KINDS`: the requested groups and names, else all;
     energy only if it is requested by name or by `energy`.
 

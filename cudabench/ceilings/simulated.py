@@ -59,8 +59,8 @@ class SimulatedCeilings:
         if compiled.cubin is not None:
             claim = chapter.claim_of(benchmark, capability(self.device.architecture))
             entry = compiled.entry(benchmark.function)
-            held = code.check(compiled.cubin, entry, claim)
-            blank = code.hashed(blank, compiled.cubin, compiled.ptx, entry)
+            held = code.check_loop(compiled.cubin, entry, claim)
+            blank = code.with_hashes(blank, compiled.cubin, compiled.ptx, entry)
         arrays = _placed(benchmark.arrays(extent))
         for name in benchmark.zeroed:
             arrays[name][:] = 0

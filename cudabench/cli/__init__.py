@@ -120,7 +120,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def invoke(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; errors are one sentence on standard error."""
-    words = habits.meant(group, sys.argv[1:] if arguments is None else arguments)
+    words = habits.rewritten(group, sys.argv[1:] if arguments is None else arguments)
     provenance.COMMAND.set(tuple(words))
     begin_command()
     try:
@@ -162,7 +162,7 @@ def _explained(error: BaseException, words: Sequence[str]) -> tuple[str | None, 
 
 def _usage(error: click.ClickException, words: Sequence[str]) -> str:
     """Return the sentence for a line that click refuses."""
-    message = habits.answer(group, words, error)
+    message = habits.suggestion(group, words, error)
     if not message:
         message = error.format_message()
         if isinstance(error, click.NoSuchOption) and error.ctx:

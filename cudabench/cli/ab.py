@@ -20,7 +20,7 @@ from cudabench.cli.arguments import percentage
 from cudabench.cli.groups import FILE, two_forms
 from cudabench.cli.help import Headed
 from cudabench.cli.options import option
-from cudabench.cli.output import Output, carry_out, reading, say
+from cudabench.cli.output import Output, print_notice, run_and_show, show_reading
 from cudabench.errors import DeviceUnusable, UsageError, refuse
 from cudabench.plan.series import Series
 from cudabench.views import console
@@ -183,7 +183,7 @@ def _ab_files(ctx: click.Context, /, **given: Any) -> int:
                 user.request_of({**side, "file": checkout.path, "include": checkout.include})
                 for side, checkout in zip((old, new), checkouts, strict=True)
             ]
-            with reading(files[0], given, len(requests)):
+            with show_reading(files[0], given, len(requests)):
                 series = pair(*requests)
             cases = tuple(
                 replace(case, source=replace(case.source, name=checkout.label))
@@ -260,11 +260,11 @@ def _measured(
         from cudabench.views import ab
 
         (outcome,) = run.outcomes
-        out = console.tables(output.to_stdout)
-        ab.show(out, console.err(), outcome.operation, run.file.device, run.file.ab[0], outcome.settings)
+        out = console.table_console(output.to_stdout)
+        ab.show_verdict(out, console.err(), outcome.operation, run.file.device, run.file.ab[0], outcome.settings)
 
-    carry_out(run, output, work, show)
+    run_and_show(run, output, work, show)
     (record,) = run.file.ab
     if slower := ab.regression(record, given["threshold"]):
-        say(f"{slower}.")
+        print_notice(f"{slower}.")
     return ab.exit_code(record, given["threshold"])

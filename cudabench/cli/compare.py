@@ -15,11 +15,11 @@ from typing import Any
 import click
 
 from cudabench import operations
-from cudabench.cards.load import NAMES, known_card, load_named
+from cudabench.cards.load import NAMES, known_card, load_file_or_card
 from cudabench.cli.arguments import percentage
 from cudabench.cli.help import headed
 from cudabench.cli.options import PLACE, option
-from cudabench.cli.output import Destination, Output, add_summary, say
+from cudabench.cli.output import Destination, Output, add_summary, print_notice
 from cudabench.errors import EXIT_OK, EXIT_THRESHOLD, CudabenchError, UsageError, gravest, refuse
 from cudabench.records.file import ResultsFile, load
 from cudabench.results import ceilings
@@ -89,7 +89,7 @@ def command(
     first = not Path(files[0]).exists() and known_card(files[0]) is None
     if first and require_base:
         load(files[0])  # raises the error
-    base = ResultsFile({}, {}, {}) if first else load_named(files[0]).measured(files[0])
+    base = ResultsFile({}, {}, {}) if first else load_file_or_card(files[0]).measured(files[0])
     new_files = [_measured(name) for name in files[1:]]
     of_ceilings = ceilings.all_ceilings(new_files if first else [base, *new_files], files[1:] if first else files)
     compare = _ceilings if of_ceilings else _results
@@ -97,7 +97,7 @@ def command(
 
 
 def _measured(name: str) -> ResultsFile:
-    file = load_named(name).measured(name)
+    file = load_file_or_card(name).measured(name)
     if not file.results and not file.ceilings:
         raise CudabenchError(f"{name} holds no results: its run ended before the first kernel did; measure again.")
     return file
@@ -151,7 +151,7 @@ class _Asked:
         elif self.target == "markdown" and not self.output.quiet:
             self.place.write(markdown(), beside=self.output.to_stdout)
         elif not self.output.quiet:
-            show(console.tables(self.output.to_stdout))
+            show(console.table_console(self.output.to_stdout))
 
 
 def _results(order: _Asked, *, threshold: float | None, strict: bool, noise: float, same_model: bool) -> int:
@@ -199,7 +199,7 @@ def _ceilings(order: _Asked, *, threshold: float | None, strict: bool, **_: Any)
     if order.target not in ("table", "markdown"):
         raise UsageError(f"--to {order.target} cannot show ceilings: use --to table or --to markdown.")
     if order.first:
-        say(f"{order.names[0]} does not exist yet: this is a first run, and passes.")
+        print_notice(f"{order.names[0]} does not exist yet: this is a first run, and passes.")
         return EXIT_OK
     comparisons = [ceilings.compare(order.files[0], other) for other in order.files[1:]]
     failures = [sentence for compared in comparisons for sentence in ceilings.failures(compared, threshold, strict)]
@@ -212,5 +212,5 @@ def _ceilings(order: _Asked, *, threshold: float | None, strict: bool, **_: Any)
 
     order.show(show, lambda: "".join(view.pair_markdown(compared, labels) for compared, labels in pairs))
     for sentence in failures:
-        say(sentence)
+        print_notice(sentence)
     return EXIT_THRESHOLD if failures else EXIT_OK

@@ -14,7 +14,7 @@ import click
 from cudabench.cli import options, run
 from cudabench.cli.help import Headed
 from cudabench.cli.options import PLACE, option
-from cudabench.cli.output import Destination, Output, add_summary, reading
+from cudabench.cli.output import Destination, Output, add_summary, show_reading
 from cudabench.devices import Choice, probe
 from cudabench.errors import DeviceUnusable, UsageError, did_you_mean, gravest, refuse
 from cudabench.plan.revisions import checked_out, named_as_given
@@ -94,7 +94,7 @@ def _diff(**given: Any) -> int:
             run.request_of({**given, "file": checkout.path, "include": checkout.include}) for checkout in checkouts
         ]
         stack.enter_context(named_as_given(checkouts))
-        with reading(given["old"], given, len(checkouts)):
+        with show_reading(given["old"], given, len(checkouts)):
             old, new = map(revisions.side, checkouts, requests)
             pairs = revisions.pairs(requests, launched=simulated)
         with output.screen(len(architectures)) as progress:
@@ -187,13 +187,13 @@ def _show(
     if place.path or target in ("markdown", "sarif", "github"):
         place.write(texts[target]())
     elif target == "table" and not output.quiet:
-        view.show(console.tables(output.to_stdout), names, differences)
+        view.show_differences(console.table_console(output.to_stdout), names, differences)
     if target == "github":
         add_summary(texts["markdown"])
         if not place.path and not output.quiet:
-            view.show(console.err(), names, differences)
+            view.show_differences(console.err(), names, differences)
     for failure in failed:
-        console.say(console.err(), f"{failure.message}.", "red", soft_wrap=True)
+        console.print_text(console.err(), f"{failure.message}.", "red", soft_wrap=True)
 
 
 _NOT_HERE = ("file", "save", "profile", "where", "bytes", "flops")

@@ -15,7 +15,7 @@ from cudabench.cli.arguments import Finite
 from cudabench.cli.explain import simulated
 from cudabench.cli.help import Headed
 from cudabench.cli.options import option
-from cudabench.cli.output import Output, interrupting, say
+from cudabench.cli.output import Output, interruption_of, print_notice
 from cudabench.errors import EXIT_FAILED, EXIT_OK, EXIT_UNUSABLE, EXIT_WRONG, UsageError, exit_code, gravest, refuse
 from cudabench.views import console
 
@@ -76,12 +76,12 @@ def _exec(ctx: click.Context, /, **given: Any) -> int:
             given, (*files, *(("--", *arguments) if arguments else ())), (program, *arguments), choice, cards
         )
         run = ProgramRun(request, path=output.path, record=bool(output.report))
-        stopped = interrupting(run.collect)
+        stopped = interruption_of(run.collect)
     output.deliver(run.file)
     if not given["quiet"]:
         from cudabench.views import program as page
 
-        page.show(console.tables(output.to_stdout), run.file, cards)
+        page.show_program(console.table_console(output.to_stdout), run.file, cards)
     for line in run.lines:
         click.echo(line, err=output.to_stdout)
     code = _judged(run)
@@ -97,7 +97,7 @@ def _cards(given: dict[str, Any]) -> tuple[Card, ...]:
 
     device = simulated(given["device"], "exec")
     named = given["card"]
-    cards = asked.cards(named) if named else (replace(loading.shipped(loading.DEFAULT), named=False),)
+    cards = asked.cards_of_option(named) if named else (replace(loading.package_card(loading.DEFAULT), named=False),)
     architectures = list(dict.fromkeys(card.architecture for card in cards))
     refuse(
         (
@@ -182,19 +182,21 @@ def _judged(run: ProgramRun) -> int:
     if any(result.status == "skipped" for result in run.file.results):
         codes.append(EXIT_UNUSABLE)
     for sentence in run.lacking:
-        say(f"{sentence}.")
+        print_notice(f"{sentence}.")
         codes.append(EXIT_UNUSABLE)
     if program.missing:
         codes.append(EXIT_UNUSABLE)
     if run.silent:
-        say("The program made no CUDA call that reached cudabench: nothing was run on a simulated card.")
+        print_notice("The program made no CUDA call that reached cudabench: nothing was run on a simulated card.")
     if run.stopped:
-        say(f"--budget {run.asked.settings.budget:g} s was spent before the program's end: what follows was not seen.")
+        print_notice(
+            f"--budget {run.asked.settings.budget:g} s was spent before the program's end: what follows was not seen."
+        )
         codes.append(EXIT_FAILED)
     if any(finding.kind != "never-freed" for finding in program.findings):
         codes.append(EXIT_WRONG)
     if program.exit_code:
-        say(f"{run.ended}.")
+        print_notice(f"{run.ended}.")
         codes.append(EXIT_FAILED)
     return gravest(codes) or EXIT_OK
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from cudabench.cards.load import load_named
+from cudabench.cards.load import load_file_or_card
 from cudabench.cli.help import headed
 from cudabench.cli.options import PLACE, option
 from cudabench.cli.output import Destination, check_page
@@ -95,7 +95,7 @@ def plot(files: tuple[str, ...], output: str, kind: str | None) -> int:
         raise UsageError("plot takes at least one results file: cudabench plot RESULTS.json -o out.svg.")
     target = Path(output)
     suffix = picture_format(target, "--output")
-    loaded = [load_named(name).measured(name) for name in files]
+    loaded = [load_file_or_card(name).measured(name) for name in files]
     write_whole(target, render(draw(loaded, files, kind), suffix))
     return 0
 

@@ -325,7 +325,7 @@ def _show(loaded: Report, outcome: Fleet, form: str, place: Destination, json_to
     elif place.path:
         place.write(console.captured(view.show))
     else:
-        view.show(console.tables(json_to_stdout))
+        view.show(console.table_console(json_to_stdout))
 
 
 command = LazyGroup(

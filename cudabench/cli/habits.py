@@ -141,7 +141,7 @@ class Line:
         return " ".join(["cudabench", *map(shlex.quote, self.words)]) + self.then
 
 
-def meant(group: LazyGroup, words: Sequence[str]) -> list[str]:
+def rewritten(group: LazyGroup, words: Sequence[str]) -> list[str]:
     """Return a line with unambiguous words replaced by the tool's own: help, version, case."""
     words = [*words]
     if words[:1] == ["help"]:
@@ -157,7 +157,7 @@ def meant(group: LazyGroup, words: Sequence[str]) -> list[str]:
     return words
 
 
-def answer(group: click.Group, words: Sequence[str], error: click.ClickException) -> str | None:
+def suggestion(group: click.Group, words: Sequence[str], error: click.ClickException) -> str | None:
     """Return the sentence that suggests a line to type for a refused line, or None."""
     line = Line(tuple(word for word in words if word not in HELP))
     fault: click.ClickException | None = error
@@ -197,7 +197,7 @@ def resolved(group: click.Group, words: Sequence[str]) -> tuple[click.Context, l
 
 def _missing_arguments(context: click.Context) -> str:
     """Return the sentence of 'cudabench run' on incomplete arguments of a user's file."""
-    from cudabench.cli.output import reading
+    from cudabench.cli.output import show_reading
     from cudabench.cli.run import request_of
     from cudabench.userkernel import plan
 
@@ -209,7 +209,7 @@ def _missing_arguments(context: click.Context) -> str:
     verb = context.command_path.split()[1]
     try:
         request = request_of({**given, "file": files[0], "save": ()})
-        with reading(request.file, {"quiet": True}, 1):
+        with show_reading(request.file, {"quiet": True}, 1):
             plan.series([request], verb)
     except CudabenchError as error:
         message = str(error).rstrip(".")

@@ -34,7 +34,7 @@ def _nvcc(words: Sequence[str]) -> int:
     from cudabench.cards import load as loading
     from cudabench.programs import build
 
-    return build.run_nvcc(words, [loading.shipped(loading.DEFAULT).architecture])
+    return build.run_nvcc(words, [loading.package_card(loading.DEFAULT).architecture])
 
 
 command = _Whole("nvcc", callback=_nvcc, help=HELP, options_metavar="ARGS ...")

@@ -15,7 +15,7 @@ from cudabench.cli import complete, options, pricing
 from cudabench.cli.arguments import MAX_DIGITS, Finite, Numbers
 from cudabench.cli.help import Headed
 from cudabench.cli.options import PLACE, option
-from cudabench.cli.output import Output, carry_out, say, tables
+from cudabench.cli.output import Output, print_notice, run_and_show, show_tables
 from cudabench.errors import DeviceUnusable, UsageError, exit_code, refuse
 from cudabench.plan.series import Series
 from cudabench.plan.space import sizes
@@ -146,7 +146,7 @@ def request_of(operation: Operation, given: dict[str, Any]) -> Request:
     options = {option.name: given[option.name] for option in operation.options}
     if size is None and operation.size(options) is None and devices.simulates(given["device"]):
         size = operation.simulated_size
-    kernels, block = positional(given["words"], given["kernels"], given["block"])
+    kernels, block = kernels_and_block(given["words"], given["kernels"], given["block"])
     return cases.Request(
         kernels=kernels,
         block=block,
@@ -181,7 +181,7 @@ def planned(name: str, given: dict[str, Any]) -> tuple[list[Series], dict[str, A
 def _run(ctx: click.Context, name: str, /, **given: Any) -> int:
     output = Output.of(given["json_path"], given["quiet"], given["key"], given["report_path"])
     series, record = planned(name, given)
-    _, block = positional(given["words"], (), None)
+    _, block = kernels_and_block(given["words"], (), None)
     more = partial(options.explaining, ctx, name, [name], ["--block", *map(str, block)] if block else [])
     return measure(series, record, given, output, more, devices.choose_all)
 
@@ -201,7 +201,7 @@ def measure(
     devices of --device. requests: the requests of a user's own kernels.
     """
     limits = {key: given[key] for key in THRESHOLDS if given[key] is not None}
-    choices, cards = pricing.where(given, choose)
+    choices, cards = pricing.places_of(given, choose)
     simulated, peers = choices[0].kind == "sim", given.get("peers")
     if simulated and limits:
         flags = " and ".join("--" + key.replace("_", "-") for key in limits)
@@ -219,15 +219,15 @@ def measure(
     sentences: list[str] = []
     fuzzed = bool(given.get("fuzz"))
     work = _fuzzing(run, series, requests, given, settings, sentences) if fuzzed else run.collect
-    carry_out(run, output, work, partial(tables, run, output, None if run.by_card or fuzzed else more))
+    run_and_show(run, output, work, partial(show_tables, run, output, None if run.by_card or fuzzed else more))
     if given.get("breakdown"):
         (_, wall), *parts = run.spent.seconds().items()
         sentences.append(
             f"Wall time {wall:.2f} s: " + ", ".join(f"{name} {seconds:.2f}" for name, seconds in parts) + "."
         )
     for sentence in sentences:
-        say(sentence)
-    return judged(run.file.results, limits, say) or output.lacking(run)
+        print_notice(sentence)
+    return exit_code_of(run.file.results, limits, print_notice) or output.lacking(run)
 
 
 def _fuzzing(
@@ -265,7 +265,7 @@ def _fuzzing(
     return work
 
 
-def positional(
+def kernels_and_block(
     words: tuple[str, ...], kernels: tuple[str, ...], block: tuple[int, ...] | None
 ) -> tuple[tuple[str, ...], tuple[int, ...] | None]:
     """Return kernels and block, also from the words `KERNEL_ID DIMX DIMY`."""
@@ -291,11 +291,11 @@ def positional(
     return (name,), tuple(map(int, numbers)) or block
 
 
-def judged(results: Sequence[Result], thresholds: Mapping[str, float], say: Callable[[str], None]) -> int:
+def exit_code_of(results: Sequence[Result], thresholds: Mapping[str, float], say: Callable[[str], None]) -> int:
     """Return the exit code of finished results. If all are right, say which of them miss a threshold."""
     if code := exit_code(result.status for result in results):
         return code
     misses = [miss for result in results for miss in missed(result, thresholds)]
     for miss in misses:
-        say(f"{miss.sentence}: {miss.repair}." if miss.repair else f"{miss.sentence}.")
+        print_notice(f"{miss.sentence}: {miss.repair}." if miss.repair else f"{miss.sentence}.")
     return exit_code((), missed=bool(misses))

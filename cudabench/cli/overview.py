@@ -33,10 +33,10 @@ def listing(names: tuple[str, ...]) -> int:
 
     for name in names[:1] or operations.SUMMARIES:
         chosen = operations.get(name)
-        kernels = [kernel.name for kernel, _ in cases.select(chosen, names[1:])]
+        kernels = [kernel.name for kernel, _ in cases.select_kernels(chosen, names[1:])]
         comments = chapters.ideas(chosen, whole=True)
         sentences = {kernel: first_sentence(comment) for kernel, comment in comments.items()}
-        catalogue.show(chosen, operations.SUMMARIES[name], sentences, kernels)
+        catalogue.show_kernels(chosen, operations.SUMMARIES[name], sentences, kernels)
     return 0
 
 
@@ -52,7 +52,7 @@ def info(as_json: bool) -> int:
         return 0
     from cudabench.views import machine
 
-    machine.show(parts, gpus)
+    machine.show_machine(parts, gpus)
     return 0
 
 

@@ -22,18 +22,20 @@ class Places(NamedTuple):
     cards: tuple[Card, ...]
 
 
-def where(given: Mapping[str, Any], choose: Callable[[str], Sequence[Choice]], *, simulated: bool = False) -> Places:
+def places_of(
+    given: Mapping[str, Any], choose: Callable[[str], Sequence[Choice]], *, simulated: bool = False
+) -> Places:
     """Return the devices of a command, from `choose(--device)`, and the cards that price its counts.
 
     simulated: as for `several`.
     """
-    if places := several(given, simulated=simulated):
+    if places := several_cards(given, simulated=simulated):
         return places
-    choices = choose(on_device(given))
-    return Places(choices, priced(given, choices[0]))
+    choices = choose(device_for_card(given))
+    return Places(choices, cards_of_one(given, choices[0]))
 
 
-def several(given: Mapping[str, Any], *, simulated: bool = False) -> Places | None:
+def several_cards(given: Mapping[str, Any], *, simulated: bool = False) -> Places | None:
     """Return the cards of --on and --price; None if --on names at most one card and --price is not given.
 
     simulated: the command runs in the simulator even with a GPU. Raises UsageError if the options contradict each other
@@ -44,12 +46,12 @@ def several(given: Mapping[str, Any], *, simulated: bool = False) -> Places | No
         if price is not None:
             raise UsageError(f"--price {price} needs the cards of --on: add them, as in --on h100,l4.")
         return None
-    if price is None and not asked.is_several(on):
+    if price is None and not asked.names_several(on):
         return None
 
-    cards = asked.cards(on)
+    cards = asked.cards_of_option(on)
     if price is not None:
-        cards = asked.priced(cards, price)
+        cards = asked.with_prices(cards, price)
     if device == "auto" and simulated:
         device = "sim"
     _check_simulated(given, devices.simulates(device))
@@ -89,7 +91,7 @@ def _check_simulated(given: Mapping[str, Any], simulates: bool) -> None:
     )
 
 
-def on_device(given: Mapping[str, Any]) -> str:
+def device_for_card(given: Mapping[str, Any]) -> str:
     """Return --device; if it is the simulator without an architecture, add the architecture of the card of --on.
 
     Raises UsageError for another architecture.
@@ -98,7 +100,7 @@ def on_device(given: Mapping[str, Any]) -> str:
     if given.get("card") in (None, asked.NONE):
         return device
 
-    architecture = loading.load(given["card"]).architecture
+    architecture = loading.load_card(given["card"]).architecture
     if device == "sim" or (device == "auto" and devices.simulates(device)):
         return device if architecture == devices.DEFAULT_SIMULATED else f"sim:{architecture}"
     if device.startswith("sim:") and device[4:].rstrip("af") != architecture:
@@ -109,7 +111,7 @@ def on_device(given: Mapping[str, Any]) -> str:
     return device
 
 
-def priced(given: Mapping[str, Any], choice: Choice) -> tuple[Card, ...]:
+def cards_of_one(given: Mapping[str, Any], choice: Choice) -> tuple[Card, ...]:
     """Return the card of --on or, in the simulator, the default card of the simulated architecture; else empty.
 
     Raises UsageError if --on or --limits does not fit the device.
@@ -118,8 +120,8 @@ def priced(given: Mapping[str, Any], choice: Choice) -> tuple[Card, ...]:
         return ()
     if given.get("card") is not None:
         _check_simulated(given, choice.kind != "cuda")
-        return (loading.load(given["card"]),)
+        return (loading.load_card(given["card"]),)
     if given.get("limits") and choice.kind == "sim":
         raise UsageError("--limits compares a measured time with its limits: in the simulator use --on h200.")
-    card = loading.default(choice.architecture) if choice.kind == "sim" else None
+    card = loading.default_card(choice.architecture) if choice.kind == "sim" else None
     return () if card is None else (card,)

@@ -17,7 +17,7 @@ from cudabench.cli.groups import FILE
 from cudabench.cli.help import Headed
 from cudabench.cli.operation import MEASURING, SHOWING, measure
 from cudabench.cli.options import PLACE, option
-from cudabench.cli.output import Output, reading
+from cudabench.cli.output import Output, show_reading
 from cudabench.errors import UsageError, refuse
 from cudabench.plan.series import Series
 from cudabench.userkernel import profile
@@ -161,7 +161,7 @@ def planned(
     record = asdict(requests[0])
     if len(requests) > 1:
         record = {"requests": [asdict(request) for request in requests]}
-    with reading(requests[0].file, given, len(requests)):
+    with show_reading(requests[0].file, given, len(requests)):
         return plan.series(requests, command), record, requests
 
 

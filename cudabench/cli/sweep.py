@@ -20,10 +20,21 @@ from cudabench.cli.arguments import Ranges
 from cudabench.cli.groups import FILE, two_forms
 from cudabench.cli.help import Headed
 from cudabench.cli.options import PLACE, option
-from cudabench.cli.output import Output, carry_out, reading
+from cudabench.cli.output import Output, run_and_show, show_reading
 from cudabench.errors import UsageError, exit_code, refuse
 from cudabench.plan.series import Series
-from cudabench.plan.space import MOST_POINTS, Axis, Plan, Point, Refusal, axis, blocks, text_of, values_of, zipped
+from cudabench.plan.space import (
+    MOST_POINTS,
+    Axis,
+    Plan,
+    Point,
+    Refusal,
+    block_range,
+    blocks,
+    text_of,
+    values_of,
+    zipped,
+)
 from cudabench.records.file import load
 from cudabench.records.planned import Operation
 from cudabench.records.results import Result
@@ -174,7 +185,7 @@ def _sweep_operation(
     )
     given |= {"words": (), "kernels": (word or kernel,), "block": None, "grid": None}
     request = ladders.request_of(operation, given)
-    ranges = [axis(text) for text in axes or ()]
+    ranges = [block_range(text) for text in axes or ()]
     defined = [
         Axis(swept_axis, values_of(text, f"-D {swept_axis}="), "define") for swept_axis, text in request.defines.items()
     ]
@@ -221,7 +232,7 @@ def _sweep_file(**given: Any) -> int:
     )
     request = user.request_of(given)
     space = space_of(request, given["parameters"], given["zips"], given["where"], given["sizes"])
-    with reading(given["file"], given, min(space.count, MOST_POINTS)):
+    with show_reading(given["file"], given, min(space.count, MOST_POINTS)):
         plan = _planned(space, given)
     record = {**asdict(request), "parameters": list(given["parameters"]), "zip": list(given["zips"])}
     repeat = partial(_file_line, space, given)
@@ -280,7 +291,7 @@ def _carry_out(
     output = Output.of(given["json_path"] or resumed, given["quiet"], report_path=given["report_path"])
     if given["device"] == "all":
         raise UsageError("--device all: a sweep finds the best of one card; use --device cuda:0.")
-    choices, cards = pricing.where(given, lambda device: [devices.choose(device)])
+    choices, cards = pricing.places_of(given, lambda device: [devices.choose(device)])
     settings = options.settings(given, simulated=choices[0].kind == "sim")
     points = (space.first(),) if space else plan.points
     # A series for each set of arguments; cases are added as they are measured.
@@ -324,18 +335,18 @@ def _carry_out(
         from cudabench.views import sweep as view
 
         first = run.outcomes[0]
-        swept = view.Swept(
+        swept = view.SweepResult(
             first.operation, run.file.device, first.settings, tuple(run.file.results), plan.refused, finals, complete,
             repeat, plan.axes, None if space else len(plan.points), resumed or given["json_path"],
             bool(run.devices[0].note),
         )  # fmt: skip
-        out = console.tables(output.to_stdout)
+        out = console.table_console(output.to_stdout)
         if run.by_card:
-            view.report_by_card(out, swept, run.cards)
+            view.show_sweep_by_card(out, swept, run.cards)
         else:
-            view.report(out, swept, map_of_blocks=map_of_blocks)
+            view.show_sweep(out, swept, map_of_blocks=map_of_blocks)
 
-    carry_out(run, output, both_passes, show)
+    run_and_show(run, output, both_passes, show)
     # If only some points fail, they are not taken.
     statuses = {result.status for result in run.file.results} or {"failed"}
     return exit_code(statuses & {"wrong", "ok"} or statuses)

@@ -27,11 +27,11 @@ from cudabench.records.fleet import Card, CardStatus, Damaged, Health, Load
 from cudabench.records.launch import dim_text
 from cudabench.system import children, outputs
 
-parsed: Callable[[bytes], Any] = json.loads
+parse: Callable[[bytes], Any] = json.loads
 with contextlib.suppress(ImportError):  # takes a third of the time; json reads what it refuses, such as NaN
     import orjson
 
-    parsed = orjson.loads
+    parse = orjson.loads
 
 MOST_BYTES = 16 << 20  # size of a shard: thirteen kernels with ten thousand samples each take 2 MB
 MOST_TEXT = 200  # characters of a name
@@ -187,7 +187,7 @@ def shards(name: str, text: bytes) -> list[Shard]:
         mine = [r for r in results if len(devices) < 2 or r.get("device") == label]
         given = _object(fleet.get("card")) if len(devices) == 1 else {}
         card = _card(given, device, host, name.removesuffix(".json"))
-        status, reason = judged([*mine, *ceilings])
+        status, reason = status_of([*mine, *ceilings])
         if WORSE.index(status) > WORSE.index(card.status):
             card = replace(card, status=status, reason=reason)
         values = () if simulated else (*_times(mine), *_ceilings(ceilings))
@@ -198,7 +198,7 @@ def shards(name: str, text: bytes) -> list[Shard]:
 def _document(text: bytes) -> dict[str, Any]:
     try:
         try:
-            document = files.checked(parsed(text), "it")
+            document = files.checked(parse(text), "it")
         except (ValueError, RecursionError):
             document = files.document_of(text.decode(), "it")
     except UnicodeDecodeError:
@@ -210,7 +210,7 @@ def _document(text: bytes) -> dict[str, Any]:
     return document
 
 
-def judged(rows: Sequence[Mapping[str, Any]]) -> tuple[CardStatus, str | None]:
+def status_of(rows: Sequence[Mapping[str, Any]]) -> tuple[CardStatus, str | None]:
     """Return the status of a card from its results or ceilings, and the reason."""
     named: dict[Any, list[str]] = {}
     for row in rows:

@@ -81,7 +81,7 @@ class Written:
 # Which cards ---------------------------------------------------------------------------------------------------------
 
 
-def visible(plan: Plan) -> list[Target]:
+def visible_cards(plan: Plan) -> list[Target]:
     """Return the cards to run the plan's command on: the visible ones, the one of --device cuda:N, or the simulator if
     the command names it."""
     if plan.device is not None and plan.device.startswith("sim"):
@@ -98,7 +98,7 @@ def visible(plan: Plan) -> list[Target]:
     return [Target(part or str(card.uuid), card, alone) for card in cards]
 
 
-def absent(plan: Plan, targets: Sequence[Target], expected: Iterable[str]) -> list[Card]:
+def missing_cards(plan: Plan, targets: Sequence[Target], expected: Iterable[str]) -> list[Card]:
     """Return the missing cards: of `expected`, and of CUDA_VISIBLE_DEVICES."""
     if any(target.info is None for target in targets):
         return []
@@ -139,14 +139,14 @@ def measure_cards(
     leaves no shard, and the exit code is EXIT_TERMINATED. Raises CudabenchError if the folder cannot be written.
     """
     make_folder(plan.folder)
-    targets = visible(plan)
+    targets = visible_cards(plan)
     codes = []
 
     def note(written: Written) -> None:
         codes.append(written.exit_code)
         told(written)
 
-    for card in absent(plan, targets, expected):
+    for card in missing_cards(plan, targets, expected):
         note(_write(plan, card, {"schema": results.SCHEMA, "results": []}, EXIT_UNUSABLE))
     for batch in [[target] for target in targets] if in_turn else [targets]:
         if not _together(plan, batch, note):
@@ -225,7 +225,7 @@ class _Run:
         with contextlib.suppress(CudabenchError):
             file = results.load(self._file)
             document, device = file.document(), file.device
-        status, reason = judge(document, code, self._last_words())
+        status, reason = card_status(document, code, self._last_words())
         if info and device and device.timed and self.target.id.startswith("GPU-"):
             if device.uuid != self.target.id:
                 status, reason = "failed", f"it should run on this card, but ran on {device.uuid}"
@@ -267,10 +267,10 @@ class _Run:
         self._folder.cleanup()
 
 
-def judge(document: Mapping[str, Any], exit_code: int, said: str) -> tuple[CardStatus, str | None]:
+def card_status(document: Mapping[str, Any], exit_code: int, said: str) -> tuple[CardStatus, str | None]:
     """Return the status of a run's card, and the reason; `said` is the run's last sentence."""
     rows = [*document["results"], *document.get("ceilings", ())]
-    status, reason = reading.judged(rows)
+    status, reason = reading.status_of(rows)
     if status == "wrong":
         return status, reason
     if status == "failed" or all(row["status"] != "ok" for row in rows):

@@ -251,7 +251,7 @@ class Submission:
             host = place.host()
             several = len(self.entries) > 1
             return {e.number: (None, f"{host}-{e.number}" if several else host) for e in self.entries}
-        cards = [target.id for target in shard.visible(self.plan)]
+        cards = [target.id for target in shard.visible_cards(self.plan)]
         if len(self.entries) > len(cards):
             there = f"{len(cards)} cards are" if len(cards) != 1 else "1 card is"
             raise DeviceUnusable(f"--gpus {len(self.entries)} is too many: {there} visible here; ask for fewer.")

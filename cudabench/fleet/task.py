@@ -48,7 +48,7 @@ class Task:
             os.environ["CUDA_VISIBLE_DEVICES"] = self.card
         # Host and rack of the job, not of the submission.
         plan = replace(Plan(self.plan.folder, self.plan.words, self.plan.device, self.plan.quiet), name=self.name)
-        cards = [target.id for target in shard.visible(plan)]
+        cards = [target.id for target in shard.visible_cards(plan)]
         note = {"host": plan.host, "cards": cards, "exit_code": None, "repeated": False, "job": _job()}
         taken = {card for number in range(self.tasks) if number != self.number for card in self._cards(number)}
         repeated = bool(cards) and {*cards} <= taken

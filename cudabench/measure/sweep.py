@@ -63,7 +63,7 @@ def plan(
     """Return a point for each block that the kernel takes, with each combination of the axes in `groups`, which are
     macros. Raises UsageError where the request does not name one kernel or the kernel takes none of the blocks."""
     if request.source is None:
-        named = [kernel for kernel, _ in cases.select(operation, request.kernels)]
+        named = [kernel for kernel, _ in cases.select_kernels(operation, request.kernels)]
         if len(named) != 1:
             names = ", ".join(kernel.name for kernel in named)
             raise UsageError(

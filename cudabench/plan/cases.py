@@ -66,7 +66,7 @@ def build(operation: Operation, request: Request) -> list[Case]:
     """
     problem = problem_of(operation, request)
     if request.source is None:
-        picked = [_built_in(operation, kernel, named) for kernel, named in select(operation, request.kernels)]
+        picked = [_built_in(operation, kernel, named) for kernel, named in select_kernels(operation, request.kernels)]
     else:
         picked = _from_file(operation, request.source, request.kernels)
     cases = []
@@ -175,7 +175,7 @@ def _reduced(chapter: Source, wanted: frozenset[str]) -> Source:
 # Which kernels ------------------------------------------------------------------------------------------------------
 
 
-def select(operation: Operation, names: Sequence[str]) -> list[tuple[Kernel, bool]]:
+def select_kernels(operation: Operation, names: Sequence[str]) -> list[tuple[Kernel, bool]]:
     """Return the kernels of names, ids and globs, each with whether it was named exactly; no names: the ladder."""
     picked: dict[str, tuple[Kernel, bool]] = {}
     for name in names or ("all",):
@@ -247,7 +247,7 @@ def _from_file(operation: Operation, path: str, names: Sequence[str]) -> list[Pi
 
 
 def _built_in(operation: Operation, kernel: Kernel, named: bool) -> Picked:
-    return Picked(kernel, chapters.of(operation, kernel), named, kernel)
+    return Picked(kernel, chapters.chapter_of(operation, kernel), named, kernel)
 
 
 def _own(
@@ -387,7 +387,7 @@ def _case(operation: Operation, pick: Picked, problem: Problem, request: Request
         ),
     )
     fixed = _fixed(operation, problem, block)
-    chapter = chapters.of(operation, pick.rung)
+    chapter = chapters.chapter_of(operation, pick.rung)
     macros = chapters.macros(chapter)
     given = request.defines
     if pick.text.builtin:
@@ -448,7 +448,7 @@ def _case(operation: Operation, pick: Picked, problem: Problem, request: Request
 def geometry(operation: Operation, kernel: Kernel, problem: Problem, block: Dim) -> Geometry:
     """Return the input of a kernel's rules without macros of the command line."""
     fixed = _fixed(operation, problem, block)
-    return _geometry(kernel, problem, block, chapters.macros(chapters.of(operation, kernel)), fixed, {})[0]
+    return _geometry(kernel, problem, block, chapters.macros(chapters.chapter_of(operation, kernel)), fixed, {})[0]
 
 
 def _fixed(operation: Operation, problem: Problem, block: Dim) -> dict[str, str]:
@@ -498,7 +498,7 @@ def _check_defines(operation: Operation, fixed: Mapping[str, str], given: Mappin
         refuse(
             (name in fixed, f"--define {name}={text}: {flags.get(name, '--size')} sets {name}; use that."),
             (
-                any(name in chapters.macros(chapters.read(file)) for file in chapters.names(operation)),
+                any(name in chapters.macros(chapters.read_chapter(file)) for file in chapters.names(operation)),
                 f"--define {name}={text}: {name} of {operation.name} follows from other constants and cannot be set; "
                 f"of constants that can be set, {listed}.",
             ),

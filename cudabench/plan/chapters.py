@@ -37,12 +37,12 @@ def name(operation: Operation, kernel: Kernel) -> str:
     return kernel.chapter or operation.source
 
 
-def of(operation: Operation, kernel: Kernel) -> Source:
+def chapter_of(operation: Operation, kernel: Kernel) -> Source:
     """Return the chapter of a kernel."""
-    return read(name(operation, kernel))
+    return read_chapter(name(operation, kernel))
 
 
-def read(name: str) -> Source:
+def read_chapter(name: str) -> Source:
     """Return a chapter, named as messages show it."""
     path = folder() / name
     file = path.stat()

@@ -58,7 +58,7 @@ SENSIBLE_LINE = (32, 64, 96, 128, 160, 192, 256, 320, 384, 448, 512, 640, 768, 8
 FEWEST_THREADS = 64  # two warps: fewer leave most of an SM's 64 warps empty, since it holds at most 32 blocks
 
 
-def axis(text: str) -> tuple[int, ...]:
+def block_range(text: str) -> tuple[int, ...]:
     """Return the numbers of a range: 32, 8:64 (doubling), 8:64:8 (in steps of 8), or several ranges with commas."""
     numbers: set[int] = set()
     for part in text.split(","):
@@ -214,7 +214,7 @@ def combinations(groups: Sequence[Sequence[Axis]]) -> Iterator[dict[str, str]]:
         yield {name: value for row in chosen for name, value in row.items()}
 
 
-def count(groups: Sequence[Sequence[Axis]]) -> int:
+def combination_count(groups: Sequence[Sequence[Axis]]) -> int:
     """Return how many combinations there are."""
     return math.prod(len(group[0].values) for group in groups)
 

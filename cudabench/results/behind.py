@@ -14,7 +14,7 @@ from cudabench.source.comments import sentences
 FAR, LESS = 0.5, 0.75  # of the fastest row's speed; of the multiprocessors that it keeps at work
 
 
-def rungs(
+def slow_rungs(
     results: Sequence[Result], sms: Mapping[str, int], comments: Callable[[], Mapping[str, str]]
 ) -> Iterator[tuple[Result, Result, float, str]]:
     """Yield each rung that is far behind, unless its limits are known, which say more; the fastest row of its size and

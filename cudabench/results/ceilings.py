@@ -74,11 +74,11 @@ def clock_columns(named_mhz: float | None) -> list[Column[Ceiling]]:
         Column(
             "ran at", lambda ceiling: f"{ceiling.clock_mhz:.0f} MHz" if ceiling.clock_mhz else NOTHING, expendable=3
         ),
-        Column("of that", lambda ceiling: part(at_its_clock(ceiling, named_mhz)[1]), expendable=3),
+        Column("of that", lambda ceiling: percent_text(at_its_clock(ceiling, named_mhz)[1]), expendable=3),
     ]
 
 
-def part(fraction: float | None) -> str:
+def percent_text(fraction: float | None) -> str:
     """Return a fraction as a percentage, or "-" if the file's figures give an impossible one."""
     return percent(fraction) if fraction is not None and math.isfinite(fraction) else NOTHING
 

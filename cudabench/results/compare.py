@@ -171,7 +171,7 @@ def compare(
     `threshold` is the slow-down asked about, as a fraction; `run_to_run` replaces RUN_TO_RUN. With `same_model` two
     cards with the same name count as one GPU. Raises UsageError for files that share no measurement.
     """
-    before, after = index(base), index(new)
+    before, after = results_by_key(base), results_by_key(new)
     if before and after and not set(before) & set(after):
         raise UsageError(nothing_in_common(before, after))
     simulated = {key.kind for key in (*before, *after)} == {"sim"}
@@ -192,7 +192,7 @@ def compare(
     return Comparison(base, new, scope, tuple(rows), differences(base, new))
 
 
-def index(file: ResultsFile) -> dict[Key, Result]:
+def results_by_key(file: ResultsFile) -> dict[Key, Result]:
     """Return a file's results by what they measure, without the skipped results."""
     seen: Counter[Key] = Counter()
     results = {}
@@ -224,7 +224,7 @@ def _by_card(
     for pair in pairs:
         card = _card(*(side.device if side else None for side in pair))
         for by_key, side in zip((before, after), pair, strict=True):
-            by_key |= {replace(key, card=card): result for key, result in index(side).items()} if side else {}
+            by_key |= {replace(key, card=card): result for key, result in results_by_key(side).items()} if side else {}
     return before, after
 
 

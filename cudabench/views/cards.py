@@ -18,7 +18,7 @@ from cudabench.results.columns import NOTHING, Column
 from cudabench.results.groups import grouped
 from cudabench.text import line
 from cudabench.views import tables
-from cudabench.views.console import Console, say
+from cudabench.views.console import Console, print_text
 from cudabench.views.table import cpu_line, problem_line, warning_lines
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Row:
         return self.bound.time_s * MILLION * self.card.per_hour
 
 
-def show(
+def show_by_card(
     out: Console,
     err: Console,
     operation: Operation,
@@ -73,15 +73,15 @@ def show(
     for group in grouped((tuple(result.size.items()), result) for result in results).values():
         out.print(problem_line(operation, group, settings, devices[0]))
         rows += table(out, cards, group)
-    legend(out, rows)
+    print_legend(out, rows)
     if cpus:
         out.print()
         out.print(cpu_line(cpus))
     for warning in warning_lines(results):
-        say(err, warning, "yellow")
+        print_text(err, warning, "yellow")
 
 
-def show_sweep(
+def show_sweep_by_card(
     out: Console,
     cards: Sequence[Card],
     groups: Sequence[tuple[str, Sequence[Result]]],
@@ -92,13 +92,13 @@ def show_sweep(
     _heading(out, cards)
     every: list[Row] = []
     for title, results in groups:
-        say(out, title, soft_wrap=True)
+        print_text(out, title, soft_wrap=True)
         rows = table(out, cards, results, label, "point", ranked=True)
         if rows[0].best is not None:
-            say(out, f"Repeat: {repeat(rows[0].best)}", soft_wrap=True)
+            print_text(out, f"Repeat: {repeat(rows[0].best)}", soft_wrap=True)
             out.print()
         every += rows
-    legend(out, every)
+    print_legend(out, every)
 
 
 def _heading(out: Console, cards: Sequence[Card]) -> None:
@@ -106,7 +106,7 @@ def _heading(out: Console, cards: Sequence[Card]) -> None:
     many = f"{line(cards[0].key)}, by the counts of its"
     if len(cards) > 1:
         many = f"{len(cards)} cards, by the counts of their"
-    say(out, f"{many} own code ({', '.join(codes)}): nothing is timed", "bold")
+    print_text(out, f"{many} own code ({', '.join(codes)}): nothing is timed", "bold")
 
 
 def table(
@@ -119,8 +119,8 @@ def table(
 ) -> list[Row]:
     """Print the row of each card, best first; below it all results, if there are several, ranked by the first card or
     in their order; then the notes. Return the rows."""
-    lacking = not_of_all(cards)
-    views = {card.key: seen_on(card, results, lacking) for card in cards}
+    lacking = resources_not_of_all(cards)
+    views = {card.key: results_on_card(card, results, lacking) for card in cards}
     several = len({label(result) for result in results}) > 1
     rows = [_row(card, views[card.key], results) for card in cards]
     rows.sort(key=lambda row: row.bound.time_s if row.bound else inf)
@@ -136,18 +136,18 @@ def table(
     out.print()
     notes = [*_cheapest(rows), *_reasons(cards, results, label, several)]
     for status, note in notes:
-        say(out, note, {"ok": "", "skipped": "dim"}.get(status, "red"))
+        print_text(out, note, {"ok": "", "skipped": "dim"}.get(status, "red"))
     if notes:
         out.print()
     return rows
 
 
-def not_of_all(cards: Sequence[Card]) -> set[str]:
+def resources_not_of_all(cards: Sequence[Card]) -> set[str]:
     """Return the resources for which some cards lack a figure."""
     return {resource for resource, name in NEEDS.items() if not all(card.value(name) for card in cards)}
 
 
-def seen_on(card: Card, results: Iterable[Result], lacking: set[str]) -> list[Result]:
+def results_on_card(card: Card, results: Iterable[Result], lacking: set[str]) -> list[Result]:
     """Return the right results of a card's architecture with its limits, without resources that other cards lack."""
     right = []
     for result in results:
@@ -242,24 +242,26 @@ def _every(
     shown, dropped = tables.fitting(columns, range(len(names)), out.width)
     out.print(tables.table(shown, range(len(names)), wrap=False))
     if len(labels) > len(names):
-        say(out, f"... and {len(labels) - len(names)} more, in --json", "dim")
+        print_text(out, f"... and {len(labels) - len(names)} more, in --json", "dim")
     if dropped:
         hidden = ", ".join(column.heading for column in dropped)
-        say(out, f"Too narrow for: {hidden}; a wider terminal or a pipe shows all.", "dim")
+        print_text(out, f"Too narrow for: {hidden}; a wider terminal or a pipe shows all.", "dim")
 
 
-def legend(out: Console, rows: Sequence[Row]) -> None:
+def print_legend(out: Console, rows: Sequence[Row]) -> None:
     """Print the meaning of the columns, in at most three sentences."""
     cards = list({row.card.key: row.card for row in rows}.values())
     sheet = any("datasheet" in card.source for card in cards)
     sentences = [f"{BOUND}{SHEET if sheet else ''}."]
-    lacking = sorted(not_of_all(cards) - {"launch"}, key=[*NEEDS].index)  # the gap between launches needs no mention
+    lacking = sorted(
+        resources_not_of_all(cards) - {"launch"}, key=[*NEEDS].index
+    )  # the gap between launches needs no mention
     names = [NAMES[resource] for resource in lacking if any(card.value(NEEDS[resource]) for card in cards)]
     if names:
         sentences.append(f"Left out, because some of these cards lack a figure: {', '.join(names)}.")
     if any(row.tied for row in rows):
         sentences.append("+N: N more results have the same bound.")
-    say(out, " ".join(sentences), "dim", soft_wrap=out.width >= 200)
+    print_text(out, " ".join(sentences), "dim", soft_wrap=out.width >= 200)
 
 
 def _cheapest(rows: Sequence[Row]) -> list[tuple[str, str]]:

@@ -7,18 +7,20 @@ from collections.abc import Mapping, Sequence
 from cudabench.records.launch import dim_text
 from cudabench.records.planned import Operation
 from cudabench.views import console
-from cudabench.views.console import say
+from cudabench.views.console import print_text
 from cudabench.views.tables import Head, grid
 
 
-def show(operation: Operation, summary: str, sentences: Mapping[str, str], kernels: Sequence[str]) -> None:
+def show_kernels(operation: Operation, summary: str, sentences: Mapping[str, str], kernels: Sequence[str]) -> None:
     """Print these kernels of an operation; `sentences` maps kernels to their one-line idea."""
     from rich.text import Text
 
     out = console.out()
     out.print(Text.assemble((operation.name, "bold"), f": {summary}"))
     sizes = " ".join(name.upper() for name in operation.dimensions)
-    say(out, f"--size {sizes}, --dtype {', '.join(operation.dtypes)}; moves {operation.bytes_formula} bytes", "dim")
+    print_text(
+        out, f"--size {sizes}, --dtype {', '.join(operation.dtypes)}; moves {operation.bytes_formula} bytes", "dim"
+    )
     rows = [
         (
             str(at),
@@ -32,7 +34,7 @@ def show(operation: Operation, summary: str, sentences: Mapping[str, str], kerne
     out.print(grid([Head("id", right=True), Head("kernel"), Head("block"), Head("idea", wrap=True)], rows))
     if operation.peers:
         calls = "; ".join(f"{peer.name} ({peer.call})" for peer in operation.peers)
-        say(out, f"--peer, on a GPU: {calls}.", "dim")
+        print_text(out, f"--peer, on a GPU: {calls}.", "dim")
     if any(kernel.detour for kernel in operation.kernels):
         out.print(
             "A detour shows an idea or a ceiling, or serves special cases; the other kernels do not build on it.",

@@ -8,7 +8,7 @@ from cudabench.cards import Ceiling
 from cudabench.errors import CudabenchError
 from cudabench.records.file import ResultsFile
 from cudabench.results import ceilings
-from cudabench.views.figures import COLOURS, HATCHES, Figure, shown
+from cudabench.views.figures import COLOURS, HATCHES, Figure, escaped
 
 ROW_IN = 0.2
 OVER = " *"
@@ -58,7 +58,7 @@ def draw(figure: Figure, files: Sequence[ResultsFile], labels: Sequence[str]) ->
             text = ceilings.value(drawn.value, drawn.unit) + (OVER if alone and ceilings.is_over(drawn) else "")
             axes.text(value + most * 0.01, y + offset, text, va="center", fontsize=8, bbox=BOX)
     axes.axvline(1, color="k", linewidth=0.9, zorder=0)
-    axes.set_yticks(range(len(names)), [shown(name) for name in names])
+    axes.set_yticks(range(len(names)), [escaped(name) for name in names])
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.set_xlim(0, max(most, 1) * 1.2)
     if len(cards) > 1:

@@ -14,7 +14,7 @@ from cudabench.results import units
 from cudabench.results.columns import Column
 from cudabench.results.groups import grouped
 from cudabench.results.units import place_of
-from cudabench.views.console import Console, say
+from cudabench.views.console import Console, print_text
 from cudabench.views.tables import Head, fitting, grid, needed, table
 
 NOTABLE = 0.02  # fraction of a launch's instructions from which the cost of divergence is shown
@@ -23,7 +23,7 @@ NAME_WIDTH = 24  # most columns of an array's name
 PICTURES = 12  # drawings of banks for a kernel
 
 
-def show(
+def show_kernel(
     out: Console,
     result: Result,
     *,
@@ -34,35 +34,35 @@ def show(
 ) -> None:
     """Print one kernel's explanation; ladder, ideas: see `verdict.sentence`."""
     out.print()
-    say(out, title(result), "bold")
+    print_text(out, title(result), "bold")
     if result.status in ("failed", "skipped"):
-        say(out, f"{result.status}: {result.reason}", "red" if result.status == "failed" else "dim")
-        given(out, result.warnings)
+        print_text(out, f"{result.status}: {result.reason}", "red" if result.status == "failed" else "dim")
+        print_warnings(out, result.warnings)
         return
     for row in result.hazards or ():
-        hazard(out, row)
+        print_hazard(out, row)
     for text in changes(result):
-        say(out, text, "yellow")
+        print_text(out, text, "yellow")
     out.print()
     if result.limits:
-        say(out, verdict.line(result), "bold")
-        say(out, verdict.sentence(result, ladder, ideas or {}))
+        print_text(out, verdict.line(result), "bold")
+        print_text(out, verdict.sentence(result, ladder, ideas or {}))
         if verdict.of_a_datasheet(result):
-            say(out, verdict.NOT_OF_A_DATASHEET, "dim")
+            print_text(out, verdict.NOT_OF_A_DATASHEET, "dim")
     out.print(summary(result))
     out.print()
-    accesses(out, result.access or ())
-    branches(out, costly_branches(result), result.instructions or 0)
+    print_accesses(out, result.access or ())
+    print_branches(out, costly_branches(result), result.instructions or 0)
     if threads:
-        thread_picture(out, result.threads or ())
+        draw_threads(out, result.threads or ())
     if banks:
-        bank_pictures(out, result.banks or (), result.access or ())
+        draw_banks(out, result.banks or (), result.access or ())
     if result.hazards:
-        given(out, result.warnings)
+        print_warnings(out, result.warnings)
     else:
-        hazards(out, (), result.warnings)
+        print_hazards(out, (), result.warnings)
     if result.verification and result.verification.mismatches:
-        say(out, f"wrong: {result.reason}", "red")
+        print_text(out, f"wrong: {result.reason}", "red")
 
 
 NOTHING_TO_CHANGE = "No line wastes enough to be worth a change."
@@ -72,7 +72,7 @@ def changes(result: Result) -> list[str]:
     """Return what to change, the most costly first: lines by their waste, then arithmetic, branches and blocks."""
     rows = sorted(by_line(result.access or ()), key=wasted_cycles, reverse=True)
     sentences = [
-        *(f"{at}: {advice}" for at, advice in said_at((row.advice, place_of(row)) for row in rows if row.advice)),
+        *(f"{at}: {advice}" for at, advice in by_lines((row.advice, place_of(row)) for row in rows if row.advice)),
         *(warning.message for warning in result.warnings if warning.code in COSTLY),
         *(f"line {place_of(row)}: {row.advice}" for row in costly_branches(result) if row.advice),
         *([result.imbalance.advice] if result.imbalance else []),
@@ -132,14 +132,14 @@ COLUMNS: tuple[Column[Access], ...] = (
 COSTLY = ("division", "double", "spill")  # warnings on lines with hidden costs
 
 
-def left_out(out: Console, columns: Sequence[str]) -> None:
+def print_left_out(out: Console, columns: Sequence[str]) -> None:
     """Name the columns that did not fit the terminal, and how to see them."""
     if columns:
         where = "use a wider terminal, a pipe (| cat) or --json -."
-        say(out, f"Too narrow for: {', '.join(columns)}; {where}", "dim")
+        print_text(out, f"Too narrow for: {', '.join(columns)}; {where}", "dim")
 
 
-def accesses(out: Console, rows: Sequence[Access]) -> None:
+def print_accesses(out: Console, rows: Sequence[Access]) -> None:
     """Print the table of accesses: a row for each line, array and kind."""
     if not rows:
         out.print("No memory is accessed, except through textures and surfaces, which are not counted.")
@@ -150,7 +150,7 @@ def accesses(out: Console, rows: Sequence[Access]) -> None:
     beside = room >= SOURCE_WIDTH
     if not beside:
         for line, text in dict.fromkeys((place_of(row), row.source) for row in rows):
-            say(out, shortened(f"{line:>4}  {plain(text)}", out.width), no_wrap=True)
+            print_text(out, shortened(f"{line:>4}  {plain(text)}", out.width), no_wrap=True)
         out.print()
     source = Column[Access]("source", lambda row: shortened(plain(row.source), room), right=False)
 
@@ -158,12 +158,12 @@ def accesses(out: Console, rows: Sequence[Access]) -> None:
         return "red" if row.advice and (cost(row).waste or 0) > 0.5 else "yellow" if row.advice else ""
 
     out.print(table([*columns, source] if beside else columns, rows, style, wrap=False))
-    left_out(out, [column.heading for column in dropped])
-    for at, reason in said_at((row.inexact, place_of(row)) for row in rows if row.inexact):
-        say(out, f"~ {at}: hardware may count otherwise: {reason}", "dim")
+    print_left_out(out, [column.heading for column in dropped])
+    for at, reason in by_lines((row.inexact, place_of(row)) for row in rows if row.inexact):
+        print_text(out, f"~ {at}: hardware may count otherwise: {reason}", "dim")
 
 
-def said_at(sentences: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+def by_lines(sentences: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     """Return distinct sentences, each with its lines: 'line 3', 'lines 3, 7'."""
     lines = grouped(dict.fromkeys(sentences))
     return [
@@ -193,7 +193,7 @@ def costly_branches(result: Result) -> list[Branch]:
     return [row for row in result.branches or () if row.divergent and idle(row) > most]
 
 
-def branches(out: Console, costly: Sequence[Branch], instructions: int) -> None:
+def print_branches(out: Console, costly: Sequence[Branch], instructions: int) -> None:
     """Print costly branches; instructions: of the whole launch."""
     if not costly:
         return
@@ -213,7 +213,9 @@ def branches(out: Console, costly: Sequence[Branch], instructions: int) -> None:
     room = max(out.width - needed(columns, costly) - 2, len("branch"))
     source = Column[Branch]("branch", lambda row: shortened(plain(row.source), room), right=False)
     out.print(table([*columns, source], costly, wrap=False))
-    say(out, "Divergent branches: the instructions of PTX until their ways meet again, and the threads that run each.")
+    print_text(
+        out, "Divergent branches: the instructions of PTX until their ways meet again, and the threads that run each."
+    )
 
 
 # Warnings that qualify the hazards found, or their absence.
@@ -223,32 +225,32 @@ OF_CLEAN = (
 LIMITING = ("constant", "extent", "unchecked", "order-dependent", "undecided", *OF_CLEAN)
 
 
-def hazards(out: Console, rows: Sequence[Hazard], warnings: Sequence[Warning] = ()) -> None:
+def print_hazards(out: Console, rows: Sequence[Hazard], warnings: Sequence[Warning] = ()) -> None:
     """Print the hazards, or that no hazard was found, and the warnings that qualify this."""
     out.print()
     if not rows:
-        say(out, "No hazards: no race, no access out of bounds, no uninitialised read, no divergent barrier.")
-        given(out, [warning for warning in warnings if warning.code in OF_CLEAN])
+        print_text(out, "No hazards: no race, no access out of bounds, no uninitialised read, no divergent barrier.")
+        print_warnings(out, [warning for warning in warnings if warning.code in OF_CLEAN])
         return
     for row in rows:
-        hazard(out, row)
-    given(out, warnings)
+        print_hazard(out, row)
+    print_warnings(out, warnings)
 
 
-def given(out: Console, warnings: Sequence[Warning], indent: str = "") -> None:
+def print_warnings(out: Console, warnings: Sequence[Warning], indent: str = "") -> None:
     """Print the warnings on default inputs and on checks that were not made."""
     for warning in warnings:
         if warning.code in LIMITING:
-            say(out, f"{indent}{warning.message}.", "yellow")
+            print_text(out, f"{indent}{warning.message}.", "yellow")
 
 
-def hazard(out: Console, row: Hazard, indent: str = "") -> None:
+def print_hazard(out: Console, row: Hazard, indent: str = "") -> None:
     """Print a hazard: its message, the line of the source, its first place."""
     times = f" ({units.count(row.count)} times)" if row.count > 1 else ""
     first = f"first: block {coordinates(row.block)}, thread {coordinates(row.thread)}"
-    say(out, f"{indent}{row.kind}, line {place_of(row)}: {row.message}{times}", "red")
-    say(out, f"{indent}    {row.source}", "dim")
-    say(out, f"{indent}    {first}", "dim")
+    print_text(out, f"{indent}{row.kind}, line {place_of(row)}: {row.message}{times}", "red")
+    print_text(out, f"{indent}    {row.source}", "dim")
+    print_text(out, f"{indent}    {first}", "dim")
 
 
 def coordinates(index: Sequence[int]) -> str:
@@ -259,7 +261,7 @@ def coordinates(index: Sequence[int]) -> str:
 # Threads and banks one by one ----------------------------------------------------------------------------------------
 
 
-def thread_picture(out: Console, rows: Sequence[ThreadAccess]) -> None:
+def draw_threads(out: Console, rows: Sequence[ThreadAccess]) -> None:
     """Print a row for each thread: the elements that it reads and writes, in order, and their banks."""
     out.print()
     if not rows:
@@ -273,7 +275,7 @@ def thread_picture(out: Console, rows: Sequence[ThreadAccess]) -> None:
     heads = [Head("block"), Head("thread")] if len(blocks) > 1 else [Head("thread")]
     if len(blocks) == 1:
         warps = f", {len(threads)} threads" if len(threads) > 1 else ""
-        say(out, f"block {coordinates(rows[0].block)}{warps}, accesses in the kernel's order")
+        print_text(out, f"block {coordinates(rows[0].block)}{warps}, accesses in the kernel's order")
     for op, array in columns:
         heads += [Head(f"{SAYS[op]} {array}", wrap=True), *([Head("bank")] if (op, array) in banked else [])]
     by_thread = grouped(((row.block[::-1], row.thread[::-1], row.op, row.array), row) for row in rows)
@@ -290,16 +292,16 @@ def thread_picture(out: Console, rows: Sequence[ThreadAccess]) -> None:
     out.print(grid(heads, cells))
     for key, accesses in columns.items():
         if key in banked:
-            say(out, meeting(accesses), "dim")
+            print_text(out, bank_conflict_text(accesses), "dim")
     if any(len(accesses) > SHOWN for accesses in by_thread.values()):
-        say(out, f"+N: N more accesses; {SHOWN} are shown. --json - has all that were kept.", "dim")
+        print_text(out, f"+N: N more accesses; {SHOWN} are shown. --json - has all that were kept.", "dim")
 
 
 SHOWN = 4  # accesses of a thread to one array that its row shows
 SAYS = {"load": "reads", "store": "writes", "atomic": "updates", "reduction": "updates"}
 
 
-def meeting(rows: Sequence[ThreadAccess]) -> str:
+def bank_conflict_text(rows: Sequence[ThreadAccess]) -> str:
     """Return the bank conflict of a table's column: how many lanes of a warp use the same bank."""
     first = [row for row in rows if row.instruction == rows[0].instruction and row.bank is not None]
     lanes = grouped((row.thread, row) for row in takewhile(lambda row: row.block == first[0].block, first))
@@ -313,7 +315,7 @@ def meeting(rows: Sequence[ThreadAccess]) -> str:
     return f"{SAYS[rows[0].op]} {rows[0].array}: {what}, {verdict}"
 
 
-def bank_pictures(out: Console, requests: Sequence[BankRequest], rows: Sequence[Access]) -> None:
+def draw_banks(out: Console, requests: Sequence[BankRequest], rows: Sequence[Access]) -> None:
     """Draw a warp's requests to shared memory: columns are banks, rows are wavefronts, a cell names the lane served."""
     from rich.text import Text
 
@@ -325,10 +327,12 @@ def bank_pictures(out: Console, requests: Sequence[BankRequest], rows: Sequence[
     halves = [range(32)] if out.width >= 13 + 32 * 3 else [range(16), range(16, 32)]
     for request in drawn:
         out.print()
-        say(out, shortened(f"line {place_of(request)}: {plain(sources.get(place_of(request), ''))}", out.width), "bold")
-        say(out, caption(request), "red" if len(request.passes) > request.ideal else "")
+        print_text(
+            out, shortened(f"line {place_of(request)}: {plain(sources.get(place_of(request), ''))}", out.width), "bold"
+        )
+        print_text(out, caption(request), "red" if len(request.passes) > request.ideal else "")
         for banks in halves:
-            say(out, "bank         " + "".join(f"{bank:>2} " for bank in banks), "dim")
+            print_text(out, "bank         " + "".join(f"{bank:>2} " for bank in banks), "dim")
             for at, row in enumerate(request.passes):
                 cells = [
                     (f"{row[bank][0]:>2}{'+' if len(row[bank]) > 1 else ' '}", COLOURS[at % len(COLOURS)])
@@ -338,9 +342,9 @@ def bank_pictures(out: Console, requests: Sequence[BankRequest], rows: Sequence[
                 ]
                 out.print(Text.assemble(f"wavefront {at + 1:<3}", *cells))
     if any(len(lanes) > 1 for request in drawn for row in request.passes for lanes in row):
-        say(out, "+ the word goes to other lanes in the same wavefront", "dim")
+        print_text(out, "+ the word goes to other lanes in the same wavefront", "dim")
     if len(requests) > PICTURES:
-        say(out, f"{len(requests) - PICTURES} more that use the banks differently are in --json -.", "dim")
+        print_text(out, f"{len(requests) - PICTURES} more that use the banks differently are in --json -.", "dim")
 
 
 def caption(request: BankRequest) -> str:

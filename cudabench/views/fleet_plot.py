@@ -8,7 +8,7 @@ from cudabench.errors import CudabenchError
 from cudabench.fleet.findings import Report
 from cudabench.records.fleet import Fleet
 from cudabench.text import line
-from cudabench.views.figures import MARKERS, Figure, new_figure, shown
+from cudabench.views.figures import MARKERS, Figure, escaped, new_figure
 
 MOST_TEXT = 40  # characters of a name
 NAMED = 12  # slow dots that are named
@@ -61,4 +61,4 @@ def draw(report: Report, fleet: Fleet) -> Figure:
 
 
 def _shown(name: str) -> str:
-    return shown(name if len(line(name)) <= MOST_TEXT else line(name)[: MOST_TEXT - 3] + "...")
+    return escaped(name if len(line(name)) <= MOST_TEXT else line(name)[: MOST_TEXT - 3] + "...")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from cudabench.records.launch import Dim, dim3, dim_text
 from cudabench.records.results import Result
-from cudabench.views.console import Console, say
+from cudabench.views.console import Console, print_text
 from cudabench.views.quantities import Quantity, of_blocks
 from cudabench.views.tables import Head, grid
 
@@ -21,17 +21,17 @@ SHADES = (236, 238, 240, 243, 246, 249, 252, 255)  # of the 256 colours: grey, d
 BAR = 30
 
 
-def show(out: Console, results: Sequence[Result], refused: Sequence[Dim], marks: Mapping[Dim, str]) -> None:
+def show_maps(out: Console, results: Sequence[Result], refused: Sequence[Dim], marks: Mapping[Dim, str]) -> None:
     """Print the maps of a sweep, one for each quantity; marks: the sign of the best blocks."""
     two = any(block[1] > 1 for block in [*(r.block for r in results), *refused])
     axes = " (block X across, Y down)" if two else ""
     for quantity in of_blocks(results):
         better = "more" if quantity.more else "less"
         out.print()
-        say(out, f"{quantity.name}, {better} is better{axes}", "bold")
+        print_text(out, f"{quantity.name}, {better} is better{axes}", "bold")
         (_map if two else _bars)(out, quantity, results, refused, marks)
     if two and refused:
-        say(out, "x: the kernel cannot take this block", "dim")
+        print_text(out, "x: the kernel cannot take this block", "dim")
 
 
 def _map(

@@ -23,7 +23,7 @@ from cudabench.results import ceilings, units
 from cudabench.results.groups import grouped
 from cudabench.views import ceilings_plot, roofline
 from cudabench.views.export.run import short_names
-from cudabench.views.figures import COLOURS, HATCHES, MARKERS, WIDTH_IN, Axes, Figure, new_figure, shown
+from cudabench.views.figures import COLOURS, HATCHES, MARKERS, WIDTH_IN, Axes, Figure, escaped, new_figure
 from cudabench.views.quantities import AT_LEAST, BANDWIDTH, TIME, Quantity, copy_of, least_time, quantities
 
 DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1)), (0, (5, 1, 1, 1)))
@@ -51,7 +51,7 @@ def draw(files: Sequence[ResultsFile], names: Sequence[str], kind: str | None = 
     fit the kind.
     """
     figure = new_figure(3)
-    files, names = [_shown_file(file) for file in files], [shown(name) for name in names]
+    files, names = [_shown_file(file) for file in files], [escaped(name) for name in names]
     if ceilings.all_ceilings(files, names):
         if kind:
             raise UsageError(f"--kind {kind} is for kernels, but the files hold ceilings: leave it out.")
@@ -77,15 +77,17 @@ def _shown_file(file: ResultsFile) -> ResultsFile:
     results = [
         replace(
             result,
-            operation=shown(result.operation),
-            kernel=shown(result.kernel),
-            dtype=shown(result.dtype),
-            size={shown(name): value for name, value in result.size.items()},
-            parameters={shown(name): shown(value) for name, value in result.parameters.items()},
+            operation=escaped(result.operation),
+            kernel=escaped(result.kernel),
+            dtype=escaped(result.dtype),
+            size={escaped(name): value for name, value in result.size.items()},
+            parameters={escaped(name): escaped(value) for name, value in result.parameters.items()},
         )
         for result in file.results
     ]
-    return replace(file, devices=[replace(device, name=shown(device.name)) for device in file.devices], results=results)
+    return replace(
+        file, devices=[replace(device, name=escaped(device.name)) for device in file.devices], results=results
+    )
 
 
 def render(figure: Figure, suffix: str) -> bytes:
@@ -106,7 +108,7 @@ def heading(files: Sequence[ResultsFile]) -> str:
     devices = list(dict.fromkeys(file.device.name for file in files if file.device))
     caches = {result.time.cache for result in results if result.time}
     parts = (
-        shown(PurePath(first.source).name) if first.operation == "run" else first.operation,
+        escaped(PurePath(first.source).name) if first.operation == "run" else first.operation,
         units.size(first) if len({tuple(result.size.values()) for result in results}) == 1 else "",
         first.dtype if len({result.dtype for result in results}) == 1 else "",
         f"on {', '.join(devices)}" if devices else "",
@@ -521,10 +523,10 @@ def _roofline(figure: Figure, files: Sequence[ResultsFile], names: Sequence[str]
             arrowprops=leader if point.far else None,
         )  # fmt: skip
     if several:
-        handles = [Patch(color=colour, label=shown(card)) for colour, card in zip(colours, chart.cards, strict=True)]
+        handles = [Patch(color=colour, label=escaped(card)) for colour, card in zip(colours, chart.cards, strict=True)]
         _legend(figure, handles, len(handles))
     bounds = all(point.bound for point in chart.points)
-    on = f"bounds on {shown(chart.cards[0])}" if chart.cards[0] and not several else "bounds"
+    on = f"bounds on {escaped(chart.cards[0])}" if chart.cards[0] and not several else "bounds"
     figure.suptitle("\n".join([heading(files), *([on] if bounds else [])]), fontsize=10)
 
 

@@ -15,18 +15,18 @@ from cudabench.results import units
 from cudabench.results.columns import NOTHING, Column
 from cudabench.views import headlines, tables
 from cudabench.views import table as kernels
-from cudabench.views.console import Console, say
+from cudabench.views.console import Console, print_text
 from cudabench.views.explanation import shortened
 
 MOST_LISTED = 12  # errors of the host, hazards of a kernel
 
 
-def show(out: Console, file: ResultsFile, cards: Sequence[Card]) -> None:
+def show_program(out: Console, file: ResultsFile, cards: Sequence[Card]) -> None:
     """Print what came of a program."""
     program, results = file.program, file.results
     assert program is not None
     out.print()
-    say(out, _headline(program), "bold")
+    print_text(out, _headline(program), "bold")
     if results:
         out.print()
         columns, priced = _columns(program, results, cards), any(result.limits for result in results)
@@ -34,30 +34,30 @@ def show(out: Console, file: ResultsFile, cards: Sequence[Card]) -> None:
         out.print(tables.table(fitting, results, lambda result: tables.BAD.get(result.status, ""), wrap=False))
         if dropped:
             left_out = ", ".join(" ".join(column.heading.split()) for column in dropped)
-            say(out, f"Too narrow for: {left_out}; a wider terminal or a pipe shows all.", "dim")
+            print_text(out, f"Too narrow for: {left_out}; a wider terminal or a pipe shows all.", "dim")
         if priced:
             card = kernels.priced_on(results)
             sentence = (
                 f"at least: a lower bound of the {card}, of the checked launches together. Counts: per request (ideal)."
             )
-            say(out, sentence, "dim")
+            print_text(out, sentence, "dim")
     for result in results:
         for hazard in (result.hazards or ())[:MOST_LISTED]:
             place = units.place_of(hazard)
-            say(out, f"{result.kernel}, line {place}: {hazard.kind}: {hazard.message}", "red")
+            print_text(out, f"{result.kernel}, line {place}: {hazard.kind}: {hazard.message}", "red")
             _show_source(out, hazard.source)
         if result.reason and not result.hazards:
-            say(out, f"{result.kernel} {result.status}: {result.reason}", "red")
+            print_text(out, f"{result.kernel} {result.status}: {result.reason}", "red")
     _show_host(out, program)
     for result in sorted(results, key=lambda row: row.status != "ok"):
         for note in result.warnings:
-            say(out, f"Warning: {result.kernel}: {note.message.replace('--block', 'the block')}.", "yellow")
+            print_text(out, f"Warning: {result.kernel}: {note.message.replace('--block', 'the block')}.", "yellow")
     worst = headlines.most_wasteful(results)
     if worst is not None and (sentence := headlines.waste_line(worst, worst.kernel)):
-        say(out, shortened(sentence, out.width))
+        print_text(out, shortened(sentence, out.width))
         row = max(worst.access or (), key=wasted_cycles)
         if row.advice:
-            say(out, f"    {row.advice}")
+            print_text(out, f"    {row.advice}")
 
 
 def _headline(program: Program) -> str:
@@ -103,7 +103,7 @@ def _show_host(out: Console, program: Program) -> None:
     errors = [finding for finding in program.findings if finding.kind != "never-freed"]
     for finding in errors[:MOST_LISTED]:
         times = f" ({finding.count} times)" if finding.count > 1 else ""
-        say(out, f"{_place(finding)}{finding.kind}: {finding.message.rstrip('.')}{times}.", "red")
+        print_text(out, f"{_place(finding)}{finding.kind}: {finding.message.rstrip('.')}{times}.", "red")
         _show_source(out, finding.source)
     if never_freed:
         times_of: Counter[str] = Counter()
@@ -113,16 +113,16 @@ def _show_host(out: Console, program: Program) -> None:
             :MOST_LISTED
         ]
         more = " and others" if len(times_of) > len(places) else ""
-        say(
+        print_text(
             out,
             f"Memory that is never freed: {', '.join(places) or 'of unknown lines'}{more if places else ''}.",
             "yellow",
         )
     if (hidden := len(errors) - MOST_LISTED) > 0:
-        say(out, f"{hidden} more errors of the host code are in the results file.")
+        print_text(out, f"{hidden} more errors of the host code are in the results file.")
     for name, calls in program.missing.items():
         often = "once" if calls == 1 else f"{calls:,} times"
-        say(out, f"{name} is not there: it was called {often} and returned cudaErrorNotSupported.", "yellow")
+        print_text(out, f"{name} is not there: it was called {often} and returned cudaErrorNotSupported.", "yellow")
 
 
 def _place(finding: Finding) -> str:
@@ -131,4 +131,4 @@ def _place(finding: Finding) -> str:
 
 def _show_source(out: Console, source: str) -> None:
     if source:
-        say(out, shortened(f"    {' '.join(source.split())}", out.width), "dim")
+        print_text(out, shortened(f"    {' '.join(source.split())}", out.width), "dim")

@@ -11,7 +11,7 @@ from cudabench.explain.advice import conflict
 from cudabench.records.results import Access, BankRequest, Result
 from cudabench.results import units
 from cudabench.views import explanation
-from cudabench.views.console import Console, say
+from cudabench.views.console import Console, print_text
 from cudabench.views.tables import Head, grid
 
 SAME = 0.02  # costs within this fraction are equal
@@ -20,41 +20,41 @@ WIDE = 110  # columns of a terminal that shows all of an access
 Pair = tuple[Access | None, Access | None]
 
 
-def show(out: Console, old: Result, new: Result, *, threads: bool, banks: bool) -> None:
+def show_two_kernels(out: Console, old: Result, new: Result, *, threads: bool, banks: bool) -> None:
     """Print the explanation of two kernels."""
     for result in (old, new):
         out.print()
-        say(out, explanation.title(result), "bold")
+        print_text(out, explanation.title(result), "bold")
         for text in explanation.changes(result):
-            say(out, text, "yellow")
+            print_text(out, text, "yellow")
         out.print(explanation.summary(result))
         if result.limits:
-            say(out, verdict.line(result), "bold")
+            print_text(out, verdict.line(result), "bold")
     out.print()
     accesses = pairs(by_line(old.access or ()), by_line(new.access or ()))
-    table(out, old, new, accesses)
-    different(out, old, new, accesses)
+    print_table(out, old, new, accesses)
+    print_changed(out, old, new, accesses)
 
     def head(result: Result) -> None:
         out.print()
-        say(out, result.kernel, "bold")
+        print_text(out, result.kernel, "bold")
 
     for result in (old, new):
         if threads:
             head(result)
-            explanation.thread_picture(out, result.threads or ())
+            explanation.draw_threads(out, result.threads or ())
         if banks:
             head(result)
-            explanation.bank_pictures(out, result.banks or (), result.access or ())
+            explanation.draw_banks(out, result.banks or (), result.access or ())
     for result in (old, new):
         if result.hazards or (result.verification and result.verification.mismatches):
             head(result)
             if result.hazards:
-                explanation.hazards(out, result.hazards, result.warnings)
+                explanation.print_hazards(out, result.hazards, result.warnings)
             if result.reason:
-                say(out, f"{result.status}: {result.reason}", "red")
+                print_text(out, f"{result.status}: {result.reason}", "red")
     if not old.hazards and not new.hazards:
-        explanation.hazards(out, ())
+        explanation.print_hazards(out, ())
 
 
 def pairs(old: Sequence[Access], new: Sequence[Access]) -> list[Pair]:
@@ -74,14 +74,14 @@ def pairs(old: Sequence[Access], new: Sequence[Access]) -> list[Pair]:
     return matched
 
 
-def table(out: Console, old: Result, new: Result, accesses: Sequence[Pair]) -> None:
+def print_table(out: Console, old: Result, new: Result, accesses: Sequence[Pair]) -> None:
     """Print the cost of each access in both kernels, with a word if it changed."""
     narrow = out.width < WIDE
     rows, styles = [], []
     for pair in accesses:
         access = next(filter(None, pair))
         name = f"{access.space} {access.op}" + (f" {explanation.shortened(access.array, 16)}" if access.array else "")
-        word, what = changed(*pair), unit(access.space)
+        word, what = change_text(*pair), unit(access.space)
         styles.append("green" if "fewer" in word else "red" if "more" in word else "yellow" if word else "")
         narrowed = [name, what, *map(_number, pair), word.removesuffix(f" {what}")]
         rows.append(narrowed if narrow else [name, *map(_cell, pair), word])
@@ -89,7 +89,7 @@ def table(out: Console, old: Result, new: Result, accesses: Sequence[Pair]) -> N
     heads = [Head("access"), *([Head("counted in")] if narrow else []), *names, Head("")]
     out.print(grid(heads, rows, styles))
     if narrow:
-        explanation.left_out(out, ("lanes of a warp", "requests"))
+        explanation.print_left_out(out, ("lanes of a warp", "requests"))
 
 
 def _number(row: Access | None) -> str:
@@ -103,7 +103,7 @@ def _cell(row: Access | None) -> str:
     return f"{_number(row)} {unit(row.space)}, {pattern_text(row.pattern)}, {requests}"
 
 
-def changed(old: Access | None, new: Access | None) -> str:
+def change_text(old: Access | None, new: Access | None) -> str:
     """Return the change between two accesses, or an empty text."""
     if old is None or new is None:
         return "<- only here" if old is None else "<- gone"
@@ -116,9 +116,9 @@ def changed(old: Access | None, new: Access | None) -> str:
     return f"<- {units.digits(after / max(before, 1), 2)} times more {what}"
 
 
-def different(out: Console, old: Result, new: Result, accesses: Sequence[Pair]) -> None:
+def print_changed(out: Console, old: Result, new: Result, accesses: Sequence[Pair]) -> None:
     """Print the changed lines and, for shared memory, the bank of each lane."""
-    unlike = [(b, a) for b, a in accesses if changed(b, a)]
+    unlike = [(b, a) for b, a in accesses if change_text(b, a)]
     width = max(len(old.kernel), len(new.kernel))
     drawn: set[object] = set()
     for pair in unlike:
@@ -129,13 +129,13 @@ def different(out: Console, old: Result, new: Result, accesses: Sequence[Pair]) 
         drawn.add(picture)
         out.print()
         access = sides[0][1]
-        say(out, f"{access.space} {access.op} {access.array or ''}".rstrip(), "bold")
+        print_text(out, f"{access.space} {access.op} {access.array or ''}".rstrip(), "bold")
         for result, row, _ in sides:
             line = f"{result.kernel:{width}}  line {units.place_of(row)}: {explanation.plain(row.source)}"
-            say(out, explanation.shortened(line, out.width), no_wrap=True)
+            print_text(out, explanation.shortened(line, out.width), no_wrap=True)
         for result, _, request in sides:
             if request:
-                strip(out, f"{result.kernel:{width}}", request)
+                draw_lanes(out, f"{result.kernel:{width}}", request)
     if not unlike:
         out.print()
         out.print("Every access costs the same in both.")
@@ -152,7 +152,7 @@ def _request(result: Result, row: Access) -> BankRequest | None:
     return min(requests, key=lambda request: abs(len(request.passes) - usual), default=None)
 
 
-def strip(out: Console, kernel: str, request: BankRequest) -> None:
+def draw_lanes(out: Console, kernel: str, request: BankRequest) -> None:
     """Print the bank of each lane's element, the reason, and the conflict."""
     served = [(lane, bank) for row in request.passes for bank, lanes in enumerate(row) for lane in lanes]
     banks = dict(sorted(served, key=lambda pair: -pair[1]))  # the lowest of several
@@ -161,18 +161,18 @@ def strip(out: Console, kernel: str, request: BankRequest) -> None:
         words = request.pitch_bytes // 4
         offset = words % 32
         moves = "in the same bank" if offset == 0 else f"{offset} bank{'s' if offset > 1 else ''} further"
-        say(out, f"{kernel}  a row of {request.array} takes {words} words: each row begins {moves}", "dim")
+        print_text(out, f"{kernel}  a row of {request.array} takes {words} words: each row begins {moves}", "dim")
     if len(first) > 2:
         *shown, last = (f"[{', '.join(map(str, index))}]" for index in (*first[:3], first[-1]))
-        say(out, f"{kernel}  its lanes take {', '.join(shown)} ... {last}", "dim")
+        print_text(out, f"{kernel}  its lanes take {', '.join(shown)} ... {last}", "dim")
     start = len(kernel) + 2
     halves = [range(32)] if out.width >= start + 5 + 32 * 3 else [range(16), range(16, 32)]
     for lanes_shown in halves:
-        say(out, f"{'':{start}}lane " + "".join(f"{lane:>3}" for lane in lanes_shown), "dim")
-        say(out, f"{kernel}  bank " + "".join(f"{banks.get(lane, '.'):>3}" for lane in lanes_shown))
+        print_text(out, f"{'':{start}}lane " + "".join(f"{lane:>3}" for lane in lanes_shown), "dim")
+        print_text(out, f"{kernel}  bank " + "".join(f"{banks.get(lane, '.'):>3}" for lane in lanes_shown))
     taken = len(request.passes)
     if taken > request.ideal:
         meet = f"{conflict(taken / request.ideal)}: {taken} wavefronts instead of {request.ideal}"
-        say(out, f"{kernel}  {meet}", "red")
+        print_text(out, f"{kernel}  {meet}", "red")
     else:
-        say(out, f"{kernel}  no bank conflict: {taken} wavefront{'' if taken == 1 else 's'}", "green")
+        print_text(out, f"{kernel}  no bank conflict: {taken} wavefront{'' if taken == 1 else 's'}", "green")

@@ -18,7 +18,7 @@ from cudabench.results.ratio import CONFIDENCE, time_ratio
 from cudabench.results.sweep_points import CLOSE, ROUNDS
 from cudabench.views import cards as by_card
 from cudabench.views import heatmap
-from cudabench.views.console import Console, say
+from cudabench.views.console import Console, print_text
 from cudabench.views.headlines import at_least, held_by, waste
 from cudabench.views.heatmap import BAD
 from cudabench.views.quantities import is_arithmetic
@@ -45,7 +45,7 @@ PRICED = (
 
 
 @dataclass(frozen=True)
-class Swept:
+class SweepResult:
     """A sweep for the report: what ran, what was refused, and the results of the second pass."""
 
     operation: Operation
@@ -73,7 +73,7 @@ class Swept:
         return next((dim3(rung.block) for rung in self.operation.kernels if rung.name == kernel), None)
 
 
-def report(out: Console, swept: Swept, *, map_of_blocks: bool = False) -> None:
+def show_sweep(out: Console, swept: SweepResult, *, map_of_blocks: bool = False) -> None:
     """Print the device; for each problem its points, its best point and the command that repeats it; what was left out.
 
     map_of_blocks: print the points as a map instead of a table.
@@ -81,33 +81,33 @@ def report(out: Console, swept: Swept, *, map_of_blocks: bool = False) -> None:
     if not swept.results:
         return
     if not swept.announced:
-        say(out, device_line(swept.device, priced_on(swept.results)), "bold")
+        print_text(out, device_line(swept.device, priced_on(swept.results)), "bold")
     for problem, results in sweep_points.by_problem(swept.results, swept.axes).items():
         out.print()
-        say(out, _heading(swept, problem, results), soft_wrap=True)
+        print_text(out, _heading(swept, problem, results), soft_wrap=True)
         marks = _marks(swept, results)
         if map_of_blocks:
             blocks = {results[at].block: mark for at, mark in marks.items()}
-            heatmap.show(out, results, [refusal.block for refusal in swept.refused], blocks)
+            heatmap.show_maps(out, results, [refusal.block for refusal in swept.refused], blocks)
         out.print()
         if not map_of_blocks:
             _table(out, swept, results, marks)
         for line in _best_point(swept, results, marks):
-            say(out, line, soft_wrap=True)
+            print_text(out, line, soft_wrap=True)
     out.print()
     if not swept.complete:
-        say(out, _interrupted(swept), "yellow", soft_wrap=True)
+        print_text(out, _interrupted(swept), "yellow", soft_wrap=True)
     counted = (COUNTED.format(equal=_equal_figures(swept)), PRICED if swept.priced else ORDER)
     for line in (*(counted if swept.device.kind == "sim" else (MEASURED,)), *_trouble(swept)):
-        say(out, line, "dim", soft_wrap=True)
+        print_text(out, line, "dim", soft_wrap=True)
 
 
-def _heading(swept: Swept, problem: Sequence[tuple[str, str]], results: Sequence[Result]) -> str:
+def _heading(swept: SweepResult, problem: Sequence[tuple[str, str]], results: Sequence[Result]) -> str:
     line = f"{results[0].kernel}, {problem_line(swept.operation, results, swept.settings, swept.device)}"
     return f"{text_of(dict(problem))}: {line}" if problem else line
 
 
-def report_by_card(out: Console, swept: Swept, cards: Sequence[Card]) -> None:
+def show_sweep_by_card(out: Console, swept: SweepResult, cards: Sequence[Card]) -> None:
     """Print for each problem the best point of each card, and what was left out."""
     groups = [
         (_heading(swept, problem, results), results)
@@ -119,22 +119,22 @@ def report_by_card(out: Console, swept: Swept, cards: Sequence[Card]) -> None:
         where = {axis.name: result.parameters[axis.name] for axis in swept.axes if not axis.problem}
         return ", ".join(part for part in (text_of(where), dim_text(result.block) * (blocks or not where)) if part)
 
-    by_card.show_sweep(out, cards, groups, label, swept.repeat or label)
+    by_card.show_sweep_by_card(out, cards, groups, label, swept.repeat or label)
     for line in _trouble(replace(swept, results=())):
-        say(out, line, "dim", soft_wrap=True)
+        print_text(out, line, "dim", soft_wrap=True)
 
 
-def _equal_figures(swept: Swept) -> str:
+def _equal_figures(swept: SweepResult) -> str:
     return "bound, and no more waste" if swept.priced else "counts"
 
 
-def _finals(swept: Swept, results: Sequence[Result]) -> list[sweep_points.Final]:
+def _finals(swept: SweepResult, results: Sequence[Result]) -> list[sweep_points.Final]:
     """Return the finalists of one problem, best first."""
     identities = {sweep_points.identity(result) for result in results}
     return [final for final in swept.finals if sweep_points.identity(final.result) in identities]
 
 
-def _marks(swept: Swept, results: Sequence[Result]) -> dict[int, str]:
+def _marks(swept: SweepResult, results: Sequence[Result]) -> dict[int, str]:
     """Return marks, by position, of the best result and of equally fast results; empty for an interrupted sweep."""
     if not swept.complete:
         return {}
@@ -150,7 +150,7 @@ def _marks(swept: Swept, results: Sequence[Result]) -> dict[int, str]:
     return {at: "=" if nth else "*" for nth, at in enumerate(equal)}
 
 
-def _columns(swept: Swept, results: Sequence[Result]) -> list[Column[Result]]:
+def _columns(swept: SweepResult, results: Sequence[Result]) -> list[Column[Result]]:
     def value(name: str) -> Callable[[Result], str]:
         return lambda r: r.parameters.get(name, "")
 
@@ -199,7 +199,7 @@ def _columns(swept: Swept, results: Sequence[Result]) -> list[Column[Result]]:
     return [column for shown, column in columns if shown]
 
 
-def _table(out: Console, swept: Swept, results: Sequence[Result], marks: Mapping[int, str]) -> None:
+def _table(out: Console, swept: SweepResult, results: Sequence[Result], marks: Mapping[int, str]) -> None:
     columns, _ = fitting(_columns(swept, results), results, out.width - BESIDE)
     slower = "slower" if any(result.time for result in results) else ""
     wide = [Head(column.heading, column.right, wrap=True) for column in columns]
@@ -220,10 +220,10 @@ def _table(out: Console, swept: Swept, results: Sequence[Result], marks: Mapping
     styles = ["" if results[at].status == "ok" else "red" for at in order]
     out.print(grid([Head(""), *wide, Head(slower, right=True, wrap=True)], rows, styles))
     if len(results) > MOST_ROWS:
-        say(out, f"... and {len(results) - MOST_ROWS} more points, in --json", "dim")
+        print_text(out, f"... and {len(results) - MOST_ROWS} more points, in --json", "dim")
 
 
-def _best_point(swept: Swept, results: Sequence[Result], marks: Mapping[int, str]) -> list[str]:
+def _best_point(swept: SweepResult, results: Sequence[Result], marks: Mapping[int, str]) -> list[str]:
     """Return the best point of a problem with its figures, its certainty, the default block, and the command that
     repeats it."""
     if not swept.complete:
@@ -264,7 +264,7 @@ def _best_point(swept: Swept, results: Sequence[Result], marks: Mapping[int, str
     return [line for line in lines if line]
 
 
-def _trouble(swept: Swept) -> list[str]:
+def _trouble(swept: SweepResult) -> list[str]:
     """Return the points that were left out, and those with bad results, by reason, a few of each."""
     refused = [(("Left out", point.reason), text_of(point.values) or dim_text(point.block)) for point in swept.refused]
     bad = [
@@ -288,7 +288,7 @@ def shortened_list(names: Sequence[str]) -> str:
     return ", ".join(names[:3]) + more
 
 
-def _interrupted(swept: Swept) -> str:
+def _interrupted(swept: SweepResult) -> str:
     """Return the message on an interrupted sweep."""
     measured = f"{len(swept.results)} of {swept.planned} points" if swept.planned else f"{len(swept.results)} points"
     more = f"; --resume {swept.file} continues" if swept.file and swept.file != "-" else ""

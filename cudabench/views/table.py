@@ -17,13 +17,13 @@ from cudabench.results.columns import NOTHING, Column, number, percent, verified
 from cudabench.results.groups import grouped
 from cudabench.results.ratio import RUN_TO_RUN_S
 from cudabench.views import headlines, tables
-from cudabench.views.console import Console, say
+from cudabench.views.console import Console, print_text
 from cudabench.views.explanation import shortened
 
 OUT_OF_LINE = 0.03  # cards of one model differ by up to 2%, in addition to the noise between runs
 
 
-def show(
+def show_run(
     out: Console,
     err: Console,
     operation: Operation,
@@ -44,7 +44,7 @@ def show(
     device = devices[0]
     bounded = device.kind == "sim" and any(result.limits_on for result in results)
     for shown_device in () if announced else devices:
-        say(out, device_line(shown_device, priced_on(results)), "bold")
+        print_text(out, device_line(shown_device, priced_on(results)), "bold")
     if len(devices) > 1:  # a kernel's cards follow each other
         order = list(dict.fromkeys(headlines.name_at(result, results) for result in results))
         results = sorted(results, key=lambda result: order.index(headlines.name_at(result, results)))
@@ -55,22 +55,22 @@ def show(
     out.print(tables.table(kept, results, lambda result: tables.BAD.get(result.status, ""), wrap=False))
     if dropped:
         left_out = ", ".join(" ".join(column.heading.split()) or "detours" for column in dropped)
-        say(out, f"Too narrow for: {left_out}; a wider terminal or a pipe shows all.", "dim")
+        print_text(out, f"Too narrow for: {left_out}; a wider terminal or a pipe shows all.", "dim")
     if bounded:
-        conclude(out, results, more)
+        print_conclusions(out, results, more)
     elif device.kind == "sim":
-        say(out, "Sectors and wavefronts are per request; the ideal is in brackets.", "dim")
+        print_text(out, "Sectors and wavefronts are per request; the ideal is in brackets.", "dim")
     else:
         for text in limit_lines(operation, results):
-            say(out, text)
+            print_text(out, text)
         for text in behind_lines(operation, devices, results, more):
-            say(out, text, soft_wrap=True)
-    exceptions(out, operation, results)
+            print_text(out, text, soft_wrap=True)
+    print_exceptions(out, operation, results)
     if cpus:
         out.print()
         out.print(cpu_line(cpus))
     for line in warning_lines(results):
-        say(err, line, "yellow")
+        print_text(err, line, "yellow")
 
 
 def columns_of(
@@ -91,16 +91,16 @@ def columns_of(
     return columns
 
 
-def exceptions(out: Console, operation: Operation, results: Sequence[Result]) -> None:
+def print_exceptions(out: Console, operation: Operation, results: Sequence[Result]) -> None:
     """Print the constants that rules chose, the kernels without figures and why, slow cards, and figures of users."""
     if constants := chosen_line(operation, results):
-        say(out, constants, "dim")
+        print_text(out, constants, "dim")
     named = ((headlines.name_at(result, results), result) for result in results)
     for (status, reason), kernels in headlines.reasons(named).items():
         style = "dim" if status == "skipped" else "red"
-        say(out, f"{', '.join(kernels)} {status}: {reason}", style)
-    for line in stragglers(results):
-        say(out, line, "yellow")
+        print_text(out, f"{', '.join(kernels)} {status}: {reason}", style)
+    for line in straggler_lines(results):
+        print_text(out, line, "yellow")
     for result in results:
         if result.figures:
             figures = ", ".join(f"{name} {value:.6g}" for name, value in result.figures.items())
@@ -128,7 +128,7 @@ def behind_lines(
 ) -> list[str]:
     """Return a line for each rung that is far behind the fastest row, of several sizes for where it is most."""
     sms = {f"cuda:{device.index}": device.sm_count or 0 for device in devices}
-    slow_rungs = behind.rungs(results, sms, cache(partial(chapters.ideas, operation, whole=True)))
+    slow_rungs = behind.slow_rungs(results, sms, cache(partial(chapters.ideas, operation, whole=True)))
     lines = []
     for rows in grouped((rung_row[0].kernel, rung_row) for rung_row in slow_rungs).values():
         rung, best, share, why = min(rows, key=lambda row: row[2])
@@ -143,24 +143,24 @@ def behind_lines(
 BOUNDED = "at least: a lower bound on the card, not a time. Counts: per request (ideal)."
 
 
-def conclude(out: Console, results: Sequence[Result], more: Callable[[str], str] | None) -> None:
+def print_conclusions(out: Console, results: Sequence[Result], more: Callable[[str], str] | None) -> None:
     """Print the meaning of bounds and counts, the lowest bounds, the most waste, and the command that shows more."""
     unmeasured = any(map(verdict.of_a_datasheet, results))
-    say(out, f"{BOUNDED} {verdict.NOT_OF_A_DATASHEET}" if unmeasured else BOUNDED, "dim")
+    print_text(out, f"{BOUNDED} {verdict.NOT_OF_A_DATASHEET}" if unmeasured else BOUNDED, "dim")
     if sentence := headlines.lowest_line(results):
-        say(out, sentence)
+        print_text(out, sentence)
     worst = headlines.most_wasteful(results)
     if worst is not None and (sentence := headlines.waste_line(worst, headlines.name_at(worst, results))):
-        say(out, shortened(sentence, out.width))
+        print_text(out, shortened(sentence, out.width))
     if worst is not None and more is not None:
-        say(out, f"More: {more(worst.kernel)}", soft_wrap=True)
+        print_text(out, f"More: {more(worst.kernel)}", soft_wrap=True)
 
 
 def chosen_line(operation: Operation, results: Sequence[Result]) -> str:
     """Return the constants that the rungs' rules change from the source's values, or ''."""
     chosen = [result for result in results if result.chosen]
     files = chapters.names(operation) if chosen else ()
-    written = dict(item for name in files for item in chapters.macros(chapters.read(name)).items())
+    written = dict(item for name in files for item in chapters.macros(chapters.read_chapter(name)).items())
 
     def values(result: Result) -> str:
         plain = {name: written[name].text if written[name].text.isdigit() else "" for name in result.chosen}
@@ -171,7 +171,7 @@ def chosen_line(operation: Operation, results: Sequence[Result]) -> str:
     return f"Different from the source: {'; '.join(texts)}." if texts else ""
 
 
-def stragglers(results: Sequence[Result]) -> list[str]:
+def straggler_lines(results: Sequence[Result]) -> list[str]:
     """Return a line for each card that is slower than the fastest by more than OUT_OF_LINE."""
     times = grouped((headlines.name_at(r, results), (r.device, r.time.median_s)) for r in results if r.time)
     best = {kernel: min(seconds for _, seconds in group) for kernel, group in times.items()}

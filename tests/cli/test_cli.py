@@ -348,7 +348,7 @@ def test_short_kernels_put_no_card_out_of_line(level: float, named: bool) -> Non
         replace(RECORDED.results[0], device=f"cuda:{at}", time=stats.summarize([seconds] * 10, "cold"))
         for at, seconds in enumerate((level, 1.06 * level))
     ]
-    assert bool(table.stragglers(results)) is named
+    assert bool(table.straggler_lines(results)) is named
 
 
 def test_two_warnings_of_one_code_are_both_said() -> None:

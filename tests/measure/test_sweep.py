@@ -81,14 +81,14 @@ def planned(*blocks: tuple[int, int]) -> list[Case]:
 )
 def test_axis(text: str, numbers: tuple[int, ...]) -> None:
     """Ranges double, go in steps, or are lists."""
-    assert space.axis(text) == numbers
+    assert space.block_range(text) == numbers
 
 
 @pytest.mark.parametrize("text", ["", "a", "8:", ":8", "8:64:0", "64:8", "0", "-8", "8;16", "8:16:2:1", "2048", "١"])
 def test_no_axis(text: str) -> None:
     """What is no range is refused with what was written."""
     with pytest.raises(UsageError, match="--block"):
-        space.axis(text)
+        space.block_range(text)
 
 
 @given(st.integers(1, 1024), st.integers(1, 1024), st.integers(1, 200))
@@ -96,7 +96,7 @@ def test_axis_stays_inside(first: int, last: int, step: int) -> None:
     """A range starts where it says, never passes its end and rises."""
     first, last = sorted((first, last))
     for text in (f"{first}:{last}", f"{first}:{last}:{step}"):
-        numbers = space.axis(text)
+        numbers = space.block_range(text)
         assert numbers[0] == first
         assert numbers[-1] <= last
         assert list(numbers) == sorted(set(numbers))

@@ -38,7 +38,7 @@ def row(kernel: str, microseconds: float, **more: Any) -> Result:
 
 def why(rung: Result, best: Result | None = None) -> str:
     """Return why a rung is said to be behind a row of one microsecond."""
-    (found,) = behind.rungs([rung, best or row("best", 1)], SMS, lambda: COMMENTS)
+    (found,) = behind.slow_rungs([rung, best or row("best", 1)], SMS, lambda: COMMENTS)
     assert found[0] is rung
     return found[3]
 
@@ -86,9 +86,9 @@ def test_who_is_behind() -> None:
         replace(row("wrong", 9), status="wrong", time=None),
     ]
     rows += [row("elsewhere", 9, device="cuda:1"), row("small", 9, size={"n": 8})]
-    assert [(rung.kernel, best.kernel) for rung, best, *_ in behind.rungs(rows, SMS, dict)] == [("far", "best")]
+    assert [(rung.kernel, best.kernel) for rung, best, *_ in behind.slow_rungs(rows, SMS, dict)] == [("far", "best")]
     invented = [replace(one, warnings=(warning("simulated"),)) for one in rows]
-    assert [*behind.rungs(invented, SMS, dict)] == []
+    assert [*behind.slow_rungs(invented, SMS, dict)] == []
 
 
 def test_the_line_under_a_table() -> None:

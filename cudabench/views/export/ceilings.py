@@ -47,7 +47,7 @@ def _columns(members: Sequence[Ceiling], named_mhz: float | None) -> list[Column
         Column("ceiling", lambda ceiling: ceiling.name, right=False),
         Column(ceilings.heading(members), value),
         Column("theoretical", lambda ceiling: ceilings.value(ceiling.theoretical, ceiling.unit)),
-        Column("of it", lambda ceiling: ceilings.part(ceiling.fraction)),
+        Column("of it", lambda ceiling: ceilings.percent_text(ceiling.fraction)),
         *(ceilings.clock_columns(named_mhz) if any(member.clock_mhz for member in members) else []),
     ]
 

@@ -31,7 +31,7 @@ class Run:
     @classmethod
     def load(cls, path: str) -> Run:
         """Read a results file, or a card's by its name. Raises CudabenchError as `results.file.load` does."""
-        file = cards.load_named(path)
+        file = cards.load_file_or_card(path)
         when = EPOCH if cards.known_card(path) else datetime.fromtimestamp(Path(path).stat().st_mtime, timezone.utc)
         return cls(file, path, when)
 

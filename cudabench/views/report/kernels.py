@@ -11,7 +11,7 @@ from cudabench.records.file import ResultsFile
 from cudabench.records.launch import dim_text
 from cudabench.records.results import Access, Branch, Counted, Result
 from cudabench.results import units
-from cudabench.views.explanation import said_at
+from cudabench.views.explanation import by_lines
 from cudabench.views.report import samples, source
 from cudabench.views.report.entries import Entry, problem
 from cudabench.views.table import device_line
@@ -122,7 +122,7 @@ def advice(result: Result) -> tuple[tuple[str, str], ...]:
     """Return the distinct repairs of waste: their lines, or the blocks, and the sentence."""
     rows: list[Access | Branch] = [*(result.access or ()), *(result.branches or ())]
     blocks = [("blocks", result.imbalance.advice)] if result.imbalance else []
-    return (*said_at((row.advice, units.place_of(row)) for row in rows if row.advice), *blocks)
+    return (*by_lines((row.advice, units.place_of(row)) for row in rows if row.advice), *blocks)
 
 
 def missing(result: Result) -> str:
