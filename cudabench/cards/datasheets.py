@@ -18,7 +18,7 @@ from cudabench.records.results import DeviceInfo
 # slice (its whitepaper), and an H200's 60 MiB are 96 slices (the driver's l2s_count, as Nsight Compute prints it).
 L2_SLICE = {"8.0": 512 << 10, "9.0": 640 << 10}
 # Clock of the L2 over that of the multiprocessors: 1.71 of 1.98 GHz by Nsight Compute on an H100. Elsewhere it is not
-# known and taken to be theirs, which no bound can be too long for.
+# known; the multiprocessors' clock is used, so that no bound is too long.
 L2_CLOCK = {"9.0": 0.864}
 SLICE_BYTES = 64  # bytes that a slice moves in a clock
 # Clocks of a load from memory, from the L2 and from shared memory: published microbenchmarks (arXiv 2402.13499).

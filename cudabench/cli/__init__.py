@@ -37,7 +37,7 @@ COMMANDS = {
     "export": "Convert results: CSV, Markdown, JUnit, SARIF and more.",
     "ceilings": "Measure what a card can do at most.",
     "fleet": "Find the slow card among many.",
-    "nvcc": "nvcc with what exec needs added.",
+    "nvcc": "Run nvcc with the options that exec needs.",
     "info": "Show what this machine can run, and how to install the rest.",
     "setup-gpu": "Install PyCUDA on a machine with no CUDA toolkit.",
     "schema": "Print the JSON Schema of the results file.",
@@ -73,7 +73,7 @@ FIRST_STEPS = """cudabench runs, verifies, times and explains CUDA kernels, on a
 
 'cudabench --help' shows all operations and commands."""
 
-COLLECT = 50_000, 20, 100  # as `gc.set_threshold`: a command makes many records that stay, and no cycles of note
+COLLECT = 50_000, 20, 100  # for gc.set_threshold: a command makes many records that live to its end, and few cycles
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}  # errors of a full stream
 SHOWN = 80  # characters of a long argument that an error shows
 FOREIGN = 400  # characters without a space that an error shows, from an argument or a file
@@ -186,7 +186,7 @@ def _of_the_system(error: BaseException) -> str | None:
 
 
 def _ahead(words: Sequence[str]) -> AbstractContextManager[None]:
-    """Return what starts the worker of the GPU that a line measures on, by its words, before what reads them loads."""
+    """Return a context that starts the worker of the GPU in --device while the command's modules still load."""
     line = f" {' '.join(words)}"
     device = ["auto", *re.findall(r"(?: -d ?| --device[ =])(\S+)", line)][-1]
     match = re.fullmatch(r"auto|all|cuda|(?:cuda:)?(\d{1,4})", device, re.ASCII)
@@ -199,7 +199,7 @@ def _ahead(words: Sequence[str]) -> AbstractContextManager[None]:
 
 
 def _check_completion() -> None:
-    """Raise UsageError if only some variables of a shell's completion are set, as by hand."""
+    """Raise UsageError if the variables of shell completion are incomplete, because they were set by hand."""
     instruction = os.environ.get("_CUDABENCH_COMPLETE")
     if not instruction or re.fullmatch("(bash|zsh|fish)_source", instruction):
         return

@@ -193,7 +193,7 @@ def _show(
         if not place.path and not output.quiet:
             view.show_differences(console.err(), names, differences)
     for failure in failed:
-        console.print_text(console.err(), f"{failure.message}.", "red", soft_wrap=True)
+        console.say(console.err(), f"{failure.message}.", "red", soft_wrap=True)
 
 
 _NOT_HERE = ("file", "save", "profile", "where", "bytes", "flops")

@@ -19,9 +19,9 @@ CUDA_FILES = (".cu", ".cuh")
 class LazyGroup(Headed, click.Group):
     """A group that knows its commands by name and summary, and makes one when it is used.
 
-    `sections` are the lists of the help, by heading. `make` returns a command by its name. `kind` ends the error 'X is
-    ...' for an unknown word. If FILE.cu is among the names, a first argument that ends in .cu or .cuh, or --profile in
-    its place, selects that command.
+    `sections` are the lists of the help, by heading. `make` returns a command by its name. `kind` completes the error
+    'X is ...' for an unknown word. If FILE.cu is among the names, a first argument that ends in .cu or .cuh, or
+    --profile in its place, selects that command.
     """
 
     def __init__(

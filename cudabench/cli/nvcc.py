@@ -1,4 +1,4 @@
-"""`cudabench nvcc ...` and `cudabench-nvcc ...`: nvcc with what `cudabench exec` needs added, for build systems."""
+"""`cudabench nvcc` and `cudabench-nvcc`: nvcc with the options that `cudabench exec` needs, for build systems."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import click
 
 from cudabench.cli.help import Headed
 
-HELP = """Run nvcc with what 'cudabench exec' needs added: a shared CUDA runtime, lines, uncompressed device code, and
-code of an H100 unless an architecture is named. All arguments are nvcc's; 'cudabench-nvcc' is the same.
+HELP = """Run nvcc with the options that 'cudabench exec' needs: a shared CUDA runtime, line numbers, uncompressed
+device code, and code for an H100 unless an architecture is named. All arguments are nvcc's; 'cudabench-nvcc' is the
+same.
 
 \b
 make NVCC=cudabench-nvcc

@@ -227,7 +227,7 @@ def measure(
         )
     for sentence in sentences:
         print_notice(sentence)
-    return exit_code_of(run.file.results, limits, print_notice) or output.lacking(run)
+    return exit_code_of(run.file.results, limits, print_notice) or output.missing_value_code(run)
 
 
 def _fuzzing(

@@ -119,7 +119,7 @@ class Output:
         if self.report and (file.results or file.diff):
             write_whole(self.report, report.page([file], [self.report.stem]).encode())
 
-    def lacking(self, run: Run) -> int:
+    def missing_value_code(self, run: Run) -> int:
         """Return the exit code of --print: 1 if the value is missing."""
         missing = self.key is not None and any(values.value(result, self.key) is None for result in run.file.results)
         return EXIT_FAILED if missing else EXIT_OK

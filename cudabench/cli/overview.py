@@ -21,10 +21,7 @@ from cudabench.views import catalogue
 @headed(
     "list",
     click.Argument(
-        ["names"],
-        nargs=-1,
-        metavar="[OPERATION [KERNEL ...]]",
-        shell_complete=complete.words(operations.SUMMARIES),
+        ["names"], nargs=-1, metavar="[OPERATION [KERNEL ...]]", shell_complete=complete.words(operations.SUMMARIES)
     ),
 )
 def listing(names: tuple[str, ...]) -> int:

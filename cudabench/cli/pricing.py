@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from cudabench import devices
-from cudabench.cards import asked
 from cudabench.cards import load as loading
+from cudabench.cards import selection
 from cudabench.cards.load import Card
 from cudabench.devices import Choice
 from cudabench.errors import UsageError, refuse
@@ -42,32 +42,28 @@ def several_cards(given: Mapping[str, Any], *, simulated: bool = False) -> Place
     or the device.
     """
     on, price, device = given.get("card"), given.get("price"), given["device"]
-    if on is None or on.lower() == asked.NONE:
+    if on is None or on.lower() == selection.NONE:
         if price is not None:
             raise UsageError(f"--price {price} needs the cards of --on: add them, as in --on h100,l4.")
         return None
-    if price is None and not asked.names_several(on):
+    if price is None and not selection.names_several(on):
         return None
 
-    cards = asked.cards_of_option(on)
+    cards = selection.cards_of_option(on)
     if price is not None:
-        cards = asked.with_prices(cards, price)
+        cards = selection.with_prices(cards, price)
     if device == "auto" and simulated:
         device = "sim"
     _check_simulated(given, devices.simulates(device))
     architectures = list(dict.fromkeys(card.architecture for card in cards))
-    if device.startswith("sim:") and architectures != [device[4:].rstrip("af")]:
-        raise UsageError(
-            f"--device {device} and --on {on} do not go together: the cards' code is {', '.join(architectures)}; use "
-            "--device sim, or leave it out."
-        )
+    check_architecture(device, on, architectures)
     choices: list[Choice] = []
     unsupported: list[str] = []
     for name in architectures:
         try:
             choices.append(devices.choose(f"sim:{name}"))
         except UsageError:  # for a named card
-            if on.lower() != asked.ALL or len(unsupported) + 1 == len(architectures):
+            if on.lower() != selection.ALL or len(unsupported) + 1 == len(architectures):
                 raise
             unsupported.append(name)
     left_out = [card.key for card in cards if card.architecture in unsupported]
@@ -78,6 +74,15 @@ def several_cards(given: Mapping[str, Any], *, simulated: bool = False) -> Place
     note = " ".join(filter(None, notes)) or None
     priced_cards = tuple(card for card in cards if card.architecture not in unsupported)
     return Places([replace(choice, note=note) for choice in choices], priced_cards)
+
+
+def check_architecture(device: str, on: str, architectures: Sequence[str]) -> None:
+    """Raise UsageError if --device names the simulator of an architecture that the cards of --on do not have."""
+    if device.startswith("sim:") and architectures != [device[4:].rstrip("af")]:
+        raise UsageError(
+            f"--device {device} and --on {on} contradict each other: the code of --on is {', '.join(architectures)}; "
+            "use --device sim, or leave it out."
+        )
 
 
 def _check_simulated(given: Mapping[str, Any], simulates: bool) -> None:
@@ -97,17 +102,13 @@ def device_for_card(given: Mapping[str, Any]) -> str:
     Raises UsageError for another architecture.
     """
     device: str = given["device"]
-    if given.get("card") in (None, asked.NONE):
+    if given.get("card") in (None, selection.NONE):
         return device
 
     architecture = loading.load_card(given["card"]).architecture
     if device == "sim" or (device == "auto" and devices.simulates(device)):
         return device if architecture == devices.DEFAULT_SIMULATED else f"sim:{architecture}"
-    if device.startswith("sim:") and device[4:].rstrip("af") != architecture:
-        raise UsageError(
-            f"--device {device} and --on {given['card']} do not go together: that card's code is {architecture}; "
-            f"use --device sim:{architecture}, or leave it out."
-        )
+    check_architecture(device, given["card"], [architecture])
     return device
 
 
@@ -116,7 +117,7 @@ def cards_of_one(given: Mapping[str, Any], choice: Choice) -> tuple[Card, ...]:
 
     Raises UsageError if --on or --limits does not fit the device.
     """
-    if given.get("card") == asked.NONE:
+    if given.get("card") == selection.NONE:
         return ()
     if given.get("card") is not None:
         _check_simulated(given, choice.kind != "cuda")

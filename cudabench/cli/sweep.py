@@ -146,9 +146,7 @@ def file_command() -> click.Command:
                 type=click.Choice(STRATEGIES),
             ),
             option(
-                "--evaluations N",
-                "With --strategy: measure at most N points. Default: 100.",
-                type=click.IntRange(2),
+                "--evaluations N", "With --strategy: measure at most N points. Default: 100.", type=click.IntRange(2)
             ),
             *SHARED,
         ],

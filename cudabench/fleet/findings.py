@@ -1,8 +1,9 @@
 """The findings of a fleet's shards: cards that are slow and why, missing, or getting slower.
 
 A card is slow in a kernel if its cost is over its model's median by more than `Rule.mads` scaled MADs and by more than
-`Rule.over`. The first limit alone would call a quiet fleet's last percent slow, the second a noisy fleet's tail. The
-clocks under load then distinguish a card with a lower clock from a card that is slow at the same clock.
+`Rule.over`. With the first limit alone, cards of a quiet fleet would be slow at one percent; with the second alone, the
+tail of a noisy fleet would be. The clocks under load then distinguish a card with a lower clock from a card that is
+slow at the same clock.
 """
 
 from __future__ import annotations

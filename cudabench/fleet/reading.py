@@ -25,6 +25,7 @@ from cudabench.errors import CudabenchError
 from cudabench.records import file as files
 from cudabench.records.fleet import Card, CardStatus, Damaged, Health, Load
 from cudabench.records.launch import dim_text
+from cudabench.results.units import size_text
 from cudabench.system import children, outputs
 
 parse: Callable[[bytes], Any] = json.loads
@@ -288,12 +289,8 @@ def _label(
     operation: str, kernel: str, size: tuple[tuple[str, str], ...], dtype: str, block: tuple[int, ...], cache: str
 ) -> Label:
     """Return the label of a measurement; equal labels are the same object, which is sent between processes once."""
-    if operation == "run":
-        problem = ", ".join(f"{name}={value}" for name, value in size)
-    else:
-        problem = " x ".join(value for _, value in size)
     threads = f"block {dim_text(block, 2)}" if block else ""
-    parts = [problem, dtype, threads, cache if cache != "cold" else ""]
+    parts = [size_text(operation, size), dtype, threads, cache if cache != "cold" else ""]
     return Label(operation, kernel, " ".join(part for part in parts if part)[:MOST_TEXT], "s", True)
 
 

@@ -251,11 +251,7 @@ def _built_in(operation: Operation, kernel: Kernel, named: bool) -> Picked:
 
 
 def _own(
-    operation: Operation,
-    file: records.SourceFile,
-    text: Source,
-    function: records.Kernel,
-    rung: Kernel | None = None,
+    operation: Operation, file: records.SourceFile, text: Source, function: records.Kernel, rung: Kernel | None = None
 ) -> Picked:
     """Return a kernel for a user's function: a rung's name and geometry, or one element a thread.
 

@@ -86,5 +86,5 @@ def headers(source: Source) -> Mapping[str, str]:
 
 @lru_cache(maxsize=32)  # each kernel of a ladder needs it
 def _text(path: Path, changed_ns: int, nbytes: int) -> str:
-    """Return a file's text; its time of change and its size identify the version."""
+    """Return a file's text. Its time of change and its size are keys of the cache."""
     return path.read_text(encoding="utf-8")

@@ -183,14 +183,8 @@ def zipped(axes: Sequence[Axis], zips: Sequence[str]) -> list[tuple[Axis, ...]]:
         for name in names:
             swept = ", ".join(by_name) or "nothing"
             refuse(
-                (
-                    name not in by_name,
-                    f"--zip {text}: {name} is not swept; use {swept}.{did_you_mean(name, by_name)}",
-                ),
-                (
-                    name in group_of or names.count(name) > 1,
-                    f"--zip {text}: {name} is in two --zip options: keep one.",
-                ),
+                (name not in by_name, f"--zip {text}: {name} is not swept; use {swept}.{did_you_mean(name, by_name)}"),
+                (name in group_of or names.count(name) > 1, f"--zip {text}: {name} is in two --zip options: keep one."),
             )
         group = tuple(by_name[name] for name in names)
         counts = ", ".join(f"{axis.name} {len(axis.values)}" for axis in group)

@@ -21,7 +21,7 @@ from cudabench import errors
 from cudabench.records.planned import Settings
 from cudabench.records.results import Result
 from cudabench.records.revisions import Ab
-from cudabench.results.compare import MIN_SAMPLES
+from cudabench.results.compare import MIN_SAMPLES, interval_verdict
 from cudabench.results.ratio import CONFIDENCE, RESAMPLES, Ratio, resolution
 
 # The difference that remains between two equal kernels in one run: a fraction of the time from 10 us on, a fixed time
@@ -106,7 +106,7 @@ def enough_pairs(old: Sequence[float], new: Sequence[float], elapsed: float, set
 def verdict(old: Result, new: Result, labels: tuple[str, str], threshold: float | None, noise: float = NOISE) -> Ab:
     """Return the verdict on two results whose samples are pairs.
 
-    threshold: the slow-down that is asked about, as a fraction, or None.
+    threshold: the allowed slow-down, as a fraction, or None.
     """
     record = partial(Ab, *labels, old, new)
     bad = next((side_result for side_result in (new, old) if side_result.status in ("wrong", "failed")), None)
@@ -120,16 +120,13 @@ def verdict(old: Result, new: Result, labels: tuple[str, str], threshold: float 
         few = f"{len(before)} pairs are too few: {MIN_SAMPLES} are the least for an interval"
         return record("unclear", pairs=len(before), noise=noise, reason=few)
     ratio = pair_ratio(before, after, noise)
-    measured = partial(record, ratio=ratio.value, ratio_low=ratio.low, ratio_high=ratio.high, pairs=len(before))
-    if ratio.low > 1:
-        return measured("slower", noise=noise)
-    if ratio.high < 1:
-        return measured("faster", noise=noise)
     margin = max(threshold or 0.0, SAME_WITHIN, 2 * noise_at(before, after, noise))
-    if ratio.reach <= margin:
-        return measured("same", noise=noise)
+    word = interval_verdict(ratio, margin)
     why = f"the interval holds 1 and reaches {ratio.reach:.2%}, over the {margin:.2%} that would be the same"
-    return measured("unclear", noise=noise, reason=why)
+    return record(
+        word, ratio=ratio.value, ratio_low=ratio.low, ratio_high=ratio.high, pairs=len(before), noise=noise,
+        reason=why if word == "unclear" else None,
+    )  # fmt: skip
 
 
 def regression(record: Ab, threshold: float | None) -> str | None:

@@ -284,7 +284,7 @@ def document(names: Sequence[str], comparisons: Sequence[Comparison]) -> dict[st
 
 
 def refuse(files: Sequence[ResultsFile], names: Sequence[str], doing: str, instead: str) -> None:
-    """Raise CudabenchError where a file holds ceilings, of which something cannot be done."""
+    """Raise CudabenchError if a file holds ceilings. doing: a clause after 'which'; instead: the repair."""
     for file, name in zip(files, names, strict=True):
         if file.ceilings:
             raise CudabenchError(f"{name} holds ceilings, which {doing}: {instead}.")
@@ -293,7 +293,7 @@ def refuse(files: Sequence[ResultsFile], names: Sequence[str], doing: str, inste
 def all_ceilings(files: Sequence[ResultsFile], names: Sequence[str]) -> bool:
     """Tell whether files hold ceilings and no kernels' results.
 
-    Raises UsageError where some do and others do not: they have nothing in common.
+    Raises UsageError if only some of the files do, because they cannot be compared.
     """
     holding = [bool(file.ceilings) and not file.results for file in files]
     if any(holding) and not all(holding):

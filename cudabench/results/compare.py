@@ -3,7 +3,7 @@
 Times. The ratio is new over base, of the medians, with the interval that `ratio` gives it.
 
 Verdicts. `slower` and `faster`: the whole interval lies on one side of 1. `same`: the interval holds 1 and stays
-within the change that is asked about. `unclear`: all other cases, such as too few samples.
+within the allowed change. `unclear`: all other cases, such as too few samples.
 
 Counts of the simulator are exact: every difference is shown, and a count that grew by more than is allowed fails.
 """
@@ -39,22 +39,9 @@ CHANGES = frozenset({"faster", "slower", "same", "fewer", "more", "mixed"})
 
 Scope = Literal["gpu", "hardware", "counts"]
 Verdict = Literal[
-    "faster",
-    "slower",
-    "same",
-    "unclear",
-    "fewer",
-    "more",
-    "mixed",
-    "wrong",
-    "failed",
-    "mended",
-    "still wrong",
-    "still failed",
-    "new",
-    "missing",
-    "shown",
-]
+    "faster", "slower", "same", "unclear", "fewer", "more", "mixed", "wrong", "failed", "mended", "still wrong",
+    "still failed", "new", "missing", "shown",
+]  # fmt: skip
 
 ORDER: tuple[Verdict, ...] = (
     "wrong", "failed", "slower", "more", "mixed", "unclear", "same", "fewer", "faster", "mended", "still wrong",
@@ -168,7 +155,7 @@ def compare(
 ) -> Comparison:
     """Return what changed from base to new.
 
-    `threshold` is the slow-down asked about, as a fraction; `run_to_run` replaces RUN_TO_RUN. With `same_model` two
+    `threshold` is the allowed slow-down, as a fraction; `run_to_run` replaces RUN_TO_RUN. With `same_model` two
     cards with the same name count as one GPU. Raises UsageError for files that share no measurement.
     """
     before, after = results_by_key(base), results_by_key(new)
@@ -261,10 +248,8 @@ def _some(texts: list[str]) -> str:
 
 
 def size_text(key: Key) -> str:
-    """Return a size as '4096 x 4096', or as 'n=64, a=2.5' for a kernel of the user's own."""
-    if key.operation == "run":
-        return ", ".join(f"{name}={value}" for name, value in key.size)
-    return " x ".join(str(value) for _, value in key.size)
+    """Return the size of a measurement as text."""
+    return units.size_text(key.operation, key.size)
 
 
 def _kind(device: DeviceInfo | None) -> str | None:
@@ -290,29 +275,16 @@ def _scope(base: ResultsFile, new: ResultsFile, same_model: bool) -> Literal["gp
 
 
 # Settings of the run, not of the kernel
-QUIET_SETTINGS = frozenset(
-    {
-        "kernels",
-        "block",
-        "size",
-        "dtype",
-        "device",
-        "timeout",
-        "cpu",
-        "cpu_threads",
-        "jobs",
-        "sim_threads",
-        "on",
-        "sweep",
-        *THRESHOLDS,
-    }
-)
+QUIET_SETTINGS = {
+    "kernels", "block", "size", "dtype", "device", "timeout", "cpu", "cpu_threads", "jobs", "sim_threads", "on",
+    "sweep", *THRESHOLDS,
+}  # fmt: skip
 
 
 def differences(base: ResultsFile, new: ResultsFile) -> tuple[str, ...]:
     """Return the other differences between two runs, as 'nvcc 12.9 -> 13.0': versions, driver, settings."""
 
-    def changes(before: Any, after: Any, skip: frozenset[str]) -> list[str]:
+    def changes(before: Any, after: Any, skip: set[str]) -> list[str]:
         names = [name for name in {**before, **after} if name not in skip and before.get(name) != after.get(name)]
         shown = {"version": "cudabench"}
         return [f"{shown.get(n, n)} {_value(before.get(n))} -> {_value(after.get(n))}" for n in names]
@@ -321,8 +293,8 @@ def differences(base: ResultsFile, new: ResultsFile) -> tuple[str, ...]:
     old_driver, new_driver = drivers
     simulated = _kind(base.device) == _kind(new.device) == "sim"
     return (
-        *changes(base.tool, new.tool, frozenset({"name"})),
-        *changes(old_driver, new_driver, frozenset({"driver"} if simulated else {"simulated"})),
+        *changes(base.tool, new.tool, {"name"}),
+        *changes(old_driver, new_driver, {"driver"} if simulated else {"simulated"}),
         *changes(base.settings, new.settings, QUIET_SETTINGS),
     )
 
@@ -378,7 +350,7 @@ def _timed(base: Result, new: Result, margin: float, run_to_run: float) -> tuple
     fewest = min(len(base.time.samples_s), len(new.time.samples_s))
     if fewest < MIN_SAMPLES:
         return "unclear", ratio, f"{fewest} samples, at least {MIN_SAMPLES} are needed"
-    word = verdict(ratio, margin)
+    word = interval_verdict(ratio, margin)
     if word == "unclear":
         short = RUN_TO_RUN_S / min(base.time.median_s, new.time.median_s) > run_to_run
         because = f": times this short differ by {RUN_TO_RUN_S * 1e6:g} µs from run to run" if short else ""
@@ -392,7 +364,7 @@ def _timed(base: Result, new: Result, margin: float, run_to_run: float) -> tuple
     return word, ratio, None
 
 
-def verdict(ratio: Ratio, margin: float) -> Verdict:
+def interval_verdict(ratio: Ratio, margin: float) -> Literal["slower", "faster", "same", "unclear"]:
     """Return the verdict of an interval; `same` needs an interval within `margin`, a fraction, in both directions."""
     if ratio.low > 1:
         return "slower"
@@ -459,7 +431,7 @@ def failures(comparison: Comparison, threshold: float | None, strict: bool = Fal
             interval = f"{row.ratio.low - 1:+.1%} to {row.ratio.high - 1:+.1%}"
             failure = EXIT_THRESHOLD, f"{name} is {row.ratio.change:.1%} slower ({interval}), {gate}"
         elif strict and row.verdict in ("unclear", "missing"):
-            failure = EXIT_THRESHOLD, f"{name} is {row.verdict}{because}, and --strict asks for certainty"
+            failure = EXIT_THRESHOLD, f"{name} is {row.verdict}{because}, and --strict requires a clear verdict"
         else:
             continue
         failed.append(Failure(*failure, row))

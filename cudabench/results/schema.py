@@ -31,7 +31,7 @@ UNITS = (
     (r"(.*_)?fraction|relative_ci|footprint_over_l2|speedup_vs_cpu", "ratio"),
 )
 
-# Python's name of a scalar -> JSON's
+# The JSON type of each Python type
 SCALARS: dict[Any, dict[str, Any]] = {
     str: {"type": "string"},
     int: {"type": "integer"},

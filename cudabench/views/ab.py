@@ -10,7 +10,7 @@ from cudabench.results import stats, units
 from cudabench.results.ab import code_lines, sentence
 from cudabench.results.columns import Column
 from cudabench.results.ratio import CONFIDENCE
-from cudabench.views.console import Console, print_text
+from cudabench.views.console import Console, say
 from cudabench.views.table import device_line, problem_line, warning_lines
 from cudabench.views.tables import table
 
@@ -40,16 +40,16 @@ def show_verdict(
 ) -> None:
     """Print the record; warnings go to `err`."""
     results = (record.old, record.new)
-    print_text(out, device_line(device), "bold")
+    say(out, device_line(device), "bold")
     out.print(problem_line(operation, results, settings, device), soft_wrap=True)
     out.print()
     sides: list[Side] = [("old", record.old_label, record.old), ("new", record.new_label, record.new)]
     out.print(table([column for column in COLUMNS if any(map(column.text, sides))], sides, wrap=True))
     out.print()
-    print_text(out, sentence(record), STYLES.get(record.verdict, "bold"), soft_wrap=True)
+    say(out, sentence(record), STYLES.get(record.verdict, "bold"), soft_wrap=True)
     for line in code_lines(record):
-        print_text(out, line, soft_wrap=True)
+        say(out, line, soft_wrap=True)
     if record.ratio is not None:
-        print_text(out, LEGEND.format(confidence=CONFIDENCE, noise=100 * record.noise), "dim", soft_wrap=True)
+        say(out, LEGEND.format(confidence=CONFIDENCE, noise=100 * record.noise), "dim", soft_wrap=True)
     for line in dict.fromkeys(warning_lines(results)):
-        print_text(err, line, "yellow", soft_wrap=True)
+        say(err, line, "yellow", soft_wrap=True)

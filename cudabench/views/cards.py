@@ -18,7 +18,7 @@ from cudabench.results.columns import NOTHING, Column
 from cudabench.results.groups import grouped
 from cudabench.text import line
 from cudabench.views import tables
-from cudabench.views.console import Console, print_text
+from cudabench.views.console import Console, say
 from cudabench.views.table import cpu_line, problem_line, warning_lines
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def show_by_card(
         out.print()
         out.print(cpu_line(cpus))
     for warning in warning_lines(results):
-        print_text(err, warning, "yellow")
+        say(err, warning, "yellow")
 
 
 def show_sweep_by_card(
@@ -92,10 +92,10 @@ def show_sweep_by_card(
     _heading(out, cards)
     every: list[Row] = []
     for title, results in groups:
-        print_text(out, title, soft_wrap=True)
+        say(out, title, soft_wrap=True)
         rows = table(out, cards, results, label, "point", ranked=True)
         if rows[0].best is not None:
-            print_text(out, f"Repeat: {repeat(rows[0].best)}", soft_wrap=True)
+            say(out, f"Repeat: {repeat(rows[0].best)}", soft_wrap=True)
             out.print()
         every += rows
     print_legend(out, every)
@@ -106,7 +106,7 @@ def _heading(out: Console, cards: Sequence[Card]) -> None:
     many = f"{line(cards[0].key)}, by the counts of its"
     if len(cards) > 1:
         many = f"{len(cards)} cards, by the counts of their"
-    print_text(out, f"{many} own code ({', '.join(codes)}): nothing is timed", "bold")
+    say(out, f"{many} own code ({', '.join(codes)}): nothing is timed", "bold")
 
 
 def table(
@@ -136,7 +136,7 @@ def table(
     out.print()
     notes = [*_cheapest(rows), *_reasons(cards, results, label, several)]
     for status, note in notes:
-        print_text(out, note, {"ok": "", "skipped": "dim"}.get(status, "red"))
+        say(out, note, {"ok": "", "skipped": "dim"}.get(status, "red"))
     if notes:
         out.print()
     return rows
@@ -212,11 +212,7 @@ def _money(amount: float | None) -> str:
 
 
 def _every(
-    out: Console,
-    rows: Sequence[Row],
-    views: dict[str, list[Result]],
-    label: Callable[[Result], str],
-    heading: str,
+    out: Console, rows: Sequence[Row], views: dict[str, list[Result]], label: Callable[[Result], str], heading: str
 ) -> None:
     """Print the least time of each kernel or point on each card, for as many cards as fit the terminal."""
     by_label = {row.card.key: {label(result): result for result in views[row.card.key]} for row in rows}
@@ -242,10 +238,10 @@ def _every(
     shown, dropped = tables.fitting(columns, range(len(names)), out.width)
     out.print(tables.table(shown, range(len(names)), wrap=False))
     if len(labels) > len(names):
-        print_text(out, f"... and {len(labels) - len(names)} more, in --json", "dim")
+        say(out, f"... and {len(labels) - len(names)} more, in --json", "dim")
     if dropped:
         hidden = ", ".join(column.heading for column in dropped)
-        print_text(out, f"Too narrow for: {hidden}; a wider terminal or a pipe shows all.", "dim")
+        say(out, f"Too narrow for: {hidden}; a wider terminal or a pipe shows all.", "dim")
 
 
 def print_legend(out: Console, rows: Sequence[Row]) -> None:
@@ -261,7 +257,7 @@ def print_legend(out: Console, rows: Sequence[Row]) -> None:
         sentences.append(f"Left out, because some of these cards lack a figure: {', '.join(names)}.")
     if any(row.tied for row in rows):
         sentences.append("+N: N more results have the same bound.")
-    print_text(out, " ".join(sentences), "dim", soft_wrap=out.width >= 200)
+    say(out, " ".join(sentences), "dim", soft_wrap=out.width >= 200)
 
 
 def _cheapest(rows: Sequence[Row]) -> list[tuple[str, str]]:

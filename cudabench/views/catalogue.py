@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from cudabench.records.launch import dim_text
 from cudabench.records.planned import Operation
 from cudabench.views import console
-from cudabench.views.console import print_text
+from cudabench.views.console import say
 from cudabench.views.tables import Head, grid
 
 
@@ -18,9 +18,7 @@ def show_kernels(operation: Operation, summary: str, sentences: Mapping[str, str
     out = console.out()
     out.print(Text.assemble((operation.name, "bold"), f": {summary}"))
     sizes = " ".join(name.upper() for name in operation.dimensions)
-    print_text(
-        out, f"--size {sizes}, --dtype {', '.join(operation.dtypes)}; moves {operation.bytes_formula} bytes", "dim"
-    )
+    say(out, f"--size {sizes}, --dtype {', '.join(operation.dtypes)}; moves {operation.bytes_formula} bytes", "dim")
     rows = [
         (
             str(at),
@@ -34,7 +32,7 @@ def show_kernels(operation: Operation, summary: str, sentences: Mapping[str, str
     out.print(grid([Head("id", right=True), Head("kernel"), Head("block"), Head("idea", wrap=True)], rows))
     if operation.peers:
         calls = "; ".join(f"{peer.name} ({peer.call})" for peer in operation.peers)
-        print_text(out, f"--peer, on a GPU: {calls}.", "dim")
+        say(out, f"--peer, on a GPU: {calls}.", "dim")
     if any(kernel.detour for kernel in operation.kernels):
         out.print(
             "A detour shows an idea or a ceiling, or serves special cases; the other kernels do not build on it.",

@@ -12,7 +12,7 @@ from cudabench.results import ceilings as results
 from cudabench.results.ceilings import Comparison, Row
 from cudabench.results.columns import NOTHING, Column, markdown_table
 from cudabench.results.groups import grouped
-from cudabench.views.console import Console, print_text
+from cudabench.views.console import Console, say
 from cudabench.views.tables import BAD, Head, fitting, grid
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def show_ceilings(out: Console, device: DeviceInfo | None, ceilings: Sequence[Ce
     if device:
         clock = f", {device.clocks['sm_mhz']} MHz" if device.clocks.get("sm_mhz") else ""
         sms = f", {device.sm_count} SMs" if device.sm_count else ""
-        print_text(out, f"{device.name}{sms}{clock}")
+        say(out, f"{device.name}{sms}{clock}")
         out.print()
     if not ceilings:
         return
@@ -65,7 +65,7 @@ def show_ceilings(out: Console, device: DeviceInfo | None, ceilings: Sequence[Ce
     that = [OF_THAT] if any(column.heading == "of that" for column in shown) else []
     notes = [*that, *results.notes_of(ceilings, device)]
     for note in ["", *notes] if notes else []:
-        print_text(out, note, soft_wrap=out.width >= 200)
+        say(out, note, soft_wrap=out.width >= 200)
 
 
 def _grouped(
@@ -129,9 +129,9 @@ def show_pair(out: Console, comparison: Comparison, labels: Sequence[str]) -> No
     heads = {name: ("", "", results.times(means[name]) if means.get(name) else NOTHING) for name in groups}
     out.print(_grouped(pair_columns(comparison, labels), groups, heads=heads, wrap=True))
     out.print()
-    print_text(out, f"{results.verdict(comparison, labels)} {EXPLAINED}", soft_wrap=out.width >= 200)
+    say(out, f"{results.verdict(comparison, labels)} {EXPLAINED}", soft_wrap=out.width >= 200)
     if comparison.by_units:
-        print_text(out, beside_a_datasheet(comparison), "yellow", soft_wrap=out.width >= 200)
+        say(out, beside_a_datasheet(comparison), "yellow", soft_wrap=out.width >= 200)
 
 
 EXPLAINED = "Each group has its geometric mean; over 1x the second column is better, whether more or less is better."

@@ -7,7 +7,7 @@ from itertools import groupby
 from math import prod
 
 from cudabench.records.results import Result
-from cudabench.views.console import Console, print_text
+from cudabench.views.console import Console, say
 from cudabench.views.explanation import print_hazard, print_warnings
 
 NAMES = {"ok": "clean", "wrong": "HAZARD", "failed": "FAILED", "skipped": "not executed"}
@@ -20,7 +20,7 @@ def show_checked(out: Console, results: Sequence[Result], left_out: Sequence[str
 
     width = max((len(result.kernel) for result in results), default=0)
     for file, rows in groupby(results, key=lambda result: result.source):
-        print_text(out, file, "bold")
+        say(out, file, "bold")
         for result in rows:
             word = "WRONG" if result.status == "wrong" and not result.hazards else NAMES[result.status]
             verdict = (f"{word:<{max(map(len, NAMES.values()))}}", STYLES[result.status])
@@ -28,9 +28,9 @@ def show_checked(out: Console, results: Sequence[Result], left_out: Sequence[str
             for row in result.hazards or ():
                 print_hazard(out, row, indent="      ")
             print_warnings(out, result.warnings, indent="      ")
-    print_text(out, summary(results, wanted))
+    say(out, summary(results, wanted))
     if left_out:
-        print_text(out, f"Not requested, so not checked: {', '.join(left_out)}")
+        say(out, f"Not requested, so not checked: {', '.join(left_out)}")
 
 
 def detail(result: Result) -> str:

@@ -15,7 +15,7 @@ from cudabench.results.compare import Comparison, Failure, Row
 from cudabench.results.groups import grouped
 from cudabench.text import markdown
 from cudabench.views import tables
-from cudabench.views.console import Console, print_text
+from cudabench.views.console import Console, say
 from cudabench.views.export.run import short_names
 
 STYLES = {
@@ -107,7 +107,7 @@ class View:
     def _line(self, out: Console, text: str, style: str = "") -> None:
         if self.markdown and style == "bold":
             text = f"**{markdown(text)}**\n"
-        print_text(out, text, style, soft_wrap=self.markdown)
+        say(out, text, style, soft_wrap=self.markdown)
 
     def _tables(self, out: Console, columns: Sequence[Column[Row]], shown: Sequence[Row]) -> None:
         """Print a table for each problem, and an empty line."""
@@ -130,13 +130,13 @@ def show_failures(
 ) -> None:
     """Print why the comparison fails, and warn if the threshold could not be applied."""
     for failure in failures:
-        print_text(err, f"{failure.message}.", "red", soft_wrap=True)
+        say(err, f"{failure.message}.", "red", soft_wrap=True)
     for comparison in comparisons if threshold is not None else ():
         base, new = comparison.base.device, comparison.new.device
         if comparison.scope == "hardware" and base and new:
             repair = "; --same-model treats cards with the same name as one" if base.name == new.name else ""
             warning = f"Warning: --fail-on-regression was not applied: the GPUs differ{repair}."
-            print_text(err, warning, "yellow", soft_wrap=True)
+            say(err, warning, "yellow", soft_wrap=True)
 
 
 # Lines ---------------------------------------------------------------------------------------------------------------
@@ -195,7 +195,7 @@ def code_lines(comparison: Comparison) -> list[str]:
         return ["Machine code: it differs in every kernel."] if known else []
     names = "all" if len(same) == len(known) > 1 else ", ".join(compare.name_of(row.key) for row in same)
     moved = ", ".join(compare.name_of(row.key) for row in same if row.verdict in ("slower", "faster"))
-    because = f"So not the code changed {moved}, but arguments, card or conditions."
+    because = f"So the code did not change {moved}: compare arguments, card and conditions."
     return [f"Same machine code in both: {names}.", *([because] if moved else [])]
 
 

@@ -76,9 +76,7 @@ def _plain(stream: Any, width: int | None, **settings: Any) -> Console:
     return Visible(file=stream, width=width, highlight=False, emoji=False, markup=False, soft_wrap=False, **settings)
 
 
-def print_text(
-    out: Console, content: str, style: str = "", *, no_wrap: bool | None = None, soft_wrap: bool = False
-) -> None:
+def say(out: Console, content: str, style: str = "", *, no_wrap: bool | None = None, soft_wrap: bool = False) -> None:
     """Print a text as it is."""
     from rich.text import Text
 

@@ -14,7 +14,7 @@ from cudabench.results import units
 from cudabench.results.columns import Column
 from cudabench.results.groups import grouped
 from cudabench.results.units import place_of
-from cudabench.views.console import Console, print_text
+from cudabench.views.console import Console, say
 from cudabench.views.tables import Head, fitting, grid, needed, table
 
 NOTABLE = 0.02  # fraction of a launch's instructions from which the cost of divergence is shown
@@ -34,21 +34,21 @@ def show_kernel(
 ) -> None:
     """Print one kernel's explanation; ladder, ideas: see `verdict.sentence`."""
     out.print()
-    print_text(out, title(result), "bold")
+    say(out, title(result), "bold")
     if result.status in ("failed", "skipped"):
-        print_text(out, f"{result.status}: {result.reason}", "red" if result.status == "failed" else "dim")
+        say(out, f"{result.status}: {result.reason}", "red" if result.status == "failed" else "dim")
         print_warnings(out, result.warnings)
         return
     for row in result.hazards or ():
         print_hazard(out, row)
     for text in changes(result):
-        print_text(out, text, "yellow")
+        say(out, text, "yellow")
     out.print()
     if result.limits:
-        print_text(out, verdict.line(result), "bold")
-        print_text(out, verdict.sentence(result, ladder, ideas or {}))
+        say(out, verdict.line(result), "bold")
+        say(out, verdict.sentence(result, ladder, ideas or {}))
         if verdict.of_a_datasheet(result):
-            print_text(out, verdict.NOT_OF_A_DATASHEET, "dim")
+            say(out, verdict.NOT_OF_A_DATASHEET, "dim")
     out.print(summary(result))
     out.print()
     print_accesses(out, result.access or ())
@@ -62,7 +62,7 @@ def show_kernel(
     else:
         print_hazards(out, (), result.warnings)
     if result.verification and result.verification.mismatches:
-        print_text(out, f"wrong: {result.reason}", "red")
+        say(out, f"wrong: {result.reason}", "red")
 
 
 NOTHING_TO_CHANGE = "No line wastes enough to be worth a change."
@@ -136,7 +136,7 @@ def print_left_out(out: Console, columns: Sequence[str]) -> None:
     """Name the columns that did not fit the terminal, and how to see them."""
     if columns:
         where = "use a wider terminal, a pipe (| cat) or --json -."
-        print_text(out, f"Too narrow for: {', '.join(columns)}; {where}", "dim")
+        say(out, f"Too narrow for: {', '.join(columns)}; {where}", "dim")
 
 
 def print_accesses(out: Console, rows: Sequence[Access]) -> None:
@@ -150,7 +150,7 @@ def print_accesses(out: Console, rows: Sequence[Access]) -> None:
     beside = room >= SOURCE_WIDTH
     if not beside:
         for line, text in dict.fromkeys((place_of(row), row.source) for row in rows):
-            print_text(out, shortened(f"{line:>4}  {plain(text)}", out.width), no_wrap=True)
+            say(out, shortened(f"{line:>4}  {plain(text)}", out.width), no_wrap=True)
         out.print()
     source = Column[Access]("source", lambda row: shortened(plain(row.source), room), right=False)
 
@@ -160,7 +160,7 @@ def print_accesses(out: Console, rows: Sequence[Access]) -> None:
     out.print(table([*columns, source] if beside else columns, rows, style, wrap=False))
     print_left_out(out, [column.heading for column in dropped])
     for at, reason in by_lines((row.inexact, place_of(row)) for row in rows if row.inexact):
-        print_text(out, f"~ {at}: hardware may count otherwise: {reason}", "dim")
+        say(out, f"~ {at}: hardware may count otherwise: {reason}", "dim")
 
 
 def by_lines(sentences: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -213,9 +213,7 @@ def print_branches(out: Console, costly: Sequence[Branch], instructions: int) ->
     room = max(out.width - needed(columns, costly) - 2, len("branch"))
     source = Column[Branch]("branch", lambda row: shortened(plain(row.source), room), right=False)
     out.print(table([*columns, source], costly, wrap=False))
-    print_text(
-        out, "Divergent branches: the instructions of PTX until their ways meet again, and the threads that run each."
-    )
+    say(out, "Divergent branches: the instructions of PTX until their ways meet again, and the threads that run each.")
 
 
 # Warnings that qualify the hazards found, or their absence.
@@ -229,7 +227,7 @@ def print_hazards(out: Console, rows: Sequence[Hazard], warnings: Sequence[Warni
     """Print the hazards, or that no hazard was found, and the warnings that qualify this."""
     out.print()
     if not rows:
-        print_text(out, "No hazards: no race, no access out of bounds, no uninitialised read, no divergent barrier.")
+        say(out, "No hazards: no race, no access out of bounds, no uninitialised read, no divergent barrier.")
         print_warnings(out, [warning for warning in warnings if warning.code in OF_CLEAN])
         return
     for row in rows:
@@ -241,16 +239,16 @@ def print_warnings(out: Console, warnings: Sequence[Warning], indent: str = "") 
     """Print the warnings on default inputs and on checks that were not made."""
     for warning in warnings:
         if warning.code in LIMITING:
-            print_text(out, f"{indent}{warning.message}.", "yellow")
+            say(out, f"{indent}{warning.message}.", "yellow")
 
 
 def print_hazard(out: Console, row: Hazard, indent: str = "") -> None:
     """Print a hazard: its message, the line of the source, its first place."""
     times = f" ({units.count(row.count)} times)" if row.count > 1 else ""
     first = f"first: block {coordinates(row.block)}, thread {coordinates(row.thread)}"
-    print_text(out, f"{indent}{row.kind}, line {place_of(row)}: {row.message}{times}", "red")
-    print_text(out, f"{indent}    {row.source}", "dim")
-    print_text(out, f"{indent}    {first}", "dim")
+    say(out, f"{indent}{row.kind}, line {place_of(row)}: {row.message}{times}", "red")
+    say(out, f"{indent}    {row.source}", "dim")
+    say(out, f"{indent}    {first}", "dim")
 
 
 def coordinates(index: Sequence[int]) -> str:
@@ -275,7 +273,7 @@ def draw_threads(out: Console, rows: Sequence[ThreadAccess]) -> None:
     heads = [Head("block"), Head("thread")] if len(blocks) > 1 else [Head("thread")]
     if len(blocks) == 1:
         warps = f", {len(threads)} threads" if len(threads) > 1 else ""
-        print_text(out, f"block {coordinates(rows[0].block)}{warps}, accesses in the kernel's order")
+        say(out, f"block {coordinates(rows[0].block)}{warps}, accesses in the kernel's order")
     for op, array in columns:
         heads += [Head(f"{SAYS[op]} {array}", wrap=True), *([Head("bank")] if (op, array) in banked else [])]
     by_thread = grouped(((row.block[::-1], row.thread[::-1], row.op, row.array), row) for row in rows)
@@ -292,9 +290,9 @@ def draw_threads(out: Console, rows: Sequence[ThreadAccess]) -> None:
     out.print(grid(heads, cells))
     for key, accesses in columns.items():
         if key in banked:
-            print_text(out, bank_conflict_text(accesses), "dim")
+            say(out, bank_conflict_text(accesses), "dim")
     if any(len(accesses) > SHOWN for accesses in by_thread.values()):
-        print_text(out, f"+N: N more accesses; {SHOWN} are shown. --json - has all that were kept.", "dim")
+        say(out, f"+N: N more accesses; {SHOWN} are shown. --json - has all that were kept.", "dim")
 
 
 SHOWN = 4  # accesses of a thread to one array that its row shows
@@ -327,12 +325,10 @@ def draw_banks(out: Console, requests: Sequence[BankRequest], rows: Sequence[Acc
     halves = [range(32)] if out.width >= 13 + 32 * 3 else [range(16), range(16, 32)]
     for request in drawn:
         out.print()
-        print_text(
-            out, shortened(f"line {place_of(request)}: {plain(sources.get(place_of(request), ''))}", out.width), "bold"
-        )
-        print_text(out, caption(request), "red" if len(request.passes) > request.ideal else "")
+        say(out, shortened(f"line {place_of(request)}: {plain(sources.get(place_of(request), ''))}", out.width), "bold")
+        say(out, caption(request), "red" if len(request.passes) > request.ideal else "")
         for banks in halves:
-            print_text(out, "bank         " + "".join(f"{bank:>2} " for bank in banks), "dim")
+            say(out, "bank         " + "".join(f"{bank:>2} " for bank in banks), "dim")
             for at, row in enumerate(request.passes):
                 cells = [
                     (f"{row[bank][0]:>2}{'+' if len(row[bank]) > 1 else ' '}", COLOURS[at % len(COLOURS)])
@@ -342,9 +338,9 @@ def draw_banks(out: Console, requests: Sequence[BankRequest], rows: Sequence[Acc
                 ]
                 out.print(Text.assemble(f"wavefront {at + 1:<3}", *cells))
     if any(len(lanes) > 1 for request in drawn for row in request.passes for lanes in row):
-        print_text(out, "+ the word goes to other lanes in the same wavefront", "dim")
+        say(out, "+: other lanes read the same word in this wavefront", "dim")
     if len(requests) > PICTURES:
-        print_text(out, f"{len(requests) - PICTURES} more that use the banks differently are in --json -.", "dim")
+        say(out, f"{len(requests) - PICTURES} more that use the banks differently are in --json -.", "dim")
 
 
 def caption(request: BankRequest) -> str:

@@ -15,7 +15,7 @@ from cudabench.results.ceilings import value as ceiling_value
 from cudabench.results.columns import NOTHING, Column, markdown_table
 from cudabench.results.groups import grouped
 from cudabench.views import tables
-from cudabench.views.console import Console, print_text
+from cudabench.views.console import Console, say
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -249,7 +249,7 @@ class View:
     def _line(self, out: Console, line: str, style: str = "") -> None:
         if self.markdown:
             line = f"**{text.markdown(line)}**\n" if style == "bold" else text.markdown(line) + "\n"
-        print_text(out, line, style, soft_wrap=True)
+        say(out, line, style, soft_wrap=True)
 
     def _table(self, out: Console, table: Table) -> None:
         """Print a table under its title, if it has rows; columns that do not fit the width are left out."""

@@ -1,5 +1,5 @@
-"""The map of a sweep in the terminal: block X across, block Y down, lighter is better; bars for one-dimensional
-blocks."""
+"""A sweep as a map in the terminal: columns are block X, rows block Y, lighter is better. One-dimensional blocks are
+bars."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from cudabench.records.launch import Dim, dim3, dim_text
 from cudabench.records.results import Result
-from cudabench.views.console import Console, print_text
+from cudabench.views.console import Console, say
 from cudabench.views.quantities import Quantity, of_blocks
 from cudabench.views.tables import Head, grid
 
@@ -28,10 +28,10 @@ def show_maps(out: Console, results: Sequence[Result], refused: Sequence[Dim], m
     for quantity in of_blocks(results):
         better = "more" if quantity.more else "less"
         out.print()
-        print_text(out, f"{quantity.name}, {better} is better{axes}", "bold")
+        say(out, f"{quantity.name}, {better} is better{axes}", "bold")
         (_map if two else _bars)(out, quantity, results, refused, marks)
     if two and refused:
-        print_text(out, "x: the kernel cannot take this block", "dim")
+        say(out, "x: the kernel cannot take this block", "dim")
 
 
 def _map(

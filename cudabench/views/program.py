@@ -15,7 +15,7 @@ from cudabench.results import units
 from cudabench.results.columns import NOTHING, Column
 from cudabench.views import headlines, tables
 from cudabench.views import table as kernels
-from cudabench.views.console import Console, print_text
+from cudabench.views.console import Console, say
 from cudabench.views.explanation import shortened
 
 MOST_LISTED = 12  # errors of the host, hazards of a kernel
@@ -26,7 +26,7 @@ def show_program(out: Console, file: ResultsFile, cards: Sequence[Card]) -> None
     program, results = file.program, file.results
     assert program is not None
     out.print()
-    print_text(out, _headline(program), "bold")
+    say(out, _headline(program), "bold")
     if results:
         out.print()
         columns, priced = _columns(program, results, cards), any(result.limits for result in results)
@@ -34,35 +34,35 @@ def show_program(out: Console, file: ResultsFile, cards: Sequence[Card]) -> None
         out.print(tables.table(fitting, results, lambda result: tables.BAD.get(result.status, ""), wrap=False))
         if dropped:
             left_out = ", ".join(" ".join(column.heading.split()) for column in dropped)
-            print_text(out, f"Too narrow for: {left_out}; a wider terminal or a pipe shows all.", "dim")
+            say(out, f"Too narrow for: {left_out}; a wider terminal or a pipe shows all.", "dim")
         if priced:
             card = kernels.priced_on(results)
             sentence = (
                 f"at least: a lower bound of the {card}, of the checked launches together. Counts: per request (ideal)."
             )
-            print_text(out, sentence, "dim")
+            say(out, sentence, "dim")
     for result in results:
         for hazard in (result.hazards or ())[:MOST_LISTED]:
             place = units.place_of(hazard)
-            print_text(out, f"{result.kernel}, line {place}: {hazard.kind}: {hazard.message}", "red")
+            say(out, f"{result.kernel}, line {place}: {hazard.kind}: {hazard.message}", "red")
             _show_source(out, hazard.source)
         if result.reason and not result.hazards:
-            print_text(out, f"{result.kernel} {result.status}: {result.reason}", "red")
+            say(out, f"{result.kernel} {result.status}: {result.reason}", "red")
     _show_host(out, program)
     for result in sorted(results, key=lambda row: row.status != "ok"):
         for note in result.warnings:
-            print_text(out, f"Warning: {result.kernel}: {note.message.replace('--block', 'the block')}.", "yellow")
+            say(out, f"Warning: {result.kernel}: {note.message.replace('--block', 'the block')}.", "yellow")
     worst = headlines.most_wasteful(results)
     if worst is not None and (sentence := headlines.waste_line(worst, worst.kernel)):
-        print_text(out, shortened(sentence, out.width))
+        say(out, shortened(sentence, out.width))
         row = max(worst.access or (), key=wasted_cycles)
         if row.advice:
-            print_text(out, f"    {row.advice}")
+            say(out, f"    {row.advice}")
 
 
 def _headline(program: Program) -> str:
     launches = "1 launch" if program.launches == 1 else f"{program.launches:,} launches"
-    ended = "was ended before its end" if program.exit_code is None else f"ended with {program.exit_code}"
+    ended = "did not reach its end" if program.exit_code is None else f"ended with {program.exit_code}"
     return f"{program.command[0]}: {launches}, {program.checked:,} checked, {ended}"
 
 
@@ -103,7 +103,7 @@ def _show_host(out: Console, program: Program) -> None:
     errors = [finding for finding in program.findings if finding.kind != "never-freed"]
     for finding in errors[:MOST_LISTED]:
         times = f" ({finding.count} times)" if finding.count > 1 else ""
-        print_text(out, f"{_place(finding)}{finding.kind}: {finding.message.rstrip('.')}{times}.", "red")
+        say(out, f"{_place(finding)}{finding.kind}: {finding.message.rstrip('.')}{times}.", "red")
         _show_source(out, finding.source)
     if never_freed:
         times_of: Counter[str] = Counter()
@@ -113,16 +113,20 @@ def _show_host(out: Console, program: Program) -> None:
             :MOST_LISTED
         ]
         more = " and others" if len(times_of) > len(places) else ""
-        print_text(
+        say(
             out,
             f"Memory that is never freed: {', '.join(places) or 'of unknown lines'}{more if places else ''}.",
             "yellow",
         )
     if (hidden := len(errors) - MOST_LISTED) > 0:
-        print_text(out, f"{hidden} more errors of the host code are in the results file.")
+        say(out, f"{hidden} more errors of the host code are in the results file.")
     for name, calls in program.missing.items():
         often = "once" if calls == 1 else f"{calls:,} times"
-        print_text(out, f"{name} is not there: it was called {often} and returned cudaErrorNotSupported.", "yellow")
+        say(
+            out,
+            f"The CUDA runtime of exec lacks {name}: it was called {often} and returned cudaErrorNotSupported.",
+            "yellow",
+        )
 
 
 def _place(finding: Finding) -> str:
@@ -131,4 +135,4 @@ def _place(finding: Finding) -> str:
 
 def _show_source(out: Console, source: str) -> None:
     if source:
-        print_text(out, shortened(f"    {' '.join(source.split())}", out.width), "dim")
+        say(out, shortened(f"    {' '.join(source.split())}", out.width), "dim")

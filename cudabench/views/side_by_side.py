@@ -11,7 +11,7 @@ from cudabench.explain.advice import conflict
 from cudabench.records.results import Access, BankRequest, Result
 from cudabench.results import units
 from cudabench.views import explanation
-from cudabench.views.console import Console, print_text
+from cudabench.views.console import Console, say
 from cudabench.views.tables import Head, grid
 
 SAME = 0.02  # costs within this fraction are equal
@@ -24,12 +24,12 @@ def show_two_kernels(out: Console, old: Result, new: Result, *, threads: bool, b
     """Print the explanation of two kernels."""
     for result in (old, new):
         out.print()
-        print_text(out, explanation.title(result), "bold")
+        say(out, explanation.title(result), "bold")
         for text in explanation.changes(result):
-            print_text(out, text, "yellow")
+            say(out, text, "yellow")
         out.print(explanation.summary(result))
         if result.limits:
-            print_text(out, verdict.line(result), "bold")
+            say(out, verdict.line(result), "bold")
     out.print()
     accesses = pairs(by_line(old.access or ()), by_line(new.access or ()))
     print_table(out, old, new, accesses)
@@ -37,7 +37,7 @@ def show_two_kernels(out: Console, old: Result, new: Result, *, threads: bool, b
 
     def head(result: Result) -> None:
         out.print()
-        print_text(out, result.kernel, "bold")
+        say(out, result.kernel, "bold")
 
     for result in (old, new):
         if threads:
@@ -52,7 +52,7 @@ def show_two_kernels(out: Console, old: Result, new: Result, *, threads: bool, b
             if result.hazards:
                 explanation.print_hazards(out, result.hazards, result.warnings)
             if result.reason:
-                print_text(out, f"{result.status}: {result.reason}", "red")
+                say(out, f"{result.status}: {result.reason}", "red")
     if not old.hazards and not new.hazards:
         explanation.print_hazards(out, ())
 
@@ -129,10 +129,10 @@ def print_changed(out: Console, old: Result, new: Result, accesses: Sequence[Pai
         drawn.add(picture)
         out.print()
         access = sides[0][1]
-        print_text(out, f"{access.space} {access.op} {access.array or ''}".rstrip(), "bold")
+        say(out, f"{access.space} {access.op} {access.array or ''}".rstrip(), "bold")
         for result, row, _ in sides:
             line = f"{result.kernel:{width}}  line {units.place_of(row)}: {explanation.plain(row.source)}"
-            print_text(out, explanation.shortened(line, out.width), no_wrap=True)
+            say(out, explanation.shortened(line, out.width), no_wrap=True)
         for result, _, request in sides:
             if request:
                 draw_lanes(out, f"{result.kernel:{width}}", request)
@@ -161,18 +161,18 @@ def draw_lanes(out: Console, kernel: str, request: BankRequest) -> None:
         words = request.pitch_bytes // 4
         offset = words % 32
         moves = "in the same bank" if offset == 0 else f"{offset} bank{'s' if offset > 1 else ''} further"
-        print_text(out, f"{kernel}  a row of {request.array} takes {words} words: each row begins {moves}", "dim")
+        say(out, f"{kernel}  a row of {request.array} takes {words} words: each row begins {moves}", "dim")
     if len(first) > 2:
         *shown, last = (f"[{', '.join(map(str, index))}]" for index in (*first[:3], first[-1]))
-        print_text(out, f"{kernel}  its lanes take {', '.join(shown)} ... {last}", "dim")
+        say(out, f"{kernel}  its lanes take {', '.join(shown)} ... {last}", "dim")
     start = len(kernel) + 2
     halves = [range(32)] if out.width >= start + 5 + 32 * 3 else [range(16), range(16, 32)]
     for lanes_shown in halves:
-        print_text(out, f"{'':{start}}lane " + "".join(f"{lane:>3}" for lane in lanes_shown), "dim")
-        print_text(out, f"{kernel}  bank " + "".join(f"{banks.get(lane, '.'):>3}" for lane in lanes_shown))
+        say(out, f"{'':{start}}lane " + "".join(f"{lane:>3}" for lane in lanes_shown), "dim")
+        say(out, f"{kernel}  bank " + "".join(f"{banks.get(lane, '.'):>3}" for lane in lanes_shown))
     taken = len(request.passes)
     if taken > request.ideal:
         meet = f"{conflict(taken / request.ideal)}: {taken} wavefronts instead of {request.ideal}"
-        print_text(out, f"{kernel}  {meet}", "red")
+        say(out, f"{kernel}  {meet}", "red")
     else:
-        print_text(out, f"{kernel}  no bank conflict: {taken} wavefront{'' if taken == 1 else 's'}", "green")
+        say(out, f"{kernel}  no bank conflict: {taken} wavefront{'' if taken == 1 else 's'}", "green")

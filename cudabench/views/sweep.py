@@ -18,7 +18,7 @@ from cudabench.results.ratio import CONFIDENCE, time_ratio
 from cudabench.results.sweep_points import CLOSE, ROUNDS
 from cudabench.views import cards as by_card
 from cudabench.views import heatmap
-from cudabench.views.console import Console, print_text
+from cudabench.views.console import Console, say
 from cudabench.views.headlines import at_least, held_by, waste
 from cudabench.views.heatmap import BAD
 from cudabench.views.quantities import is_arithmetic
@@ -81,10 +81,10 @@ def show_sweep(out: Console, swept: SweepResult, *, map_of_blocks: bool = False)
     if not swept.results:
         return
     if not swept.announced:
-        print_text(out, device_line(swept.device, priced_on(swept.results)), "bold")
+        say(out, device_line(swept.device, priced_on(swept.results)), "bold")
     for problem, results in sweep_points.by_problem(swept.results, swept.axes).items():
         out.print()
-        print_text(out, _heading(swept, problem, results), soft_wrap=True)
+        say(out, _heading(swept, problem, results), soft_wrap=True)
         marks = _marks(swept, results)
         if map_of_blocks:
             blocks = {results[at].block: mark for at, mark in marks.items()}
@@ -93,13 +93,13 @@ def show_sweep(out: Console, swept: SweepResult, *, map_of_blocks: bool = False)
         if not map_of_blocks:
             _table(out, swept, results, marks)
         for line in _best_point(swept, results, marks):
-            print_text(out, line, soft_wrap=True)
+            say(out, line, soft_wrap=True)
     out.print()
     if not swept.complete:
-        print_text(out, _interrupted(swept), "yellow", soft_wrap=True)
+        say(out, _interrupted(swept), "yellow", soft_wrap=True)
     counted = (COUNTED.format(equal=_equal_figures(swept)), PRICED if swept.priced else ORDER)
     for line in (*(counted if swept.device.kind == "sim" else (MEASURED,)), *_trouble(swept)):
-        print_text(out, line, "dim", soft_wrap=True)
+        say(out, line, "dim", soft_wrap=True)
 
 
 def _heading(swept: SweepResult, problem: Sequence[tuple[str, str]], results: Sequence[Result]) -> str:
@@ -121,7 +121,7 @@ def show_sweep_by_card(out: Console, swept: SweepResult, cards: Sequence[Card]) 
 
     by_card.show_sweep_by_card(out, cards, groups, label, swept.repeat or label)
     for line in _trouble(replace(swept, results=())):
-        print_text(out, line, "dim", soft_wrap=True)
+        say(out, line, "dim", soft_wrap=True)
 
 
 def _equal_figures(swept: SweepResult) -> str:
@@ -220,7 +220,7 @@ def _table(out: Console, swept: SweepResult, results: Sequence[Result], marks: M
     styles = ["" if results[at].status == "ok" else "red" for at in order]
     out.print(grid([Head(""), *wide, Head(slower, right=True, wrap=True)], rows, styles))
     if len(results) > MOST_ROWS:
-        print_text(out, f"... and {len(results) - MOST_ROWS} more points, in --json", "dim")
+        say(out, f"... and {len(results) - MOST_ROWS} more points, in --json", "dim")
 
 
 def _best_point(swept: SweepResult, results: Sequence[Result], marks: Mapping[int, str]) -> list[str]:

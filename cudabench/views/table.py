@@ -17,7 +17,7 @@ from cudabench.results.columns import NOTHING, Column, number, percent, verified
 from cudabench.results.groups import grouped
 from cudabench.results.ratio import RUN_TO_RUN_S
 from cudabench.views import headlines, tables
-from cudabench.views.console import Console, print_text
+from cudabench.views.console import Console, say
 from cudabench.views.explanation import shortened
 
 OUT_OF_LINE = 0.03  # cards of one model differ by up to 2%, in addition to the noise between runs
@@ -44,7 +44,7 @@ def show_run(
     device = devices[0]
     bounded = device.kind == "sim" and any(result.limits_on for result in results)
     for shown_device in () if announced else devices:
-        print_text(out, device_line(shown_device, priced_on(results)), "bold")
+        say(out, device_line(shown_device, priced_on(results)), "bold")
     if len(devices) > 1:  # a kernel's cards follow each other
         order = list(dict.fromkeys(headlines.name_at(result, results) for result in results))
         results = sorted(results, key=lambda result: order.index(headlines.name_at(result, results)))
@@ -55,22 +55,22 @@ def show_run(
     out.print(tables.table(kept, results, lambda result: tables.BAD.get(result.status, ""), wrap=False))
     if dropped:
         left_out = ", ".join(" ".join(column.heading.split()) or "detours" for column in dropped)
-        print_text(out, f"Too narrow for: {left_out}; a wider terminal or a pipe shows all.", "dim")
+        say(out, f"Too narrow for: {left_out}; a wider terminal or a pipe shows all.", "dim")
     if bounded:
         print_conclusions(out, results, more)
     elif device.kind == "sim":
-        print_text(out, "Sectors and wavefronts are per request; the ideal is in brackets.", "dim")
+        say(out, "Sectors and wavefronts are per request; the ideal is in brackets.", "dim")
     else:
         for text in limit_lines(operation, results):
-            print_text(out, text)
+            say(out, text)
         for text in behind_lines(operation, devices, results, more):
-            print_text(out, text, soft_wrap=True)
+            say(out, text, soft_wrap=True)
     print_exceptions(out, operation, results)
     if cpus:
         out.print()
         out.print(cpu_line(cpus))
     for line in warning_lines(results):
-        print_text(err, line, "yellow")
+        say(err, line, "yellow")
 
 
 def columns_of(
@@ -94,13 +94,13 @@ def columns_of(
 def print_exceptions(out: Console, operation: Operation, results: Sequence[Result]) -> None:
     """Print the constants that rules chose, the kernels without figures and why, slow cards, and figures of users."""
     if constants := chosen_line(operation, results):
-        print_text(out, constants, "dim")
+        say(out, constants, "dim")
     named = ((headlines.name_at(result, results), result) for result in results)
     for (status, reason), kernels in headlines.reasons(named).items():
         style = "dim" if status == "skipped" else "red"
-        print_text(out, f"{', '.join(kernels)} {status}: {reason}", style)
+        say(out, f"{', '.join(kernels)} {status}: {reason}", style)
     for line in straggler_lines(results):
-        print_text(out, line, "yellow")
+        say(out, line, "yellow")
     for result in results:
         if result.figures:
             figures = ", ".join(f"{name} {value:.6g}" for name, value in result.figures.items())
@@ -146,14 +146,14 @@ BOUNDED = "at least: a lower bound on the card, not a time. Counts: per request 
 def print_conclusions(out: Console, results: Sequence[Result], more: Callable[[str], str] | None) -> None:
     """Print the meaning of bounds and counts, the lowest bounds, the most waste, and the command that shows more."""
     unmeasured = any(map(verdict.of_a_datasheet, results))
-    print_text(out, f"{BOUNDED} {verdict.NOT_OF_A_DATASHEET}" if unmeasured else BOUNDED, "dim")
+    say(out, f"{BOUNDED} {verdict.NOT_OF_A_DATASHEET}" if unmeasured else BOUNDED, "dim")
     if sentence := headlines.lowest_line(results):
-        print_text(out, sentence)
+        say(out, sentence)
     worst = headlines.most_wasteful(results)
     if worst is not None and (sentence := headlines.waste_line(worst, headlines.name_at(worst, results))):
-        print_text(out, shortened(sentence, out.width))
+        say(out, shortened(sentence, out.width))
     if worst is not None and more is not None:
-        print_text(out, f"More: {more(worst.kernel)}", soft_wrap=True)
+        say(out, f"More: {more(worst.kernel)}", soft_wrap=True)
 
 
 def chosen_line(operation: Operation, results: Sequence[Result]) -> str:
@@ -181,10 +181,7 @@ def straggler_lines(results: Sequence[Result]) -> list[str]:
         for device, seconds in group
         if seconds / best[kernel] - 1 > OUT_OF_LINE + RUN_TO_RUN_S / best[kernel]
     )
-    return [
-        f"{device} falls out of line, slower than the fastest card: {', '.join(lags)}"
-        for device, lags in behind.items()
-    ]
+    return [f"{device} is slower than the fastest card: {', '.join(lags)}" for device, lags in behind.items()]
 
 
 def priced_on(results: Sequence[Result]) -> str:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from cudabench.cards import asked
 from cudabench.cards import load as cards
+from cudabench.cards import selection
 from cudabench.cards.datasheets import SHEETS
 from cudabench.cards.load import load_file_or_card
 from cudabench.cli import pricing
@@ -100,10 +100,11 @@ def test_spellings_of_a_card(word: str) -> None:
 
 def test_all_and_lists() -> None:
     """all is every card once; a list keeps its order; a file whose name has a comma is a file."""
-    assert [card.key for card in asked.cards_of_option("all")] == list(cards.NAMES)
-    assert [card.key for card in asked.cards_of_option("t4, H100")] == ["t4", "h100"]
-    assert not asked.names_several("h100")
-    assert [card.per_hour for card in asked.with_prices(asked.cards_of_option("t4,h100"), "H100=2.5")] == [None, 2.5]
+    assert [card.key for card in selection.cards_of_option("all")] == list(cards.NAMES)
+    assert [card.key for card in selection.cards_of_option("t4, H100")] == ["t4", "h100"]
+    assert not selection.names_several("h100")
+    cards_of_two = selection.cards_of_option("t4,h100")
+    assert [card.per_hour for card in selection.with_prices(cards_of_two, "H100=2.5")] == [None, 2.5]
 
 
 @pytest.mark.parametrize(
@@ -122,7 +123,7 @@ def test_all_and_lists() -> None:
         (("--on", "h100,t4", "--price", "h100"), "not a card with its price"),
         (("--on", "h100,t4", "--price", "h100=1,H100=2"), "two prices of h100"),
         (("--price", "h100=1"), "as in --on h100,l4"),
-        (("--on", "h100,t4", "-d", "sim:sm_90"), "do not go together"),
+        (("--on", "h100,t4", "-d", "sim:sm_90"), "contradict each other"),
         (("--on", "h100,t4", "-d", "cuda"), "use --limits"),
         (("--on", "h100,t4", "--print", "registers"), "one card with --on"),
         (("--on", "h100,t4", "--fuzz", 3), "takes one card"),

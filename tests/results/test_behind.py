@@ -55,7 +55,9 @@ def test_what_a_launch_uses_less_of() -> None:
     assert why(row("x", 3, occupancy=few), row("best", 1, peer="cublas", grid=(0, 0, 0), id=None)) == text
     assert why(row("x", 3, grid=(33, 1, 1)), row("best", 1, grid=(33, 1, 1))) == ""
     spilled = MachineCode("sm_90", "0" * 64, spill_bytes=32)
-    assert why(row("x", 3, machine_code=spilled)) == "32 bytes a thread go to memory and back for want of registers."
+    assert (
+        why(row("x", 3, machine_code=spilled)) == "32 bytes a thread are spilled to local memory for lack of registers."
+    )
 
 
 def test_what_a_chapter_says_remains() -> None:

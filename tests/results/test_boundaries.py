@@ -41,7 +41,7 @@ def verdict_of(base: Result, new: Result) -> tuple[str, str | None]:
 )
 def test_an_interval_that_touches_one(low: float, high: float, word: str) -> None:
     """An interval that ends at 1 holds it; `same` bounds a change in both directions."""
-    assert compare.verdict(Ratio((low + high) / 2, low, high), 0.05) == word
+    assert compare.interval_verdict(Ratio((low + high) / 2, low, high), 0.05) == word
 
 
 def test_a_change_of_the_threshold_is_no_failure() -> None:

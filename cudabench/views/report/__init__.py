@@ -84,11 +84,7 @@ def compiled(template: str) -> Template:
         return text.visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
     environment = jinja2.Environment(
-        autoescape=True,
-        finalize=harmless,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
+        autoescape=True, finalize=harmless, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters |= {"shown": shown, "said": sentence_html, "seconds": units.seconds, "percent": units.percent}
     environment.filters["whole"] = Markup  # for this package's own files and JSON whose '<' is escaped

@@ -270,10 +270,6 @@ def _warnings(order: Sequence[Entry], labels: Sequence[str]) -> tuple[tuple[str,
     )
     many = 6
     return tuple(
-        (
-            code,
-            message,
-            ", ".join(names[:many]) + (f" and {len(names) - many} more" if len(names) > many else ""),
-        )
+        (code, message, ", ".join(names[:many]) + (f" and {len(names) - many} more" if len(names) > many else ""))
         for (code, message), names in kernels_of.items()
     )

@@ -56,12 +56,7 @@ def section(
             )
         )
     return SimpleNamespace(
-        anchor=anchor,
-        title=problem(entry.last),
-        name=entry.name,
-        status=entry.status,
-        sides=tuple(parts),
-        open=is_open,
+        anchor=anchor, title=problem(entry.last), name=entry.name, status=entry.status, sides=tuple(parts), open=is_open
     )
 
 
