@@ -375,7 +375,7 @@ def files(name: str) -> list[str]:
     from cudabench.plan import chapters
 
     own = chapters.names(operations.get(name))
-    return list(dict.fromkeys([*own, *(header for file in own for header in chapters.headers(chapters.read(file)))]))
+    return list(dict.fromkeys([*own, *(header for file in own for header in chapters.headers(chapters.read_chapter(file)))]))
 
 
 def conflict_told(name: str) -> list[str]:
