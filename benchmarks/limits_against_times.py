@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cudabench import operations
-from cudabench.cards.load import Card, load
+from cudabench.cards.load import Card, load_card
 from cudabench.devices.sim import SimDevice
 from cudabench.explain.bound_texts import NO_UNITS
 from cudabench.explain.card_rates import LAUNCHED
@@ -69,7 +69,7 @@ class Row(NamedTuple):
 
 def rows(recorded: list[tuple[str, list[dict[str, Any]]]]) -> list[list[Row]]:
     """Return, for each card and its recorded kernels, the limits of each kernel."""
-    cards = [load(name) for name, _ in recorded]
+    cards = [load_card(name) for name, _ in recorded]
     device = SimDevice("sm_" + cards[0].device.compute_capability.replace(".", ""))
     times = [
         {(record["operation"], record["kernel"], tuple(record["size"])): record for record in kernels}
@@ -185,7 +185,7 @@ def main() -> None:
         sys.exit(__doc__)
     recorded = [(card, json.loads(Path(file).read_text())) for card, file in zip(words[::2], words[1::2], strict=True)]
     for (card, content), found in zip(recorded, rows([(c, r["kernels"]) for c, r in recorded]), strict=True):
-        print(f"on {load(card).title}; times: {content['device']}, driver {content['driver']}, {content['how']}\n")
+        print(f"on {load_card(card).title}; times: {content['device']}, driver {content['driver']}, {content['how']}\n")
         print(
             f"{'operation':10} {'kernel':17} {'size':14} {'us':>9} {'limit/t':>7} {'busiest':10} longest limits in us"
         )

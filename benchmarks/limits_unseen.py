@@ -197,10 +197,10 @@ def counted_here(card: Any, names: Mapping[str, Path]) -> Iterator[tuple[str, Ca
 
 def predict(title: str, path: Path, names: Mapping[str, Path]) -> None:
     """Write what the limits promise on a card, as `pack` reads it."""
-    from cudabench.cards.load import load
+    from cudabench.cards.load import load_card
 
     found: dict[str, Any] = {}
-    for name, case, moved, limits in counted_here(load(title), names):
+    for name, case, moved, limits in counted_here(load_card(title), names):
         found[name] = {
             "file": Path(case.source.name).name,
             "bytes": moved,

@@ -434,7 +434,7 @@ def every_function(name: str) -> Iterator[tuple[str, str, Function, dict[str, se
     """Yield the functions of an operation's chapters: the file, its text with headers, the function, and the calls of
     each function."""
     for file in chapters.names(operations.get(name)):
-        text = inlined(chapters.read(file))
+        text = inlined(chapters.read_chapter(file))
         chapter = functions(text)
         calls = {function.name: used(function.name, chapter) for function in chapter}
         yield from ((file, text, function, calls) for function in chapter)

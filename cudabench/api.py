@@ -134,7 +134,7 @@ class Report(Printed):
 
         def show(out: Any) -> None:
             for result in chosen:
-                explanation.show(out, result, threads=threads, banks=banks)
+                explanation.show_kernel(out, result, threads=threads, banks=banks)
 
         return Text(captured(show))
 
@@ -303,8 +303,8 @@ def sweep(
         (outcome,), device = one.outcomes, one.file.device
         if device:
             results = tuple(one.file.results)
-            swept = view.Swept(outcome.operation, device, outcome.settings, results, plan.refused, ())
-            view.report(out, swept, map_of_blocks=True)
+            swept = view.SweepResult(outcome.operation, device, outcome.settings, results, plan.refused, ())
+            view.show_sweep(out, swept, map_of_blocks=True)
 
     return Report(one.file, captured(show))
 
@@ -359,7 +359,7 @@ def _report(
 
         for outcome in one.outcomes:
             cpus = [outcome.cpu] if outcome.cpu else []
-            table.show(out, out, outcome.operation, one.file.devices, outcome.results, cpus, outcome.settings)
+            table.show_run(out, out, outcome.operation, one.file.devices, outcome.results, cpus, outcome.settings)
 
     return Report(one.file, captured(show))
 
@@ -373,7 +373,7 @@ def _collected(
 ) -> Run:
     told = COMMAND.set(("(from Python)",))
     try:
-        card = cards.default(chosen[0].architecture) if chosen[0].kind == "sim" else None
+        card = cards.default_card(chosen[0].architecture) if chosen[0].kind == "sim" else None
         one = Run(series, chosen, settings, request, trace=watch, cards=(card,) if card else ())
         one.collect()
     finally:

@@ -375,7 +375,8 @@ def files(name: str) -> list[str]:
     from cudabench.plan import chapters
 
     own = chapters.names(operations.get(name))
-    return list(dict.fromkeys([*own, *(header for file in own for header in chapters.headers(chapters.read(file)))]))
+    headers = (header for file in own for header in chapters.headers(chapters.read_chapter(file)))
+    return list(dict.fromkeys([*own, *headers]))
 
 
 def conflict_told(name: str) -> list[str]:

@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from cudabench.cards import KINDS, Ceiling
-from cudabench.cards.rates import SCHEDULERS, SHARED_BYTES, at_most
+from cudabench.cards.rates import SCHEDULERS, SHARED_BYTES, rates_for
 from cudabench.records.results import DeviceInfo
 
 # Bytes in a slice of the L2, by compute capability: an A100's 40 MiB read 5120 bytes a clock, 64 a
 # slice (its whitepaper), and an H200's 60 MiB are 96 slices (the driver's l2s_count, as Nsight Compute prints it).
 L2_SLICE = {"8.0": 512 << 10, "9.0": 640 << 10}
 # Clock of the L2 over that of the multiprocessors: 1.71 of 1.98 GHz by Nsight Compute on an H100. Elsewhere it is not
-# known and taken to be theirs, which no bound can be too long for.
+# known; the multiprocessors' clock is used, so that no bound is too long.
 L2_CLOCK = {"9.0": 0.864}
 SLICE_BYTES = 64  # bytes that a slice moves in a clock
 # Clocks of a load from memory, from the L2 and from shared memory: published microbenchmarks (arXiv 2402.13499).
@@ -94,9 +94,9 @@ def ceilings(key: str) -> dict[str, Ceiling]:
 
 def _derived(key: str, sheet: Sheet) -> Iterator[tuple[str, float, float, str]]:
     """Yield name, value, theoretical value, and how that is made."""
-    device, rates = sheet.device, at_most(sheet.compute_capability)
+    device, rates = sheet.device, rates_for(sheet.compute_capability)
     clocks = sheet.sms * sheet.mhz * 1e6
-    made = f"{sheet.sms} SMs x {sheet.mhz} MHz"
+    units_text = f"{sheet.sms} SMs x {sheet.mhz} MHz"
     for name in ("memory-copy", "memory-read", "memory-write"):
         peak = device.peak_gbps or 0.0
         yield name, peak, peak, f"{sheet.bus} bits x {sheet.gbps:g} Gbit/s"
@@ -108,15 +108,15 @@ def _derived(key: str, sheet: Sheet) -> Iterator[tuple[str, float, float, str]]:
     units: dict[str, tuple[int, float]] = {"fp32": (2, rates.fp32), "fp64": (2, rates.fp64)}
     units |= {"int32": (2, rates.int32 or rates.fp32), "xu": (1, rates.xu), "issue": (1, SCHEDULERS)}
     units |= {"shared-read": (1, SHARED_BYTES / 1e9), "global-atomic-same": (1, 1 / sheet.sms)}
-    for name, (factor, each) in units.items():
-        top = factor * each * clocks
-        shown = "one a clock" if name == "global-atomic-same" else f"{made} x {_shown(name, each)} a clock"
+    for name, (factor, per_clock) in units.items():
+        top = factor * per_clock * clocks
+        shown = "one a clock" if name == "global-atomic-same" else f"{units_text} x {_shown(name, per_clock)} a clock"
         yield name, top, top, shown + (" x 2" if factor == 2 else "")
-    for kind, each in rates.tensor.items():
+    for kind, per_clock in rates.tensor.items():
         # GeForce boards sum float32 in their tensor cores at half the rate; only float16 has its own sums.
         halved = 0.5 if "GeForce" in sheet.name and kind in ("tf32", "bf16", "fp16") else 1.0
-        top = 2 * each * clocks
-        note = f"{made} x {each} a clock x 2" + (
+        top = 2 * per_clock * clocks
+        note = f"{units_text} x {per_clock} a clock x 2" + (
             "; half of it summed in float32, as all GeForce boards do" * (halved < 1)
         )
         for unit in ("tensor", "wgmma") if sheet.compute_capability == "9.0" else ("tensor",):
@@ -127,5 +127,5 @@ def _derived(key: str, sheet: Sheet) -> Iterator[tuple[str, float, float, str]]:
         yield name, seconds, seconds, f"{taken} clocks at {sheet.mhz} MHz, published microbenchmarks (arXiv 2402.13499)"
 
 
-def _shown(name: str, each: float) -> str:
-    return f"{SHARED_BYTES} bytes" if name == "shared-read" else f"{each:g}"
+def _shown(name: str, per_clock: float) -> str:
+    return f"{SHARED_BYTES} bytes" if name == "shared-read" else f"{per_clock:g}"

@@ -61,18 +61,18 @@ class Card:
 
     def value(self, name: str) -> float | None:
         """Return a ceiling's value in its unit, or None without a right value."""
-        one = self.ceilings.get(name)
-        return one.value if one and one.status == "ok" and one.value and one.value > 0 else None
+        ceiling = self.ceilings.get(name)
+        return ceiling.value if ceiling and ceiling.status == "ok" and ceiling.value and ceiling.value > 0 else None
 
 
-def load(name: str) -> Card:
+def load_card(name: str) -> Card:
     """Return a card by its name in any case, with or without NVIDIA or RTX, or from a results file with `ceilings`.
 
     Raises UsageError for other words, and CudabenchError for a file without ceilings.
     """
-    known = known_as(name)
+    known = card_name(name)
     if known:
-        return shipped(known)
+        return package_card(known)
     path = Path(name)
     if path.exists() or name.endswith(".json") or "/" in name:
         if not path.exists():
@@ -85,9 +85,9 @@ def load(name: str) -> Card:
     )
 
 
-def default(architecture: str) -> Card | None:
+def default_card(architecture: str) -> Card | None:
     """Return the default card; None for an architecture other than the card's."""
-    card = replace(shipped(DEFAULT), named=False)
+    card = replace(package_card(DEFAULT), named=False)
     return card if architecture.rstrip("af") == card.architecture else None
 
 
@@ -95,13 +95,15 @@ def _plain(name: str) -> str:
     return _MAKERS.sub("", re.sub(r"[\s_-]", "", name.lower()))
 
 
-def known_as(name: str) -> str | None:
+def card_name(name: str) -> str | None:
     """Return the one of NAMES that a word means, such as 'RTX 4090' or '4090', or None."""
     plain = _plain(name)
-    return next((one for one in (plain, f"rtx{plain}", plain.removeprefix("rtx")) if one in NAMES), None)
+    return next(
+        (candidate for candidate in (plain, f"rtx{plain}", plain.removeprefix("rtx")) if candidate in NAMES), None
+    )
 
 
-def shipped(name: str) -> Card:
+def package_card(name: str) -> Card:
     """Return one of the package's cards."""
     if name in MEASURED:
         return replace(
@@ -119,7 +121,7 @@ def card_for_device(device: DeviceInfo) -> Card:
     """Return the card of a device: with the package's ceilings if it has them, else with what clocks and units
     allow."""
     for name in NAMES:
-        card = shipped(name)
+        card = package_card(name)
         if card.device.name == device.name and card.device.compute_capability == device.compute_capability:
             return replace(card, device=replace(device, clocks={**card.device.clocks, **device.clocks}))
     peak = {}
@@ -161,21 +163,21 @@ def card_from_document(document: Mapping[str, Any], name: str) -> Card:
     return Card(replace(info, name=line(info.name)), ceilings, name, name)
 
 
-def load_named(name: str) -> ResultsFile:
+def load_file_or_card(name: str) -> ResultsFile:
     """Return the package's ceilings of a card with this name, unless a file has the name; else read the results file.
     Raises CudabenchError as `records.file.load` does."""
     known = known_card(name)
     if known in MEASURED:
         return files.load(measured_file(known))
     if known:
-        card = shipped(known)
+        card = package_card(known)
         return ResultsFile({}, {}, {}, devices=[card.device], ceilings=[*card.ceilings.values()])
     return files.load(name)
 
 
 def known_card(name: str) -> str | None:
     """Return the package's card with this name, or None; a file with the name comes first."""
-    return None if Path(name).exists() else known_as(name)
+    return None if Path(name).exists() else card_name(name)
 
 
 def _number(value: object) -> bool:

@@ -58,7 +58,7 @@ PER_CLOCK: Mapping[str, PerClock] = {
 }
 
 
-def at_most(compute_capability: str) -> PerClock:
+def rates_for(compute_capability: str) -> PerClock:
     """Return the rates of a capability such as '9.0', or of the nearest known one before it."""
 
     def number(text: str) -> tuple[int, int]:

@@ -16,8 +16,8 @@ from cudabench.ceilings.benchmark import (
     WORD,
     Arrays,
     Extent,
-    Look,
     Microbenchmark,
+    ReadArray,
     each_block,
 )
 from cudabench.ceilings.code import Claim
@@ -80,9 +80,9 @@ def _rotated(extent: Extent) -> np.ndarray:
     """Return the exclusive or of words that were rotated by one bit a step."""
     words = ((LANES[:, None] * CHAINS + np.arange(CHAINS)) * ODD % WORD).astype(np.uint32)
     by = extent.passes * STEPS // 2 % 32
-    turned = words << np.uint32(by) | words >> np.uint32(32 - by) if by else words
-    found: np.ndarray = np.bitwise_xor.reduce(turned, axis=1)
-    return found
+    rotated = words << np.uint32(by) | words >> np.uint32(32 - by) if by else words
+    combined: np.ndarray = np.bitwise_xor.reduce(rotated, axis=1)
+    return combined
 
 
 _ISSUED = each_block(_counted(lambda e: _all_steps(e) // 2, "float32"), "float32")
@@ -91,7 +91,7 @@ AT_REST = 0.6411857445  # the fixed point of x = 2^-x
 EXP2_ERROR = 1e-5  # ex2.approx.ftz is within 2 ulp
 
 
-def _rests(extent: Extent, look: Look) -> str | None:
+def _rests(extent: Extent, look: ReadArray) -> str | None:
     got = look("out", 0, None, "float32")
     away = np.abs(got - CHAINS * AT_REST)
     worst = int(np.argmax(np.where(np.isfinite(away), away, np.inf)))

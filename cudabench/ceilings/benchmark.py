@@ -25,7 +25,7 @@ FILE = "ceilings.cu"
 @cache
 def source() -> Source:
     """Return the chapter."""
-    return chapters.read(FILE)
+    return chapters.read_chapter(FILE)
 
 
 DEFINED = constants.Constants(chapters.macros(source()), {}, itemsize=4)
@@ -90,7 +90,7 @@ class Extent:
 
 
 # Returns a part of an array after the launch: name, first element, number (None: all), as words or as the given type.
-Look = Callable[..., np.ndarray]
+ReadArray = Callable[..., np.ndarray]
 Arrays = Mapping[str, np.ndarray | int]
 
 
@@ -114,7 +114,7 @@ class Microbenchmark:
     function: str
     claim: Claim
     arrays: Callable[[Extent], Arrays]
-    wrong: Callable[[Extent, Look], str | None]
+    wrong: Callable[[Extent, ReadArray], str | None]
     method: Callable[[Extent], str]
     each: float = 1.0
     all_of: Callable[[Extent], float] | None = None
@@ -143,12 +143,12 @@ class Microbenchmark:
 
     def lack(self, compute_capability: str) -> str | None:
         """Return why a card of a compute capability lacks its instruction, or None."""
-        own = capability(compute_capability)
-        if own >= self.least and (self.most is None or own <= self.most):
+        capability_here = capability(compute_capability)
+        if capability_here >= self.least and (self.most is None or capability_here <= self.most):
             return None
         least = ".".join(map(str, self.least))
-        of = f"is of compute capability {least} alone" if self.most else f"begins at compute capability {least}"
-        return f"{self.wanting} {of}; this card has {compute_capability}"
+        rule = f"is of compute capability {least} alone" if self.most else f"begins at compute capability {least}"
+        return f"{self.wanting} {rule}; this card has {compute_capability}"
 
     def launch(self, extent: Extent) -> Launch:
         """Return the launch that is timed."""
@@ -194,7 +194,7 @@ def differs(what: str, got: float, expected: float) -> str | None:
 def each_block(expected: Callable[[Extent], np.ndarray], dtype: str, name: str = "out") -> Callable[..., str | None]:
     """Return a check of an array with a number for each thread, the same in every block."""
 
-    def wrong(extent: Extent, look: Look) -> str | None:
+    def wrong(extent: Extent, look: ReadArray) -> str | None:
         got, right = look(name, 0, None, dtype).reshape(extent.grid, THREADS), expected(extent)
         bad = np.argwhere(got != right)
         if not len(bad):

@@ -17,7 +17,9 @@ from cudabench.records.results import DeviceInfo
 
 ORIN_START = 20  # instructions with which ptxas begins every kernel for sm_87
 
-BY_NAME: Mapping[str, Microbenchmark] = {one.name: one for one in (*memory.ALL, *arithmetic.ALL, *latency.ALL)}
+BY_NAME: Mapping[str, Microbenchmark] = {
+    benchmark.name: benchmark for benchmark in (*memory.ALL, *arithmetic.ALL, *latency.ALL)
+}
 
 
 def claim_of(benchmark: Microbenchmark, compute_capability: tuple[int, int]) -> Claim:
@@ -63,10 +65,10 @@ def theoretical(name: str, group: str, info: DeviceInfo, link: tuple[int, int] |
     clock = info.clocks.get("sm_mhz")
     if not clock or not info.sm_count:
         return None, "the driver does not report a clock or number of multiprocessors"
-    found = _a_clock(name, info.compute_capability)
-    if found is None:
+    rate = _a_clock(name, info.compute_capability)
+    if rate is None:
         return None, f"no rate is known for compute capability {info.compute_capability}"
-    factor, units = found
+    factor, units = rate
     value = factor * units * info.sm_count * clock * 1e6
     parts = f"{info.sm_count} SMs x {clock} MHz x {units:g} a clock" + (" x 2" if factor == 2 else "")
     return (value / 1e9 if name == "shared-read" else value), parts
@@ -74,8 +76,8 @@ def theoretical(name: str, group: str, info: DeviceInfo, link: tuple[int, int] |
 
 def _a_clock(name: str, capability: str) -> tuple[int, float] | None:
     """Return operations per result, and results per clock and multiprocessor."""
-    known = PER_CLOCK.get(capability)
-    if known is None:
+    rates = PER_CLOCK.get(capability)
+    if rates is None:
         return None
     if name == "shared-read":
         # On 7.5 the load unit is half as wide as the banks.
@@ -83,7 +85,7 @@ def _a_clock(name: str, capability: str) -> tuple[int, float] | None:
     if name == "issue":
         return 1, SCHEDULERS
     if name == "xu":
-        return 1, known.xu
+        return 1, rates.xu
     unit, _, number = name.partition("-")
-    units = known.tensor.get(number) if unit in ("tensor", "wgmma") else getattr(known, name, None)
+    units = rates.tensor.get(number) if unit in ("tensor", "wgmma") else getattr(rates, name, None)
     return None if units is None else (2, units)

@@ -33,13 +33,13 @@ class Claim:
     loop: bool = True
 
 
-def hashed(ceiling: Ceiling, image: bytes, ptx: str, entry: str) -> Ceiling:
+def with_hashes(ceiling: Ceiling, image: bytes, ptx: str, entry: str) -> Ceiling:
     """Return a ceiling with the hashes of its kernel's code."""
     digest = hashlib.sha256(ptx.encode()).hexdigest()
     return replace(ceiling, sha256=cubin.code_sha256(image, [entry]), ptx_sha256=digest)
 
 
-def check(image: bytes, entry: str, claim: Claim) -> str:
+def check_loop(image: bytes, entry: str, claim: Claim) -> str:
     """Return the content of a kernel's loop, as '512 FFMA of 515 instructions a pass'.
 
     Raises OtherCode if it differs from the claim, and DeviceUnusable without nvdisasm.
@@ -76,21 +76,21 @@ def loops(function: Function) -> list[tuple[Instruction, ...]]:
     for block in function.blocks:
         for successor in block.successors:
             before.setdefault(successor, []).append(block)
-    found: dict[int, set[int]] = {}
+    members_of: dict[int, set[int]] = {}
     for block in function.blocks:
         for head in block.successors:
             if head > block.number:
                 continue
-            members = found.setdefault(head, {head})
-            left = [block]
-            while left:
-                one = left.pop()
-                if one.number not in members:
-                    members.add(one.number)
-                    left += before.get(one.number, [])
+            members = members_of.setdefault(head, {head})
+            waiting = [block]
+            while waiting:
+                reached = waiting.pop()
+                if reached.number not in members:
+                    members.add(reached.number)
+                    waiting += before.get(reached.number, [])
     return [
         tuple(i for block in function.blocks if block.number in members for i in block.instructions)
-        for members in found.values()
+        for members in members_of.values()
     ]
 
 
@@ -105,7 +105,7 @@ def is_filler(instruction: Instruction) -> bool:
 def _is(instruction: Instruction, name: str) -> bool:
     return any(
         instruction.opcode == opcode and (not modifier or modifier in instruction.modifiers)
-        for opcode, _, modifier in (one.partition(".") for one in name.split("|"))
+        for opcode, _, modifier in (alternative.partition(".") for alternative in name.split("|"))
     )
 
 

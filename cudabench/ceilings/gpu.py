@@ -136,7 +136,7 @@ class Ceilings:
             trials = [_Trial(self, benchmark, extent, pointers) for extent in extents]
             for trial in trials:
                 trial.prepare()
-            trial = min(trials, key=lambda one: one.seconds) if len(trials) > 1 else trials[0]
+            trial = min(trials, key=lambda candidate: candidate.seconds) if len(trials) > 1 else trials[0]
             trial.verify("before timing")
             timing = self._time(trial.sample)
             clock_mhz = trial.clock_mhz(timing.samples_s[-1])
@@ -159,13 +159,13 @@ class Ceilings:
         if not (images := self.module.images([benchmark.function])):
             raise code.OtherCode("the compiler does not keep the machine code")
         claim = chapter.claim_of(benchmark, capability(self.device.info.compute_capability))
-        return code.check(images[0][0], images[0][1][0], claim)
+        return code.check_loop(images[0][0], images[0][1][0], claim)
 
     def _hashed(self, ceiling: Ceiling) -> Ceiling:
         """Return a ceiling with the hashes of its kernel's code, if it has a kernel."""
         benchmark = chapter.BY_NAME.get(ENERGY_OF.get(ceiling.name, ceiling.name))
         images = self.module.images([benchmark.function]) if benchmark else []
-        return code.hashed(ceiling, images[0][0], self.module.ptx, images[0][1][0]) if images else ceiling
+        return code.with_hashes(ceiling, images[0][0], self.module.ptx, images[0][1][0]) if images else ceiling
 
     def _extents(self, benchmark: Microbenchmark) -> list[Extent]:
         """Return the launches to choose from, the one with the largest arrays last."""
@@ -304,10 +304,10 @@ class Ceilings:
         return replace(blank, value=value, samples=1, method=method, code=held)
 
     def _joules(self) -> float:
-        found = nvml.energy_j(self._board)
-        if found is None:
+        energy = nvml.energy_j(self._board)
+        if energy is None:
             raise DeviceError("NVML no longer reports the energy of this card")
-        return found
+        return energy
 
 
 _FLUSH = "flush"  # the array that is overwritten before cold samples
@@ -383,9 +383,9 @@ class _Trial:
         size = np.dtype(dtype).itemsize
         if count is None:
             count = bytes_of(self.benchmark.arrays(self.extent)[name]) // size - first
-        found = np.empty(count, dtype)
-        self.owner.device.download(self.pointers[name] + first * size, found)
-        return found
+        content = np.empty(count, dtype)
+        self.owner.device.download(self.pointers[name] + first * size, content)
+        return content
 
 
 def _all(works: Sequence[Work]) -> Work:
@@ -417,8 +417,8 @@ def measuring(device: Device, tell: Tell, **how: Any) -> Callable[[tuple[str, Se
         name, settings = order
         ceilings = ceilings or Ceilings(device, settings, **how)
         ceilings.progress = partial(tell, name)
-        found = ceilings.measure(name)
-        return finished(device, found, found.status == "failed")
+        ceiling = ceilings.measure(name)
+        return finished(device, ceiling, ceiling.status == "failed")
 
     return carry_out
 

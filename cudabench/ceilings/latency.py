@@ -15,8 +15,8 @@ from cudabench.ceilings.benchmark import (
     WARP,
     WORD,
     Extent,
-    Look,
     Microbenchmark,
+    ReadArray,
     Scale,
     differs,
     each_block,
@@ -68,7 +68,7 @@ def _chased(
         arguments = ("next", "nodes", np.uint32(count), np.uint32(apart))
         return Launch("link_chain", (-(-count // THREADS), 1, 1), (THREADS, 1, 1), arguments)
 
-    def wrong(extent: Extent, look: Look) -> str | None:
+    def wrong(extent: Extent, look: ReadArray) -> str | None:
         expected = reached(chain(nodes(extent.scale)), _hops(extent)) * spacing(extent.scale)
         return differs("the chase ends at byte", int(look("end", 0, 1, "uint64")[0]), expected)
 

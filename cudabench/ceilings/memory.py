@@ -17,8 +17,8 @@ from cudabench.ceilings.benchmark import (
     WARP,
     WORD,
     Extent,
-    Look,
     Microbenchmark,
+    ReadArray,
     differs,
     each_block,
     pattern,
@@ -33,7 +33,7 @@ PIECE = 1 << 14  # words in each piece of an array that is compared word by word
 PIECES = 16
 
 
-def _pattern_fault(name: str, extent: Extent, look: Look) -> str | None:
+def _pattern_fault(name: str, extent: Extent, look: ReadArray) -> str | None:
     """Return how an array differs from the pattern, or None: checks the sum of all words, and pieces word by word."""
     words = extent.scale.memory_bytes // 4
     count = min(PIECE, words)
@@ -44,7 +44,7 @@ def _pattern_fault(name: str, extent: Extent, look: Look) -> str | None:
     return _sum_fault(extent, look)
 
 
-def _sum_fault(extent: Extent, look: Look) -> str | None:
+def _sum_fault(extent: Extent, look: ReadArray) -> str | None:
     return differs("the sum of all words", int(look("total", 0, 1)[0]), pattern_sum(0, extent.scale.memory_bytes // 4))
 
 
@@ -112,8 +112,8 @@ def _l2_pattern(extent: Extent) -> Launch:
 
 def _shared_sum(extent: Extent) -> np.ndarray:
     """Return what each thread of a block adds up, modulo 2^32."""
-    own = pattern(0, VECTORS * THREADS * 4).reshape(VECTORS, THREADS, 4).astype(object).sum(axis=(0, 2))
-    return np.array([int(value) * 4 * extent.passes % WORD for value in own], np.uint32)
+    sums = pattern(0, VECTORS * THREADS * 4).reshape(VECTORS, THREADS, 4).astype(object).sum(axis=(0, 2))
+    return np.array([int(value) * 4 * extent.passes % WORD for value in sums], np.uint32)
 
 
 SEEDS = np.repeat(np.arange(THREADS // WARP, dtype=np.uint32) * np.uint32(ODD), WARP)  # one a warp

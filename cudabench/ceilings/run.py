@@ -26,7 +26,7 @@ WORKER = "cudabench.ceilings.gpu"
 ENERGY = "energy"  # a group that is measured only on request
 
 
-def chosen(only: Sequence[str], energy: bool) -> tuple[str, ...]:
+def chosen_names(only: Sequence[str], energy: bool) -> tuple[str, ...]:
     """Return the names of the ceilings to measure, in the order of `KINDS`: the requested groups and names, else all;
     energy only if it is requested by name or by `energy`.
 
@@ -79,10 +79,10 @@ class CeilingsRun(Kept):
         self.write()
         with (
             self.listener(len(self.names)) as self.shown,
-            closing(self._simulated() if self.choice.kind == "sim" else self._measured()) as found,
+            closing(self._simulated() if self.choice.kind == "sim" else self._measured()) as measured,
         ):
-            for one in found:
-                self.file.ceilings.append(one)
+            for ceiling in measured:
+                self.file.ceilings.append(ceiling)
                 self.finish()
                 self.write()
 
@@ -102,5 +102,5 @@ class CeilingsRun(Kept):
         with Session(self.choice, self.settings, started=self.started, shown=self.shown, module=WORKER) as session:
             for name in self.names:
                 failed = replace(blank(name), status="failed")
-                found = session.ask((name, self.settings), lambda _, why, failed=failed: replace(failed, reason=why))  # type: ignore[misc]
-                yield replace(found, reason=" ".join(found.reason.split()))
+                ceiling = session.ask((name, self.settings), lambda _, why, failed=failed: replace(failed, reason=why))  # type: ignore[misc]
+                yield replace(ceiling, reason=" ".join(ceiling.reason.split()))

@@ -47,10 +47,10 @@ class SimulatedCeilings:
 
     def _verified(self, benchmark: Microbenchmark, blank: Ceiling) -> Ceiling:
         scale = benchmarks.in_simulator(self.device.architecture)
-        one = benchmark.blocks in ("one", "single")
+        single = benchmark.blocks in ("one", "single")
         passes = benchmark.passes(scale) or scale.most_passes
-        each = scale.empty_blocks if benchmark.blocks == "empty" else 1
-        extent = Extent(scale, 1 if one else scale.sms * each, passes)
+        blocks_per_sm = scale.empty_blocks if benchmark.blocks == "empty" else 1
+        extent = Extent(scale, 1 if single else scale.sms * blocks_per_sm, passes)
         self.progress("compiling", 0)
         launches = [*benchmark.before(extent), benchmark.launch(extent)]
         case = case_of(benchmark, launches)
@@ -59,8 +59,8 @@ class SimulatedCeilings:
         if compiled.cubin is not None:
             claim = chapter.claim_of(benchmark, capability(self.device.architecture))
             entry = compiled.entry(benchmark.function)
-            held = code.check(compiled.cubin, entry, claim)
-            blank = code.hashed(blank, compiled.cubin, compiled.ptx, entry)
+            held = code.check_loop(compiled.cubin, entry, claim)
+            blank = code.with_hashes(blank, compiled.cubin, compiled.ptx, entry)
         arrays = _placed(benchmark.arrays(extent))
         for name in benchmark.zeroed:
             arrays[name][:] = 0
@@ -84,15 +84,15 @@ class SimulatedCeilings:
 
 def _placed(contents: Mapping[str, np.ndarray | int]) -> dict[str, np.ndarray]:
     """Return arrays at rising addresses; arrays without content are poison."""
-    rooms = [-(-bytes_of(one) // APART) * APART + APART for one in contents.values()]
-    memory = np.full(sum(rooms), POISON, np.uint8)
-    found: dict[str, np.ndarray] = {}
-    for (name, content), end in zip(contents.items(), np.cumsum(rooms), strict=True):
-        found[name] = memory[end - rooms[len(found)] :][: bytes_of(content)]
+    sizes = [-(-bytes_of(content) // APART) * APART + APART for content in contents.values()]
+    memory = np.full(sum(sizes), POISON, np.uint8)
+    placed: dict[str, np.ndarray] = {}
+    for (name, content), end in zip(contents.items(), np.cumsum(sizes), strict=True):
+        placed[name] = memory[end - sizes[len(placed)] :][: bytes_of(content)]
         if not isinstance(content, int):
-            found[name] = found[name].view(content.dtype)
-            found[name][:] = content
-    return found
+            placed[name] = placed[name].view(content.dtype)
+            placed[name][:] = content
+    return placed
 
 
 def case_of(benchmark: Microbenchmark, launches: Sequence[Launch]) -> Case:

@@ -37,7 +37,7 @@ COMMANDS = {
     "export": "Convert results: CSV, Markdown, JUnit, SARIF and more.",
     "ceilings": "Measure what a card can do at most.",
     "fleet": "Find the slow card among many.",
-    "nvcc": "nvcc with what exec needs added.",
+    "nvcc": "Run nvcc with the options that exec needs.",
     "info": "Show what this machine can run, and how to install the rest.",
     "setup-gpu": "Install PyCUDA on a machine with no CUDA toolkit.",
     "schema": "Print the JSON Schema of the results file.",
@@ -73,7 +73,7 @@ FIRST_STEPS = """cudabench runs, verifies, times and explains CUDA kernels, on a
 
 'cudabench --help' shows all operations and commands."""
 
-COLLECT = 50_000, 20, 100  # as `gc.set_threshold`: a command makes many records that stay, and no cycles of note
+COLLECT = 50_000, 20, 100  # for gc.set_threshold: a command makes many records that live to its end, and few cycles
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}  # errors of a full stream
 SHOWN = 80  # characters of a long argument that an error shows
 FOREIGN = 400  # characters without a space that an error shows, from an argument or a file
@@ -120,7 +120,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def invoke(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; errors are one sentence on standard error."""
-    words = habits.meant(group, sys.argv[1:] if arguments is None else arguments)
+    words = habits.rewritten(group, sys.argv[1:] if arguments is None else arguments)
     provenance.COMMAND.set(tuple(words))
     begin_command()
     try:
@@ -162,7 +162,7 @@ def _explained(error: BaseException, words: Sequence[str]) -> tuple[str | None, 
 
 def _usage(error: click.ClickException, words: Sequence[str]) -> str:
     """Return the sentence for a line that click refuses."""
-    message = habits.answer(group, words, error)
+    message = habits.suggestion(group, words, error)
     if not message:
         message = error.format_message()
         if isinstance(error, click.NoSuchOption) and error.ctx:
@@ -186,7 +186,7 @@ def _of_the_system(error: BaseException) -> str | None:
 
 
 def _ahead(words: Sequence[str]) -> AbstractContextManager[None]:
-    """Return what starts the worker of the GPU that a line measures on, by its words, before what reads them loads."""
+    """Return a context that starts the worker of the GPU in --device while the command's modules still load."""
     line = f" {' '.join(words)}"
     device = ["auto", *re.findall(r"(?: -d ?| --device[ =])(\S+)", line)][-1]
     match = re.fullmatch(r"auto|all|cuda|(?:cuda:)?(\d{1,4})", device, re.ASCII)
@@ -199,16 +199,16 @@ def _ahead(words: Sequence[str]) -> AbstractContextManager[None]:
 
 
 def _check_completion() -> None:
-    """Raise UsageError if only some variables of a shell's completion are set, as by hand."""
-    asked = os.environ.get("_CUDABENCH_COMPLETE")
-    if not asked or re.fullmatch("(bash|zsh|fish)_source", asked):
+    """Raise UsageError if the variables of shell completion are incomplete, because they were set by hand."""
+    instruction = os.environ.get("_CUDABENCH_COMPLETE")
+    if not instruction or re.fullmatch("(bash|zsh|fish)_source", instruction):
         return
     word = os.environ.get("COMP_CWORD", "")
-    place = word.isdecimal() or (asked == "fish_complete" and "COMP_CWORD" in os.environ)
-    if not re.fullmatch("(bash|zsh|fish)_complete", asked) or "COMP_WORDS" not in os.environ or not place:
+    place = word.isdecimal() or (instruction == "fish_complete" and "COMP_CWORD" in os.environ)
+    if not re.fullmatch("(bash|zsh|fish)_complete", instruction) or "COMP_WORDS" not in os.environ or not place:
         raise UsageError(
-            f"_CUDABENCH_COMPLETE={asked} is for a shell's completion, together with COMP_WORDS and COMP_CWORD: unset "
-            "it, and see 'cudabench completion --help'."
+            f"_CUDABENCH_COMPLETE={instruction} is for a shell's completion, together with COMP_WORDS and COMP_CWORD: "
+            "unset it, and see 'cudabench completion --help'."
         )
 
 

@@ -20,7 +20,7 @@ from cudabench.cli.arguments import percentage
 from cudabench.cli.groups import FILE, two_forms
 from cudabench.cli.help import Headed
 from cudabench.cli.options import option
-from cudabench.cli.output import Output, carry_out, reading, say
+from cudabench.cli.output import Output, print_notice, run_and_show, show_reading
 from cudabench.errors import DeviceUnusable, UsageError, refuse
 from cudabench.plan.series import Series
 from cudabench.views import console
@@ -110,15 +110,15 @@ command = two_forms(
 def _sides(ctx: click.Context, given: Mapping[str, Any], names: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the options of both sides: the common options, those of --a or --b, and one of two kernels."""
     params = [param for param in ctx.command.params if param.name in names]
-    made = []
+    sides = []
     for at, (flag, key) in enumerate((("--a", "old_words"), ("--b", "new_words"))):
-        own = dict(given)
+        side = dict(given)
         if len(given["kernels"]) == 2:
-            own["kernels"] = (given["kernels"][at],)
+            side["kernels"] = (given["kernels"][at],)
         for name, value in _own_options(flag, given[key], params).items():
-            own[name] = (*given[name], *value) if name in ("defines", "include") else value
-        made.append(own)
-    old, new = made
+            side[name] = (*given[name], *value) if name in ("defines", "include") else value
+        sides.append(side)
+    old, new = sides
     return old, new
 
 
@@ -130,11 +130,11 @@ def _own_options(flag: str, text: str | None, params: Sequence[click.Parameter])
         words = shlex.split(text)
     except ValueError as error:
         raise UsageError(f"{flag} '{text}' cannot be read: {error}.") from None
-    known = ", ".join(max(param.opts, key=len) for param in params)
+    allowed = ", ".join(max(param.opts, key=len) for param in params)
     try:
         ctx = Headed(flag, params=list(params)).make_context(flag, words)
     except click.UsageError as error:
-        raise UsageError(f"{flag} '{text}': {error.format_message()} Allowed are {known}.") from None
+        raise UsageError(f"{flag} '{text}': {error.format_message()} Allowed are {allowed}.") from None
     return {
         name: value
         for name, value in ctx.params.items()
@@ -183,7 +183,7 @@ def _ab_files(ctx: click.Context, /, **given: Any) -> int:
                 user.request_of({**side, "file": checkout.path, "include": checkout.include})
                 for side, checkout in zip((old, new), checkouts, strict=True)
             ]
-            with reading(files[0], given, len(requests)):
+            with show_reading(files[0], given, len(requests)):
                 series = pair(*requests)
             cases = tuple(
                 replace(case, source=replace(case.source, name=checkout.label))
@@ -204,11 +204,11 @@ def _ab_ladder(ctx: click.Context, name: str, /, **given: Any) -> int:
     requests = [ladders.request_of(operation, {**side, "words": ()}) for side in (old, new)]
     cases = []
     for request in requests:
-        found = planning.build(operation, request)
-        if len(found) != 1:
-            names = ", ".join(case.kernel for case in found)
-            raise UsageError(f"A side is one kernel, not {len(found)} ({names}): name two, -k OLD -k NEW.")
-        cases += found
+        built = planning.build(operation, request)
+        if len(built) != 1:
+            names = ", ".join(case.kernel for case in built)
+            raise UsageError(f"A side is one kernel, not {len(built)} ({names}): name two, -k OLD -k NEW.")
+        cases += built
     series = Series(partial(operations.get, name), tuple(cases))
     record = {"requests": [asdict(request) for request in requests]}
     return _measured(series, choice, record, _labels((name, name), old, new), given)
@@ -260,11 +260,11 @@ def _measured(
         from cudabench.views import ab
 
         (outcome,) = run.outcomes
-        out = console.tables(output.to_stdout)
-        ab.show(out, console.err(), outcome.operation, run.file.device, run.file.ab[0], outcome.settings)
+        out = console.table_console(output.to_stdout)
+        ab.show_verdict(out, console.err(), outcome.operation, run.file.device, run.file.ab[0], outcome.settings)
 
-    carry_out(run, output, work, show)
+    run_and_show(run, output, work, show)
     (record,) = run.file.ab
     if slower := ab.regression(record, given["threshold"]):
-        say(f"{slower}.")
+        print_notice(f"{slower}.")
     return ab.exit_code(record, given["threshold"])

@@ -10,7 +10,7 @@ from cudabench.cli import options
 from cudabench.cli.arguments import Finite
 from cudabench.cli.help import headed
 from cudabench.cli.options import option
-from cudabench.cli.output import Output, interrupting, say
+from cudabench.cli.output import Output, interruption_of, print_notice
 from cudabench.errors import UsageError, exit_code
 from cudabench.views import ceilings, console
 
@@ -47,23 +47,23 @@ def command(
     from cudabench.ceilings import run
     from cudabench.ceilings.gpu import TIMING
 
-    names = run.chosen(only, energy)
+    names = run.chosen_names(only, energy)
     output = Output.of(json_path, quiet)
     if device == "all":
         raise UsageError("ceilings measures one card at a time: name it, as in --device cuda:1.")
     # Without a GPU this is an error, never a silent simulation.
     choice = devices.choose("cuda" if device == "auto" else device)
     settings = replace(TIMING, timeout=timeout) if timeout else TIMING
-    asked = {"only": list(only), "energy": energy}
-    made = run.CeilingsRun(choice, names, settings, asked, path=output.path, listener=output.screen)
-    stopped = interrupting(made.collect)
-    output.deliver(made.file)
+    request = {"only": list(only), "energy": energy}
+    measuring = run.CeilingsRun(choice, names, settings, request, path=output.path, listener=output.screen)
+    stopped = interruption_of(measuring.collect)
+    output.deliver(measuring.file)
     if not output.quiet:
-        ceilings.show(console.tables(output.to_stdout), made.file.device, made.file.ceilings)
+        ceilings.show_ceilings(console.table_console(output.to_stdout), measuring.file.device, measuring.file.ceilings)
     else:
-        for ceiling in made.file.ceilings:
+        for ceiling in measuring.file.ceilings:
             if ceiling.status in ("wrong", "failed"):
-                say(f"{ceiling.name} {ceiling.status}: {ceiling.reason}.")
+                print_notice(f"{ceiling.name} {ceiling.status}: {ceiling.reason}.")
     if stopped:
         raise stopped
-    return exit_code({ceiling.status for ceiling in made.file.ceilings} - {"skipped"})
+    return exit_code({ceiling.status for ceiling in measuring.file.ceilings} - {"skipped"})

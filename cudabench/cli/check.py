@@ -13,7 +13,7 @@ from cudabench import devices, operations
 from cudabench.cli import options, run
 from cudabench.cli.explain import simulated
 from cudabench.cli.help import Headed
-from cudabench.cli.output import Output, carry_out, reading
+from cudabench.cli.output import Output, run_and_show, show_reading
 from cudabench.errors import UsageError, exit_code, refuse
 from cudabench.views import console
 from cudabench.views.export.run import Run as Exported
@@ -46,21 +46,21 @@ def _check(ctx: click.Context, /, **given: Any) -> int:
 
     choice = devices.choose(simulated(given["device"], "check"))
     requests = _requests(ctx, given)
-    with reading(requests[0].file, given, len(requests)):
+    with show_reading(requests[0].file, given, len(requests)):
         wanted = for_each_kernel(requests, "check")
-    with reading(requests[0].file, given, len(wanted.requests)):
+    with show_reading(requests[0].file, given, len(wanted.requests)):
         # A kernel that cannot run is a finding; the other kernels still run.
         series = [
-            replace(one, cases=tuple(replace(case, named=False, bounds=True) for case in one.cases))
+            replace(planned, cases=tuple(replace(case, named=False, bounds=True) for case in planned.cases))
             for request in wanted.requests
-            for one in plan.series([request], "check")
+            for planned in plan.series([request], "check")
         ]
     output = Output.of(given["json_path"], given["quiet"], report_path=given["report_path"])
     record = {"requests": [asdict(request) for request in wanted.requests]}
     settings = options.settings(given, simulated=True)
     checking = output.run(series, [choice], settings, record)
     show = partial(_show, checking, output, wanted=wanted, github=given["target"] == "github")
-    carry_out(checking, output, checking.collect, show)
+    run_and_show(checking, output, checking.collect, show)
     # A kernel that was not checked counts, even if others ran.
     return exit_code({result.status for result in checking.file.results} - {"ok"})
 
@@ -74,9 +74,9 @@ def _requests(ctx: click.Context, given: dict[str, Any]) -> list[Any]:
             raise UsageError(
                 f"check takes files or --profile {given['profile']}, not both: the profile names its file."
             )
-        kept = dict(given)
+        typed = dict(given)
         requests = run.requests_of(ctx, {**given, **blank, "file": None}, run.command.params)
-        given |= kept  # the profile's settings of measuring do not matter here
+        given |= typed  # the profile's settings of measuring do not matter here
         return [replace(request, save=(), bytes=None, flops=None) for request in requests]
     named = next((file for file in files if file in operations.SUMMARIES and not Path(file).exists()), None)
     refuse(
@@ -98,7 +98,9 @@ def _show(checked: Run, output: Output, *, wanted: KernelRequests, github: bool)
     from cudabench.views import checked as page
 
     if not output.quiet:
-        page.show(console.tables(output.to_stdout), checked.file.results, wanted.left_out, len(wanted.requests))
+        page.show_checked(
+            console.table_console(output.to_stdout), checked.file.results, wanted.left_out, len(wanted.requests)
+        )
     if github:
         from cudabench.views import annotations
 

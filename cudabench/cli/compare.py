@@ -15,11 +15,11 @@ from typing import Any
 import click
 
 from cudabench import operations
-from cudabench.cards.load import NAMES, known_card, load_named
+from cudabench.cards.load import NAMES, known_card, load_file_or_card
 from cudabench.cli.arguments import percentage
 from cudabench.cli.help import headed
 from cudabench.cli.options import PLACE, option
-from cudabench.cli.output import Destination, Output, add_summary, say
+from cudabench.cli.output import Destination, Output, add_summary, print_notice
 from cudabench.errors import EXIT_OK, EXIT_THRESHOLD, CudabenchError, UsageError, gravest, refuse
 from cudabench.records.file import ResultsFile, load
 from cudabench.results import ceilings
@@ -89,15 +89,15 @@ def command(
     first = not Path(files[0]).exists() and known_card(files[0]) is None
     if first and require_base:
         load(files[0])  # raises the error
-    base = ResultsFile({}, {}, {}) if first else load_named(files[0]).measured(files[0])
-    others = [_measured(name) for name in files[1:]]
-    of_ceilings = ceilings.all_ceilings(others if first else [base, *others], files[1:] if first else files)
+    base = ResultsFile({}, {}, {}) if first else load_file_or_card(files[0]).measured(files[0])
+    new_files = [_measured(name) for name in files[1:]]
+    of_ceilings = ceilings.all_ceilings(new_files if first else [base, *new_files], files[1:] if first else files)
     compare = _ceilings if of_ceilings else _results
-    return compare(_Asked(files, [base, *others], first, target, place, output), **given)
+    return compare(_Asked(files, [base, *new_files], first, target, place, output), **given)
 
 
 def _measured(name: str) -> ResultsFile:
-    file = load_named(name).measured(name)
+    file = load_file_or_card(name).measured(name)
     if not file.results and not file.ceilings:
         raise CudabenchError(f"{name} holds no results: its run ended before the first kernel did; measure again.")
     return file
@@ -151,65 +151,66 @@ class _Asked:
         elif self.target == "markdown" and not self.output.quiet:
             self.place.write(markdown(), beside=self.output.to_stdout)
         elif not self.output.quiet:
-            show(console.tables(self.output.to_stdout))
+            show(console.table_console(self.output.to_stdout))
 
 
-def _results(asked: _Asked, *, threshold: float | None, strict: bool, noise: float, same_model: bool) -> int:
+def _results(order: _Asked, *, threshold: float | None, strict: bool, noise: float, same_model: bool) -> int:
     """Compare the first file's results with each other file's, show it, and return the exit code."""
     from cudabench.results import compare
     from cudabench.views import annotations, comparison
 
-    base, *others = asked.files
-    made = [
-        compare.compare(base, other, threshold=threshold, run_to_run=noise, same_model=same_model) for other in others
+    base, *new_files = order.files
+    comparisons = [
+        compare.compare(base, other, threshold=threshold, run_to_run=noise, same_model=same_model)
+        for other in new_files
     ]
-    found = [failure for one in made for failure in compare.failures(one, threshold, strict)]
-    asked.write_json(lambda: compare.document(asked.names, made, found))
+    failures = [failure for compared in comparisons for failure in compare.failures(compared, threshold, strict)]
+    order.write_json(lambda: compare.document(order.names, comparisons, failures))
 
     def show(out: Any, markdown: bool = False) -> None:
-        view = comparison.View(asked.names, made, noise, markdown)
-        (view.first_run if asked.first else view.show)(out)
+        view = comparison.View(order.names, comparisons, noise, markdown)
+        (view.first_run if order.first else view.show)(out)
 
     def in_markdown() -> str:
         return console.captured(partial(show, markdown=True))
 
-    lines = [f"{line}\n" for one in made for line in annotations.of_comparison(one, found)]
-    if asked.target == "junit":
+    lines = [f"{line}\n" for compared in comparisons for line in annotations.of_comparison(compared, failures)]
+    if order.target == "junit":
         from cudabench.views.export.comparison import junit
 
-        asked.place.write(junit(asked.names, made, found))
-    elif asked.target == "github":
+        order.place.write(junit(order.names, comparisons, failures))
+    elif order.target == "github":
         add_summary(in_markdown)
-        if asked.place.path is None:
-            asked.show(show, in_markdown)
-        asked.place.write("".join(lines), beside=asked.output.to_stdout)
+        if order.place.path is None:
+            order.show(show, in_markdown)
+        order.place.write("".join(lines), beside=order.output.to_stdout)
     else:
-        asked.show(show, in_markdown)
-    comparison.show_failures(console.err(), found, made, threshold)
-    return gravest(failure.code for failure in found)
+        order.show(show, in_markdown)
+    comparison.show_failures(console.err(), failures, comparisons, threshold)
+    return gravest(failure.code for failure in failures)
 
 
-def _ceilings(asked: _Asked, *, threshold: float | None, strict: bool, **_: Any) -> int:
+def _ceilings(order: _Asked, *, threshold: float | None, strict: bool, **_: Any) -> int:
     """Compare the first file's ceilings with each other file's, show it, and return the exit code: 4 if a ceiling
     is worse by more than the threshold or, with --strict, lost its value.
 
     Raises UsageError for a form that cannot hold ceilings, and for files that share no ceiling.
     """
-    if asked.target not in ("table", "markdown"):
-        raise UsageError(f"--to {asked.target} cannot show ceilings: use --to table or --to markdown.")
-    if asked.first:
-        say(f"{asked.names[0]} does not exist yet: this is a first run, and passes.")
+    if order.target not in ("table", "markdown"):
+        raise UsageError(f"--to {order.target} cannot show ceilings: use --to table or --to markdown.")
+    if order.first:
+        print_notice(f"{order.names[0]} does not exist yet: this is a first run, and passes.")
         return EXIT_OK
-    made = [ceilings.compare(asked.files[0], other) for other in asked.files[1:]]
-    found = [sentence for one in made for sentence in ceilings.failures(one, threshold, strict)]
-    asked.write_json(lambda: {**ceilings.document(asked.names, made), "failures": found})
-    pairs = [(one, (asked.names[0], name)) for one, name in zip(made, asked.names[1:], strict=True)]
+    comparisons = [ceilings.compare(order.files[0], other) for other in order.files[1:]]
+    failures = [sentence for compared in comparisons for sentence in ceilings.failures(compared, threshold, strict)]
+    order.write_json(lambda: {**ceilings.document(order.names, comparisons), "failures": failures})
+    pairs = [(compared, (order.names[0], name)) for compared, name in zip(comparisons, order.names[1:], strict=True)]
 
     def show(out: Any) -> None:
-        for one, labels in pairs:
-            view.show_pair(out, one, labels)
+        for compared, labels in pairs:
+            view.show_pair(out, compared, labels)
 
-    asked.show(show, lambda: "".join(view.pair_markdown(one, labels) for one, labels in pairs))
-    for sentence in found:
-        say(sentence)
-    return EXIT_THRESHOLD if found else EXIT_OK
+    order.show(show, lambda: "".join(view.pair_markdown(compared, labels) for compared, labels in pairs))
+    for sentence in failures:
+        print_notice(sentence)
+    return EXIT_THRESHOLD if failures else EXIT_OK

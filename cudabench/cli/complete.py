@@ -20,9 +20,9 @@ def _starting(incomplete: str, items: Iterable[tuple[str, str | None]]) -> list[
     return [CompletionItem(name, help=text) for name, text in items if name.startswith(incomplete)]
 
 
-def words(known: Iterable[str]) -> Completer:
+def words(names: Iterable[str]) -> Completer:
     """Return the completer of a fixed list of words."""
-    items = [(word, None) for word in known]
+    items = [(word, None) for word in names]
     return lambda ctx, param, incomplete: _starting(incomplete, items)
 
 
@@ -54,15 +54,15 @@ def kernels_of_file(ctx: click.Context, param: click.Parameter, incomplete: str)
     if not path:
         return []
     try:
-        found = read_file(path).kernels
+        kernels_found = read_file(path).kernels
     except CudabenchError:
         return []
-    return _starting(incomplete, ((kernel.qualified_name, None) for kernel in found))
+    return _starting(incomplete, ((kernel.qualified_name, None) for kernel in kernels_found))
 
 
 def devices(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Complete a device; the GPUs are counted only for a word that begins with `cuda`."""
-    known: list[tuple[str, str | None]] = [
+    names: list[tuple[str, str | None]] = [
         ("auto", "a GPU if present, else the simulator"),
         ("all", "every GPU, one after the other"),
         ("cuda", "the first GPU"),
@@ -71,7 +71,7 @@ def devices(ctx: click.Context, param: click.Parameter, incomplete: str) -> list
     if incomplete.startswith("cuda"):
         from cudabench.devices import probe
 
-        known += [(f"cuda:{index}", None) for index in range(probe.driver().device_count)]
+        names += [(f"cuda:{index}", None) for index in range(probe.driver().device_count)]
     if incomplete.startswith("sim"):
-        known += [(f"sim:{name}", None) for name in ARCHITECTURES]
-    return _starting(incomplete, known)
+        names += [(f"sim:{name}", None) for name in ARCHITECTURES]
+    return _starting(incomplete, names)

@@ -14,7 +14,7 @@ import click
 from cudabench.cli import options, run
 from cudabench.cli.help import Headed
 from cudabench.cli.options import PLACE, option
-from cudabench.cli.output import Destination, Output, add_summary, reading
+from cudabench.cli.output import Destination, Output, add_summary, show_reading
 from cudabench.devices import Choice, probe
 from cudabench.errors import DeviceUnusable, UsageError, did_you_mean, gravest, refuse
 from cudabench.plan.revisions import checked_out, named_as_given
@@ -94,15 +94,15 @@ def _diff(**given: Any) -> int:
             run.request_of({**given, "file": checkout.path, "include": checkout.include}) for checkout in checkouts
         ]
         stack.enter_context(named_as_given(checkouts))
-        with reading(given["old"], given, len(checkouts)):
+        with show_reading(given["old"], given, len(checkouts)):
             old, new = map(revisions.side, checkouts, requests)
             pairs = revisions.pairs(requests, launched=simulated)
         with output.screen(len(architectures)) as progress:
-            found = revisions.compare_code(old, new, pairs, architectures, progress)
+            differences = revisions.compare_code(old, new, pairs, architectures, progress)
         if simulated:
-            found = revisions.count(found, (old, new), requests, pairs, output.screen, demanded=demanded)
-        record = _file(given, found, old, new)
-    failed = diff.failures(found, wanted)
+            differences = revisions.count(differences, (old, new), requests, pairs, output.screen, demanded=demanded)
+        record = _file(given, differences, old, new)
+    failed = diff.failures(differences, wanted)
     if output.path:
         record.write(output.path)
     output.deliver(record)
@@ -132,37 +132,37 @@ def _architectures(wanted: str) -> tuple[str, ...]:
     from cudabench.results.diff import ARCHITECTURES
 
     try:
-        known = compiler.supported_architectures("nvrtc")
+        supported = compiler.supported_architectures("nvrtc")
     except DeviceUnusable:
-        known = compiler.supported_architectures("nvcc")
+        supported = compiler.supported_architectures("nvcc")
     if wanted == "all":
-        return tuple(name for name in ARCHITECTURES if name.rstrip("af") in known)
+        return tuple(name for name in ARCHITECTURES if name.rstrip("af") in supported)
     words = _words(wanted)
     for word in words:
-        if not re.fullmatch(r"sm_\d{2,3}[af]?", word) or (known and word.rstrip("af") not in known):
-            raise UsageError(f"--arch '{word}' is unknown to the compiler: use {', '.join(known)}, or all.")
+        if not re.fullmatch(r"sm_\d{2,3}[af]?", word) or (supported and word.rstrip("af") not in supported):
+            raise UsageError(f"--arch '{word}' is unknown to the compiler: use {', '.join(supported)}, or all.")
     if not words:
         raise UsageError("--arch is empty: write all, or sm_80,sm_90.")
     return words
 
 
-def _file(given: Mapping[str, Any], found: list[CodeDifference], old: Side, new: Side) -> ResultsFile:
+def _file(given: Mapping[str, Any], differences: list[CodeDifference], old: Side, new: Side) -> ResultsFile:
     """Return the results file: the request, and a record for each kernel and architecture."""
 
     from cudabench.measure import provenance
     from cudabench.measure.run import compiler, versions
 
-    asked = {name: given[name] for name in ("old", "new", "arch", "fail_on", *PROBLEM)}
+    request = {name: given[name] for name in ("old", "new", "arch", "fail_on", *PROBLEM)}
     simulator = Choice("sim")
     tool = versions(simulator)
     origin = provenance.provenance_record([new.source], compiler(simulator, tool))
     origin["sources"] = {side.label: provenance.source_digest(side.source) for side in (old, new)}
     return ResultsFile(
-        settings={**asdict(Settings(cpu=False)), **asked, "defines": dict(new.defines)},
+        settings={**asdict(Settings(cpu=False)), **request, "defines": dict(new.defines)},
         tool=tool,
         host=probe.host(),
         provenance=origin,
-        diff=found,
+        diff=differences,
     )
 
 
@@ -174,25 +174,26 @@ def _show(
     from cudabench.views import diff as view
     from cudabench.views.export import difference
 
-    target, names, found = given["target"], (given["old"], given["new"]), record.diff
+    target, names, differences = given["target"], (given["old"], given["new"]), record.diff
     # In a repository a revision's file is shown at its current place.
     source = given["new"] if os.path.exists(given["new"]) else given["new"].partition(":")[2] or given["new"]
     texts: dict[str, Callable[[], str]] = {
-        "table": lambda: difference.markdown(names, found),
-        "markdown": lambda: difference.markdown(names, found),
-        "github": lambda: difference.github(source, found, failed),
-        "sarif": lambda: difference.sarif_log(source, found, failed),
+        "table": lambda: difference.markdown(names, differences),
+        "markdown": lambda: difference.markdown(names, differences),
+        "github": lambda: difference.github(source, differences, failed),
+        "sarif": lambda: difference.sarif_log(source, differences, failed),
         "json": record.text,
     }
     if place.path or target in ("markdown", "sarif", "github"):
         place.write(texts[target]())
     elif target == "table" and not output.quiet:
-        view.show(console.tables(output.to_stdout), names, found)
+        view.show_differences(console.table_console(output.to_stdout), names, differences)
     if target == "github":
         add_summary(texts["markdown"])
         if not place.path and not output.quiet:
-            view.show(console.err(), names, found)
-    view.show_failures(console.err(), failed)
+            view.show_differences(console.err(), names, differences)
+    for failure in failed:
+        console.say(console.err(), f"{failure.message}.", "red", soft_wrap=True)
 
 
 _NOT_HERE = ("file", "save", "profile", "where", "bytes", "flops")

@@ -15,7 +15,8 @@ from cudabench.cli.arguments import Finite
 from cudabench.cli.explain import simulated
 from cudabench.cli.help import Headed
 from cudabench.cli.options import option
-from cudabench.cli.output import Output, interrupting, say
+from cudabench.cli.output import Output, interruption_of, print_notice
+from cudabench.cli.pricing import check_architecture
 from cudabench.errors import EXIT_FAILED, EXIT_OK, EXIT_UNUSABLE, EXIT_WRONG, UsageError, exit_code, gravest, refuse
 from cudabench.views import console
 
@@ -41,7 +42,7 @@ Of launches of one kernel with one geometry the 1st, 2nd, 4th, 8th and so on are
 unchecked, since later ones need their results. --checked, --kernel and --launches choose otherwise.
 
 Exit codes: 0 the program ended with 0 and nothing was found, 1 it ended otherwise, 3 a hazard or an error of the host
-code, 5 something is lacking, 130 interrupted.
+code, 5 a needed part is missing, 130 interrupted.
 """
 
 
@@ -66,24 +67,24 @@ def _exec(ctx: click.Context, /, **given: Any) -> int:
             not files,
             "exec needs a program: cudabench exec main.cu, or cudabench exec ./app; 'cudabench exec --help' shows "
             "examples.",
-        ),
+        )
     )
     output = Output.of(given["json_path"], given["quiet"], report_path=given["report_path"])
     cards = _cards(given)
     choice = _choice(given)
     with tempfile.TemporaryDirectory(prefix="cudabench-") as folder:
         program = _built(given, cards, Path(folder))
-        asked = _asked(
+        request = _asked(
             given, (*files, *(("--", *arguments) if arguments else ())), (program, *arguments), choice, cards
         )
-        run = ProgramRun(asked, path=output.path, record=bool(output.report))
+        run = ProgramRun(request, path=output.path, record=bool(output.report))
         with Aside(lambda: run.so_far, shown=not given["quiet"]):
-            stopped = interrupting(run.collect)
+            stopped = interruption_of(run.collect)
     output.deliver(run.file)
     if not given["quiet"]:
         from cudabench.views import program as page
 
-        page.show(console.tables(output.to_stdout), run.file, cards)
+        page.show_program(console.table_console(output.to_stdout), run.file, cards)
     for line in run.lines:
         click.echo(line, err=output.to_stdout)
     code = _judged(run)
@@ -94,25 +95,21 @@ def _exec(ctx: click.Context, /, **given: Any) -> int:
 
 def _cards(given: dict[str, Any]) -> tuple[Card, ...]:
     """Return the cards of --on, all of one architecture. Raises UsageError for others."""
-    from cudabench.cards import asked
     from cudabench.cards import load as loading
+    from cudabench.cards import selection
 
     device = simulated(given["device"], "exec")
     named = given["card"]
-    cards = asked.cards(named) if named else (replace(loading.shipped(loading.DEFAULT), named=False),)
-    architectures = list(dict.fromkeys(card.architecture for card in cards))
-    refuse(
-        (
-            len(architectures) > 1,
-            f"--on {named}: a program is compiled for one architecture, and these cards have "
-            f"{', '.join(architectures)}: name cards of one.",
-        ),
-        (
-            device.startswith("sim:") and device[4:].rstrip("af") != architectures[0],
-            f"--device {device} and --on {cards[0].key} do not go together: that card's code is {architectures[0]}; "
-            f"use --device sim, or another card.",
-        ),
+    cards = (
+        selection.cards_of_option(named) if named else (replace(loading.package_card(loading.DEFAULT), named=False),)
     )
+    architectures = list(dict.fromkeys(card.architecture for card in cards))
+    if len(architectures) > 1:
+        raise UsageError(
+            f"--on {named}: a program is compiled for one architecture, and these cards have "
+            f"{', '.join(architectures)}: name cards of one."
+        )
+    check_architecture(device, cards[0].key, architectures)
     return cards
 
 
@@ -158,7 +155,7 @@ def _built(given: dict[str, Any], cards: tuple[Card, ...], folder: Path) -> str:
 
 def _words(given: dict[str, Any]) -> list[str]:
     """Return the options of the compiler, as `run` and nvcc take them."""
-    words = [f"-I{one}" for one in given["include"]] + [f"-D{one}" for one in given["defines"]]
+    words = [f"-I{value}" for value in given["include"]] + [f"-D{value}" for value in given["defines"]]
     return [*words, f"--std={given['std']}"] if given["std"] else words
 
 
@@ -184,19 +181,21 @@ def _judged(run: ProgramRun) -> int:
     if any(result.status == "skipped" for result in run.file.results):
         codes.append(EXIT_UNUSABLE)
     for sentence in run.lacking:
-        say(f"{sentence}.")
+        print_notice(f"{sentence}.")
         codes.append(EXIT_UNUSABLE)
     if program.missing:
         codes.append(EXIT_UNUSABLE)
     if run.silent:
-        say("The program made no CUDA call that reached cudabench: nothing was run on a simulated card.")
+        print_notice("The program made no CUDA call that reached cudabench: nothing was run on a simulated card.")
     if run.stopped:
-        say(f"--budget {run.asked.settings.budget:g} s was spent before the program's end: what follows was not seen.")
+        print_notice(
+            f"--budget {run.asked.settings.budget:g} s ended the program early: its later launches were not seen."
+        )
         codes.append(EXIT_FAILED)
-    if any(found.kind != "never-freed" for found in program.findings):
+    if any(finding.kind != "never-freed" for finding in program.findings):
         codes.append(EXIT_WRONG)
     if program.exit_code:
-        say(f"{run.ended}.")
+        print_notice(f"{run.ended}.")
         codes.append(EXIT_FAILED)
     return gravest(codes) or EXIT_OK
 

@@ -16,7 +16,7 @@ from cudabench.cli.arguments import Numbers
 from cudabench.cli.groups import FILE, two_forms
 from cudabench.cli.help import Headed
 from cudabench.cli.options import option
-from cudabench.cli.output import Output, carry_out, tables
+from cudabench.cli.output import Output, run_and_show, show_tables
 from cudabench.errors import UsageError, exit_code
 from cudabench.plan import chapters
 from cudabench.views import console
@@ -80,14 +80,14 @@ def _explain(ctx: click.Context, form: str, /, **given: Any) -> int:
         series, request, _ = user.planned(ctx, given, "explain")
     else:
         series, request = operation.planned(form, {**given, "device": "sim"})
-    choices, cards = pricing.where(given, lambda device: [devices.choose(simulated(device))], simulated=True)
+    choices, cards = pricing.places_of(given, lambda device: [devices.choose(simulated(device))], simulated=True)
     output = Output.of(given["json_path"], given["quiet"], report_path=given["report_path"])
-    planned = [case for one in series for case in one.cases]
+    planned = [case for item in series for case in item.cases]
     paired = len(planned) == 2 and len(given["kernels"]) > 0
     settings = options.settings(given, simulated=True)
     run = output.run(series, choices, settings, request, trace=watched(planned, given, paired), cards=cards)
     show = partial(_show, run, output, threads=given["threads"], banks=given["banks"], paired=paired)
-    carry_out(run, output, run.collect, show)
+    run_and_show(run, output, run.collect, show)
     return exit_code(result.status for result in run.file.results)
 
 
@@ -97,9 +97,9 @@ def _show(run: Run, output: Output, *, threads: bool, banks: bool, paired: bool)
         return
     from cudabench.views import explanation, side_by_side
 
-    out = console.tables(output.to_stdout)
+    out = console.table_console(output.to_stdout)
     if run.by_card:
-        tables(run, output)
+        show_tables(run, output)
     device = next((result.device for result in run.file.results if result.access is not None), run.devices[0].name)
     if len(run.devices) > 1:
         card = next(card for card in run.cards if device == f"sim:{card.architecture}")
@@ -107,14 +107,14 @@ def _show(run: Run, output: Output, *, threads: bool, banks: bool, paired: bool)
         out.print(f"Line by line in the code of {card.key}, {card.architecture}:", style="bold")
     results = [result for result in run.file.results if result.device == device]
     if paired and all(result.access is not None for result in results):
-        side_by_side.show(out, *results, threads=threads, banks=banks)
+        side_by_side.show_two_kernels(out, *results, threads=threads, banks=banks)
         return
     for outcome in run.outcomes:
         ideas = chapters.ideas(outcome.operation)
-        own = [result for result in outcome.results if result.device == device]
-        for result in own:
-            ladder = [one for one in own if one.limits]
-            explanation.show(out, result, threads=threads, banks=banks, ladder=ladder, ideas=ideas)
+        shown = [result for result in outcome.results if result.device == device]
+        for result in shown:
+            ladder = [rung for rung in shown if rung.limits]
+            explanation.show_kernel(out, result, threads=threads, banks=banks, ladder=ladder, ideas=ideas)
 
 
 def simulated(device: str, verb: str = "explain") -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from cudabench.cards.load import load_named
+from cudabench.cards.load import load_file_or_card
 from cudabench.cli.help import headed
 from cudabench.cli.options import PLACE, option
 from cudabench.cli.output import Destination, check_page
@@ -95,7 +95,7 @@ def plot(files: tuple[str, ...], output: str, kind: str | None) -> int:
         raise UsageError("plot takes at least one results file: cudabench plot RESULTS.json -o out.svg.")
     target = Path(output)
     suffix = picture_format(target, "--output")
-    loaded = [load_named(name).measured(name) for name in files]
+    loaded = [load_file_or_card(name).measured(name) for name in files]
     write_whole(target, render(draw(loaded, files, kind), suffix))
     return 0
 
@@ -145,8 +145,8 @@ def report(files: tuple[str, ...], output: str) -> int:
     )
     target = Path(output)
     check_page(target, "--output")
-    found = [(name, each) for name in files for each in load_all(name)]
-    write_whole(target, page([each for _, each in found], [name for name, _ in found]).encode())
+    loaded = [(name, file) for name in files for file in load_all(name)]
+    write_whole(target, page([file for _, file in loaded], [name for name, _ in loaded]).encode())
     return 0
 
 

@@ -78,11 +78,11 @@ def shard(
     """
     from cudabench.fleet import shard as shards
 
-    def told(written: shards.Written) -> None:
+    def print_shard(written: shards.Written) -> None:
         if not quiet:
             console.out().print(fleet.shard_line(written), soft_wrap=True)
 
-    code = shards.measure_cards(planned(folder, words, host, rack), _ids(expect), in_turn=in_turn, told=told)
+    code = shards.measure_cards(planned(folder, words, host, rack), _ids(expect), in_turn=in_turn, told=print_shard)
     if code == EXIT_TERMINATED:
         raise Terminated
     return code
@@ -111,14 +111,14 @@ def planned(folder: Path, words: Sequence[str], host: str | None = None, rack: s
         (file is not None, f"'fleet shard' sets --json itself: remove --json {file} from COMMAND."),
         (key is not None, f"--print {key} is for a single run: remove it from COMMAND, and read the shards."),
     )
-    own = {key: value for key, value in (("host", host), ("rack", rack)) if value}
+    names = {key: value for key, value in (("host", host), ("rack", rack)) if value}
     device = given["device"] if given["device"] != "auto" else None
-    return Plan(folder, tuple(words), device=device, quiet="quiet" in given, **own)
+    return Plan(folder, tuple(words), device=device, quiet="quiet" in given, **names)
 
 
 def _ids(words: Sequence[str]) -> list[str]:
     """Return ids of cards, from the command line and from files with one id per line."""
-    found = []
+    ids = []
     for word in words:
         path = Path(word)
         if not path.is_file():
@@ -126,14 +126,14 @@ def _ids(words: Sequence[str]) -> list[str]:
                 raise UsageError(
                     f"--expect {word}: the file does not exist; give UUIDs, or a file with one UUID per line."
                 )
-            found.append(word)
+            ids.append(word)
             continue
         try:
             lines = path.read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise CudabenchError(f"--expect {word} cannot be read: {error}.") from None
-        found += [line.strip() for line in lines if line.strip() and not line.startswith("#")]
-    return found
+        ids += [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+    return ids
 
 
 # submit and resume ---------------------------------------------------------------------------------------------------
@@ -185,8 +185,8 @@ def submit(
     settings = {"gpus_per_node": 1, **{key: value for key, value in given.items() if value is not None}}
     settings["additional_parameters"] = _pairs(more)
     plan = planned(folder.absolute(), words)
-    made = submissions.new(plan, gpus, "local" if engine == "local" else "slurm", settings, hold)
-    return _watch(made, folder, quiet, lambda engine: made.start(engine, made.entries))
+    submission = submissions.new(plan, gpus, "local" if engine == "local" else "slurm", settings, hold)
+    return _watch(submission, folder, quiet, lambda engine: submission.start(engine, submission.entries))
 
 
 @headed("resume", FOLDER, QUIET)
@@ -196,57 +196,57 @@ def resume(folder: Path, quiet: bool) -> int:
     """
     from cudabench.fleet import submit as submissions
 
-    made = submissions.load(folder.absolute())
+    submission = submissions.load(folder.absolute())
     # A changed record must not bypass the checks of submit.
-    made.plan = planned(made.plan.folder, made.plan.words)
-    return _watch(made, folder, quiet, made.resume)
+    submission.plan = planned(submission.plan.folder, submission.plan.words)
+    return _watch(submission, folder, quiet, submission.resume)
 
 
 def _pairs(words: Sequence[str]) -> dict[str, str]:
-    found = {}
+    pairs = {}
     for word in words:
         name, equals, value = word.partition("=")
         if not equals or not name.strip("-"):
             raise UsageError(f"--slurm '{word}' is not NAME=VALUE, as in exclude=n7.")
-        found[name.strip("-")] = value
-    return found
+        pairs[name.strip("-")] = value
+    return pairs
 
 
-def _watch(made: Submission, folder: Path, quiet: bool, begin: Callable[[Engine], object]) -> int:
+def _watch(submission: Submission, folder: Path, quiet: bool, begin: Callable[[Engine], object]) -> int:
     """Begin a submission, watch it until all jobs have ended, and return its exit code."""
     import time
 
     from cudabench.fleet import submit as submissions
 
-    running = submissions.engine_of(made)
-    done, slow, looked = -1, None, 0.0
+    running = submissions.engine_of(submission)
+    done, slow, checked_at = -1, None, 0.0
     with fleet.Live(console.err(), shown=not quiet) as live:
         try:
             begin(running)
             while True:
-                now_done = sum(entry.state == "done" for entry in made.entries)
-                if now_done != done and (not made.open or time.monotonic() - looked > LOOK_AT_SHARDS_S):
-                    done, slow, looked = now_done, made.slow(), time.monotonic()
-                live.update(made.entries, slow)
-                if not made.open:
+                now_done = sum(entry.state == "done" for entry in submission.entries)
+                if now_done != done and (not submission.open or time.monotonic() - checked_at > LOOK_AT_SHARDS_S):
+                    done, slow, checked_at = now_done, submission.slow(), time.monotonic()
+                live.update(submission.entries, slow)
+                if not submission.open:
                     break
                 time.sleep(POLL_S)
-                made.update(running)
+                submission.update(running)
         except (KeyboardInterrupt, Terminated):
-            left = made.cancel(running)
+            continuing = submission.cancel(running)
             running.finish()
             live.close()
-            console.err().print(fleet.cancelled(left, folder), soft_wrap=True)
+            console.err().print(fleet.cancelled(continuing, folder), soft_wrap=True)
             raise
         except BaseException:
-            if made.engine == "local":
-                made.cancel(running)  # only this process owns local processes
+            if submission.engine == "local":
+                submission.cancel(running)  # only this process owns local processes
                 running.finish()
             raise
     running.finish()
-    for line in fleet.ended(made.entries, folder, submissions.logs(folder)):
+    for line in fleet.ended(submission.entries, folder, submissions.logs(folder)):
         console.err().print(line, soft_wrap=True)
-    return made.exit_code()
+    return submission.exit_code()
 
 
 # report --------------------------------------------------------------------------------------------------------------
@@ -292,38 +292,40 @@ def report(
     drawn = picture_format(picture, "--plot") if picture else ""
     expected = _ids(expect)
     page = text.path is not None and text.path.suffix.lower() in (".html", ".htm")
-    made = findings.load(folders)
-    found = made.findings(Rule(mads, over), expected)
-    if not found.cards:
-        why = f": {found.damaged[0].file}: {found.damaged[0].reason}" if found.damaged else "; it lacks .json files"
-        raise CudabenchError(f"{found.folders[-1]} lacks readable shards{why}.")
+    loaded = findings.load(folders)
+    outcome = loaded.findings(Rule(mads, over), expected)
+    if not outcome.cards:
+        why = (
+            f": {outcome.damaged[0].file}: {outcome.damaged[0].reason}" if outcome.damaged else "; it lacks .json files"
+        )
+        raise CudabenchError(f"{outcome.folders[-1]} lacks readable shards{why}.")
     if place.json:
-        file = ResultsFile({}, {}, probe.host(), provenance=provenance.provenance_record([], None), fleet=found)
+        file = ResultsFile({}, {}, probe.host(), provenance=provenance.provenance_record([], None), fleet=outcome)
         place.json.write(file.text())
     if picture:
         from cudabench.views import fleet_plot
         from cudabench.views.plot import render
 
-        outputs.write_whole(picture, render(fleet_plot.draw(made, found), drawn))
+        outputs.write_whole(picture, render(fleet_plot.draw(loaded, outcome), drawn))
     if text.path or not place.quiet:
-        _show(made, found, target or ("html" if page else "table"), text, place.to_stdout)
-    statuses = {card.status for card in found.cards}
-    failed = fail_on_missing and (statuses & {"failed", "missing"} or found.damaged)
+        _show(loaded, outcome, target or ("html" if page else "table"), text, place.to_stdout)
+    statuses = {card.status for card in outcome.cards}
+    failed = fail_on_missing and (statuses & {"failed", "missing"} or outcome.damaged)
     as_wrong = {"wrong"} if statuses & {"wrong", "unverified"} else {"failed"} if failed else set()
-    return exit_code(as_wrong, missed=fail_on_slow and bool(found.slow or found.slowing))
+    return exit_code(as_wrong, missed=fail_on_slow and bool(outcome.slow or outcome.slowing))
 
 
-def _show(made: Report, found: Fleet, form: str, place: Destination, json_to_stdout: bool) -> None:
+def _show(loaded: Report, outcome: Fleet, form: str, place: Destination, json_to_stdout: bool) -> None:
     from cudabench.views import fleet_page
 
-    view = fleet.View(found, made.simulated, form == "markdown")
+    view = fleet.View(outcome, loaded.simulated, form == "markdown")
     if form == "html":
-        page = fleet_page.page(made, found)
+        page = fleet_page.page(loaded, outcome)
         place.write(page if place.path else f"{page}\n", beside=json_to_stdout)
     elif place.path:
         place.write(console.captured(view.show))
     else:
-        view.show(console.tables(json_to_stdout))
+        view.show(console.table_console(json_to_stdout))
 
 
 command = LazyGroup(

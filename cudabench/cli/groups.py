@@ -19,9 +19,9 @@ CUDA_FILES = (".cu", ".cuh")
 class LazyGroup(Headed, click.Group):
     """A group that knows its commands by name and summary, and makes one when it is used.
 
-    `sections` are the lists of the help, by heading. `make` returns a command by its name. `kind` ends the error 'X is
-    ...' for an unknown word. If FILE.cu is among the names, a first argument that ends in .cu or .cuh, or --profile in
-    its place, selects that command.
+    `sections` are the lists of the help, by heading. `make` returns a command by its name. `kind` completes the error
+    'X is ...' for an unknown word. If FILE.cu is among the names, a first argument that ends in .cu or .cuh, or
+    --profile in its place, selects that command.
     """
 
     def __init__(
@@ -57,9 +57,9 @@ class LazyGroup(Headed, click.Group):
         if FILE in self.summaries and args and args[0] != FILE and args[0].endswith(CUDA_FILES):
             args = [FILE, *args]
         elif args and args[0] not in self.summaries and not args[0].startswith("-") and not ctx.resilient_parsing:
-            known = [name for name in self.summaries if name != FILE]
+            names = [name for name in self.summaries if name != FILE]
             raise click.UsageError(
-                f"'{args[0]}' is {self.kind}.{did_you_mean(args[0], known)} '{ctx.command_path} --help' lists "
+                f"'{args[0]}' is {self.kind}.{did_you_mean(args[0], names)} '{ctx.command_path} --help' lists "
                 "the commands.",
                 ctx,
             )
@@ -78,13 +78,13 @@ class LazyGroup(Headed, click.Group):
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Return the commands, options and files that can complete a word, without loading commands."""
-        found = [
+        commands = [
             CompletionItem(name, help=text)
             for name, text in self.summaries.items()
             if name != FILE and name.startswith(incomplete)
         ]
         files = [CompletionItem(incomplete, type="file")] if FILE in self.summaries else []
-        return [*files, *found, *click.Command.shell_complete(self, ctx, incomplete)]
+        return [*files, *commands, *click.Command.shell_complete(self, ctx, incomplete)]
 
 
 def two_forms(name: str, files: str, make: Callable[[str], click.Command], **more: Any) -> LazyGroup:

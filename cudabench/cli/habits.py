@@ -114,7 +114,7 @@ HABITS = (
 )  # fmt: skip
 
 # Options with several letters after one dash.
-LETTERS = {one for habit in HABITS for one in habit.options.split() if re.match(r"-\w\w", one)}
+LETTERS = {item for habit in HABITS for item in habit.options.split() if re.match(r"-\w\w", item)}
 
 # The option for -o FILE of a command that writes results, by the file's ending; other endings become a second command.
 DIRECT = {"json": "--json", "html": "--report", "htm": "--report"}
@@ -141,7 +141,7 @@ class Line:
         return " ".join(["cudabench", *map(shlex.quote, self.words)]) + self.then
 
 
-def meant(group: LazyGroup, words: Sequence[str]) -> list[str]:
+def rewritten(group: LazyGroup, words: Sequence[str]) -> list[str]:
     """Return a line with unambiguous words replaced by the tool's own: help, version, case."""
     words = [*words]
     if words[:1] == ["help"]:
@@ -157,7 +157,7 @@ def meant(group: LazyGroup, words: Sequence[str]) -> list[str]:
     return words
 
 
-def answer(group: click.Group, words: Sequence[str], error: click.ClickException) -> str | None:
+def suggestion(group: click.Group, words: Sequence[str], error: click.ClickException) -> str | None:
     """Return the sentence that suggests a line to type for a refused line, or None."""
     line = Line(tuple(word for word in words if word not in HELP))
     fault: click.ClickException | None = error
@@ -171,8 +171,8 @@ def answer(group: click.Group, words: Sequence[str], error: click.ClickException
             line = mended
             try:
                 context = parsed(group, line.words)
-            except click.ClickException as found:
-                fault = found
+            except click.ClickException as refused:
+                fault = refused
                 continue
             missing = _missing_arguments(context)
             return f"{'; '.join(line.reasons)}; {missing + line.then if missing else f'write: {line.text}'}"
@@ -189,15 +189,15 @@ def resolved(group: click.Group, words: Sequence[str]) -> tuple[click.Context, l
     """Return an unparsed context of a line's command, and the words after the command."""
     context, rest = click.Context(group, info_name="cudabench"), [*words]
     while isinstance(context.command, click.Group) and rest and not rest[0].startswith("-"):
-        name, found, rest = context.command.resolve_command(context, rest)
-        assert found is not None, "resolve_command raises for an unknown name"
-        context = click.Context(found, context, name)
+        name, command, rest = context.command.resolve_command(context, rest)
+        assert command is not None, "resolve_command raises for an unknown name"
+        context = click.Context(command, context, name)
     return context, rest
 
 
 def _missing_arguments(context: click.Context) -> str:
     """Return the sentence of 'cudabench run' on incomplete arguments of a user's file."""
-    from cudabench.cli.output import reading
+    from cudabench.cli.output import show_reading
     from cudabench.cli.run import request_of
     from cudabench.userkernel import plan
 
@@ -209,11 +209,11 @@ def _missing_arguments(context: click.Context) -> str:
     verb = context.command_path.split()[1]
     try:
         request = request_of({**given, "file": files[0], "save": ()})
-        with reading(request.file, {"quiet": True}, 1):
+        with show_reading(request.file, {"quiet": True}, 1):
             plan.series([request], verb)
     except CudabenchError as error:
-        told = str(error).rstrip(".")
-        return f"{told} {shlex.join(_beside(context))}".rstrip() if "write: cudabench" in told else told
+        message = str(error).rstrip(".")
+        return f"{message} {shlex.join(_beside(context))}".rstrip() if "write: cudabench" in message else message
     return ""
 
 
@@ -227,8 +227,8 @@ def _beside(context: click.Context) -> Iterator[str]:
         source = context.get_parameter_source(str(param.name))
         if param.name in problem or source != click.core.ParameterSource.COMMANDLINE:
             continue
-        for one in value if isinstance(value, tuple) else (value,):
-            yield from (param.opts[-1],) if isinstance(one, bool) else (param.opts[-1], str(one))
+        for item in value if isinstance(value, tuple) else (value,):
+            yield from (param.opts[-1],) if isinstance(item, bool) else (param.opts[-1], str(item))
 
 
 # One step ------------------------------------------------------------------------------------------------------------
@@ -280,7 +280,7 @@ def _option(line: Line, context: click.Context, at: int) -> Line | None:
     name, equals, value = words[at].partition("=")
     if glued := re.fullmatch(r"(-[a-z])(\d\w*)", words[at]):
         name, equals, value = glued[1], "=", glued[2]
-    own = {spelling for param in context.command.params for spelling in param.opts}
+    spellings = {spelling for param in context.command.params for spelling in param.opts}
     follows = words[at + 1] if not equals and at + 1 < len(words) and not words[at + 1].startswith("-") else None
     given = value if equals else follows
     rest = words[at + 1 + (follows is not None) :]
@@ -292,38 +292,38 @@ def _option(line: Line, context: click.Context, at: int) -> Line | None:
         names = {*getattr(context.command, "summaries", ())} - {FILE}
         later = next((at for at, word in enumerate(words) if at > first and word in names), None)
         if later is not None:
-            turned = [*words[:first], words[later], *words[first:later], *words[later + 1 :]]
-            return line.with_(turned, f"'{words[later]}' stands before the options")
+            reordered = [*words[:first], words[later], *words[first:later], *words[later + 1 :]]
+            return line.with_(reordered, f"'{words[later]}' stands before the options")
         return line.with_([command, *rest], f"'{name}' is the command '{command}'") if command else None
-    if "--arg" in own and given is not None and "=" not in given and bare in _parameters(words):
+    if "--arg" in spellings and given is not None and "=" not in given and bare in _parameters(words):
         typed = f"{bare}={given}"
         return line.with_([*words[:at], "--arg", typed, *rest], f"'{name}' is an argument of the kernel, --arg {typed}")
     forms = next((param.type for param in context.command.params if "--to" in param.opts), None)
     if isinstance(forms, click.Choice) and bare in forms.choices:
         return line.with_([*words[:at], "--to", bare, *words[at + 1 :]], f"'{name}' is --to {bare} here")
-    if name in OUTPUTS and ("--report" if not (given or "").endswith(".json") else "--json") in own:
+    if name in OUTPUTS and ("--report" if not (given or "").endswith(".json") else "--json") in spellings:
         return _output(line, at, name, given, follows is not None)
-    habit = next((one for one in HABITS if name in one.options.split() or words[at] in one.options.split()), None)
+    habit = next((item for item in HABITS if name in item.options.split() or words[at] in item.options.split()), None)
     if habit is None and command and path[:1] != [command]:
         # The lists of values after such an option of another tool are lists of macros here.
-        kept = ["-D", given, *rest] if command == "sweep" and given and "=" in given else words[at + 1 :]
-        return line.with_([command, *words[:at], *kept], f"'{name}' is the command '{command}'")
-    if habit is None and "--kernel" in own and path[-1] in _operations_with(bare):
+        remaining = ["-D", given, *rest] if command == "sweep" and given and "=" in given else words[at + 1 :]
+        return line.with_([command, *words[:at], *remaining], f"'{name}' is the command '{command}'")
+    if habit is None and "--kernel" in spellings and path[-1] in _operations_with(bare):
         return line.with_([*words[:at], "--kernel", bare, *words[at + 1 :]], f"'{name}' is a kernel")
     if habit is None:
         return None
     takes = habit.valued or "{}" in habit.instead
-    kept = rest if takes else words[at + 1 :]
+    remaining = rest if takes else words[at + 1 :]
     target = habit.instead.split()[0] if habit.instead else ""
     number = target in ("--size", "--block", "--grid") and not (given or "")[:1].isdigit()
-    if not target or target not in own or ("{}" in habit.instead and given is None) or number:
-        why = habit.why if not target or (target in own and number) else f"{path[-1]} takes no {target}"
-        return line.with_([*words[:at], *kept], f"'{name}' is left out: {why}")
+    if not target or target not in spellings or ("{}" in habit.instead and given is None) or number:
+        why = habit.why if not target or (target in spellings and number) else f"{path[-1]} takes no {target}"
+        return line.with_([*words[:at], *remaining], f"'{name}' is left out: {why}")
     value = (given or "").removeprefix("regex:") if target == "--kernel" else given or ""
     if target == "--device":  # another tool's form, such as arch=compute_90
         value = re.sub(r"^.*?(?:compute|sm)_(\d+[af]?).*$", r"sm_\1", value).replace("cuda:cuda:", "cuda:")
     new = [word.replace("{}", value) for word in habit.instead.split()]
-    return line.with_([*words[:at], *new, *kept], f"'{name}' is {shlex.join(new)} here")
+    return line.with_([*words[:at], *new, *remaining], f"'{name}' is {shlex.join(new)} here")
 
 
 def _output(line: Line, at: int, name: str, given: str | None, separate: bool) -> Line:
@@ -346,7 +346,7 @@ def _output(line: Line, at: int, name: str, given: str | None, separate: bool) -
 
 def _first_word(line: Line, front: Sequence[str], rest: Sequence[str]) -> Line | str | None:
     """Return the line with a command in place of another first word: a file, a kernel or another tool's command."""
-    word, others = rest[0], rest[1:]
+    word, arguments = rest[0], rest[1:]
     if not front and word.lower().endswith(CUDA_FILES):
         return line.with_(["run", *rest], f"'{word}' is a file, which 'cudabench run' takes")
     if not front and word.endswith(".json"):
@@ -354,16 +354,16 @@ def _first_word(line: Line, front: Sequence[str], rest: Sequence[str]) -> Line |
     if not front and word.isdecimal() and word.isascii():
         return line.with_(["transpose", *rest], f"'{word}' is the id of a kernel, and needs its operation")
     if not front and Path(f"{word}.cu").is_file():
-        return line.with_(["run", f"{word}.cu", *others], f"'{word}.cu' is a file, which 'cudabench run' takes")
+        return line.with_(["run", f"{word}.cu", *arguments], f"'{word}.cu' is a file, which 'cudabench run' takes")
     command = _command_for(word)
     if command and not front:
-        if command in ("run", "check") and others and others[0] in operations.SUMMARIES:
-            return line.with_(others, f"an operation is measured and verified without '{word}'")
-        words = [command, *(others or EXAMPLES.get(command, "").split())]
+        if command in ("run", "check") and arguments and arguments[0] in operations.SUMMARIES:
+            return line.with_(arguments, f"an operation is measured and verified without '{word}'")
+        words = [command, *(arguments or EXAMPLES.get(command, "").split())]
         return line.with_(words, f"'{word}' is 'cudabench {command}' here")
     if get_close_matches(word, [*operations.SUMMARIES, *COMMANDS], cutoff=CLOSE):
         return None  # a typing mistake; kernels need not be searched
-    kernels = list(takewhile(lambda one: not one.startswith("-") and not one.isdecimal(), rest))
+    kernels = list(takewhile(lambda item: not item.startswith("-") and not item.isdecimal(), rest))
     if front == ("ab",):
         rest = [*(part for kernel in kernels for part in ("-k", kernel)), *rest[len(kernels) :]]
     names = [name for name in _operations_with(word) if all(name in _operations_with(kernel) for kernel in kernels[1:])]
@@ -372,7 +372,7 @@ def _first_word(line: Line, front: Sequence[str], rest: Sequence[str]) -> Line |
         name = lines[0].words[len(front)]
         return line.with_(lines[0].words, f"'{word}' is a kernel of {name}")
     if lines:
-        several = ", or ".join(one.text for one in lines)
+        several = ", or ".join(item.text for item in lines)
         return f"'{word}' is a kernel of {len(lines)} operations; write: {several}"
     return None
 
@@ -381,7 +381,7 @@ def _extra(line: Line, front: Sequence[str], at: int) -> Line:
     """Return the line with an extra word turned into an option, or without the word."""
     words, word = line.words, line.words[at]
     before, after = words[:at], words[at + 1 :]
-    file = next((one for one in words if one.lower().endswith(CUDA_FILES)), None)
+    file = next((item for item in words if item.lower().endswith(CUDA_FILES)), None)
     if file and front[:1] != ("list",):
         name = word.partition("=")[0]
         if "=" in word and name in _parameters(words):

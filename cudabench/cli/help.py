@@ -63,7 +63,7 @@ class Headed(click.Command):
         while left and left[0] != "--":
             word = left.pop(0)
             if word in spreads and left:
-                numbers = takewhile(lambda one: re.match(r"-?\d", one), left[1 : spreads[word].most])
+                numbers = takewhile(lambda word: re.match(r"-?\d", word), left[1 : spreads[word].most])
                 values = [left[0], *numbers]
                 del left[: len(values)]
                 # As one word with '=', a negative number is a value and not an option.
@@ -125,16 +125,16 @@ class Headed(click.Command):
         by_name = {name: title for title, names in HEADINGS.items() for name in names.split()}
         # If a command chooses a kernel, options without a heading belong to the problem.
         other = "Problem" if any(by_name.get(str(option.name)) == "Problem" for option in options) else OTHER
-        found: dict[str, list[click.Option]] = {title: [] for title in (OTHER, *HEADINGS)}
+        sections: dict[str, list[click.Option]] = {title: [] for title in (OTHER, *HEADINGS)}
         for option in options:
-            found[by_name.get(str(option.name), other)].append(option)
-        return found
+            sections[by_name.get(str(option.name), other)].append(option)
+        return sections
 
 
 def headed(name: str, *params: click.Parameter, **settings: Any) -> Callable[[Callable[..., int]], Headed]:
     """Return a decorator that makes a function the command with these parameters; its docstring is the help."""
 
-    def made(function: Callable[..., int]) -> Headed:
+    def command(function: Callable[..., int]) -> Headed:
         return Headed(name, params=[*params], callback=function, **{"help": function.__doc__, **settings})
 
-    return made
+    return command

@@ -1,4 +1,4 @@
-"""`cudabench nvcc ...` and `cudabench-nvcc ...`: nvcc with what `cudabench exec` needs added, for build systems."""
+"""`cudabench nvcc` and `cudabench-nvcc`: nvcc with the options that `cudabench exec` needs, for build systems."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import click
 
 from cudabench.cli.help import Headed
 
-HELP = """Run nvcc with what 'cudabench exec' needs added: a shared CUDA runtime, lines, uncompressed device code, and
-code of an H100 unless an architecture is named. All arguments are nvcc's; 'cudabench-nvcc' is the same.
+HELP = """Run nvcc with the options that 'cudabench exec' needs: a shared CUDA runtime, line numbers, uncompressed
+device code, and code for an H100 unless an architecture is named. All arguments are nvcc's; 'cudabench-nvcc' is the
+same.
 
 \b
 make NVCC=cudabench-nvcc
@@ -34,7 +35,7 @@ def _nvcc(words: Sequence[str]) -> int:
     from cudabench.cards import load as loading
     from cudabench.programs import build
 
-    return build.run_nvcc(words, [loading.shipped(loading.DEFAULT).architecture])
+    return build.run_nvcc(words, [loading.package_card(loading.DEFAULT).architecture])
 
 
 command = _Whole("nvcc", callback=_nvcc, help=HELP, options_metavar="ARGS ...")

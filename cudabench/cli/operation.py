@@ -15,7 +15,7 @@ from cudabench.cli import complete, options, pricing
 from cudabench.cli.arguments import MAX_DIGITS, Finite, Numbers
 from cudabench.cli.help import Headed
 from cudabench.cli.options import PLACE, option
-from cudabench.cli.output import Output, carry_out, say, tables
+from cudabench.cli.output import Output, print_notice, run_and_show, show_tables
 from cudabench.errors import DeviceUnusable, UsageError, exit_code, refuse
 from cudabench.plan.series import Series
 from cudabench.plan.space import sizes
@@ -124,18 +124,18 @@ def problem_options(operation: Operation) -> list[click.Parameter]:
         option("--source FILE.cu", "Take the kernel from FILE.cu, with the same parameters.", type=PLACE),
         *(
             option(
-                f"--{own.name} {own.metavar or ''}", own.help, default=own.default, show_default=True,
-                type=_type(own),
+                f"--{extra.name} {extra.metavar or ''}", extra.help, default=extra.default, show_default=True,
+                type=_type(extra),
             )
-            for own in operation.options
+            for extra in operation.options
         ),
     ]  # fmt: skip
 
 
-def _type(own: Option) -> Any:
-    if own.choices:
-        return click.Choice(own.choices)
-    return PLACE if own.metavar and own.metavar.startswith("FILE") else own.type
+def _type(extra: Option) -> Any:
+    if extra.choices:
+        return click.Choice(extra.choices)
+    return PLACE if extra.metavar and extra.metavar.startswith("FILE") else extra.type
 
 
 def request_of(operation: Operation, given: dict[str, Any]) -> Request:
@@ -146,7 +146,7 @@ def request_of(operation: Operation, given: dict[str, Any]) -> Request:
     options = {option.name: given[option.name] for option in operation.options}
     if size is None and operation.size(options) is None and devices.simulates(given["device"]):
         size = operation.simulated_size
-    kernels, block = positional(given["words"], given["kernels"], given["block"])
+    kernels, block = kernels_and_block(given["words"], given["kernels"], given["block"])
     return cases.Request(
         kernels=kernels,
         block=block,
@@ -173,7 +173,7 @@ def planned(name: str, given: dict[str, Any]) -> tuple[list[Series], dict[str, A
     # A number of --sizes is used for all dimensions.
     requests = [replace(request, size=(size,)) for size in sizes(several)] if several else [request]
     make = partial(operations.get, name)
-    series = [Series(make, tuple(cases.build(operation, one))) for one in requests]
+    series = [Series(make, tuple(cases.build(operation, sized))) for sized in requests]
     return series, {**asdict(request), "sizes": several} if several else asdict(request)
 
 
@@ -181,7 +181,7 @@ def planned(name: str, given: dict[str, Any]) -> tuple[list[Series], dict[str, A
 def _run(ctx: click.Context, name: str, /, **given: Any) -> int:
     output = Output.of(given["json_path"], given["quiet"], given["key"], given["report_path"])
     series, record = planned(name, given)
-    _, block = positional(given["words"], (), None)
+    _, block = kernels_and_block(given["words"], (), None)
     more = partial(options.explaining, ctx, name, [name], ["--block", *map(str, block)] if block else [])
     return measure(series, record, given, output, more, devices.choose_all)
 
@@ -201,7 +201,7 @@ def measure(
     devices of --device. requests: the requests of a user's own kernels.
     """
     limits = {key: given[key] for key in THRESHOLDS if given[key] is not None}
-    choices, cards = pricing.where(given, choose)
+    choices, cards = pricing.places_of(given, choose)
     simulated, peers = choices[0].kind == "sim", given.get("peers")
     if simulated and limits:
         flags = " and ".join("--" + key.replace("_", "-") for key in limits)
@@ -213,19 +213,21 @@ def measure(
             f"--peer {peers[0]} needs a GPU: the simulator does not run libraries; leave it out or use --device cuda."
         )
     settings = options.settings(given, simulated=simulated)
-    output.refuse_several([case.kernel for one in series for case in one.cases], choices)
+    output.refuse_several([case.kernel for planned in series for case in planned.cases], choices)
     run = output.run(series, choices, settings, record, cards=cards, counted=given["limits"])
     run.note(limits)  # for exports, which show the missed limits
-    told: list[str] = []
+    sentences: list[str] = []
     fuzzed = bool(given.get("fuzz"))
-    work = _fuzzing(run, series, requests, given, settings, told) if fuzzed else run.collect
-    carry_out(run, output, work, partial(tables, run, output, None if run.by_card or fuzzed else more))
+    work = _fuzzing(run, series, requests, given, settings, sentences) if fuzzed else run.collect
+    run_and_show(run, output, work, partial(show_tables, run, output, None if run.by_card or fuzzed else more))
     if given.get("breakdown"):
         (_, wall), *parts = run.spent.seconds().items()
-        told.append(f"Wall time {wall:.2f} s: " + ", ".join(f"{name} {seconds:.2f}" for name, seconds in parts) + ".")
-    for sentence in told:
-        say(sentence)
-    return judged(run.file.results, limits, say) or output.lacking(run)
+        sentences.append(
+            f"Wall time {wall:.2f} s: " + ", ".join(f"{name} {seconds:.2f}" for name, seconds in parts) + "."
+        )
+    for sentence in sentences:
+        print_notice(sentence)
+    return exit_code_of(run.file.results, limits, print_notice) or output.missing_value_code(run)
 
 
 def _fuzzing(
@@ -234,7 +236,7 @@ def _fuzzing(
     requests: Sequence[UserRequest],
     given: Mapping[str, Any],
     settings: Settings,
-    told: list[str],
+    sentences: list[str],
 ) -> Callable[[], None]:
     """Return a function that runs the kernels, then every right kernel on other inputs, and adds sentences to `told`.
 
@@ -252,18 +254,18 @@ def _fuzzing(
         fuzz.Fuzz(request, run.devices[0], settings, count, where)
     run.note({"fuzz": count, "where": where})
 
-    def tell(result: Result, record: fuzz.Record) -> None:
+    def add_sentences(result: Result, record: fuzz.Record) -> None:
         if record.failed or not given["quiet"]:
-            told.extend(fuzz.report_lines(result, record))
+            sentences.extend(fuzz.report_lines(result, record))
 
     def work() -> None:
         run.collect()
-        fuzz.fuzz_all(kernels, run, settings, count, where, tell)
+        fuzz.fuzz_all(kernels, run, settings, count, where, add_sentences)
 
     return work
 
 
-def positional(
+def kernels_and_block(
     words: tuple[str, ...], kernels: tuple[str, ...], block: tuple[int, ...] | None
 ) -> tuple[tuple[str, ...], tuple[int, ...] | None]:
     """Return kernels and block, also from the words `KERNEL_ID DIMX DIMY`."""
@@ -289,11 +291,11 @@ def positional(
     return (name,), tuple(map(int, numbers)) or block
 
 
-def judged(results: Sequence[Result], thresholds: Mapping[str, float], say: Callable[[str], None]) -> int:
+def exit_code_of(results: Sequence[Result], thresholds: Mapping[str, float], say: Callable[[str], None]) -> int:
     """Return the exit code of finished results. If all are right, say which of them miss a threshold."""
     if code := exit_code(result.status for result in results):
         return code
     misses = [miss for result in results for miss in missed(result, thresholds)]
     for miss in misses:
-        say(f"{miss.sentence}: {miss.repair}." if miss.repair else f"{miss.sentence}.")
+        print_notice(f"{miss.sentence}: {miss.repair}." if miss.repair else f"{miss.sentence}.")
     return exit_code((), missed=bool(misses))

@@ -12,8 +12,8 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from cudabench.cards import asked
 from cudabench.cards import load as cards
+from cudabench.cards import selection
 from cudabench.cli import complete
 from cudabench.cli.arguments import Finite, Order
 from cudabench.records.planned import SIMULATED_TIMEOUT_S, Settings, settings_for
@@ -120,7 +120,7 @@ PRICING: list[click.Parameter] = [
         f"Simulator only: show the least time on these cards (default {cards.DEFAULT}), all, none, or "
         "FILE.json of 'ceilings'.",
         "card",
-        shell_complete=complete.words((*cards.NAMES, asked.ALL, asked.NONE)),
+        shell_complete=complete.words((*cards.NAMES, selection.ALL, selection.NONE)),
     ),
     option(
         "--price CARD=N,...",

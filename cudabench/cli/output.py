@@ -119,7 +119,7 @@ class Output:
         if self.report and (file.results or file.diff):
             write_whole(self.report, report.page([file], [self.report.stem]).encode())
 
-    def lacking(self, run: Run) -> int:
+    def missing_value_code(self, run: Run) -> int:
         """Return the exit code of --print: 1 if the value is missing."""
         missing = self.key is not None and any(values.value(result, self.key) is None for result in run.file.results)
         return EXIT_FAILED if missing else EXIT_OK
@@ -149,7 +149,7 @@ def add_summary(markdown: Callable[[], str]) -> None:
 
 
 @contextlib.contextmanager
-def reading(file: str, given: Mapping[str, Any], sources: int) -> Iterator[None]:
+def show_reading(file: str, given: Mapping[str, Any], sources: int) -> Iterator[None]:
     """Show on a terminal that a file is read, unless --quiet is given. Each source may take as long as a compile;
     raises CompilerError if reading takes longer."""
     shown = Waiting(f"reading {text.line(Path(file).name)}", shown=not given["quiet"])
@@ -157,17 +157,17 @@ def reading(file: str, given: Mapping[str, Any], sources: int) -> Iterator[None]
         yield
 
 
-def carry_out(run: Run, output: Output, work: Callable[[], None], show: Callable[[], None]) -> None:
+def run_and_show(run: Run, output: Output, work: Callable[[], None], show: Callable[[], None]) -> None:
     """Do the work of a run and show its results; an interrupted run shows the finished results."""
     announce(run.devices, output, run.cards[0] if len(run.cards) == 1 else None)
-    stopped = interrupting(work)
+    stopped = interruption_of(work)
     output.deliver(run.file)
     show()
     if stopped:
         raise stopped
 
 
-def interrupting(work: Callable[[], object]) -> BaseException | None:
+def interruption_of(work: Callable[[], object]) -> BaseException | None:
     """Call `work` and return its interruption, to be raised after the finished results are shown."""
     try:
         work()
@@ -181,12 +181,12 @@ def announce(devices: Sequence[Choice], output: Output, card: Card | None = None
     the device to standard error."""
     note = devices[0].note
     if note and output.quiet:
-        say(note)
+        print_notice(note)
     elif note:
         if card is not None:
             other = "" if card.named else "; --on chooses another card"
             note = f"{note.rstrip('.')}; bounds are of the {card.title}{other}."
-        console.tables(output.to_stdout).print(note)
+        console.table_console(output.to_stdout).print(note)
 
 
 def check_page(target: Path, option: str) -> None:
@@ -200,23 +200,25 @@ def check_page(target: Path, option: str) -> None:
         )
 
 
-def tables(run: Run, output: Output, more: Callable[[str], str] | None = None) -> None:
-    """Print a table for each series with results, or the value of --print; more: as for `table.show`."""
+def show_tables(run: Run, output: Output, more: Callable[[str], str] | None = None) -> None:
+    """Print a table for each series with results, or the value of --print; more: as for `table.show_run`."""
     if output.key is not None:
         _print_value(run, output.key)
     if output.quiet or run.file.device is None:
         return
     from cudabench.views import cards, table
 
-    out, err = console.tables(output.to_stdout), console.err()
+    out, err = console.table_console(output.to_stdout), console.err()
     for outcomes in _together(run.outcomes):
         results = [result for outcome in outcomes for result in outcome.results]
         if results:
             first, cpus = outcomes[0], [outcome.cpu for outcome in outcomes if outcome.cpu]
             if run.by_card:
-                cards.show(out, err, first.operation, run.file.devices, run.cards, results, cpus, first.settings)
+                cards.show_by_card(
+                    out, err, first.operation, run.file.devices, run.cards, results, cpus, first.settings
+                )
                 continue
-            table.show(
+            table.show_run(
                 out, err, first.operation, run.file.devices, results, cpus, first.settings,
                 announced=bool(run.devices[0].note), more=more,
             )  # fmt: skip
@@ -234,14 +236,14 @@ def _together(outcomes: Sequence[Outcome]) -> list[list[Outcome]]:
 def _print_value(run: Run, key: str) -> None:
     """Print the value of the single result, or why it is missing."""
     for result in run.file.results:
-        found = values.value(result, key)
-        if found is None:
+        value = values.value(result, key)
+        if value is None:
             because = result.reason or f"{result.device} gives none"
-            say(f"{key} of {result.kernel} is missing: {because}.")
+            print_notice(f"{key} of {result.kernel} is missing: {because}.")
         else:
-            print(values.written(found), flush=True)
+            print(values.written(value), flush=True)
 
 
-def say(message: str) -> None:
+def print_notice(message: str) -> None:
     """Print a sentence on standard error."""
     console.err().print(message)

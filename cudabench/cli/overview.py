@@ -21,10 +21,7 @@ from cudabench.views import catalogue
 @headed(
     "list",
     click.Argument(
-        ["names"],
-        nargs=-1,
-        metavar="[OPERATION [KERNEL ...]]",
-        shell_complete=complete.words(operations.SUMMARIES),
+        ["names"], nargs=-1, metavar="[OPERATION [KERNEL ...]]", shell_complete=complete.words(operations.SUMMARIES)
     ),
 )
 def listing(names: tuple[str, ...]) -> int:
@@ -33,10 +30,10 @@ def listing(names: tuple[str, ...]) -> int:
 
     for name in names[:1] or operations.SUMMARIES:
         chosen = operations.get(name)
-        kernels = [kernel.name for kernel, _ in cases.select(chosen, names[1:])]
-        said = chapters.ideas(chosen, whole=True)
-        sentences = {kernel: first_sentence(comment) for kernel, comment in said.items()}
-        catalogue.show(chosen, operations.SUMMARIES[name], sentences, kernels)
+        kernels = [kernel.name for kernel, _ in cases.select_kernels(chosen, names[1:])]
+        comments = chapters.ideas(chosen, whole=True)
+        sentences = {kernel: first_sentence(comment) for kernel, comment in comments.items()}
+        catalogue.show_kernels(chosen, operations.SUMMARIES[name], sentences, kernels)
     return 0
 
 
@@ -52,7 +49,7 @@ def info(as_json: bool) -> int:
         return 0
     from cudabench.views import machine
 
-    machine.show(parts, gpus)
+    machine.show_machine(parts, gpus)
     return 0
 
 
@@ -68,10 +65,10 @@ def completion(shell: str) -> int:
     """Print the script that completes operations, kernels, types, devices and files in a shell."""
     from cudabench.cli import group
 
-    found = get_completion_class(shell)
-    assert found is not None, "click knows the shells of the list above"
+    shell_class = get_completion_class(shell)
+    assert shell_class is not None, "click knows the shells of the list above"
     # Not source(), which runs bash to read its version.
-    script = found(group, {}, "cudabench", "_CUDABENCH_COMPLETE")
+    script = shell_class(group, {}, "cudabench", "_CUDABENCH_COMPLETE")
     click.echo(script.source_template % script.source_vars())
     return 0
 

@@ -20,7 +20,7 @@ class Terminated(BaseException):
 
 
 def heed_termination() -> None:
-    """Let SIGTERM raise Terminated, unless the process was started with SIGTERM ignored."""
+    """Make SIGTERM raise Terminated, unless the process was started with SIGTERM ignored."""
     last = 0.0
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -36,7 +36,7 @@ def heed_termination() -> None:
 
 
 def prepare_streams() -> None:
-    """Let standard output and error accept every text: characters that the encoding lacks are replaced by ASCII.
+    """Make standard output and error accept every text: characters that the encoding lacks become ASCII.
 
     A stream that is closed (`>&-`) discards everything.
     """

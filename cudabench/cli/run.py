@@ -17,7 +17,7 @@ from cudabench.cli.groups import FILE
 from cudabench.cli.help import Headed
 from cudabench.cli.operation import MEASURING, SHOWING, measure
 from cudabench.cli.options import PLACE, option
-from cudabench.cli.output import Output, reading
+from cudabench.cli.output import Output, show_reading
 from cudabench.errors import UsageError, refuse
 from cudabench.plan.series import Series
 from cudabench.userkernel import profile
@@ -120,14 +120,14 @@ def requests_of(
         options = {names[key]: value for key, value in profile.merged(content.of(kernel), typed).items()}
         cast = {name: params[name].type_cast_value(ctx, value) for name, value in options.items()}
         values = {**given, **cast, "kernels": (kernel,) if kernel else ()}
-        own = {name: values[name] for name in ONE_RUN if name in values}
-        for name in own:
-            if settings is not None and settings[name] != own[name]:
+        run_settings = {name: values[name] for name in ONE_RUN if name in values}
+        for name in run_settings:
+            if settings is not None and settings[name] != run_settings[name]:
                 raise UsageError(
-                    f"{content.path}: {keys[name]} is {settings[name]} for {wanted[0]} and {own[name]} for {kernel}; a "
-                    "run has one value: write it above the tables."
+                    f"{content.path}: {keys[name]} is {settings[name]} for {wanted[0]} and {run_settings[name]} for "
+                    f"{kernel}; a run has one value: write it above the tables."
                 )
-        settings = own
+        settings = run_settings
         requests.append(request_of(values))
     given.update(settings or {})
     return requests
@@ -141,9 +141,9 @@ def request_of(given: dict[str, Any]) -> UserRequest:
         raise UsageError(
             "run needs a file: cudabench run FILE.cu --kernel NAME ...; 'cudabench run --help' shows an example."
         )
-    asked = {field.name: given[field.name] for field in fields(UserRequest) if field.name in given}
+    values = {field.name: given[field.name] for field in fields(UserRequest) if field.name in given}
     defines = cases.parse_defines(given["defines"])
-    return UserRequest(**{**asked, "defines": defines, "std": given["std"] or ""})
+    return UserRequest(**{**values, "defines": defines, "std": given["std"] or ""})
 
 
 def planned(
@@ -161,7 +161,7 @@ def planned(
     record = asdict(requests[0])
     if len(requests) > 1:
         record = {"requests": [asdict(request) for request in requests]}
-    with reading(requests[0].file, given, len(requests)):
+    with show_reading(requests[0].file, given, len(requests)):
         return plan.series(requests, command), record, requests
 
 

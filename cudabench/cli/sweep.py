@@ -20,10 +20,21 @@ from cudabench.cli.arguments import Ranges
 from cudabench.cli.groups import FILE, two_forms
 from cudabench.cli.help import Headed
 from cudabench.cli.options import PLACE, option
-from cudabench.cli.output import Output, carry_out, reading
+from cudabench.cli.output import Output, run_and_show, show_reading
 from cudabench.errors import UsageError, exit_code, refuse
 from cudabench.plan.series import Series
-from cudabench.plan.space import MOST_POINTS, Axis, Plan, Point, Refusal, axis, blocks, text_of, values_of, zipped
+from cudabench.plan.space import (
+    MOST_POINTS,
+    Axis,
+    Plan,
+    Point,
+    Refusal,
+    block_range,
+    blocks,
+    text_of,
+    values_of,
+    zipped,
+)
 from cudabench.records.file import load
 from cudabench.records.planned import Operation
 from cudabench.records.results import Result
@@ -135,9 +146,7 @@ def file_command() -> click.Command:
                 type=click.Choice(STRATEGIES),
             ),
             option(
-                "--evaluations N",
-                "With --strategy: measure at most N points. Default: 100.",
-                type=click.IntRange(2),
+                "--evaluations N", "With --strategy: measure at most N points. Default: 100.", type=click.IntRange(2)
             ),
             *SHARED,
         ],
@@ -174,12 +183,14 @@ def _sweep_operation(
     )
     given |= {"words": (), "kernels": (word or kernel,), "block": None, "grid": None}
     request = ladders.request_of(operation, given)
-    ranges = [axis(text) for text in axes or ()]
-    defined = [Axis(one, values_of(text, f"-D {one}="), "define") for one, text in request.defines.items()]
-    varied = [one for one in defined if len(one.values) > 1]
+    ranges = [block_range(text) for text in axes or ()]
+    defined = [
+        Axis(swept_axis, values_of(text, f"-D {swept_axis}="), "define") for swept_axis, text in request.defines.items()
+    ]
+    varied = [swept_axis for swept_axis in defined if len(swept_axis.values) > 1]
     candidates = blocks(operation.block_dimensions, ranges)
     plan = sweep.plan_points(operation, request, candidates, zipped(varied, ()))
-    swept = {one.name for one in varied}
+    swept = {swept_axis.name for swept_axis in varied}
     fixed = asdict(request) | {"defines": {n: text for n, text in request.defines.items() if n not in swept}}
     repeat = partial(_operation_line, operation, given)
     return _carry_out(plan, asdict(request), fixed, repeat, given, map_of_blocks=not varied)
@@ -191,8 +202,8 @@ def _operation_line(operation: Operation, given: Mapping[str, Any], result: Resu
     words += map(str, result.block[: operation.block_dimensions])
     words += ["--size", *(str(int(value)) for value in result.size.values())] if given["size"] else []
     words += ["--dtype", result.dtype] if result.dtype != next(iter(operation.dtypes)) else []
-    own = [(f"--{option.name}", option.name, option.default) for option in operation.options]
-    words += _unusual([("--source", "source", None), *own], given)
+    extras = [(f"--{option.name}", option.name, option.default) for option in operation.options]
+    words += _unusual([("--source", "source", None), *extras], given)
     for text in given["defines"]:
         name, _, value = text.partition("=")
         words += ["-D", f"{name}={result.parameters.get(name, value)}"]
@@ -219,7 +230,7 @@ def _sweep_file(**given: Any) -> int:
     )
     request = user.request_of(given)
     space = space_of(request, given["parameters"], given["zips"], given["where"], given["sizes"])
-    with reading(given["file"], given, min(space.count, MOST_POINTS)):
+    with show_reading(given["file"], given, min(space.count, MOST_POINTS)):
         plan = _planned(space, given)
     record = {**asdict(request), "parameters": list(given["parameters"]), "zip": list(given["zips"])}
     repeat = partial(_file_line, space, given)
@@ -274,11 +285,11 @@ def _carry_out(
     """
     from cudabench.measure import sweep
 
-    kept = given["resume"]
-    output = Output.of(given["json_path"] or kept, given["quiet"], report_path=given["report_path"])
+    resumed = given["resume"]
+    output = Output.of(given["json_path"] or resumed, given["quiet"], report_path=given["report_path"])
     if given["device"] == "all":
         raise UsageError("--device all: a sweep finds the best of one card; use --device cuda:0.")
-    choices, cards = pricing.where(given, lambda device: [devices.choose(device)])
+    choices, cards = pricing.places_of(given, lambda device: [devices.choose(device)])
     settings = options.settings(given, simulated=choices[0].kind == "sim")
     points = (space.first(),) if space else plan.points
     # A series for each set of arguments; cases are added as they are measured.
@@ -288,19 +299,19 @@ def _carry_out(
     run = output.run([*firsts.values()], choices, sweep.coarse_settings(settings), record, cards=cards)
     for outcome in run.outcomes:
         outcome.series = replace(outcome.series, cases=())
-    if run.by_card and (space or kept):
+    if run.by_card and (space or resumed):
         flag = "--strategy" if space else "--resume"
         raise UsageError(
             f"--on {given['card']} with {flag}: it searches the points of one card; name one card with --on."
         )
-    told = plan.noted(fixed, searched=space is not None)
-    told |= {name: given[name] for name in ("where", "strategy", "evaluations") if given.get(name)}
+    noted = plan.noted(fixed, searched=space is not None)
+    noted |= {name: given[name] for name in ("where", "strategy", "evaluations") if given.get(name)}
     kernels = list(dict.fromkeys(point.case.kernel for point in points))
-    run.note({"kernels": kernels, "min_time": settings.min_time, "max_time": settings.max_time, "sweep": told})
+    run.note({"kernels": kernels, "min_time": settings.min_time, "max_time": settings.max_time, "sweep": noted})
     before: dict[tuple[Any, ...], Result] = {}
-    if kept and Path(kept).exists():
-        note_taken_up(Path(kept))
-        before = sweep.earlier_results(load(kept), kept, run, told["fixed"])
+    if resumed and Path(resumed).exists():
+        note_taken_up(Path(resumed))
+        before = sweep.earlier_results(load(resumed), resumed, run, noted["fixed"])
     complete = False
     finals: list[Final] = []
 
@@ -322,18 +333,18 @@ def _carry_out(
         from cudabench.views import sweep as view
 
         first = run.outcomes[0]
-        swept = view.Swept(
+        swept = view.SweepResult(
             first.operation, run.file.device, first.settings, tuple(run.file.results), plan.refused, finals, complete,
-            repeat, plan.axes, None if space else len(plan.points), kept or given["json_path"],
+            repeat, plan.axes, None if space else len(plan.points), resumed or given["json_path"],
             bool(run.devices[0].note),
         )  # fmt: skip
-        out = console.tables(output.to_stdout)
+        out = console.table_console(output.to_stdout)
         if run.by_card:
-            view.report_by_card(out, swept, run.cards)
+            view.show_sweep_by_card(out, swept, run.cards)
         else:
-            view.report(out, swept, map_of_blocks=map_of_blocks)
+            view.show_sweep(out, swept, map_of_blocks=map_of_blocks)
 
-    carry_out(run, output, both_passes, show)
+    run_and_show(run, output, both_passes, show)
     # If only some points fail, they are not taken.
     statuses = {result.status for result in run.file.results} or {"failed"}
     return exit_code(statuses & {"wrong", "ok"} or statuses)

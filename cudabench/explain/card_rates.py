@@ -9,7 +9,7 @@ from math import prod
 
 from cudabench.cards.datasheets import L2_CLOCK, L2_SLICE
 from cudabench.cards.load import Card
-from cudabench.cards.rates import SCHEDULERS, SHARED_BYTES, at_most
+from cudabench.cards.rates import SCHEDULERS, SHARED_BYTES, rates_for
 from cudabench.compile.sass import Instruction
 from cudabench.explain.machine_code import formats, pipe
 
@@ -74,7 +74,7 @@ class Rates:
     def of(cls, card: Card) -> Rates:
         """Return a card's rates from its ceilings or, for missing ones, from its units and clock."""
         device, clock, sms, value = card.device, card.sm_hz, card.device.sm_count or 1, card.value
-        lanes = at_most(device.compute_capability)
+        lanes = rates_for(device.compute_capability)
 
         def rate(name: str, each: float, derived: float) -> float:
             # Measured for milliseconds, in which the clock may fall; a short launch ends before that.

@@ -1,8 +1,9 @@
 """The findings of a fleet's shards: cards that are slow and why, missing, or getting slower.
 
 A card is slow in a kernel if its cost is over its model's median by more than `Rule.mads` scaled MADs and by more than
-`Rule.over`. The first limit alone would call a quiet fleet's last percent slow, the second a noisy fleet's tail. The
-clocks under load then distinguish a card with a lower clock from a card that is slow at the same clock.
+`Rule.over`. With the first limit alone, cards of a quiet fleet would be slow at one percent; with the second alone, the
+tail of a noisy fleet would be. The clocks under load then distinguish a card with a lower clock from a card that is
+slow at the same clock.
 """
 
 from __future__ import annotations
@@ -68,11 +69,11 @@ class Report:
         slow = self._slow(rule, cards)
         return Fleet(
             rule=rule,
-            folders=tuple(str(each.path) for each in self.folders),
+            folders=tuple(str(item.path) for item in self.folders),
             cards=tuple(cards.values()),
             measurements=tuple(self._measurements(last, rule)),
             slow=tuple(slow),
-            groups=tuple(self._groups(last, cards, {each.id for each in slow})),
+            groups=tuple(self._groups(last, cards, {item.id for item in slow})),
             slowing=tuple(self._slowing(last, rule)) if last else (),
             damaged=tuple(folder.damaged),
         )
@@ -89,18 +90,18 @@ class Report:
     def _missing(self, expected: Iterable[str]) -> dict[str, Card]:
         """Return the cards of earlier folders or of `expected` that the last folder lacks."""
         *earlier, last = self.folders
-        unread = {each.file: f"its shard cannot be read: {each.reason}" for each in last.damaged}
-        found: dict[str, Card] = {}
+        unread = {damaged.file: f"its shard cannot be read: {damaged.reason}" for damaged in last.damaged}
+        missing: dict[str, Card] = {}
         for folder in earlier:
             for name, card in folder.cards.items():
                 if name not in last.cards and (card.status != "missing" or name.startswith(("GPU-", "MIG-"))):
                     reason = unread.get(place.file_name(name), f"it is in {folder.path}, but not in {last.path}")
-                    found[name] = replace(card, status="missing", reason=reason, load=None, health=None, slurm={})
+                    missing[name] = replace(card, status="missing", reason=reason, load=None, health=None, slurm={})
         for name in expected:
-            if name not in last.cards and name not in found:
+            if name not in last.cards and name not in missing:
                 reason = unread.get(place.file_name(name), "it is expected, but lacks a shard")
-                found[name] = Card(name, "missing", reason)
-        return found
+                missing[name] = Card(name, "missing", reason)
+        return missing
 
     def _measurements(self, folder: int, rule: Rule) -> Iterator[Measurement]:
         for row in self.sums.groups(folder, rule):
@@ -121,7 +122,7 @@ class Report:
         last = len(self.folders) - 1
         labels_of = {int(row.card): int(row.labels) for row in self.sums.typical(last)}
         usual = usual_clocks(cards.values())
-        found = []
+        slow_cards = []
         for number, group in groupby(self.sums.beyond(last, rule), key=lambda row: int(row.card)):
             card = cards[self.ids.names[number]]
             clock, load = clock_ratio(card, usual), card.load
@@ -134,14 +135,14 @@ class Report:
                         (ratio - 1) / (MAD_TO_SIGMA * mad) if mad else None, None if clock is None else ratio / clock,
                     )
                 )  # fmt: skip
-            found.append(
+            slow_cards.append(
                 SlowCard(
                     card.id, cause(rows, clock, rule), load.sm_mhz if load else None,
                     usual.get(card.model or "", (None, None))[0], load.throttle if load else (), tuple(rows),
                     labels_of[number],
                 )
             )  # fmt: skip
-        return sorted(found, key=lambda each: -each.kernels[0].ratio)
+        return sorted(slow_cards, key=lambda slow: -slow.kernels[0].ratio)
 
     def _groups(self, folder: int, cards: dict[str, Card], slow: set[str]) -> Iterator[Group]:
         ratios = {self.ids.names[row.card]: float(row.ratio) for row in self.sums.typical(folder)}
@@ -152,10 +153,12 @@ class Report:
                 if (name := getattr(card, kind)) is not None:
                     members.setdefault(name, []).append(card)
             for name, group in sorted(members.items()):
-                known = [ratios[card.id] for card in group if card.id in ratios]
+                known_ratios = [ratios[card.id] for card in group if card.id in ratios]
                 right = sum(card.status == "ok" for card in group)
                 slow_ones = sum(card.id in slow for card in group)
-                yield Group(kind, name, right, slow_ones, len(group) - right, median(known) if known else None)
+                yield Group(
+                    kind, name, right, slow_ones, len(group) - right, median(known_ratios) if known_ratios else None
+                )
 
     def _slowing(self, last: int, rule: Rule) -> list[Slowing]:
         worst: dict[int, Table] = {}
@@ -166,12 +169,12 @@ class Report:
             {(row.card, row.label): float(row.ratio) for row in self.sums.dots(folder, worst)}
             for folder in range(last + 1 if worst else 0)
         ]
-        found = []
+        slowing = []
         for card, row in worst.items():
             label, ratios = self.labels.names[row.label], tuple(ratio.get((card, row.label)) for ratio in past)
             name = self.ids.names[card]
-            found.append(Slowing(name, label.operation, label.kernel, label.problem, ratios, float(row.change)))
-        return sorted(found, key=lambda each: -each.change)
+            slowing.append(Slowing(name, label.operation, label.kernel, label.problem, ratios, float(row.change)))
+        return sorted(slowing, key=lambda row: -row.change)
 
 
 def load(paths: Sequence[Path]) -> Report:
@@ -194,25 +197,25 @@ def _written(path: Path, files: Sequence[str]) -> str:
     """Return the writing time of the first shard of a folder that has a time."""
     for name in files[:PEEKED]:
         with suppress(reading.Unreadable):
-            found = reading.shards(name, reading.content(str(path / name)))
-            if found and found[0].utc:
-                return found[0].utc
+            cards = reading.shards(name, reading.content(str(path / name)))
+            if cards and cards[0].utc:
+                return cards[0].utc
     return ""
 
 
 def _take(report: Report, number: int, chunk: reading.Chunk, files: frozenset[str]) -> None:
     """Add the content of some files of a folder to a report."""
     folder, kept, cards, models = report.folders[number], [], [], []
-    for found in chunk.cards:
-        own = place.file_name(found.card.id)
-        kept.append(found.card.id not in folder.cards and (own == found.file or own not in files))
+    for shard in chunk.cards:
+        own_file = place.file_name(shard.card.id)
+        kept.append(shard.card.id not in folder.cards and (own_file == shard.file or own_file not in files))
         if not kept[-1]:
-            folder.damaged.append(Damaged(found.file, f"another file has the same card, {found.card.id}"))
+            folder.damaged.append(Damaged(shard.file, f"another file has the same card, {shard.card.id}"))
             continue
-        folder.cards[found.card.id] = found.card
-        folder.simulated += found.simulated
-        cards.append(report.ids[found.card.id])
-        models.append(report.models[found.card.model or UNKNOWN_MODEL])
+        folder.cards[shard.card.id] = shard.card
+        folder.simulated += shard.simulated
+        cards.append(report.ids[shard.card.id])
+        models.append(report.models[shard.card.model or UNKNOWN_MODEL])
     folder.damaged += chunk.damaged
     counts = np.array(chunk.counts, np.int64)
     of_kept = np.array(kept, bool)  # without a card, too
@@ -236,8 +239,8 @@ def usual_clocks(cards: Iterable[Card]) -> dict[str, tuple[float | None, float |
         if card.load and card.model:
             loads.setdefault(card.model, []).append(card.load)
     return {
-        model: (_middle(load.sm_mhz for load in known), _middle(load.memory_mhz for load in known))
-        for model, known in loads.items()
+        model: (_middle(load.sm_mhz for load in model_loads), _middle(load.memory_mhz for load in model_loads))
+        for model, model_loads in loads.items()
     }
 
 
@@ -254,13 +257,13 @@ def clock_ratio(card: Card, usual: Mapping[str, tuple[float | None, float | None
     if not card.load or not card.load.sm_mhz or card.load.sm_mhz <= 0:
         return None
     pairs = zip(usual.get(card.model or "", (None, None)), (card.load.sm_mhz, card.load.memory_mhz), strict=True)
-    found = max((middle / clock for middle, clock in pairs if middle and clock and clock > 0), default=1.0)
-    return found if found > 1 + LOW_CLOCK else 1.0
+    ratio = max((middle / clock for middle, clock in pairs if middle and clock and clock > 0), default=1.0)
+    return ratio if ratio > 1 + LOW_CLOCK else 1.0
 
 
 def cause(rows: Sequence[Slow], clock: float | None, rule: Rule) -> Cause:
     """Return whether a card's clock explains the kernels that it is slow in."""
     if clock is None or clock == 1:
         return "unknown" if clock is None else "not clock"
-    left = max(row.ratio for row in rows) / clock
-    return "clock" if left <= 1 + rule.over else "partly clock"
+    unexplained = max(row.ratio for row in rows) / clock
+    return "clock" if unexplained <= 1 + rule.over else "partly clock"

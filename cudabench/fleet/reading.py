@@ -25,13 +25,14 @@ from cudabench.errors import CudabenchError
 from cudabench.records import file as files
 from cudabench.records.fleet import Card, CardStatus, Damaged, Health, Load
 from cudabench.records.launch import dim_text
+from cudabench.results.units import size_text
 from cudabench.system import children, outputs
 
-parsed: Callable[[bytes], Any] = json.loads
+parse: Callable[[bytes], Any] = json.loads
 with contextlib.suppress(ImportError):  # takes a third of the time; json reads what it refuses, such as NaN
     import orjson
 
-    parsed = orjson.loads
+    parse = orjson.loads
 
 MOST_BYTES = 16 << 20  # size of a shard: thirteen kernels with ten thousand samples each take 2 MB
 MOST_TEXT = 200  # characters of a name
@@ -117,8 +118,8 @@ def read_shards(folder: Path, names: Sequence[str]) -> Iterator[Chunk]:
     chunks = [(str(folder), names[at : at + CHUNK]) for at in range(0, len(names), CHUNK)]
     processes = 1 if len(names) < MANY else min(children.processors(), len(chunks))
     try:
-        with children.on_processes(_read_chunk, chunks, processes) as found:
-            for chunk in found:
+        with children.on_processes(_read_chunk, chunks, processes) as results:
+            for chunk in results:
                 outputs.note_shards(folder, (card.file for card in chunk.cards))
                 yield chunk
     except BrokenProcessPool:
@@ -174,31 +175,31 @@ def shards(name: str, text: bytes) -> list[Shard]:
     fleet = _object(document.get("fleet"))
     if _object(fleet.get("rule")):
         return []  # a report, written beside its shards
-    devices = [each for each in _list(document.get("devices")) if isinstance(each, dict)]
+    devices = [row for row in _list(document.get("devices")) if isinstance(row, dict)]
     devices = devices or [_object(document.get("device"))]
     utc = _text(_object(document.get("provenance")).get("utc")) or ""
     host = _text(_object(document.get("host")).get("name"))
-    results = [each for each in _list(document["results"])[:MOST_KERNELS] if isinstance(each, dict)]
-    ceilings = [each for each in _list(document.get("ceilings"))[:MOST_KERNELS] if isinstance(each, dict)]
-    found = []
+    results = [row for row in _list(document["results"])[:MOST_KERNELS] if isinstance(row, dict)]
+    ceilings = [row for row in _list(document.get("ceilings"))[:MOST_KERNELS] if isinstance(row, dict)]
+    cards = []
     for device in devices:
         simulated = device.get("kind") in ("sim", "simulated")
         label = f"{'sim' if device.get('kind') == 'sim' else 'cuda'}:{device.get('index')}"
-        own = [r for r in results if len(devices) < 2 or r.get("device") == label]
+        mine = [r for r in results if len(devices) < 2 or r.get("device") == label]
         given = _object(fleet.get("card")) if len(devices) == 1 else {}
         card = _card(given, device, host, name.removesuffix(".json"))
-        status, reason = judged([*own, *ceilings])
+        status, reason = status_of([*mine, *ceilings])
         if WORSE.index(status) > WORSE.index(card.status):
             card = replace(card, status=status, reason=reason)
-        values = () if simulated else (*_times(own), *_ceilings(ceilings))
-        found.append(Shard(name, card, simulated, utc, values))
-    return found
+        values = () if simulated else (*_times(mine), *_ceilings(ceilings))
+        cards.append(Shard(name, card, simulated, utc, values))
+    return cards
 
 
 def _document(text: bytes) -> dict[str, Any]:
     try:
         try:
-            document = files.checked(parsed(text), "it")
+            document = files.checked(parse(text), "it")
         except (ValueError, RecursionError):
             document = files.document_of(text.decode(), "it")
     except UnicodeDecodeError:
@@ -210,7 +211,7 @@ def _document(text: bytes) -> dict[str, Any]:
     return document
 
 
-def judged(rows: Sequence[Mapping[str, Any]]) -> tuple[CardStatus, str | None]:
+def status_of(rows: Sequence[Mapping[str, Any]]) -> tuple[CardStatus, str | None]:
     """Return the status of a card from its results or ceilings, and the reason."""
     named: dict[Any, list[str]] = {}
     for row in rows:
@@ -250,7 +251,7 @@ def _plain_record(kind: type, given: Any) -> Any:
     for spec in fields(kind):
         value, hint = given.get(spec.name), str(spec.type)
         if "tuple" in hint:
-            values[spec.name] = tuple(text for each in _list(value)[:20] if (text := _text(each)))
+            values[spec.name] = tuple(text for item in _list(value)[:20] if (text := _text(item)))
         elif "bool" in hint:
             values[spec.name] = value if isinstance(value, bool) else None
         elif "float" in hint:
@@ -288,12 +289,8 @@ def _label(
     operation: str, kernel: str, size: tuple[tuple[str, str], ...], dtype: str, block: tuple[int, ...], cache: str
 ) -> Label:
     """Return the label of a measurement; equal labels are the same object, which is sent between processes once."""
-    if operation == "run":
-        problem = ", ".join(f"{name}={value}" for name, value in size)
-    else:
-        problem = " x ".join(value for _, value in size)
     threads = f"block {dim_text(block, 2)}" if block else ""
-    parts = [problem, dtype, threads, cache if cache != "cold" else ""]
+    parts = [size_text(operation, size), dtype, threads, cache if cache != "cold" else ""]
     return Label(operation, kernel, " ".join(part for part in parts if part)[:MOST_TEXT], "s", True)
 
 

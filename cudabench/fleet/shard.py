@@ -81,7 +81,7 @@ class Written:
 # Which cards ---------------------------------------------------------------------------------------------------------
 
 
-def visible(plan: Plan) -> list[Target]:
+def visible_cards(plan: Plan) -> list[Target]:
     """Return the cards to run the plan's command on: the visible ones, the one of --device cuda:N, or the simulator if
     the command names it."""
     if plan.device is not None and plan.device.startswith("sim"):
@@ -98,18 +98,18 @@ def visible(plan: Plan) -> list[Target]:
     return [Target(part or str(card.uuid), card, alone) for card in cards]
 
 
-def absent(plan: Plan, targets: Sequence[Target], expected: Iterable[str]) -> list[Card]:
+def missing_cards(plan: Plan, targets: Sequence[Target], expected: Iterable[str]) -> list[Card]:
     """Return the missing cards: of `expected`, and of CUDA_VISIBLE_DEVICES."""
     if any(target.info is None for target in targets):
         return []
     seen = {target.id for target in targets} | {str(target.info.uuid) for target in targets if target.info}
     wanted = [word for word in (*expected, *place.granted()) if word.startswith(("GPU-", "MIG-"))]
     # CUDA accepts abbreviated UUIDs.
-    missing = [uuid for uuid in dict.fromkeys(wanted) if not any(known.startswith(uuid) for known in seen)]
-    known = nvml.uuids() if missing else []
+    missing = [uuid for uuid in dict.fromkeys(wanted) if not any(listed.startswith(uuid) for listed in seen)]
+    listed = nvml.uuids() if missing else []
     cards = []
     for uuid in missing:
-        there = any(each.startswith(uuid) for each in known)
+        there = any(other.startswith(uuid) for other in listed)
         reason = "NVML knows it, but CUDA does not see it" if there else "neither CUDA nor NVML sees it"
         cards.append(_card(plan, uuid, "missing", reason=reason))
     numbers = [word for word in place.granted() if word.isdecimal()]
@@ -139,14 +139,14 @@ def measure_cards(
     leaves no shard, and the exit code is EXIT_TERMINATED. Raises CudabenchError if the folder cannot be written.
     """
     make_folder(plan.folder)
-    targets = visible(plan)
+    targets = visible_cards(plan)
     codes = []
 
     def note(written: Written) -> None:
         codes.append(written.exit_code)
         told(written)
 
-    for card in absent(plan, targets, expected):
+    for card in missing_cards(plan, targets, expected):
         note(_write(plan, card, {"schema": results.SCHEMA, "results": []}, EXIT_UNUSABLE))
     for batch in [[target] for target in targets] if in_turn else [targets]:
         if not _together(plan, batch, note):
@@ -174,18 +174,18 @@ def _together(plan: Plan, targets: Sequence[Target], told: Callable[[Written], N
             with interrupts.delayed():
                 runs.append(_Run(plan, target))
                 stack.callback(runs[-1].close)
-        left = list(runs)
-        while left:
-            for each in left:
-                each.record_state()
+        running = list(runs)
+        while running:
+            for run in running:
+                run.record_state()
             until = time.monotonic() + LOOK_S
-            while time.monotonic() < until and all(each.process.poll() is None for each in left):
+            while time.monotonic() < until and all(run.process.poll() is None for run in running):
                 time.sleep(0.02)
-            for each in [each for each in left if each.process.poll() is not None]:
-                left.remove(each)
-                if each.process.returncode not in INTERRUPTS:
-                    told(each.finish())
-        return all(each.process.returncode not in INTERRUPTS for each in runs)
+            for run in [run for run in running if run.process.poll() is not None]:
+                running.remove(run)
+                if run.process.returncode not in INTERRUPTS:
+                    told(run.finish())
+        return all(run.process.returncode not in INTERRUPTS for run in runs)
 
 
 class _Run:
@@ -201,12 +201,12 @@ class _Run:
         words = [*plan.words, "--json", str(self._file), *(["--quiet"] if plan.quiet else [])]
         if target.info and plan.device is None:
             words += ["--device", "cuda"]  # a card that was lost must not become a simulation
-        with self._said.open("wb") as said:
+        with self._said.open("wb") as stream:
             self.process = subprocess.Popen(
                 [*children.module_command("cudabench"), *words],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                stderr=said,
+                stderr=stream,
                 env=os.environ if target.alone else {**os.environ, "CUDA_VISIBLE_DEVICES": target.id},
                 start_new_session=True,  # an interrupt reaches only this process, which passes it on
             )
@@ -225,7 +225,7 @@ class _Run:
         with contextlib.suppress(CudabenchError):
             file = results.load(self._file)
             document, device = file.document(), file.device
-        status, reason = judge(document, code, self._last_words())
+        status, reason = card_status(document, code, self._last_words())
         if info and device and device.timed and self.target.id.startswith("GPU-"):
             if device.uuid != self.target.id:
                 status, reason = "failed", f"it should run on this card, but ran on {device.uuid}"
@@ -251,10 +251,10 @@ class _Run:
     def _last_words(self) -> str:
         text = self._said.read_text(errors="replace").strip()
         lines = text.splitlines()
-        said = next((line for line in reversed(lines) if line.startswith("Error: ")), lines[-1] if lines else "")
+        message = next((line for line in reversed(lines) if line.startswith("Error: ")), lines[-1] if lines else "")
         code = self.process.returncode
         ended = f"it was ended by {signal.Signals(-code).name}" if code < 0 else f"it ended with exit code {code}"
-        return said.removeprefix("Error: ")[:MOST_WORDS] or ended
+        return message.removeprefix("Error: ")[:MOST_WORDS] or ended
 
     def close(self) -> None:
         """End the process by an interrupt, at which it writes its results, and clean up."""
@@ -267,10 +267,10 @@ class _Run:
         self._folder.cleanup()
 
 
-def judge(document: Mapping[str, Any], exit_code: int, said: str) -> tuple[CardStatus, str | None]:
+def card_status(document: Mapping[str, Any], exit_code: int, said: str) -> tuple[CardStatus, str | None]:
     """Return the status of a run's card, and the reason; `said` is the run's last sentence."""
     rows = [*document["results"], *document.get("ceilings", ())]
-    status, reason = reading.judged(rows)
+    status, reason = reading.status_of(rows)
     if status == "wrong":
         return status, reason
     if status == "failed" or all(row["status"] != "ok" for row in rows):

@@ -103,19 +103,19 @@ class Slurm:
 
         try:
             with self._executor.batch():
-                jobs = [self._executor.submit(each) for each in tasks]
+                jobs = [self._executor.submit(job) for job in tasks]
         except (FailedJobError, FailedSubmissionError, subprocess.SubprocessError, OSError) as error:
-            said = str(getattr(error, "stderr", None) or error).splitlines() or ["without a reason"]
-            why = next((line for line in said if line.startswith(SBATCH)), said[0]).removeprefix(SBATCH)
+            lines = str(getattr(error, "stderr", None) or error).splitlines() or ["without a reason"]
+            why = next((line for line in lines if line.startswith(SBATCH)), lines[0]).removeprefix(SBATCH)
             raise CudabenchError(f"Slurm refuses the jobs: {why[:300]}.") from None
         return [str(job.job_id) for job in jobs]
 
     def states(self, jobs: Iterable[str]) -> Mapping[str, str]:
         """Ask squeue, which knows ended jobs for some minutes."""
         wanted = {*jobs}
-        ask = ["squeue", "--noheader", "--array", "--states=all", f"--user={os.getuid()}", "--format=%i|%T"]
+        words = ["squeue", "--noheader", "--array", "--states=all", f"--user={os.getuid()}", "--format=%i|%T"]
         try:
-            answer = subprocess.run(ask, capture_output=True, text=True, timeout=SLURM_TIMEOUT_S, check=True).stdout
+            answer = subprocess.run(words, capture_output=True, text=True, timeout=SLURM_TIMEOUT_S, check=True).stdout
         except (OSError, subprocess.SubprocessError):
             self._silence += 1
             if self._silence > MOST_SILENCE:
@@ -148,7 +148,7 @@ class Local:
     def submit(self, tasks: Sequence[task.Task]) -> list[str]:
         """Start a process for each task; its output goes into its own log."""
         shard.make_folder(self._folder)
-        return [self._start(each) for each in tasks]
+        return [self._start(job) for job in tasks]
 
     def _start(self, one: task.Task) -> str:
         def no_link(path: str, flags: int) -> int:
@@ -221,8 +221,8 @@ class Submission:
     def save(self) -> None:
         """Write the record."""
         plan, tasks = self.plan, tuple(self.entries)
-        kept = SubmissionRecord(plan.words, plan.device, plan.quiet, self.engine, self.settings, self.hold_s, tasks)
-        outputs.write_ours(record(plan.folder), json.dumps(asdict(kept), indent=1).encode())
+        contents = SubmissionRecord(plan.words, plan.device, plan.quiet, self.engine, self.settings, self.hold_s, tasks)
+        outputs.write_ours(record(plan.folder), json.dumps(asdict(contents), indent=1).encode())
 
     # Submitting
 
@@ -232,8 +232,8 @@ class Submission:
             return
         cards = self._cards()
         tasks = [
-            task.Task(self.plan, each.number, len(self.entries), self.hold_s, *cards.get(each.number, (None, None)))
-            for each in entries
+            task.Task(self.plan, entry.number, len(self.entries), self.hold_s, *cards.get(entry.number, (None, None)))
+            for entry in entries
         ]
         for entry in entries:
             task.forget(self.plan.folder, entry.number)
@@ -251,11 +251,11 @@ class Submission:
             host = place.host()
             several = len(self.entries) > 1
             return {e.number: (None, f"{host}-{e.number}" if several else host) for e in self.entries}
-        found = [target.id for target in shard.visible(self.plan)]
-        if len(self.entries) > len(found):
-            there = f"{len(found)} cards are" if len(found) != 1 else "1 card is"
+        cards = [target.id for target in shard.visible_cards(self.plan)]
+        if len(self.entries) > len(cards):
+            there = f"{len(cards)} cards are" if len(cards) != 1 else "1 card is"
             raise DeviceUnusable(f"--gpus {len(self.entries)} is too many: {there} visible here; ask for fewer.")
-        return {entry.number: (card, None) for entry, card in zip(self.entries, found, strict=False)}
+        return {entry.number: (card, None) for entry, card in zip(self.entries, cards, strict=False)}
 
     # Watching
 
@@ -265,12 +265,12 @@ class Submission:
         states = engine.states([entry.job for entry in open_ones])
         again = []
         for entry in open_ones:
-            said = task.last_state(self.plan.folder, entry.number) or {}
-            entry.host = str(said.get("host") or entry.host)[: place.MOST_NAME]
+            reported = task.last_state(self.plan.folder, entry.number) or {}
+            entry.host = str(reported.get("host") or entry.host)[: place.MOST_NAME]
             word = states.get(entry.job, "")
-            if said.get("exit_code") in range(256):
-                entry.state = "repeated" if said.get("repeated") is True else "done"
-                entry.exit_code = int(said["exit_code"])
+            if reported.get("exit_code") in range(256):
+                entry.state = "repeated" if reported.get("repeated") is True else "done"
+                entry.exit_code = int(reported["exit_code"])
             elif word in WAITING:
                 entry.state = "pending"
             elif word in AT_WORK:
@@ -280,10 +280,10 @@ class Submission:
             elif word in TRY_AGAIN and entry.attempts < ATTEMPTS:
                 again.append(entry)
             else:
-                known = f"job {entry.job} is {word.lower() or 'no longer known'}" + (
+                fate = f"job {entry.job} is {word.lower() or 'no longer known'}" + (
                     f" on {entry.host}" * bool(entry.host)
                 )
-                entry.state, entry.reason = "failed", f"{known}; its log is in {logs(self.plan.folder)}"
+                entry.state, entry.reason = "failed", f"{fate}; its log is in {logs(self.plan.folder)}"
         self.save()
         self.start(engine, again)
 
@@ -294,8 +294,8 @@ class Submission:
 
     def slow(self) -> int | None:
         """Return how many cards are slow so far."""
-        found = findings.load([self.plan.folder]).findings()
-        return len(found.slow) if found.measurements else None
+        findings_so_far = findings.load([self.plan.folder]).findings()
+        return len(findings_so_far.slow) if findings_so_far.measurements else None
 
     def resume(self, engine: Engine) -> None:
         """Submit unfinished tasks; tasks that wait or run are only checked."""
@@ -304,10 +304,10 @@ class Submission:
                 entry.state = "failed"
         # `look` sees a job that was cancelled meanwhile as failed, and continues a preempted one.
         self.update(engine)
-        left = [entry for entry in self.entries if entry.state in ("failed", "repeated")]
-        for entry in left:
+        unfinished = [entry for entry in self.entries if entry.state in ("failed", "repeated")]
+        for entry in unfinished:
             entry.attempts, entry.exit_code = 0, None
-        self.start(engine, left)
+        self.start(engine, unfinished)
 
     def cancel(self, engine: Engine) -> list[str]:
         """Cancel waiting jobs, on this machine also running ones, and return the jobs that continue; results stay."""
@@ -352,9 +352,9 @@ def new(
             "another folder."
         )
     check_settings(settings)
-    made = Submission(plan, engine, dict(settings), hold_s, [Entry(number) for number in range(gpus)])
+    submission = Submission(plan, engine, dict(settings), hold_s, [Entry(number) for number in range(gpus)])
     shard.make_folder(task.marker(plan.folder, 0).parent)
-    return made
+    return submission
 
 
 def load(folder: Path) -> Submission:
@@ -362,23 +362,25 @@ def load(folder: Path) -> Submission:
     path = record(folder)
     try:
         with open_bytes(path) as stream:
-            kept: SubmissionRecord = decode(SubmissionRecord, parse_json(stream.read(MOST_RECORD)), "it")
-        check_settings(kept.settings)
+            contents: SubmissionRecord = decode(SubmissionRecord, parse_json(stream.read(MOST_RECORD)), "it")
+        check_settings(contents.settings)
     except FileNotFoundError:
         raise CudabenchError(f"{folder} lacks a submission: 'cudabench fleet submit' makes one.") from None
     except OSError as error:
         raise CudabenchError(f"{path} cannot be read: {error.strerror}.") from None
     except (ValueError, RecursionError, Misfit, UsageError):
-        kept = SubmissionRecord((), None, False, "local", {}, 0.0, ())
+        contents = SubmissionRecord((), None, False, "local", {}, 0.0, ())
     # A job's name becomes a word of scancel's command.
     right = all(
         entry.number == at and re.fullmatch(r"(\d+(_\d+)?)?", entry.job, re.ASCII)
-        for at, entry in enumerate(kept.tasks)
+        for at, entry in enumerate(contents.tasks)
     )
-    if not (right and math.isfinite(kept.hold_s) and kept.hold_s >= 0 and 0 < len(kept.tasks) <= MOST_TASKS):
+    if not (
+        right and math.isfinite(contents.hold_s) and contents.hold_s >= 0 and 0 < len(contents.tasks) <= MOST_TASKS
+    ):
         raise CudabenchError(f"{path} is damaged: submit again, into another folder.")
-    plan = Plan(folder, kept.words, kept.device, kept.quiet)
-    return Submission(plan, kept.engine, kept.settings, kept.hold_s, list(kept.tasks))
+    plan = Plan(folder, contents.words, contents.device, contents.quiet)
+    return Submission(plan, contents.engine, contents.settings, contents.hold_s, list(contents.tasks))
 
 
 def check_settings(settings: Mapping[str, Any]) -> None:

@@ -95,8 +95,8 @@ class Sums:
         usual = change / _medians(group, change)
         mad = _medians(group, np.abs(usual - 1))
         slow = (usual > limit(mad, rule)) & (change > 1 + rule.over) & (np.bincount(group)[group] >= FEWEST)
-        found = _table(card=rows.card[slow], label=rows.label[slow], change=change[slow])
-        return found[np.lexsort((found.label, found.card))]
+        slowed = _table(card=rows.card[slow], label=rows.label[slow], change=change[slow])
+        return slowed[np.lexsort((slowed.label, slowed.card))]
 
     def dots(self, folder: int, cards: Iterable[int] | None = None) -> Table:
         """Return every ratio of a folder (card, model, label, ratio), or those of some cards."""
@@ -117,8 +117,8 @@ def _joined(parts: Sequence[Table]) -> Table:
 
 
 def _slow(rows: Table, rule: Rule) -> NDArray[np.bool_]:
-    found: NDArray[np.bool_] = (rows.ratio > limit(rows.mad, rule)) & (rows.cards >= FEWEST)
-    return found
+    slow: NDArray[np.bool_] = (rows.ratio > limit(rows.mad, rule)) & (rows.cards >= FEWEST)
+    return slow
 
 
 def _groups(first: Ints, second: Ints) -> Ints:

@@ -48,7 +48,7 @@ class Task:
             os.environ["CUDA_VISIBLE_DEVICES"] = self.card
         # Host and rack of the job, not of the submission.
         plan = replace(Plan(self.plan.folder, self.plan.words, self.plan.device, self.plan.quiet), name=self.name)
-        cards = [target.id for target in shard.visible(plan)]
+        cards = [target.id for target in shard.visible_cards(plan)]
         note = {"host": plan.host, "cards": cards, "exit_code": None, "repeated": False, "job": _job()}
         taken = {card for number in range(self.tasks) if number != self.number for card in self._cards(number)}
         repeated = bool(cards) and {*cards} <= taken
@@ -63,7 +63,7 @@ class Task:
 
     def _cards(self, number: int) -> list[str]:
         cards = (last_state(self.plan.folder, number) or {}).get("cards")
-        return [each for each in cards if isinstance(each, str)] if isinstance(cards, list) else []
+        return [card for card in cards if isinstance(card, str)] if isinstance(cards, list) else []
 
     def _mark(self, note: dict[str, Any]) -> None:
         outputs.write_ours(marker(self.plan.folder, self.number), json.dumps(note).encode())
@@ -92,8 +92,8 @@ def marker(folder: Path, number: int) -> Path:
 def last_state(folder: Path, number: int) -> dict[str, Any] | None:
     """Return a task's last recorded state; None before it has started."""
     with suppress(OSError, ValueError, RecursionError), open_bytes(marker(folder, number)) as stream:
-        found = parse_json(stream.read(MOST_BYTES))
-        return found if isinstance(found, dict) else None
+        document = parse_json(stream.read(MOST_BYTES))
+        return document if isinstance(document, dict) else None
     return None
 
 

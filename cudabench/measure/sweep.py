@@ -63,7 +63,7 @@ def plan_points(
 
     Raises UsageError if the request does not name a single kernel, or the kernel takes none of the blocks."""
     if request.source is None:
-        named = [kernel for kernel, _ in cases.select(operation, request.kernels)]
+        named = [kernel for kernel, _ in cases.select_kernels(operation, request.kernels)]
         if len(named) != 1:
             names = ", ".join(kernel.name for kernel in named)
             raise UsageError(

@@ -66,7 +66,7 @@ def build(operation: Operation, request: Request) -> list[Case]:
     """
     problem = problem_of(operation, request)
     if request.source is None:
-        picked = [_built_in(operation, kernel, named) for kernel, named in select(operation, request.kernels)]
+        picked = [_built_in(operation, kernel, named) for kernel, named in select_kernels(operation, request.kernels)]
     else:
         picked = _from_file(operation, request.source, request.kernels)
     cases = []
@@ -75,10 +75,10 @@ def build(operation: Operation, request: Request) -> list[Case]:
             cases.append(replace(_case(operation, pick, problem, request), named=pick.named))
         except (UsageError, NotANumber) as error:
             constants_differ = f"The constants of {pick.kernel.name} contradict each other: {error}."
-            said = constants_differ if isinstance(error, NotANumber) else str(error)
+            reason = constants_differ if isinstance(error, NotANumber) else str(error)
             if pick.named:
-                raise UsageError(said) from None
-            cases.append(replace(_unplanned(operation, pick, problem), skip_reason=said))
+                raise UsageError(reason) from None
+            cases.append(replace(_unplanned(operation, pick, problem), skip_reason=reason))
     if all(case.skip_reason for case in cases):
         raise UsageError(cases[0].skip_reason or "")
     return [*_without_other_kernels(cases), *_peers(operation, problem, request.peers)]
@@ -88,14 +88,14 @@ def _peers(operation: Operation, problem: Problem, names: Sequence[str]) -> list
     """Return the cases of the named libraries or library calls, in the operation's order."""
     wanted: set[str] = set()
     known = list(dict.fromkeys(word for peer in operation.peers for word in (peer.library, peer.name)))
-    others = f"use {', '.join(known)}" if known else "no library has it"
+    repair = f"use {', '.join(known)}" if known else "no library has it"
     for name in names:
         of_library = [peer for peer in operation.peers if name in (peer.library, peer.name)]
         able = {peer.name for peer in of_library if problem.dtype in peer.dtypes}
         types = ", ".join(dict.fromkeys(dtype for peer in of_library for dtype in peer.dtypes))
         what = f"lacks a call of {LIBRARIES[name]}" if name in LIBRARIES else f"cannot call '{name}'"
         refuse(
-            (not of_library, f"--peer {name}: {operation.name} {what}; {others}.{did_you_mean(name, known)}"),
+            (not of_library, f"--peer {name}: {operation.name} {what}; {repair}.{did_you_mean(name, known)}"),
             (not able, f"--peer {name} has no {problem.dtype} form of {operation.name}: use {types}."),
         )
         wanted |= able
@@ -146,15 +146,19 @@ def _without_other_kernels(cases: Sequence[Case]) -> list[Case]:
         key = _compiled_as(case, unit)
         return _reduced(key[0], frozenset(wanted.get(key, ())))
 
-    found = []
+    kept = []
     for case in cases:
         units = {
-            id(each.unit): replace(each.unit, source=reduced(case, each.unit)) for each in case.launches if each.unit
+            id(launch.unit): replace(launch.unit, source=reduced(case, launch.unit))
+            for launch in case.launches
+            if launch.unit
         }
-        launches = tuple(replace(each, unit=units[id(each.unit)]) if each.unit else each for each in case.launches)
-        own = reduced(case, None) if case.source.builtin else case.source
-        found.append(replace(case, source=own, launches=launches))
-    return found
+        launches = tuple(
+            replace(launch, unit=units[id(launch.unit)]) if launch.unit else launch for launch in case.launches
+        )
+        source = reduced(case, None) if case.source.builtin else case.source
+        kept.append(replace(case, source=source, launches=launches))
+    return kept
 
 
 def _compiled_as(case: Case, unit: Unit | None) -> Compilation:
@@ -171,7 +175,7 @@ def _reduced(chapter: Source, wanted: frozenset[str]) -> Source:
 # Which kernels ------------------------------------------------------------------------------------------------------
 
 
-def select(operation: Operation, names: Sequence[str]) -> list[tuple[Kernel, bool]]:
+def select_kernels(operation: Operation, names: Sequence[str]) -> list[tuple[Kernel, bool]]:
     """Return the kernels of names, ids and globs, each with whether it was named exactly; no names: the ladder."""
     picked: dict[str, tuple[Kernel, bool]] = {}
     for name in names or ("all",):
@@ -199,12 +203,12 @@ def _matching(operation: Operation, name: str) -> list[tuple[Kernel, bool]]:
         raise UsageError(
             f"No kernel of {operation.name} matches '{name}'; 'cudabench list {operation.name}' shows them."
         )
-    known = [kernel.name for kernel in kernels]
+    names = [kernel.name for kernel in kernels]
     exact = [kernel for kernel in kernels if name in (kernel.name, kernel.function)][:1]
-    found = exact or [k for k in kernels if name.lower() in (k.name.lower(), k.function.lower())]
-    if len(found) == 1:
-        return [(found[0], True)]
-    raise UsageError(f"{operation.name} lacks a kernel '{name}'.{did_you_mean(name, known)} Use {', '.join(known)}.")
+    matched = exact or [k for k in kernels if name.lower() in (k.name.lower(), k.function.lower())]
+    if len(matched) == 1:
+        return [(matched[0], True)]
+    raise UsageError(f"{operation.name} lacks a kernel '{name}'.{did_you_mean(name, names)} Use {', '.join(names)}.")
 
 
 def _from_file(operation: Operation, path: str, names: Sequence[str]) -> list[Picked]:
@@ -229,9 +233,11 @@ def _from_file(operation: Operation, path: str, names: Sequence[str]) -> list[Pi
             continue
         for kernel, named in _matching(operation, name):
             alone = next(iter(functions)) if len(functions) == 1 and len(names) == 1 and named else ""
-            own = kernel.function if kernel.function in functions else alone
-            found = _own(operation, file, text, find_kernel(file, own), kernel) if own else None
-            picked.append(replace(found, named=named) if found else _built_in(operation, kernel, named))
+            function_name = kernel.function if kernel.function in functions else alone
+            replacement = (
+                _own(operation, file, text, find_kernel(file, function_name), kernel) if function_name else None
+            )
+            picked.append(replace(replacement, named=named) if replacement else _built_in(operation, kernel, named))
     if not any(pick.replaced for pick in picked):
         raise UsageError(
             f"{path} lacks a kernel for {', '.join(names)}; it has {', '.join(functions) or 'no __global__ function'}: "
@@ -241,15 +247,11 @@ def _from_file(operation: Operation, path: str, names: Sequence[str]) -> list[Pi
 
 
 def _built_in(operation: Operation, kernel: Kernel, named: bool) -> Picked:
-    return Picked(kernel, chapters.of(operation, kernel), named, kernel)
+    return Picked(kernel, chapters.chapter_of(operation, kernel), named, kernel)
 
 
 def _own(
-    operation: Operation,
-    file: records.SourceFile,
-    text: Source,
-    function: records.Kernel,
-    rung: Kernel | None = None,
+    operation: Operation, file: records.SourceFile, text: Source, function: records.Kernel, rung: Kernel | None = None
 ) -> Picked:
     """Return a kernel for a user's function: a rung's name and geometry, or one element a thread.
 
@@ -277,16 +279,16 @@ def _launch_own(
 ) -> list[Launch]:
     """Return a rung's launches with the user's functions in place of those that they replace."""
     orders: dict[str, tuple[int, ...]] = {}
-    own = []
+    result = []
     for launch in launches:
         function = pick.replaced.get(launch.function)
         if function is None:
-            own.append(replace(launch, unit=chapter))
+            result.append(replace(launch, unit=chapter))
             continue
         if launch.function not in orders:
             orders[launch.function] = _order(operation, pick, function, launch, problem)
         arguments = tuple(launch.arguments[i] for i in orders[launch.function])
-        own.append(replace(launch, function=function.expression, arguments=arguments))
+        result.append(replace(launch, function=function.expression, arguments=arguments))
     if not orders:
         function = next(iter(pick.replaced.values()))
         launched = ", ".join(dict.fromkeys(launch.function for launch in launches))
@@ -294,11 +296,11 @@ def _launch_own(
             f"{pick.text.name}:{function.line}: {pick.rung.name} launches {launched} here, not {function.name}: name "
             "a kernel that does with --kernel."
         )
-    return own
+    return result
 
 
 def _order(
-    operation: Operation, pick: Picked, own: records.Kernel, launch: Launch, problem: Problem
+    operation: Operation, pick: Picked, function: records.Kernel, launch: Launch, problem: Problem
 ) -> tuple[int, ...]:
     """Return the order in which a user's function takes a launch's arguments. Raises UsageError if they do not fit.
 
@@ -308,18 +310,18 @@ def _order(
     chapter = chapters.functions(chapters.name(operation, pick.rung))[launch.function]
     buffers = {buffer.name: buffer for buffer in operation.buffers(problem)}
     ctype, wanted = operation.dtypes[problem.dtype], chapter.parameters
-    fits = len(own.parameters) == len(wanted) and all(
+    fits = len(function.parameters) == len(wanted) and all(
         _takes(parameter, like, buffers.get(passed, passed) if isinstance(passed, str) else passed, ctype, file.types)
-        for parameter, like, passed in zip(own.parameters, wanted, launch.arguments, strict=True)
+        for parameter, like, passed in zip(function.parameters, wanted, launch.arguments, strict=True)
     )
     if not fits:
         taker = "its kernels take" if pick.rung.launches is None else f"{launch.function} of {pick.rung.name} takes"
         raise UsageError(
-            f"{pick.text.name}:{own.line}: {operation.name} cannot call {own.signature}; {taker} "
+            f"{pick.text.name}:{function.line}: {operation.name} cannot call {function.signature}; {taker} "
             f"({', '.join(str(parameter) for parameter in wanted)}), with T = {ctype}."
         )
     pointers = [i for i, parameter in enumerate(wanted) if parameter.pointer]
-    theirs = [own.parameters[i].const for i in pointers]
+    theirs = [function.parameters[i].const for i in pointers]
     ours = [wanted[i].const for i in pointers]
     order = list(range(len(wanted)))
     if len(pointers) == 2 and theirs == ours[::-1] and theirs[0] != theirs[1]:
@@ -327,16 +329,18 @@ def _order(
     return tuple(order)
 
 
-def _takes(own: records.Parameter, like: records.Parameter, passed: Any, ctype: str, types: Mapping[str, str]) -> bool:
+def _takes(
+    parameter: records.Parameter, like: records.Parameter, passed: Any, ctype: str, types: Mapping[str, str]
+) -> bool:
     """Tell whether a parameter takes a buffer or scalar: `half` fits a buffer of float16."""
-    if own.pointer != isinstance(passed, Buffer):
+    if parameter.pointer != isinstance(passed, Buffer):
         return False
     # T may be the command line's macro, even if the file has a default for it.
-    have = numpy_type(ctype) if own.type == "T" else numpy_type(own.type, types)
+    have = numpy_type(ctype) if parameter.type == "T" else numpy_type(parameter.type, types)
     if have is None:  # such as S, which a chapter and its copies derive from T
-        return own.type == like.type
+        return parameter.type == like.type
     a, b = np.dtype(have), np.dtype(passed.dtype)
-    return a.itemsize == b.itemsize and (own.pointer or (a.kind == "f") == (b.kind == "f"))
+    return a.itemsize == b.itemsize and (parameter.pointer or (a.kind == "f") == (b.kind == "f"))
 
 
 # Their size, block and grid -----------------------------------------------------------------------------------------
@@ -379,7 +383,7 @@ def _case(operation: Operation, pick: Picked, problem: Problem, request: Request
         ),
     )
     fixed = _fixed(operation, problem, block)
-    chapter = chapters.of(operation, pick.rung)
+    chapter = chapters.chapter_of(operation, pick.rung)
     macros = chapters.macros(chapter)
     given = request.defines
     if pick.text.builtin:
@@ -387,20 +391,20 @@ def _case(operation: Operation, pick: Picked, problem: Problem, request: Request
         given = {name: text for name, text in request.defines.items() if name in kernel.constants}
     else:
         macros = _with_own(macros, chapters.macros(pick.text), fixed | dict(given), problem)
-    asked, defines = _geometry(kernel, problem, block, macros, fixed, given)
+    seen, defines = _geometry(kernel, problem, block, macros, fixed, given)
     ruled = kernel.constants if pick.text.builtin else {}  # the rules apply only to the chapter's own kernel
     for name in (name for name in ruled if name in given):
-        if reason := ruled[name](asked[name], asked):
+        if reason := ruled[name](seen[name], seen):
             raise UsageError(f"--define {name}={given[name]} is refused: {kernel.name} takes {reason}.")
-    if reason := kernel.refuses(asked):
+    if reason := kernel.refuses(seen):
         raise UsageError(f"{kernel.name} cannot take --block {dim_text(block, 1)}: {reason}.")
     for name in (name for name in ruled if name not in given):
-        if reason := ruled[name](asked[name], asked):
+        if reason := ruled[name](seen[name], seen):
             raise UsageError(
-                f"{kernel.name} cannot take --block {dim_text(block)}: its {name} is {asked[name]}, but must "
+                f"{kernel.name} cannot take --block {dim_text(block)}: its {name} is {seen[name]}, but must "
                 f"be {reason}."
             )
-    needed = kernel.grid(asked)
+    needed = kernel.grid(seen)
     grid = dim3(request.grid) if request.grid else needed
     check_grid(grid, "" if request.grid else " A larger --block needs fewer blocks.")
     if not kernel.any_grid and any(have < need for have, need in zip(grid, needed, strict=True)):
@@ -409,10 +413,10 @@ def _case(operation: Operation, pick: Picked, problem: Problem, request: Request
             f"and a block of {dim_text(block)}: it takes {dim_text(needed)}; leave --grid out to use it."
         )
     if kernel.launches is None:
-        arguments, shared = operation.arguments(problem), kernel.shared_bytes(asked)
+        arguments, shared = operation.arguments(problem), kernel.shared_bytes(seen)
         launches = [Launch(pick.rung.function, grid, block, arguments, shared)]
     else:
-        launches = list(kernel.launches(asked, grid))
+        launches = list(kernel.launches(seen, grid))
     check_shared(
         max(launch.shared_bytes for launch in launches),
         f"{kernel.name} needs",
@@ -423,7 +427,7 @@ def _case(operation: Operation, pick: Picked, problem: Problem, request: Request
         written = chapters.with_headers(pick.text)
         wanted = {name: text for name, text in defines.items() if _expects_macro(written, name)}
         defines = wanted | dict(request.defines)
-    chosen = {} if kernel.launches else _chosen(kernel, asked, macros, {**fixed, **given})
+    chosen = {} if kernel.launches else _chosen(kernel, seen, macros, {**fixed, **given})
     return replace(
         _unplanned(operation, pick, problem),
         block=block,
@@ -440,7 +444,7 @@ def _case(operation: Operation, pick: Picked, problem: Problem, request: Request
 def geometry(operation: Operation, kernel: Kernel, problem: Problem, block: Dim) -> Geometry:
     """Return the input of a kernel's rules without macros of the command line."""
     fixed = _fixed(operation, problem, block)
-    return _geometry(kernel, problem, block, chapters.macros(chapters.of(operation, kernel)), fixed, {})[0]
+    return _geometry(kernel, problem, block, chapters.macros(chapters.chapter_of(operation, kernel)), fixed, {})[0]
 
 
 def _fixed(operation: Operation, problem: Problem, block: Dim) -> dict[str, str]:
@@ -473,11 +477,11 @@ def _geometry(
     return Geometry(problem, block, Constants(macros, defines, itemsize)), defines
 
 
-def _chosen(kernel: Kernel, asked: Geometry, macros: Mapping[str, Macro], given: Mapping[str, str]) -> dict[str, str]:
+def _chosen(kernel: Kernel, seen: Geometry, macros: Mapping[str, Macro], given: Mapping[str, str]) -> dict[str, str]:
     """Return the chapter's constants that the kernel's rule changes."""
-    plain = Constants(macros, given, asked.itemsize)
-    ruled = (name for name in kernel.defines(asked) if name in macros and name not in given)
-    return {name: str(asked[name]) for name in ruled if asked[name] != plain[name]}
+    plain = Constants(macros, given, seen.itemsize)
+    ruled = (name for name in kernel.defines(seen) if name in macros and name not in given)
+    return {name: str(seen[name]) for name in ruled if seen[name] != plain[name]}
 
 
 def _check_defines(operation: Operation, fixed: Mapping[str, str], given: Mapping[str, str]) -> None:
@@ -490,7 +494,7 @@ def _check_defines(operation: Operation, fixed: Mapping[str, str], given: Mappin
         refuse(
             (name in fixed, f"--define {name}={text}: {flags.get(name, '--size')} sets {name}; use that."),
             (
-                any(name in chapters.macros(chapters.read(file)) for file in chapters.names(operation)),
+                any(name in chapters.macros(chapters.read_chapter(file)) for file in chapters.names(operation)),
                 f"--define {name}={text}: {name} of {operation.name} follows from other constants and cannot be set; "
                 f"of constants that can be set, {listed}.",
             ),
@@ -502,13 +506,13 @@ def _check_defines(operation: Operation, fixed: Mapping[str, str], given: Mappin
 
 
 def _with_own(
-    chapter: Mapping[str, Macro], own: Mapping[str, Macro], given: Mapping[str, str], problem: Problem
+    chapter: Mapping[str, Macro], file_macros: Mapping[str, Macro], given: Mapping[str, str], problem: Problem
 ) -> dict[str, Macro]:
     """Return a chapter's macros, replaced by those macros of a user's file that have a value."""
     itemsize = np.dtype(problem.dtype).itemsize
-    merged = {**chapter, **{name: macro for name, macro in own.items() if name in chapter}}
+    merged = {**chapter, **{name: macro for name, macro in file_macros.items() if name in chapter}}
     values = Constants(merged, given, itemsize)
-    for name in own:
+    for name in file_macros:
         if name in chapter and merged[name].parameters is None:
             try:
                 values[name]
@@ -527,9 +531,11 @@ def _expects_macro(text: str, name: str) -> bool:
 
 def _unplanned(operation: Operation, pick: Picked, problem: Problem) -> Case:
     """Return a case without launches, for a skipped kernel."""
-    kernel, own = pick.kernel, (pick.kernel.expected, pick.kernel.tolerance)
+    kernel, overrides = pick.kernel, (pick.kernel.expected, pick.kernel.tolerance)
     # The rung with its expected output and tolerance; '' for the operation's.
-    expects = next(k.name for k in operation.kernels if (k.expected, k.tolerance) == own) if any(own) else ""
+    expects = (
+        next(k.name for k in operation.kernels if (k.expected, k.tolerance) == overrides) if any(overrides) else ""
+    )
     return replace(
         _empty(operation, problem, kernel.name, kernel.function, pick.text),
         id=operation.kernel_id(kernel.name),

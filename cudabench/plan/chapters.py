@@ -37,12 +37,12 @@ def name(operation: Operation, kernel: Kernel) -> str:
     return kernel.chapter or operation.source
 
 
-def of(operation: Operation, kernel: Kernel) -> Source:
+def chapter_of(operation: Operation, kernel: Kernel) -> Source:
     """Return the chapter of a kernel."""
-    return read(name(operation, kernel))
+    return read_chapter(name(operation, kernel))
 
 
-def read(name: str) -> Source:
+def read_chapter(name: str) -> Source:
     """Return a chapter, named as messages show it."""
     path = folder() / name
     file = path.stat()
@@ -59,11 +59,11 @@ def ideas(operation: Operation, *, whole: bool = False) -> dict[str, str]:
     `whole` the whole comments, with detours. Empty without a chapter."""
     if operation.source != f"{operation.name}.cu":
         return {}
-    found = {name: kernel.comment for file in names(operation) for name, kernel in functions(file).items()}
+    comments = {name: kernel.comment for file in names(operation) for name, kernel in functions(file).items()}
     return {
-        kernel.name: found[kernel.function] if whole else first_sentence(found[kernel.function])
+        kernel.name: comments[kernel.function] if whole else first_sentence(comments[kernel.function])
         for kernel in operation.kernels
-        if (whole or not kernel.detour) and kernel.function in found
+        if (whole or not kernel.detour) and kernel.function in comments
     }
 
 
@@ -86,5 +86,5 @@ def headers(source: Source) -> Mapping[str, str]:
 
 @lru_cache(maxsize=32)  # each kernel of a ladder needs it
 def _text(path: Path, changed_ns: int, nbytes: int) -> str:
-    """Return a file's text; its time of change and its size identify the version."""
+    """Return a file's text. Its time of change and its size are keys of the cache."""
     return path.read_text(encoding="utf-8")

@@ -44,12 +44,12 @@ def read_macros(text: str) -> Mapping[str, Macro]:
     """Return the macros of a source text by name; the first of several definitions of a name."""
     plain = without_remarks(text)
     guarded, code = set(_GUARDED.findall(plain)), set(re.findall(r"#[ \t]*define[ \t]+(\w+).*\\\n", plain))
-    found: dict[str, Macro] = {}
+    macros: dict[str, Macro] = {}
     for name, parameters, body in macros_of(plain):
         names = tuple(part.strip() for part in parameters[1:-1].split(",")) if parameters else None
         if name not in code:  # macros of several lines are code
-            found.setdefault(name, Macro(body or "1", names, name in guarded))
-    return found
+            macros.setdefault(name, Macro(body or "1", names, name in guarded))
+    return macros
 
 
 @dataclass(frozen=True)
@@ -96,12 +96,12 @@ class Constants:
                 raise NotANumber(f"{name} is defined by itself")
             if name not in self.given and name not in self.macros:
                 raise NotANumber(f"{name} is not a constant")
-            macro, own = self._macro(name), {}
+            macro, bound = self._macro(name), {}
             if arguments is not None:
                 if macro.parameters is None or len(macro.parameters) != len(arguments):
                     raise NotANumber(f"{name} is called with {len(arguments)} arguments")
-                own = dict(zip(macro.parameters, arguments, strict=True))
-            return self._value(name, macro.text, own, inside)
+                bound = dict(zip(macro.parameters, arguments, strict=True))
+            return self._value(name, macro.text, bound, inside)
 
         tree = _parsed(text)
         try:
@@ -171,8 +171,8 @@ class _Parser:
     def _binary(self, least: int) -> Value:
         """Return the value of operators with at least this precedence."""
         left = self._unary()
-        while (found := _OPERATORS.get(self._peek())) and found[0] >= least:
-            left = _joined(self._take(), left, self._binary(found[0] + 1))
+        while (entry := _OPERATORS.get(self._peek())) and entry[0] >= least:
+            left = _joined(self._take(), left, self._binary(entry[0] + 1))
         return left
 
     def _unary(self) -> Value:
@@ -244,9 +244,9 @@ def _joined(sign: str, left: Value, right: Value) -> Value:
         return lambda lookup: int(bool(left(lookup)) or bool(right(lookup)))
 
     def value(lookup: Lookup) -> int:
-        found = int(_OPERATORS[sign][1](left(lookup), right(lookup)))
-        if abs(found) >> 128:
+        result = int(_OPERATORS[sign][1](left(lookup), right(lookup)))
+        if abs(result) >> 128:
             raise OverflowError("a number in it has over 128 bits")
-        return found
+        return result
 
     return value

@@ -55,12 +55,12 @@ def checked_out(spec: str, include: Sequence[str] = ()) -> Iterator[Checkout]:
         return
     tree = _Tree(revision, spec)
     name = tree.find(path, spec)
-    inside = {folder: own for folder in include if (own := tree.inside(folder)) is not None}
+    inside = {folder: path_inside for folder in include if (path_inside := tree.inside(folder)) is not None}
     files = tree.closure(name, list(inside.values()))
     with ExitStack() as stack:
         root = _written(files, stack)
-        for own in inside.values():
-            os.makedirs(os.path.join(root, own), exist_ok=True)
+        for path_inside in inside.values():
+            os.makedirs(os.path.join(root, path_inside), exist_ok=True)
         here = tuple(os.path.join(root, inside[folder]) if folder in inside else folder for folder in include)
         yield Checkout(os.path.join(root, name), spec, here, root)
 
@@ -72,10 +72,10 @@ def named_as_given(checkouts: Sequence[Checkout]) -> Iterator[None]:
         yield
     except CudabenchError as error:
         shown = str(error)
-        for each in checkouts:
-            if each.root is not None:
-                shown = shown.replace(each.path, each.label)
-                shown = shown.replace(f"{each.root}{os.sep}", f"{each.label.partition(':')[0]}:")
+        for checkout in checkouts:
+            if checkout.root is not None:
+                shown = shown.replace(checkout.path, checkout.label)
+                shown = shown.replace(f"{checkout.root}{os.sep}", f"{checkout.label.partition(':')[0]}:")
         raise type(error)(shown) if shown != str(error) else error from None
 
 
@@ -108,9 +108,9 @@ class _Tree:
         """Return the path from the top of a file that the user named."""
         beside = os.path.normpath(os.path.join(self.prefix, path))
         wanted = [beside] if path.startswith(("./", "../")) else [os.path.normpath(path), beside]
-        for one in wanted:
-            if self.followed(one) is not None:
-                return one
+        for candidate in wanted:
+            if self.followed(candidate) is not None:
+                return candidate
         near = sorted(name for name in self.entries if PurePosixPath(name).name == PurePosixPath(path).name)
         hint = f" Did you mean '{spec.partition(':')[0]}:{near[0]}'?" if near else ""
         raise CudabenchError(f"{spec}: the file does not exist at that revision.{hint}")
@@ -138,30 +138,30 @@ class _Tree:
 
         Both branches of a condition are followed. If a text has a computed include, all headers are taken.
         """
-        found: dict[str, bytes] = {}
+        contents: dict[str, bytes] = {}
         waiting = {name}
         while waiting:
             path = waiting.pop()
-            target = None if path in found or path.startswith(("/", "../")) else self.followed(path)
+            target = None if path in contents or path.startswith(("/", "../")) else self.followed(path)
             if target is None:
                 continue
-            found[path] = self.content(target)
-            included, unclear = includes.names_in(re.sub(r"\\\r?\n", "", found[path].decode("utf-8", "replace")))
+            contents[path] = self.content(target)
+            included, unclear = includes.names_in(re.sub(r"\\\r?\n", "", contents[path].decode("utf-8", "replace")))
             if unclear:
                 waiting |= {entry for entry in self.entries if entry.endswith(_HEADERS)}
             # A header behind a link may include neighbours of the link or of the target.
             beside = {os.path.dirname(path), os.path.dirname(target), os.path.dirname(name)}
             places = (os.path.normpath(os.path.join(*pair)) for pair in product((*beside, *folders), included))
             waiting |= {place for place in places if place in self.entries}
-        return found
+        return contents
 
 
 def _written(files: Mapping[str, bytes], stack: ExitStack) -> str:
     """Write files into a folder and return it."""
-    kept = cache_folder()
+    cache_root = cache_folder()
     digest = hashlib.sha256(repr(sorted((p, hashlib.sha256(c).digest()) for p, c in files.items())).encode())
-    if kept is not None:
-        folder = kept / "revisions" / digest.hexdigest()[:32]
+    if cache_root is not None:
+        folder = cache_root / "revisions" / digest.hexdigest()[:32]
         with contextlib.suppress(OSError):
             _fill(folder, files)
             return str(folder)
@@ -191,6 +191,6 @@ def _git(arguments: Sequence[str]) -> bytes:
     except subprocess.TimeoutExpired:
         raise CudabenchError(f"git {arguments[0]} took longer than {TIMEOUT_S} s: try again.") from None
     if done.returncode:
-        said = done.stderr.decode(errors="replace").strip().splitlines()
-        raise _GitError(said[0].removeprefix("fatal: ") if said else f"exit code {done.returncode}")
+        lines = done.stderr.decode(errors="replace").strip().splitlines()
+        raise _GitError(lines[0].removeprefix("fatal: ") if lines else f"exit code {done.returncode}")
     return done.stdout

@@ -30,7 +30,7 @@ def sizes(text: str) -> tuple[int, ...]:
     where = f"--sizes {text}"
     number = rf"\d{{1,{DIGITS}}}"
     if re.fullmatch(rf"{number}(,{number})*", text, re.ASCII):
-        found = list(dict.fromkeys(map(int, text.split(","))))
+        numbers = list(dict.fromkeys(map(int, text.split(","))))
     else:
         match = re.fullmatch(rf"({number})\.\.({number})(?:([*+])({number}))?", text, re.ASCII)
         if not match:
@@ -44,12 +44,12 @@ def sizes(text: str) -> tuple[int, ...]:
                 f"{where} never ends: multiply a number of at least 1 by 2 or more, or add 1 or more.",
             ),
         )
-        found = [first]
-        while len(found) <= MOST and (size := found[-1] * step if grows == "*" else found[-1] + step) <= last:
-            found.append(size)
-    if len(found) > MOST:
+        numbers = [first]
+        while len(numbers) <= MOST and (size := numbers[-1] * step if grows == "*" else numbers[-1] + step) <= last:
+            numbers.append(size)
+    if len(numbers) > MOST:
         raise UsageError(f"{where} means more than {MOST} sizes: take larger steps.")
-    return tuple(found)
+    return tuple(numbers)
 
 
 SENSIBLE_X = (4, 8, 16, 32, 64, 128, 256, 512)
@@ -58,9 +58,9 @@ SENSIBLE_LINE = (32, 64, 96, 128, 160, 192, 256, 320, 384, 448, 512, 640, 768, 8
 FEWEST_THREADS = 64  # two warps: fewer leave most of an SM's 64 warps empty, since it holds at most 32 blocks
 
 
-def axis(text: str) -> tuple[int, ...]:
+def block_range(text: str) -> tuple[int, ...]:
     """Return the numbers of a range: 32, 8:64 (doubling), 8:64:8 (in steps of 8), or several ranges with commas."""
-    found: set[int] = set()
+    numbers: set[int] = set()
     for part in text.split(","):
         match = re.fullmatch(r"(\d{1,9})(?::(\d{1,9})(?::(\d{1,9}))?)?", part.strip(), re.ASCII)
         if not match:
@@ -77,9 +77,9 @@ def axis(text: str) -> tuple[int, ...]:
             ),
         )
         while first <= last:
-            found.add(first)
+            numbers.add(first)
             first = first + step if step > 0 else first * 2
-    return tuple(sorted(found))
+    return tuple(sorted(numbers))
 
 
 def blocks(dimensions: int, axes: Sequence[Sequence[int]] = ()) -> list[Dim]:
@@ -152,10 +152,10 @@ class Plan:
     def noted(self, fixed: Mapping[str, Any], *, searched: bool = False) -> dict[str, Any]:
         """Return the sweep's record in the results file: its axes or blocks, and the fixed options (`fixed`)."""
         as_read = json.loads(json.dumps(fixed, default=os.fspath))  # to equal the content of a file
-        told: dict[str, Any] = {"axes": {axis.name: list(axis.values) for axis in self.axes}, "fixed": as_read}
+        record: dict[str, Any] = {"axes": {axis.name: list(axis.values) for axis in self.axes}, "fixed": as_read}
         if not searched and not any(axis.kind == "block" for axis in self.axes):
-            told["blocks"] = list(dict.fromkeys(",".join(map(str, case.block)) for case in self.cases))
-        return told
+            record["blocks"] = list(dict.fromkeys(",".join(map(str, case.block)) for case in self.cases))
+        return record
 
 
 def values_of(text: str, option: str) -> tuple[str, ...]:
@@ -165,13 +165,13 @@ def values_of(text: str, option: str) -> tuple[str, ...]:
             return tuple(map(str, sizes(text)))
         except UsageError as error:
             raise UsageError(str(error).replace("--sizes", option, 1)) from None
-    found = split(text)
-    for value in found:
+    values = split(text)
+    for value in values:
         refuse(
             (not value, f"{option} '{text}' has an empty value: write A,B,C."),
-            (found.count(value) > 1, f"{option} '{text}' has {value} twice: keep one."),
+            (values.count(value) > 1, f"{option} '{text}' has {value} twice: keep one."),
         )
-    return tuple(found)
+    return tuple(values)
 
 
 def zipped(axes: Sequence[Axis], zips: Sequence[str]) -> list[tuple[Axis, ...]]:
@@ -183,14 +183,8 @@ def zipped(axes: Sequence[Axis], zips: Sequence[str]) -> list[tuple[Axis, ...]]:
         for name in names:
             swept = ", ".join(by_name) or "nothing"
             refuse(
-                (
-                    name not in by_name,
-                    f"--zip {text}: {name} is not swept; use {swept}.{did_you_mean(name, by_name)}",
-                ),
-                (
-                    name in group_of or names.count(name) > 1,
-                    f"--zip {text}: {name} is in two --zip options: keep one.",
-                ),
+                (name not in by_name, f"--zip {text}: {name} is not swept; use {swept}.{did_you_mean(name, by_name)}"),
+                (name in group_of or names.count(name) > 1, f"--zip {text}: {name} is in two --zip options: keep one."),
             )
         group = tuple(by_name[name] for name in names)
         counts = ", ".join(f"{axis.name} {len(axis.values)}" for axis in group)
@@ -214,7 +208,7 @@ def combinations(groups: Sequence[Sequence[Axis]]) -> Iterator[dict[str, str]]:
         yield {name: value for row in chosen for name, value in row.items()}
 
 
-def count(groups: Sequence[Sequence[Axis]]) -> int:
+def combination_count(groups: Sequence[Sequence[Axis]]) -> int:
     """Return how many combinations there are."""
     return math.prod(len(group[0].values) for group in groups)
 

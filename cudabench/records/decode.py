@@ -63,10 +63,10 @@ def decode(hint: Any, value: Any, where: str) -> Any:
         )
     if hint == Mapping[str, float]:
         # A size holds whole numbers and, for a user's own kernel, its scalars; a whole number stays whole.
-        found = _of(dict, value, where).items()
-        return {key: _scalar(int if isinstance(one, int) else float, one, f"{where}.{key}") for key, one in found}
+        entries = _of(dict, value, where).items()
+        return {key: _scalar(int if isinstance(item, int) else float, item, f"{where}.{key}") for key, item in entries}
     if isinstance(origin, type) and issubclass(origin, Mapping):
-        return {str(key): decode(inner[1], one, f"{where}.{key}") for key, one in _of(dict, value, where).items()}
+        return {str(key): decode(inner[1], item, f"{where}.{key}") for key, item in _of(dict, value, where).items()}
     return b64decode(value, validate=True) if hint is bytes else _scalar(hint, value, where)
 
 

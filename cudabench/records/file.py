@@ -106,10 +106,10 @@ class ResultsFile:
 
     def _document(self, shown: Callable[[Result], Any]) -> dict[str, Any]:
         of_commands: dict[str, Any] = {
-            "diff": [asdict(each) for each in self.diff],
+            "diff": [asdict(record) for record in self.diff],
             "listings": self.listings,
-            "ceilings": [asdict(each) for each in self.ceilings],
-            "ab": [{**asdict(each), "old": _plain(each.old), "new": _plain(each.new)} for each in self.ab],
+            "ceilings": [asdict(record) for record in self.ceilings],
+            "ab": [{**asdict(record), "old": _plain(record.old), "new": _plain(record.new)} for record in self.ab],
             "fleet": self.fleet and asdict(self.fleet),
             "program": self.program and asdict(self.program),
         }
@@ -193,12 +193,12 @@ def load(path: str | Path) -> ResultsFile:
     Raises CudabenchError, with one sentence, for a file that is missing, unreadable, cut off, not JSON, not a results
     file, or of a newer schema, and for a page of several files.
     """
-    found = load_all(path)
-    if len(found) > 1:
+    loaded = load_all(path)
+    if len(loaded) > 1:
         raise CudabenchError(
-            f"{path} is a page of {len(found)} results files: name a file of --json, or a page of a single file."
+            f"{path} is a page of {len(loaded)} results files: name a file of --json, or a page of a single file."
         )
-    return found[0]
+    return loaded[0]
 
 
 def under_another_roof(file: ResultsFile, result: Result) -> bool:
@@ -218,7 +218,7 @@ def load_all(path: str | Path) -> list[ResultsFile]:
         raise CudabenchError(
             f"{path} is an HTML page without results: name a page of 'cudabench report', or a JSON file."
         )
-    return [parse(each, str(path)) for each in held]
+    return [parse(text_held, str(path)) for text_held in held]
 
 
 def document_of(text: str, name: str) -> dict[str, Any]:
@@ -275,8 +275,8 @@ def parse(text: str, name: str) -> ResultsFile:
 def read_text(path: Path) -> str:
     """Return the text of a file. Raises CudabenchError if it cannot be read."""
     no_file = "is not a cudabench results file: it"
-    found = content(path, "*.json", "a results file", MOST_BYTES, f"{no_file} is over {MOST_BYTES >> 20} MiB.")
+    raw = content(path, "*.json", "a results file", MOST_BYTES, f"{no_file} is over {MOST_BYTES >> 20} MiB.")
     try:
-        return found.decode("utf-8-sig")
+        return raw.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise CudabenchError(f"{path} {no_file} is not UTF-8 text.") from None

@@ -68,8 +68,7 @@ class Verification:
     checked: Annotated[tuple[str, ...], "When the output was checked: before and after timing, or simulated."]
     samples: Annotated[int, "How many timed samples were checked; after a wrong sample, its number."] = 0
     largest_error_ulp: Annotated[
-        float | None,
-        "Largest difference to the reference, in units of the type's last place; null for integers.",
+        float | None, "Largest difference to the reference, in units of the type's last place; null for integers."
     ] = None
 
 
@@ -96,10 +95,7 @@ class Timing:
     samples_s: Annotated[tuple[float, ...], "All samples, in the order of measurement."]
     runs_per_sample: Annotated[int, "A sample is the mean of this many runs back to back."] = 1
     places: Annotated[int, "The samples use this many places in memory in turn."] = 1
-    samples_place: Annotated[
-        tuple[int, ...],
-        "The place in memory of each of `samples_s`. Empty with one place.",
-    ] = ()
+    samples_place: Annotated[tuple[int, ...], "The place in memory of each of `samples_s`. Empty with one place."] = ()
     samples_sm_mhz: Annotated[
         tuple[int, ...],
         "The SM clock in MHz beside each of `samples_s`: NVML's first reading after it, taken between samples, every "
@@ -162,8 +158,7 @@ class Access:
     ] = None
     ideal_sectors: Annotated[int | None, "Sectors if the same bytes were packed."] = None
     wavefronts: Annotated[
-        int | None,
-        "Passes over the 32 banks of shared memory, or over the addresses in constant memory; else null.",
+        int | None, "Passes over the 32 banks of shared memory, or over the addresses in constant memory; else null."
     ] = None
     ideal_wavefronts: Annotated[int | None, "Wavefronts without any bank conflict, one address a request."] = None
     hottest: Annotated[int | None, "For atomics on global memory: hits of the most used address."] = None
@@ -279,8 +274,7 @@ class Counted:
     blocks: Annotated[int, "Blocks of all launches that ran in the simulator."]
     of: Annotated[int, "Blocks of all launches."]
     same_code: Annotated[
-        bool | None,
-        "Whether the counted machine code is the measured code; null if one of them was not read.",
+        bool | None, "Whether the counted machine code is the measured code; null if one of them was not read."
     ]
     instructions_executed: Annotated[
         int | None, "Warp instructions of the counted code, scaled to all blocks; null if the code was not read."
@@ -323,8 +317,7 @@ class ThreadAccess:
     thread: Annotated[Dim, "Thread (x, y, z)."]
     array: Annotated[str, "Name of the array."]
     index: Annotated[
-        tuple[int, ...],
-        "Index of the element in the array; for a flat shared array, the row and column of its use.",
+        tuple[int, ...], "Index of the element in the array; for a flat shared array, the row and column of its use."
     ]
     bank: Annotated[int | None, "The first bank of the access; null for global memory."] = None
     instruction: Annotated[int | None, "Line of the PTX, from 1."] = None
@@ -442,8 +435,7 @@ class Result:
         tuple[Branch, ...] | None, "Conditional branches by source line; null if they were not counted."
     ] = None
     imbalance: Annotated[
-        Imbalance | None,
-        "A block with much more work than the others; null without such a block or without counts.",
+        Imbalance | None, "A block with much more work than the others; null without such a block or without counts."
     ] = None
     instructions: Annotated[int | None, "Warp-level instructions that the launch executes."] = None
     machine_code: Annotated[MachineCode | None, "Facts of the machine code; null if it was not read."] = None
@@ -464,8 +456,7 @@ class Result:
         "`limits`. Null with one card.",
     ] = None
     counted: Annotated[
-        Counted | None,
-        "How the counts of a measured kernel were taken; null without counts or without a time.",
+        Counted | None, "How the counts of a measured kernel were taken; null without counts or without a time."
     ] = None
     state: Annotated[tuple[StateVariable, ...], "Variables that the kernel keeps between launches."] = ()
     inputs: Annotated[
@@ -476,8 +467,7 @@ class Result:
         default_factory=dict
     )
     chosen: Annotated[
-        Mapping[str, str],
-        "Constants of the chapter that the rung's rule changes for this launch, by name.",
+        Mapping[str, str], "Constants of the chapter that the rung's rule changes for this launch, by name."
     ] = field(default_factory=dict)
     threads: Annotated[tuple[ThreadAccess, ...] | None, "Single accesses, with --threads."] = None
     banks: Annotated[
@@ -485,8 +475,7 @@ class Result:
         "Requests of one warp to shared memory, with --banks; with --report the most costly requests.",
     ] = None
     lines: Annotated[
-        tuple[LineCode, ...] | None,
-        "Machine code by source line, with --report or --limits; null if it was not read.",
+        tuple[LineCode, ...] | None, "Machine code by source line, with --report or --limits; null if it was not read."
     ] = None
     steps: Annotated[
         tuple[Step, ...] | None,

@@ -42,7 +42,7 @@ def check_key(key: str) -> None:
     known = keys()
     if key in known or f"{key.rpartition('.')[0]}.{ANY}" in known:
         return
-    inside = [one for one in known if one.startswith(f"{key}.")]
+    inside = [name for name in known if name.startswith(f"{key}.")]
     refuse(
         (inside, f"--print {key} is several values: name a single value, such as {', '.join(inside[:3])}."),
         (key in {spec.name for spec in fields(Result)}, f"--print {key} is a list; --json writes it whole."),
@@ -55,20 +55,20 @@ def check_key(key: str) -> None:
 
 def value(result: Result, key: str) -> Any:
     """Return the value of a key, or None. Raises UsageError for a name that a mapping lacks."""
-    found: Any = asdict(result)
+    current: Any = asdict(result)
     for name in key.split("."):
-        if found is None:
+        if current is None:
             return None
-        if name not in found:
+        if name not in current:
             raise UsageError(
-                f"--print {key}: '{name}' is unknown; use one of {', '.join(found)}.{did_you_mean(name, found)}"
+                f"--print {key}: '{name}' is unknown; use one of {', '.join(current)}.{did_you_mean(name, current)}"
             )
-        found = found[name]
-    return found
+        current = current[name]
+    return current
 
 
-def written(found: Any) -> str:
+def written(content: Any) -> str:
     """Return a value for a script: numbers in full, text on one line."""
-    if isinstance(found, bool):
-        return str(found).lower()
-    return repr(found) if isinstance(found, (int, float)) else text.no_commands(text.line(str(found)))
+    if isinstance(content, bool):
+        return str(content).lower()
+    return repr(content) if isinstance(content, (int, float)) else text.no_commands(text.line(str(content)))

@@ -21,7 +21,7 @@ from cudabench import errors
 from cudabench.records.planned import Settings
 from cudabench.records.results import Result
 from cudabench.records.revisions import Ab
-from cudabench.results.compare import MIN_SAMPLES
+from cudabench.results.compare import MIN_SAMPLES, interval_verdict
 from cudabench.results.ratio import CONFIDENCE, RESAMPLES, Ratio, resolution
 
 # The difference that remains between two equal kernels in one run: a fraction of the time from 10 us on, a fixed time
@@ -106,10 +106,10 @@ def enough_pairs(old: Sequence[float], new: Sequence[float], elapsed: float, set
 def verdict(old: Result, new: Result, labels: tuple[str, str], threshold: float | None, noise: float = NOISE) -> Ab:
     """Return the verdict on two results whose samples are pairs.
 
-    threshold: the slow-down that is asked about, as a fraction, or None.
+    threshold: the allowed slow-down, as a fraction, or None.
     """
     record = partial(Ab, *labels, old, new)
-    bad = next((one for one in (new, old) if one.status in ("wrong", "failed")), None)
+    bad = next((side_result for side_result in (new, old) if side_result.status in ("wrong", "failed")), None)
     if bad:
         side = labels[1] if bad is new else labels[0]
         return record("wrong" if bad.status == "wrong" else "failed", reason=f"{side}: {bad.reason}")
@@ -119,17 +119,14 @@ def verdict(old: Result, new: Result, labels: tuple[str, str], threshold: float 
     if len(before) < MIN_SAMPLES:
         few = f"{len(before)} pairs are too few: {MIN_SAMPLES} are the least for an interval"
         return record("unclear", pairs=len(before), noise=noise, reason=few)
-    found = pair_ratio(before, after, noise)
-    measured = partial(record, ratio=found.value, ratio_low=found.low, ratio_high=found.high, pairs=len(before))
-    if found.low > 1:
-        return measured("slower", noise=noise)
-    if found.high < 1:
-        return measured("faster", noise=noise)
+    ratio = pair_ratio(before, after, noise)
     margin = max(threshold or 0.0, SAME_WITHIN, 2 * noise_at(before, after, noise))
-    if found.reach <= margin:
-        return measured("same", noise=noise)
-    why = f"the interval holds 1 and reaches {found.reach:.2%}, over the {margin:.2%} that would be the same"
-    return measured("unclear", noise=noise, reason=why)
+    word = interval_verdict(ratio, margin)
+    why = f"the interval holds 1 and reaches {ratio.reach:.2%}, over the {margin:.2%} that would be the same"
+    return record(
+        word, ratio=ratio.value, ratio_low=ratio.low, ratio_high=ratio.high, pairs=len(before), noise=noise,
+        reason=why if word == "unclear" else None,
+    )  # fmt: skip
 
 
 def regression(record: Ab, threshold: float | None) -> str | None:
@@ -170,7 +167,7 @@ def code_lines(record: Ab) -> list[str]:
         return []
     if old is not None and new is not None and old.sha256 == new.sha256:
         return ["The instructions are the same."]
-    fits = [f"{one.occupancy.fraction:.0%}" for one in (record.old, record.new) if one.occupancy]
+    fits = [f"{result.occupancy.fraction:.0%}" for result in (record.old, record.new) if result.occupancy]
     figures = (
         ("registers", record.old.registers, record.new.registers),
         ("shared bytes", record.old.shared_bytes, record.new.shared_bytes),
@@ -178,6 +175,6 @@ def code_lines(record: Ab) -> list[str]:
         ("local bytes", record.old.local_bytes, record.new.local_bytes),
         ("occupancy", *(fits if len(fits) == 2 else ("", ""))),
     )
-    told = [f"{name} {before} -> {after}" for name, before, after in figures if before != after]
-    also = f": {', '.join(told)}" if told else ""
+    changed = [f"{name} {before} -> {after}" for name, before, after in figures if before != after]
+    also = f": {', '.join(changed)}" if changed else ""
     return [f"The machine code differs{also}; 'cudabench diff' shows where."]

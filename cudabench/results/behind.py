@@ -1,4 +1,4 @@
-"""Why a rung is far behind the fastest row of its table, by what is known without running anything more. Pure."""
+"""Why a rung is far behind the fastest row of its table, from results alone; nothing is run. Pure."""
 
 from __future__ import annotations
 
@@ -11,15 +11,18 @@ from cudabench.records.results import Result
 from cudabench.results.groups import grouped
 from cudabench.source.comments import sentences
 
-FAR, LESS = 0.5, 0.75  # of the fastest row's speed; of the multiprocessors that it keeps at work
+FAR, LESS = 0.5, 0.75  # fractions of the fastest row's speed, and of its busy multiprocessors
 
 
-def rungs(
+def slow_rungs(
     results: Sequence[Result], sms: Mapping[str, int], comments: Callable[[], Mapping[str, str]]
 ) -> Iterator[tuple[Result, Result, float, str]]:
-    """Yield each rung that is far behind, unless its limits are known, which say more; the fastest row of its size and
-    device; its share of that one's speed; and why: what of the card it uses less of, and what its chapter says remains;
-    '' where neither says so. `sms`: multiprocessors by device; `comments` gives the chapter's by kernel."""
+    """Yield each rung far behind the fastest row of its size and device, as (rung, that row, fraction of its speed,
+    reason or ''). The reason names what of the card the rung uses less, and the bottleneck that its chapter's comment
+    says remains. A rung with known limits is left out: its limits say more.
+
+    sms: multiprocessors by device. comments: returns the chapter's comments by kernel.
+    """
     timed = (((r.device, *r.size.values()), (r.true_time.median_s, r)) for r in results if r.true_time)
     for group in grouped(timed).values():
         least, best = min(group, key=lambda row: row[0])
@@ -31,22 +34,24 @@ def rungs(
 
 def _used(rung: Result, best: Result, sms: int) -> Iterator[str]:
     blocks = [math.prod(row.grid) for row in (rung, best)]
-    busy, others = (many / (sms * cdiv(many, sms)) if many and sms else 1.0 for many in blocks)  # a library's: unknown
-    if busy <= LESS * others:
+    busy, best_busy = (
+        many / (sms * cdiv(many, sms)) if many and sms else 1.0 for many in blocks
+    )  # a library's: unknown
+    if busy <= LESS * best_busy:
         yield f"Its {blocks[0]} blocks keep {busy:.0%} of {sms} multiprocessors at work on average."
     held, most = rung.occupancy, best.occupancy.fraction if best.occupancy else 1.0
     if held and held.fraction <= FAR * most:
         yield f"A multiprocessor holds {held.fraction:.0%} of the warps that it could, limited by {held.limited_by}."
     if spilled := rung.machine_code.spill_bytes if rung.machine_code else 0:
-        yield f"{spilled} bytes a thread go to memory and back for want of registers."
+        yield f"{spilled} bytes a thread are spilled to local memory for lack of registers."
 
 
 def _remains(rung: Result, comment: str) -> list[str]:
-    """Return the sentences from the one that says what remains. The memory is no reason: the fastest row has it too.
-    Rows that are not whole vectors are one where the size has such."""
+    """Return the comment's sentences from the one that says which bottleneck remains. Memory is left out as a reason,
+    because the fastest row has it too; a sentence on rows of partial vectors counts only if the size has such rows."""
     itemsize = int(re.sub(r"\D", "", rung.dtype) or 0) // 8
     ragged = any(int(extent) * itemsize % 16 for extent in rung.size.values())
-    said = sentences(comment)
-    said = said[next((at for at, one in enumerate(said) if at and "remain" in one.lower()), len(said)) :]
-    memory = any("remains is the memory" in one for one in said)
-    return [one for one in said if (ragged if re.search("multiples? of|agged", one) else not memory)]
+    texts = sentences(comment)
+    texts = texts[next((at for at, sentence in enumerate(texts) if at and "remain" in sentence.lower()), len(texts)) :]
+    memory = any("remains is the memory" in sentence for sentence in texts)
+    return [sentence for sentence in texts if (ragged if re.search("multiples? of|agged", sentence) else not memory)]

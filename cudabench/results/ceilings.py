@@ -54,10 +54,10 @@ def at_its_clock(ceiling: Ceiling, named_mhz: float | None) -> tuple[float | Non
 
     named_mhz: the driver's clock, on which the theoretical value is based.
     """
-    known = (ceiling.clock_mhz, ceiling.theoretical, ceiling.value, named_mhz)
-    if not all(figure and 0 < figure < math.inf for figure in known):
+    figures = (ceiling.clock_mhz, ceiling.theoretical, ceiling.value, named_mhz)
+    if not all(figure and 0 < figure < math.inf for figure in figures):
         return None, None
-    clock_mhz, theoretical, amount, named = (float(figure or 0) for figure in known)
+    clock_mhz, theoretical, amount, named = (float(figure or 0) for figure in figures)
     top = theoretical * clock_mhz / named
     return top, amount / top
 
@@ -71,12 +71,14 @@ def heading(ceilings: Iterable[Ceiling]) -> str:
 def clock_columns(named_mhz: float | None) -> list[Column[Ceiling]]:
     """Return two columns: the clock that was counted, and the fraction reached of what that clock allows."""
     return [
-        Column("ran at", lambda one: f"{one.clock_mhz:.0f} MHz" if one.clock_mhz else NOTHING, expendable=3),
-        Column("of that", lambda one: part(at_its_clock(one, named_mhz)[1]), expendable=3),
+        Column(
+            "ran at", lambda ceiling: f"{ceiling.clock_mhz:.0f} MHz" if ceiling.clock_mhz else NOTHING, expendable=3
+        ),
+        Column("of that", lambda ceiling: percent_text(at_its_clock(ceiling, named_mhz)[1]), expendable=3),
     ]
 
 
-def part(fraction: float | None) -> str:
+def percent_text(fraction: float | None) -> str:
     """Return a fraction as a percentage, or "-" if the file's figures give an impossible one."""
     return percent(fraction) if fraction is not None and math.isfinite(fraction) else NOTHING
 
@@ -96,8 +98,8 @@ def notes_of(ceilings: Sequence[Ceiling], device: DeviceInfo | None) -> list[str
         return "" if ceiling.value is None else _SHOWN.sub("", ceiling.reason.partition("; ")[2])
 
     named = device.clocks.get("sm_mhz") if device else None
-    found = grouped((why(ceiling), ceiling.name) for ceiling in ceilings)
-    notes = [f"{', '.join(names)}: {reason}." for reason, names in found.items() if reason]
+    names_by_reason = grouped((why(ceiling), ceiling.name) for ceiling in ceilings)
+    notes = [f"{', '.join(names)}: {reason}." for reason, names in names_by_reason.items() if reason]
     return notes + [f"{ceiling.name}: {_why_over(ceiling, named)}." for ceiling in ceilings if is_over(ceiling)]
 
 
@@ -188,7 +190,7 @@ def compare(base: ResultsFile, new: ResultsFile) -> Comparison:
             "'cudabench ceilings'."
         )
     logs = grouped((row.group, math.log(row.better)) for row in rows if row.better is not None)
-    means = {group: math.exp(sum(own) / len(own)) for group, own in logs.items()}
+    means = {group: math.exp(sum(group_logs) / len(group_logs)) for group, group_logs in logs.items()}
     return Comparison(base, new, tuple(rows), means)
 
 
@@ -231,8 +233,8 @@ def verdict(comparison: Comparison, labels: Sequence[str]) -> str:
     behind = {group: 1 / mean for group, mean in comparison.means.items() if 1 / mean > 1 + SAME_WITHIN}
     level = [group for group in comparison.means if group not in ahead and group not in behind]
 
-    def listed(found: dict[str, float]) -> str:
-        ordered = sorted(found.items(), key=lambda item: -item[1])
+    def listed(group_means: dict[str, float]) -> str:
+        ordered = sorted(group_means.items(), key=lambda item: -item[1])
         return ", ".join(f"{group} ({times(mean)})" for group, mean in ordered)
 
     parts = [f"{new} is ahead in {listed(ahead)}"] if ahead else []
@@ -249,10 +251,10 @@ def times(ratio: float) -> str:
 
 def failures(comparison: Comparison, threshold: float | None, strict: bool) -> list[str]:
     """Return a sentence for each ceiling that is worse by more than the threshold or, with `strict`, is missing."""
-    found = []
+    sentences = []
     for row in comparison.rows:
         if threshold is not None and row.better is not None and 1 / row.better - 1 > threshold:
-            found.append(
+            sentences.append(
                 f"{row.name} is worse by {1 / row.better - 1:.1%}, more than {threshold * 100:.3g}%: "
                 f"{value(row.base.value if row.base else None, row.unit)} -> "
                 f"{value(row.new.value if row.new else None, row.unit)}."
@@ -260,11 +262,11 @@ def failures(comparison: Comparison, threshold: float | None, strict: bool) -> l
     if strict:
         for row in comparison.lost:
             why = (row.new.reason if row.new else "") or "it was not measured"
-            found.append(f"{row.name} lost its value: {why}.")
-    return found
+            sentences.append(f"{row.name} lost its value: {why}.")
+    return sentences
 
 
-def document(names: Sequence[str], made: Sequence[Comparison]) -> dict[str, Any]:
+def document(names: Sequence[str], comparisons: Sequence[Comparison]) -> dict[str, Any]:
     """Return comparisons of the first file with the others as plain values."""
     return {
         "files": list(names),
@@ -272,17 +274,17 @@ def document(names: Sequence[str], made: Sequence[Comparison]) -> dict[str, Any]
             {
                 "base": names[0],
                 "new": label,
-                "verdict": verdict(one, (names[0], label)),
-                "geometric_means": one.means,
-                "ceilings": [asdict(row) for row in one.rows],
+                "verdict": verdict(comparison, (names[0], label)),
+                "geometric_means": comparison.means,
+                "ceilings": [asdict(row) for row in comparison.rows],
             }
-            for label, one in zip(names[1:], made, strict=True)
+            for label, comparison in zip(names[1:], comparisons, strict=True)
         ],
     }
 
 
 def refuse(files: Sequence[ResultsFile], names: Sequence[str], doing: str, instead: str) -> None:
-    """Raise CudabenchError where a file holds ceilings, of which something cannot be done."""
+    """Raise CudabenchError if a file holds ceilings. doing: a clause after 'which'; instead: the repair."""
     for file, name in zip(files, names, strict=True):
         if file.ceilings:
             raise CudabenchError(f"{name} holds ceilings, which {doing}: {instead}.")
@@ -291,7 +293,7 @@ def refuse(files: Sequence[ResultsFile], names: Sequence[str], doing: str, inste
 def all_ceilings(files: Sequence[ResultsFile], names: Sequence[str]) -> bool:
     """Tell whether files hold ceilings and no kernels' results.
 
-    Raises UsageError where some do and others do not: they have nothing in common.
+    Raises UsageError if only some of the files do, because they cannot be compared.
     """
     holding = [bool(file.ceilings) and not file.results for file in files]
     if any(holding) and not all(holding):

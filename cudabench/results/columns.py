@@ -17,8 +17,11 @@ NOTHING = "-"
 
 @dataclass(frozen=True)
 class Column(Generic[Row]):
-    """A column: its heading, the text of a row in it, and when it goes on a narrow terminal: the lowest number first,
-    0 never. `dim`: of which rows it says nothing that needs a look."""
+    """A column: its heading and the text of a row in it.
+
+    expendable: narrow terminals leave out columns with 1 first, then 2 and so on; never those with 0. dim: whether a
+    row's text is unremarkable.
+    """
 
     heading: str
     text: Callable[[Row], str]

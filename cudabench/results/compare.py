@@ -3,7 +3,7 @@
 Times. The ratio is new over base, of the medians, with the interval that `ratio` gives it.
 
 Verdicts. `slower` and `faster`: the whole interval lies on one side of 1. `same`: the interval holds 1 and stays
-within the change that is asked about. `unclear`: all other cases, such as too few samples.
+within the allowed change. `unclear`: all other cases, such as too few samples.
 
 Counts of the simulator are exact: every difference is shown, and a count that grew by more than is allowed fails.
 """
@@ -39,22 +39,9 @@ CHANGES = frozenset({"faster", "slower", "same", "fewer", "more", "mixed"})
 
 Scope = Literal["gpu", "hardware", "counts"]
 Verdict = Literal[
-    "faster",
-    "slower",
-    "same",
-    "unclear",
-    "fewer",
-    "more",
-    "mixed",
-    "wrong",
-    "failed",
-    "mended",
-    "still wrong",
-    "still failed",
-    "new",
-    "missing",
-    "shown",
-]
+    "faster", "slower", "same", "unclear", "fewer", "more", "mixed", "wrong", "failed", "mended", "still wrong",
+    "still failed", "new", "missing", "shown",
+]  # fmt: skip
 
 ORDER: tuple[Verdict, ...] = (
     "wrong", "failed", "slower", "more", "mixed", "unclear", "same", "fewer", "faster", "mended", "still wrong",
@@ -168,10 +155,10 @@ def compare(
 ) -> Comparison:
     """Return what changed from base to new.
 
-    `threshold` is the slow-down asked about, as a fraction; `run_to_run` replaces RUN_TO_RUN. With `same_model` two
+    `threshold` is the allowed slow-down, as a fraction; `run_to_run` replaces RUN_TO_RUN. With `same_model` two
     cards with the same name count as one GPU. Raises UsageError for files that share no measurement.
     """
-    before, after = index(base), index(new)
+    before, after = results_by_key(base), results_by_key(new)
     if before and after and not set(before) & set(after):
         raise UsageError(nothing_in_common(before, after))
     simulated = {key.kind for key in (*before, *after)} == {"sim"}
@@ -192,39 +179,39 @@ def compare(
     return Comparison(base, new, scope, tuple(rows), differences(base, new))
 
 
-def index(file: ResultsFile) -> dict[Key, Result]:
+def results_by_key(file: ResultsFile) -> dict[Key, Result]:
     """Return a file's results by what they measure, without the skipped results."""
     seen: Counter[Key] = Counter()
-    found = {}
-    for result in (one for one in file.results if one.status != "skipped"):
+    results = {}
+    for result in (row for row in file.results if row.status != "skipped"):
         kind = "sim" if result.device.startswith("sim") else _kind(file.device_of(result))
         kernel = f"{result.kernel} {units.variant(result)}".rstrip()
         key = Key(result.operation, kernel, tuple(result.size.items()), result.dtype, result.block, kind or "cuda")
-        found[replace(key, occurrence=seen[key])] = result
+        results[replace(key, occurrence=seen[key])] = result
         seen[key] += 1
-    return found
+    return results
 
 
 def _by_card(
     base: ResultsFile, new: ResultsFile, scope: Scope, same_model: bool
 ) -> tuple[dict[Key, Result], dict[Key, Result]]:
     """Return both files' results by what they measure and by card: the same card in both, or hardware side by side."""
-    left, parts = base.by_device(), new.by_device()
+    unmatched, parts = base.by_device(), new.by_device()
     pairs: list[tuple[ResultsFile | None, ...]] = []
     if scope == "hardware":
-        pairs += zip_longest(left, parts)
+        pairs += zip_longest(unmatched, parts)
     else:
         for part in parts:
-            same = next((file for file in left if _same(file.device, part.device, same_model)), None)
-            left = [file for file in left if file is not same]
+            same = next((file for file in unmatched if _same(file.device, part.device, same_model)), None)
+            unmatched = [file for file in unmatched if file is not same]
             pairs.append((same, part))
-        pairs += [(file, None) for file in left]
+        pairs += [(file, None) for file in unmatched]
     before: dict[Key, Result] = {}
     after: dict[Key, Result] = {}
     for pair in pairs:
         card = _card(*(side.device if side else None for side in pair))
-        for found, side in zip((before, after), pair, strict=True):
-            found |= {replace(key, card=card): result for key, result in index(side).items()} if side else {}
+        for by_key, side in zip((before, after), pair, strict=True):
+            by_key |= {replace(key, card=card): result for key, result in results_by_key(side).items()} if side else {}
     return before, after
 
 
@@ -233,8 +220,8 @@ def _card(old: DeviceInfo | None, new: DeviceInfo | None) -> str:
     device = new or old
     if device is None:
         return ""
-    one = old is None or new is None or old.uuid == new.uuid
-    return device.uuid[:12] if one and device.uuid else device.label
+    same_card = old is None or new is None or old.uuid == new.uuid
+    return device.uuid[:12] if same_card and device.uuid else device.label
 
 
 def nothing_in_common(before: Iterable[Key], after: Iterable[Key]) -> str:
@@ -261,10 +248,8 @@ def _some(texts: list[str]) -> str:
 
 
 def size_text(key: Key) -> str:
-    """Return a size as '4096 x 4096', or as 'n=64, a=2.5' for a kernel of the user's own."""
-    if key.operation == "run":
-        return ", ".join(f"{name}={value}" for name, value in key.size)
-    return " x ".join(str(value) for _, value in key.size)
+    """Return the size of a measurement as text."""
+    return units.size_text(key.operation, key.size)
 
 
 def _kind(device: DeviceInfo | None) -> str | None:
@@ -290,29 +275,16 @@ def _scope(base: ResultsFile, new: ResultsFile, same_model: bool) -> Literal["gp
 
 
 # Settings of the run, not of the kernel
-QUIET_SETTINGS = frozenset(
-    {
-        "kernels",
-        "block",
-        "size",
-        "dtype",
-        "device",
-        "timeout",
-        "cpu",
-        "cpu_threads",
-        "jobs",
-        "sim_threads",
-        "on",
-        "sweep",
-        *THRESHOLDS,
-    }
-)
+QUIET_SETTINGS = {
+    "kernels", "block", "size", "dtype", "device", "timeout", "cpu", "cpu_threads", "jobs", "sim_threads", "on",
+    "sweep", *THRESHOLDS,
+}  # fmt: skip
 
 
 def differences(base: ResultsFile, new: ResultsFile) -> tuple[str, ...]:
     """Return the other differences between two runs, as 'nvcc 12.9 -> 13.0': versions, driver, settings."""
 
-    def changes(before: Any, after: Any, skip: frozenset[str]) -> list[str]:
+    def changes(before: Any, after: Any, skip: set[str]) -> list[str]:
         names = [name for name in {**before, **after} if name not in skip and before.get(name) != after.get(name)]
         shown = {"version": "cudabench"}
         return [f"{shown.get(n, n)} {_value(before.get(n))} -> {_value(after.get(n))}" for n in names]
@@ -321,8 +293,8 @@ def differences(base: ResultsFile, new: ResultsFile) -> tuple[str, ...]:
     old_driver, new_driver = drivers
     simulated = _kind(base.device) == _kind(new.device) == "sim"
     return (
-        *changes(base.tool, new.tool, frozenset({"name"})),
-        *changes(old_driver, new_driver, frozenset({"driver"} if simulated else {"simulated"})),
+        *changes(base.tool, new.tool, {"name"}),
+        *changes(old_driver, new_driver, {"driver"} if simulated else {"simulated"}),
         *changes(base.settings, new.settings, QUIET_SETTINGS),
     )
 
@@ -372,27 +344,27 @@ def _timed(base: Result, new: Result, margin: float, run_to_run: float) -> tuple
         return "unclear", None, "one of the files lacks a time"
     if min(base.time.median_s, new.time.median_s, *base.time.samples_s, *new.time.samples_s) <= 0:
         return "unclear", None, "a time of zero"
-    found = time_ratio(base.time, new.time, run_to_run)
+    ratio = time_ratio(base.time, new.time, run_to_run)
     if base.time.cache != new.time.cache:
-        return "unclear", found, f"{base.time.cache} against {new.time.cache} L2"
+        return "unclear", ratio, f"{base.time.cache} against {new.time.cache} L2"
     fewest = min(len(base.time.samples_s), len(new.time.samples_s))
     if fewest < MIN_SAMPLES:
-        return "unclear", found, f"{fewest} samples, at least {MIN_SAMPLES} are needed"
-    word = verdict(found, margin)
+        return "unclear", ratio, f"{fewest} samples, at least {MIN_SAMPLES} are needed"
+    word = interval_verdict(ratio, margin)
     if word == "unclear":
         short = RUN_TO_RUN_S / min(base.time.median_s, new.time.median_s) > run_to_run
         because = f": times this short differ by {RUN_TO_RUN_S * 1e6:g} µs from run to run" if short else ""
-        return word, found, f"a change of {found.reach:.1%} is possible{because}"
+        return word, ratio, f"a change of {ratio.reach:.1%} is possible{because}"
     if word != "same" and base.copy_gbps and new.copy_gbps and base.bytes:
         copy = base.copy_gbps / new.copy_gbps  # the ratio of its times
         long = RUN_TO_RUN_S * base.copy_gbps * 1e9 / base.bytes <= COPY_MOVED  # enough to say anything
-        if long and abs(math.log(copy)) > math.log1p(COPY_MOVED) and found.low / copy <= 1 <= found.high / copy:
+        if long and abs(math.log(copy)) > math.log1p(COPY_MOVED) and ratio.low / copy <= 1 <= ratio.high / copy:
             direction, by = "slower" if copy > 1 else "faster", max(copy, 1 / copy) - 1
-            return "unclear", found, f"the copy is {by:.1%} {direction} too: the card changed"
-    return word, found, None
+            return "unclear", ratio, f"the copy is {by:.1%} {direction} too: the card changed"
+    return word, ratio, None
 
 
-def verdict(ratio: Ratio, margin: float) -> Verdict:
+def interval_verdict(ratio: Ratio, margin: float) -> Literal["slower", "faster", "same", "unclear"]:
     """Return the verdict of an interval; `same` needs an interval within `margin`, a fraction, in both directions."""
     if ratio.low > 1:
         return "slower"
@@ -407,10 +379,10 @@ def verdict(ratio: Ratio, margin: float) -> Verdict:
 def counts(result: Result) -> dict[str, int]:
     """Return the simulator's counts, summed over a kernel; counts that it did not take are left out."""
     spaces = () if result.access is None else COUNTED_SPACES
-    found = {f"{space} {unit(space)}": total(result.access or (), space).actual for space in spaces}
-    found |= {} if result.instructions is None else {"PTX instructions": result.instructions}
-    found |= {} if result.hazards is None else {"hazards": sum(hazard.count for hazard in result.hazards)}
-    return found
+    counted = {f"{space} {unit(space)}": total(result.access or (), space).actual for space in spaces}
+    counted |= {} if result.instructions is None else {"PTX instructions": result.instructions}
+    counted |= {} if result.hazards is None else {"hazards": sum(hazard.count for hazard in result.hazards)}
+    return counted
 
 
 def _counted(row: Row) -> Row:
@@ -443,7 +415,7 @@ def failures(comparison: Comparison, threshold: float | None, strict: bool = Fal
     slower by more, if its interval says that it is slower (4); in the simulator, a count that grew by more (4). With
     `strict`: an unclear or missing kernel (4).
     """
-    found = []
+    failed = []
     gate = f"over --fail-on-regression {(threshold or 0.0) * 100:.4g}%"
     for row in comparison.rows:
         name = name_of(row.key)
@@ -459,11 +431,11 @@ def failures(comparison: Comparison, threshold: float | None, strict: bool = Fal
             interval = f"{row.ratio.low - 1:+.1%} to {row.ratio.high - 1:+.1%}"
             failure = EXIT_THRESHOLD, f"{name} is {row.ratio.change:.1%} slower ({interval}), {gate}"
         elif strict and row.verdict in ("unclear", "missing"):
-            failure = EXIT_THRESHOLD, f"{name} is {row.verdict}{because}, and --strict asks for certainty"
+            failure = EXIT_THRESHOLD, f"{name} is {row.verdict}{because}, and --strict requires a clear verdict"
         else:
             continue
-        found.append(Failure(*failure, row))
-    return found
+        failed.append(Failure(*failure, row))
+    return failed
 
 
 def name_of(key: Key) -> str:
@@ -475,7 +447,7 @@ def name_of(key: Key) -> str:
 # For scripts ---------------------------------------------------------------------------------------------------------
 
 
-def document(names: Sequence[str], comparisons: Sequence[Comparison], found: Sequence[Failure]) -> dict[str, Any]:
+def document(names: Sequence[str], comparisons: Sequence[Comparison], failed: Sequence[Failure]) -> dict[str, Any]:
     """Return comparisons of the first file with each other one as plain values; times in seconds."""
     return {
         "schema": "cudabench-comparison/1",
@@ -490,8 +462,8 @@ def document(names: Sequence[str], comparisons: Sequence[Comparison], found: Seq
             }
             for name, comparison in zip(names[1:], comparisons, strict=True)
         ],
-        "failures": [{"exit_code": failure.code, "message": failure.message} for failure in found],
-        "exit_code": gravest(failure.code for failure in found),
+        "failures": [{"exit_code": failure.code, "message": failure.message} for failure in failed],
+        "exit_code": gravest(failure.code for failure in failed),
     }
 
 

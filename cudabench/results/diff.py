@@ -83,28 +83,31 @@ def difference(
     """Return how a kernel differs on an architecture. Each side maps C++ expressions to compiled kernels."""
     sides = (old[0], new[0])
     chosen = (pair.old, pair.new)
-    made = [found[one.expression] if one else None for one, (_, found) in zip(chosen, (old, new), strict=True)]
-    before, after = made
-    threads = pair.threads or min(THREADS, *map(_bound, chosen, made))
+    compiled_pair = [
+        by_expression[kernel.expression] if kernel else None
+        for kernel, (_, by_expression) in zip(chosen, (old, new), strict=True)
+    ]
+    before, after = compiled_pair
+    threads = pair.threads or min(THREADS, *map(_bound, chosen, compiled_pair))
     shown = pair.new or pair.old
     record = CodeDifference(pair.name, arch, "changed", shown.line if shown else 1, threads)
     codes: list[Code | None] = [
-        code.code_of(compiled, one.expression, arch, threads, pair.shared, side.hidden)
-        if one and isinstance(compiled, Compiled)
+        code.code_of(compiled, kernel.expression, arch, threads, pair.shared, side.hidden)
+        if kernel and isinstance(compiled, Compiled)
         else None
-        for one, side, compiled in zip(chosen, sides, made, strict=True)
+        for kernel, side, compiled in zip(chosen, sides, compiled_pair, strict=True)
     ]
     was, now = codes
     if was and now and was == now:
         return replace(record, verdict="same", old=was.figures, new=now.figures)
-    for compiled in made:
+    for compiled in compiled_pair:
         if isinstance(compiled, Compiled):
             code.begin(compiled)
     was, now = (
-        code.disassembled(own, compiled, one.expression, side.source.name)
-        if own and one and isinstance(compiled, Compiled)
-        else own
-        for own, one, side, compiled in zip(codes, chosen, sides, made, strict=True)
+        code.disassembled(side_code, compiled, kernel.expression, side.source.name)
+        if side_code and kernel and isinstance(compiled, Compiled)
+        else side_code
+        for side_code, kernel, side, compiled in zip(codes, chosen, sides, compiled_pair, strict=True)
     )
     record = replace(record, old=was.figures if was else None, new=now.figures if now else None)
     if isinstance(after, CompilerError):
@@ -135,11 +138,11 @@ def _sentence(error: CompilerError, side: Side) -> str:
 
 def changes(old: CodeFigures, new: CodeFigures, data: bool = False) -> tuple[str, ...]:
     """Return the names of what differs between two figures; `data`: whether the data at fixed places does."""
-    found = ["code"] if old.sha256 != new.sha256 else []
-    found += ["data"] if data else []
-    found += [name for name, of in FIGURES.items() if of(old) != of(new) and None not in (of(old), of(new))]
-    found += ["arithmetic"] if old.arithmetic != new.arithmetic else []
-    return tuple(found)
+    names = ["code"] if old.sha256 != new.sha256 else []
+    names += ["data"] if data else []
+    names += [name for name, of in FIGURES.items() if of(old) != of(new) and None not in (of(old), of(new))]
+    names += ["arithmetic"] if old.arithmetic != new.arithmetic else []
+    return tuple(names)
 
 
 # The figures that can grow or fall, by their --fail-on name.
@@ -196,14 +199,14 @@ class _Texts:
         """Return the old place of a new line, or None."""
         if not self.lines(1, new.file):
             return new
-        line = next((old for old, own in self._numbers(new.file).items() if own == new.line), None)
+        line = next((old for old, number in self._numbers(new.file).items() if number == new.line), None)
         return Place(new.file, line) if line else None
 
     def joined(self, was: Iterable[Place], now: Iterable[Place]) -> list[tuple[Place | None, Place | None]]:
         """Return pairs of old and new lines: each old line with its new one, then the new lines without an old one."""
-        found: list[tuple[Place | None, Place | None]] = [(place, self.new_of(place)) for place in was]
-        seen = {new for _, new in found}
-        return found + [(self.old_of(place), place) for place in now if place not in seen]
+        pairs: list[tuple[Place | None, Place | None]] = [(place, self.new_of(place)) for place in was]
+        seen = {new for _, new in pairs}
+        return pairs + [(self.old_of(place), place) for place in now if place not in seen]
 
     def record(self, old: Place | None, new: Place | None) -> LineChange:
         """Return an empty record of a line."""
@@ -243,7 +246,7 @@ def _first(old: Code, new: Code, texts: _Texts) -> FirstChange | None:
 
 def _apart(old: Sequence[str], new: Sequence[str]) -> int | None:
     """Return where two sequences begin to differ, or None."""
-    apart = next((at for at, (one, other) in enumerate(zip(old, new, strict=False)) if one != other), None)
+    apart = next((at for at, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), None)
     return min(len(old), len(new)) if apart is None and len(old) != len(new) else apart
 
 
@@ -261,12 +264,12 @@ def aligned(old: Sequence[str], new: Sequence[str]) -> dict[int, int]:
 def _lines(old: Code, new: Code, texts: _Texts) -> tuple[LineChange, ...]:
     """Return the lines whose numbers of instructions differ, the largest change first."""
     was, now = old.by_line, new.by_line
-    found = [
+    changed = [
         replace(texts.record(before, after), old_instructions=fewer, new_instructions=more)
         for before, after in texts.joined(was, now)
         if (fewer := was.get(before, 0) if before else 0) != (more := now.get(after, 0) if after else 0)
     ]
-    return tuple(sorted(found, key=_size))
+    return tuple(sorted(changed, key=_size))
 
 
 def _size(line: LineChange) -> tuple[int, int, str, int]:
@@ -311,13 +314,15 @@ def _lines_with_counts(
     """Return the changed lines with the counts of both sides, and the lines of which only the counts differ."""
     was, now = _by_place(before), _by_place(after)
     every = [*changed, *(texts.record(*places) for places in texts.joined(was, now))]
-    found = []
+    counted_lines = []
     for line, *_ in grouped(((line.file, line.old_line, line.new_line), line) for line in every).values():
         a = was.get(Place(line.file, line.old_line), (0, 0)) if line.old_line else (0, 0)
         b = now.get(Place(line.file, line.new_line), (0, 0)) if line.new_line else (0, 0)
         if a != b or line.old_instructions != line.new_instructions:
-            found.append(replace(line, old_sectors=a[0], new_sectors=b[0], old_wavefronts=a[1], new_wavefronts=b[1]))
-    return tuple(sorted(found, key=_size))
+            counted_lines.append(
+                replace(line, old_sectors=a[0], new_sectors=b[0], old_wavefronts=a[1], new_wavefronts=b[1])
+            )
+    return tuple(sorted(counted_lines, key=_size))
 
 
 def _by_place(rows: Sequence[Access]) -> dict[Place, tuple[int, int]]:
@@ -328,8 +333,8 @@ def _by_place(rows: Sequence[Access]) -> dict[Place, tuple[int, int]]:
         return Place(header[1] if header else "", row.line)
 
     return {
-        where: (sum(row.sectors or 0 for row in own), sum(row.wavefronts or 0 for row in own))
-        for where, own in grouped((place(row), row) for row in rows).items()
+        where: (sum(row.sectors or 0 for row in line_rows), sum(row.wavefronts or 0 for row in line_rows))
+        for where, line_rows in grouped((place(row), row) for row in rows).items()
     }
 
 
@@ -346,23 +351,29 @@ class Failure:
     metric: str
 
 
-def failures(found: Sequence[CodeDifference], fail_on: Sequence[str]) -> list[Failure]:
+def failures(differences: Sequence[CodeDifference], fail_on: Sequence[str]) -> list[Failure]:
     """Return what fails: a kernel that no longer compiles, a kernel that became wrong, and the figures of `fail_on`
     that became worse: `code` and `arithmetic` by any change, occupancy by a fall, all others by growth."""
     failed = []
-    somewhere = {each.kernel for each in found if each.verdict != "unsupported"}
-    for each in found:
-        name = f"{each.kernel} on {each.arch}"
-        if each.verdict == "failed" or each.kernel not in somewhere:
-            failed.append(Failure(EXIT_FAILED, f"{name} does not compile: {each.reason}".rstrip("."), each, "failed"))
-        now = each.new.status if each.new and each.new.status != (each.old and each.old.status) else None
-        if each.new and now in ("wrong", "failed"):
+    somewhere = {difference.kernel for difference in differences if difference.verdict != "unsupported"}
+    for difference in differences:
+        name = f"{difference.kernel} on {difference.arch}"
+        if difference.verdict == "failed" or difference.kernel not in somewhere:
+            failed.append(
+                Failure(EXIT_FAILED, f"{name} does not compile: {difference.reason}".rstrip("."), difference, "failed")
+            )
+        now = (
+            difference.new.status
+            if difference.new and difference.new.status != (difference.old and difference.old.status)
+            else None
+        )
+        if difference.new and now in ("wrong", "failed"):
             code, became = (EXIT_WRONG, "is wrong") if now == "wrong" else (EXIT_FAILED, "failed")
-            failed.append(Failure(code, f"{name} {became}: {each.new.reason}".rstrip("."), each, now))
+            failed.append(Failure(code, f"{name} {became}: {difference.new.reason}".rstrip("."), difference, now))
         failed += [
-            Failure(EXIT_THRESHOLD, f"{name}: {sentence}", each, metric)
+            Failure(EXIT_THRESHOLD, f"{name}: {sentence}", difference, metric)
             for metric in fail_on
-            if (sentence := worse(each, metric))
+            if (sentence := worse(difference, metric))
         ]
     return failed
 

@@ -60,14 +60,14 @@ def time_ratio(base: Timing, new: Timing, run_to_run: float = RUN_TO_RUN, run_to
     resolution^2) on the logarithmic scale: within from a block bootstrap, spread the larger relative interquartile
     range, resolution half a tick of the clock that took the samples, on either side.
     """
-    one, other = _samples(tuple(base.samples_s)), _samples(tuple(new.samples_s))
-    before = base.median_s if one.median is None else one.median
-    after = new.median_s if other.median is None else other.median
+    old, fresh = _samples(tuple(base.samples_s)), _samples(tuple(new.samples_s))
+    before = base.median_s if old.median is None else old.median
+    after = new.median_s if fresh.median is None else fresh.median
     middle = math.log(after / before)
-    draws = other.log_medians - one.log_medians
+    draws = fresh.log_medians - old.log_medians
     low, high = np.quantile(draws, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
-    spread = max(one.spread, other.spread)
-    tick = (one.tick / before + other.tick / after) / 2
+    spread = max(old.spread, fresh.spread)
+    tick = (old.tick / before + fresh.tick / after) / 2
     level = run_to_run_s / min(before, after)
     between = math.hypot(math.log1p(run_to_run), level, SPREAD_SHARE * spread, tick)
     return Ratio(

@@ -31,7 +31,7 @@ UNITS = (
     (r"(.*_)?fraction|relative_ci|footprint_over_l2|speedup_vs_cpu", "ratio"),
 )
 
-# Python's name of a scalar -> JSON's
+# The JSON type of each Python type
 SCALARS: dict[Any, dict[str, Any]] = {
     str: {"type": "string"},
     int: {"type": "integer"},
@@ -80,15 +80,15 @@ def _top() -> Iterator[tuple[str, Any]]:
 
 def _described(key: str, hint: Any, definitions: dict[str, Any], strict: bool) -> dict[str, Any]:
     """Return the schema of a key with its meaning and unit."""
-    found = dict(_type(hint, definitions, strict))
+    description = dict(_type(hint, definitions, strict))
     meaning = str(get_args(hint)[1]) if get_origin(hint) is Annotated else ""
     if hint == get_type_hints(Warning, include_extras=True)["code"]:
         meaning = f"{meaning} Today: {', '.join(KINDS)}."
     if meaning:
-        found["description"] = meaning
+        description["description"] = meaning
     if unit(key):
-        found["unit"] = unit(key)
-    return found
+        description["unit"] = unit(key)
+    return description
 
 
 def _type(hint: Any, definitions: dict[str, Any], strict: bool) -> dict[str, Any]:
@@ -99,7 +99,7 @@ def _type(hint: Any, definitions: dict[str, Any], strict: bool) -> dict[str, Any
     if hint in SCALARS:
         return SCALARS[hint]
     if type(None) in arguments:
-        (other,) = (each for each in arguments if each is not type(None))
+        (other,) = (argument for argument in arguments if argument is not type(None))
         return _or_null(_type(other, definitions, strict))
     if isinstance(hint, type) and is_dataclass(hint):
         if hint.__name__ not in definitions:
@@ -118,13 +118,13 @@ def _type(hint: Any, definitions: dict[str, Any], strict: bool) -> dict[str, Any
     raise TypeError(f"{hint} lacks a JSON type: add it to results/schema.py")
 
 
-def _or_null(found: dict[str, Any]) -> dict[str, Any]:
-    if "enum" in found:
-        return {"enum": [*found["enum"], None]}
-    if "type" in found:
-        kinds = found["type"] if isinstance(found["type"], list) else [found["type"]]
-        return {**found, "type": [*kinds, "null"]}
-    return {"anyOf": [found, {"type": "null"}]} if found else {}
+def _or_null(kind: dict[str, Any]) -> dict[str, Any]:
+    if "enum" in kind:
+        return {"enum": [*kind["enum"], None]}
+    if "type" in kind:
+        kinds = kind["type"] if isinstance(kind["type"], list) else [kind["type"]]
+        return {**kind, "type": [*kinds, "null"]}
+    return {"anyOf": [kind, {"type": "null"}]} if kind else {}
 
 
 def _record(kind: type, definitions: dict[str, Any], strict: bool) -> dict[str, Any]:
@@ -174,22 +174,22 @@ def reference() -> str:
 
 def _in_order(document: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     """Return the records in the order in which the page mentions them."""
-    found: dict[str, dict[str, Any]] = {}
+    records: dict[str, dict[str, Any]] = {}
 
     def visit(value: Any) -> None:
         if isinstance(value, dict):
             name = str(value.get("$ref", "")).rpartition("/")[2]
-            if name and name not in found:
-                found[name] = document["$defs"][name]
-                visit(found[name])
-            for each in value.values():
-                visit(each)
+            if name and name not in records:
+                records[name] = document["$defs"][name]
+                visit(records[name])
+            for part in value.values():
+                visit(part)
         elif isinstance(value, list):
-            for each in value:
-                visit(each)
+            for part in value:
+                visit(part)
 
     visit(document["properties"])
-    return list(found.items())
+    return list(records.items())
 
 
 def _table(keys: Mapping[str, Any]) -> list[str]:

@@ -47,11 +47,11 @@ def ties(finals: Sequence[Final]) -> list[Final]:
     Two blocks of one run share its clocks and addresses, so the change of medians between rounds replaces the noise
     between runs.
     """
-    best, *others = finals
+    best, *finalists = finals
     moved = max(final.moved for final in finals)
     return [
         other
-        for other in others
+        for other in finalists
         if best.result.time
         and other.result.time
         and time_ratio(best.result.time, other.result.time, moved, run_to_run_s=0.0).low <= 1

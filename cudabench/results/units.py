@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -72,9 +73,14 @@ def nbytes(value: float) -> str:
 
 def size(result: Result) -> str:
     """Return a problem's size: '4096 x 4096'; for a user's own kernel its numbers: 'n=64, a=2.5'."""
-    if result.operation == "run":
-        return ", ".join(f"{name}={value}" for name, value in result.size.items())
-    return " x ".join(str(value) for value in result.size.values())
+    return size_text(result.operation, result.size.items())
+
+
+def size_text(operation: str, size: Iterable[tuple[str, object]]) -> str:
+    """Return an operation's size, given as names and numbers, as `size` does."""
+    if operation == "run":
+        return ", ".join(f"{name}={value}" for name, value in size)
+    return " x ".join(str(value) for _, value in size)
 
 
 def variant(result: Result) -> str:

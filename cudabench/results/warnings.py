@@ -123,8 +123,7 @@ KINDS = {
         "numbers to the arguments that bound its indices",
     ),
     "not-compared": Kind(
-        "Some of the outputs were not compared.",
-        "{names} {verb} not compared: add --expect '{first}=EXPRESSION'",
+        "Some of the outputs were not compared.", "{names} {verb} not compared: add --expect '{first}=EXPRESSION'"
     ),
     "tolerance": Kind(
         "The tolerance would accept an output of zeros: it verifies almost nothing.",
@@ -162,10 +161,7 @@ KINDS = {
         "Threads had ended, or were about to end, when the others of their block met a barrier.",
         "{message}. That alone is not a fault",
     ),
-    "unsearched": Kind(
-        "The search for races between blocks stopped early.",
-        "{message}",
-    ),
+    "unsearched": Kind("The search for races between blocks stopped early.", "{message}"),
     "unchecked": Kind(
         "A clean kernel could not run without optimisation, so accesses past arrays in registers were not checked.",
         "accesses past an array in registers were not checked, because {kernel} did not run "

@@ -16,14 +16,14 @@ from cudabench.plan.space import (
     Axis,
     Point,
     Values,
-    axis,
+    block_range,
     blocks,
     combinations,
     sizes,
     values_of,
     zipped,
 )
-from cudabench.plan.space import count as count_of
+from cudabench.plan.space import combination_count as count_of
 from cudabench.source.brackets import split
 from cudabench.userkernel import expressions, plan
 from cudabench.userkernel.arguments import split_name_value
@@ -241,7 +241,7 @@ def _block_axes(request: UserRequest) -> tuple[list[Axis], str]:
     if request.block is not None:
         parts = split(request.block)
         axes = [
-            Axis(own, tuple(map(str, axis(part.strip()))), "block")
+            Axis(own, tuple(map(str, block_range(part.strip()))), "block")
             for own, part in zip(BLOCK_NAMES, parts, strict=False)
             if RANGE.fullmatch(part)
         ]

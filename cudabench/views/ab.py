@@ -35,7 +35,9 @@ COLUMNS: tuple[Column[Side], ...] = (
 )
 
 
-def show(out: Console, err: Console, operation: Operation, device: DeviceInfo, record: Ab, settings: Settings) -> None:
+def show_verdict(
+    out: Console, err: Console, operation: Operation, device: DeviceInfo, record: Ab, settings: Settings
+) -> None:
     """Print the record; warnings go to `err`."""
     results = (record.old, record.new)
     say(out, device_line(device), "bold")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
 from math import floor, inf, log10
 from typing import TYPE_CHECKING
 
@@ -58,7 +57,7 @@ class Row:
         return self.bound.time_s * MILLION * self.card.per_hour
 
 
-def show(
+def show_by_card(
     out: Console,
     err: Console,
     operation: Operation,
@@ -74,15 +73,15 @@ def show(
     for group in grouped((tuple(result.size.items()), result) for result in results).values():
         out.print(problem_line(operation, group, settings, devices[0]))
         rows += table(out, cards, group)
-    legend(out, rows)
+    print_legend(out, rows)
     if cpus:
         out.print()
         out.print(cpu_line(cpus))
-    for said in warning_lines(results):
-        say(err, said, "yellow")
+    for warning in warning_lines(results):
+        say(err, warning, "yellow")
 
 
-def show_sweep(
+def show_sweep_by_card(
     out: Console,
     cards: Sequence[Card],
     groups: Sequence[tuple[str, Sequence[Result]]],
@@ -99,7 +98,7 @@ def show_sweep(
             say(out, f"Repeat: {repeat(rows[0].best)}", soft_wrap=True)
             out.print()
         every += rows
-    legend(out, every)
+    print_legend(out, every)
 
 
 def _heading(out: Console, cards: Sequence[Card]) -> None:
@@ -120,47 +119,49 @@ def table(
 ) -> list[Row]:
     """Print the row of each card, best first; below it all results, if there are several, ranked by the first card or
     in their order; then the notes. Return the rows."""
-    lacking = not_of_all(cards)
-    views = {card.key: seen_on(card, results, lacking) for card in cards}
+    lacking = resources_not_of_all(cards)
+    views = {card.key: results_on_card(card, results, lacking) for card in cards}
     several = len({label(result) for result in results}) > 1
     rows = [_row(card, views[card.key], results) for card in cards]
     rows.sort(key=lambda row: row.bound.time_s if row.bound else inf)
     out.print()
-    kept, _ = tables.fitting(_columns(rows, label if several else None, heading), rows, out.width)
-    if tables.needed(kept, rows) > out.width:  # headings of two lines
-        kept = [replace(one, heading=re.sub(r"(times|million) ", r"\1\n", one.heading)) for one in kept]
-    out.print(tables.table(kept, rows, lambda row: tables.BAD.get(row.status, ""), wrap=False))
+    columns, _ = tables.fitting(_columns(rows, label if several else None, heading), rows, out.width)
+    if tables.needed(columns, rows) > out.width:  # headings of two lines
+        columns = [replace(column, heading=re.sub(r"(times|million) ", r"\1\n", column.heading)) for column in columns]
+    out.print(tables.table(columns, rows, lambda row: tables.BAD.get(row.status, ""), wrap=False))
     if several:
         out.print()
         views |= {rows[0].card.key: sorted(views[rows[0].card.key], key=sweep_points.cost)} if ranked else {}
         _every(out, rows, views, label, heading)
     out.print()
-    below = [*_cheapest(rows), *_reasons(cards, results, label, several)]
-    for status, said in below:
-        say(out, said, {"ok": "", "skipped": "dim"}.get(status, "red"))
-    if below:
+    notes = [*_cheapest(rows), *_reasons(cards, results, label, several)]
+    for status, note in notes:
+        say(out, note, {"ok": "", "skipped": "dim"}.get(status, "red"))
+    if notes:
         out.print()
     return rows
 
 
-def not_of_all(cards: Sequence[Card]) -> set[str]:
+def resources_not_of_all(cards: Sequence[Card]) -> set[str]:
     """Return the resources for which some cards lack a figure."""
     return {resource for resource, name in NEEDS.items() if not all(card.value(name) for card in cards)}
 
 
-def seen_on(card: Card, results: Iterable[Result], lacking: set[str]) -> list[Result]:
+def results_on_card(card: Card, results: Iterable[Result], lacking: set[str]) -> list[Result]:
     """Return the right results of a card's architecture with its limits, without resources that other cards lack."""
-    found = []
+    right = []
     for result in results:
-        own = next((one for one in result.limits_by_card or () if one.card == card.key), None)
-        if own is not None and result.status == "ok":
-            found.append(replace(result, limits=_without(own, lacking), limits_on=own.on))
-    return found
+        limits = next(
+            (card_limits for card_limits in result.limits_by_card or () if card_limits.card == card.key), None
+        )
+        if limits is not None and result.status == "ok":
+            right.append(replace(result, limits=_without(limits, lacking), limits_on=limits.on))
+    return right
 
 
-def _without(own: CardLimits, lacking: set[str]) -> tuple[Limit, ...]:
-    launch = own.launch_s or 0.0 if LAUNCH in lacking else 0.0
-    kept = [limit for limit in own.limits if limit.resource not in lacking]
+def _without(card_limits: CardLimits, lacking: set[str]) -> tuple[Limit, ...]:
+    launch = card_limits.launch_s or 0.0 if LAUNCH in lacking else 0.0
+    kept = [limit for limit in card_limits.limits if limit.resource not in lacking]
     return tuple(replace(limit, time_s=limit.time_s - launch) for limit in kept)
 
 
@@ -211,54 +212,59 @@ def _money(amount: float | None) -> str:
 
 
 def _every(
-    out: Console,
-    rows: Sequence[Row],
-    views: dict[str, list[Result]],
-    label: Callable[[Result], str],
-    heading: str,
+    out: Console, rows: Sequence[Row], views: dict[str, list[Result]], label: Callable[[Result], str], heading: str
 ) -> None:
     """Print the least time of each kernel or point on each card, for as many cards as fit the terminal."""
-    found = {row.card.key: {label(result): result for result in views[row.card.key]} for row in rows}
-    labels = list(dict.fromkeys(name for results in found.values() for name in results))
-    kept = labels[:MOST_ROWS]
-    limits = {key: {name: one.limits[0] for name, one in own.items() if one.limits} for key, own in found.items()}
-    cells = {
-        key: [f"{units.seconds(own[n].time_s)} {verdict.name(own[n])}" if n in own else NOTHING for n in kept]
-        for key, own in limits.items()
-        if found[key]
+    by_label = {row.card.key: {label(result): result for result in views[row.card.key]} for row in rows}
+    labels = list(dict.fromkeys(name for results in by_label.values() for name in results))
+    names = labels[:MOST_ROWS]
+    limits = {
+        key: {name: result.limits[0] for name, result in limits_of.items() if result.limits}
+        for key, limits_of in by_label.items()
     }
-    widths = [2 + max(map(len, (line(key), *texts))) for key, texts in cells.items()]
-    taken = accumulate(widths, initial=max(map(len, (heading, *kept))))
-    fits = [width <= out.width for width in taken][1:]
-    shown = [key for at, key in enumerate(cells) if fits[at] or not at]
-    heads = [tables.Head(heading), *(tables.Head(line(key), right=True) for key in shown)]
-    out.print(tables.grid(heads, zip(kept, *(cells[key] for key in shown), strict=True)))
-    if len(labels) > len(kept):
-        say(out, f"... and {len(labels) - len(kept)} more, in --json", "dim")
-    if len(shown) < len(cells):
-        left = ", ".join(line(key) for key in list(cells)[len(shown) :])
-        say(out, f"Too narrow for: {left}; a wider terminal or a pipe shows all.", "dim")
+    cells = {
+        key: [
+            f"{units.seconds(limits_of[n].time_s)} {verdict.name(limits_of[n])}" if n in limits_of else NOTHING
+            for n in names
+        ]
+        for key, limits_of in limits.items()
+        if by_label[key]
+    }
+    columns: list[Column[int]] = [Column(heading, lambda row: names[row], right=False)]
+    columns += [
+        Column(line(key), texts.__getitem__, expendable=len(cells) - number if number else 0)
+        for number, (key, texts) in enumerate(cells.items())
+    ]
+    shown, dropped = tables.fitting(columns, range(len(names)), out.width)
+    out.print(tables.table(shown, range(len(names)), wrap=False))
+    if len(labels) > len(names):
+        say(out, f"... and {len(labels) - len(names)} more, in --json", "dim")
+    if dropped:
+        hidden = ", ".join(column.heading for column in dropped)
+        say(out, f"Too narrow for: {hidden}; a wider terminal or a pipe shows all.", "dim")
 
 
-def legend(out: Console, rows: Sequence[Row]) -> None:
+def print_legend(out: Console, rows: Sequence[Row]) -> None:
     """Print the meaning of the columns, in at most three sentences."""
     cards = list({row.card.key: row.card for row in rows}.values())
     sheet = any("datasheet" in card.source for card in cards)
-    said = [f"{BOUND}{SHEET if sheet else ''}."]
-    lacking = sorted(not_of_all(cards) - {"launch"}, key=[*NEEDS].index)  # the gap between launches needs no mention
-    names = [NAMES[one] for one in lacking if any(card.value(NEEDS[one]) for card in cards)]
+    sentences = [f"{BOUND}{SHEET if sheet else ''}."]
+    lacking = sorted(
+        resources_not_of_all(cards) - {"launch"}, key=[*NEEDS].index
+    )  # the gap between launches needs no mention
+    names = [NAMES[resource] for resource in lacking if any(card.value(NEEDS[resource]) for card in cards)]
     if names:
-        said.append(f"Left out, because some of these cards lack a figure: {', '.join(names)}.")
+        sentences.append(f"Left out, because some of these cards lack a figure: {', '.join(names)}.")
     if any(row.tied for row in rows):
-        said.append("+N: N more results have the same bound.")
-    say(out, " ".join(said), "dim", soft_wrap=out.width >= 200)
+        sentences.append("+N: N more results have the same bound.")
+    say(out, " ".join(sentences), "dim", soft_wrap=out.width >= 200)
 
 
 def _cheapest(rows: Sequence[Row]) -> list[tuple[str, str]]:
     priced = [(row.cost, row) for row in rows if row.cost is not None]
     if len(priced) < 2:
         return []
-    cost, row = min(priced, key=lambda each: each[0])
+    cost, row = min(priced, key=lambda pair: pair[0])
     return [("ok", f"Cheapest: {line(row.card.key)}, {_money(cost)} a million launches at least.")]
 
 
@@ -267,9 +273,9 @@ def _reasons(
 ) -> list[tuple[str, str]]:
     """Return why kernels lack a bound on cards; a shared reason is given once."""
     shared = grouped(((result.status, result.reason or ""), result) for result in results if result.status != "ok")
-    said: list[tuple[str, str]] = []
-    for (status, reason), found in shared.items():
-        names = f"{', '.join(dict.fromkeys(map(label, found)))} on " if several else ""
-        on = (line(card.key) for one in found for card in cards if one.device == f"sim:{card.architecture}")
-        said.append((status, f"{names}{', '.join(dict.fromkeys(on))}: {_state(status)}: {reason}"))
-    return said
+    reasons: list[tuple[str, str]] = []
+    for (status, reason), group in shared.items():
+        names = f"{', '.join(dict.fromkeys(map(label, group)))} on " if several else ""
+        on = (line(card.key) for result in group for card in cards if result.device == f"sim:{card.architecture}")
+        reasons.append((status, f"{names}{', '.join(dict.fromkeys(on))}: {_state(status)}: {reason}"))
+    return reasons

@@ -11,7 +11,7 @@ from cudabench.views.console import say
 from cudabench.views.tables import Head, grid
 
 
-def show(operation: Operation, summary: str, sentences: Mapping[str, str], kernels: Sequence[str]) -> None:
+def show_kernels(operation: Operation, summary: str, sentences: Mapping[str, str], kernels: Sequence[str]) -> None:
     """Print these kernels of an operation; `sentences` maps kernels to their one-line idea."""
     from rich.text import Text
 

@@ -13,32 +13,31 @@ from cudabench.results.ceilings import Comparison, Row
 from cudabench.results.columns import NOTHING, Column, markdown_table
 from cudabench.results.groups import grouped
 from cudabench.views.console import Console, say
-from cudabench.views.tables import Head, fitting, grid
+from cudabench.views.tables import BAD, Head, fitting, grid
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 OF_THAT = "of it: fraction of what units allow at the driver's clock; of that: at the clock of the measurement."
-STYLES = {"ok": "", "wrong": "red", "failed": "red", "skipped": "dim"}
 
 
 def columns(ceilings: Sequence[Ceiling], device: DeviceInfo | None) -> list[Column[Ceiling]]:
     """Return the columns of one card's table; without values, whether each ceiling was right and how it ran."""
     named = device.clocks.get("sm_mhz") if device else None
-    name = Column[Ceiling]("ceiling", lambda one: one.name, right=False)
+    name = Column[Ceiling]("ceiling", lambda ceiling: ceiling.name, right=False)
     if any(ceiling.value is not None for ceiling in ceilings):
         return [
             name,
             Column(results.heading(ceilings), _value),
             Column("spread", _spread, expendable=2),
-            Column("theoretical", lambda one: results.value(one.theoretical, one.unit), expendable=1),
-            Column("of it", lambda one: results.part(one.fraction)),
+            Column("theoretical", lambda ceiling: results.value(ceiling.theoretical, ceiling.unit), expendable=1),
+            Column("of it", lambda ceiling: results.percent_text(ceiling.fraction)),
             *(results.clock_columns(named) if any(ceiling.clock_mhz for ceiling in ceilings) else []),
         ]
     return [
         name,
-        Column("verified", lambda one: results.WORDS[one.status] or "yes", right=False),
-        Column("machine code of the loop", lambda one: one.code or NOTHING, right=False),
+        Column("verified", lambda ceiling: results.WORDS[ceiling.status] or "yes", right=False),
+        Column("machine code of the loop", lambda ceiling: ceiling.code or NOTHING, right=False),
     ]
 
 
@@ -52,7 +51,7 @@ def _spread(ceiling: Ceiling) -> str:
     return f"±{(ceiling.high - ceiling.low) / 2 / ceiling.value * 100:.1f}%"
 
 
-def show(out: Console, device: DeviceInfo | None, ceilings: Sequence[Ceiling]) -> None:
+def show_ceilings(out: Console, device: DeviceInfo | None, ceilings: Sequence[Ceiling]) -> None:
     """Print the table of one card by group, and below it why a value is missing or has a reservation."""
     if device:
         clock = f", {device.clocks['sm_mhz']} MHz" if device.clocks.get("sm_mhz") else ""
@@ -61,9 +60,9 @@ def show(out: Console, device: DeviceInfo | None, ceilings: Sequence[Ceiling]) -
         out.print()
     if not ceilings:
         return
-    kept, _ = fitting(columns(ceilings, device), ceilings, out.width - 4)  # names are indented
-    out.print(_grouped(kept, results.groups(ceilings), wrap=False, style=lambda one: STYLES[one.status]))
-    that = [OF_THAT] if any(column.heading == "of that" for column in kept) else []
+    shown, _ = fitting(columns(ceilings, device), ceilings, out.width - 4)  # names are indented
+    out.print(_grouped(shown, results.groups(ceilings), wrap=False, style=lambda ceiling: BAD.get(ceiling.status, "")))
+    that = [OF_THAT] if any(column.heading == "of that" for column in shown) else []
     notes = [*that, *results.notes_of(ceilings, device)]
     for note in ["", *notes] if notes else []:
         say(out, note, soft_wrap=out.width >= 200)
@@ -85,7 +84,7 @@ def _grouped(
     for group, members in groups.items():
         rows += [[], [Text(text, style="bold") for text in (group, *(heads[group] if heads else ()))]]
         texts = [[column.text(member) for column in columns] for member in members]
-        rows += [[f"  {own[0]}", *own[1:]] for own in texts]
+        rows += [[f"  {cells[0]}", *cells[1:]] for cells in texts]
         styles += ["", "", *map(style, members)]
     return grid([Head(c.heading, c.right, wrap and c.right) for c in columns], rows[1:], styles[1:])
 
@@ -94,7 +93,9 @@ def pair_columns(comparison: Comparison, labels: Sequence[str]) -> list[Column[R
     """Return the columns of two cards' table. With a datasheet, theoretical values come first, measured ones last."""
 
     def measured(row: Row) -> str:
-        sides = [one for one in (row.base, row.new) if row.by_units and one and one.source == "measured"]
+        sides = [
+            ceiling for ceiling in (row.base, row.new) if row.by_units and ceiling and ceiling.source == "measured"
+        ]
         return _value(sides[0]) if sides else ""
 
     def compared(row: Row, ceiling: Ceiling | None) -> str:
@@ -138,9 +139,9 @@ EXPLAINED = "Each group has its geometric mean; over 1x the second column is bet
 
 def beside_a_datasheet(comparison: Comparison) -> str:
     """Return the note for a comparison of a measured card with a datasheet."""
-    left = sum(row.better is None for row in comparison.rows)
-    out = f" Left out: {left} that one of them lacks." if left else ""
-    return f"A datasheet is not a measurement: what clocks and units of both cards allow is compared.{out}"
+    missing = sum(row.better is None for row in comparison.rows)
+    left_out = f" Left out: {missing} that one of them lacks." if missing else ""
+    return f"A datasheet is not a measurement: what clocks and units of both cards allow is compared.{left_out}"
 
 
 def pair_markdown(comparison: Comparison, labels: Sequence[str]) -> str:

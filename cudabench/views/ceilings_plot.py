@@ -8,7 +8,7 @@ from cudabench.cards import Ceiling
 from cudabench.errors import CudabenchError
 from cudabench.records.file import ResultsFile
 from cudabench.results import ceilings
-from cudabench.views.figures import COLOURS, HATCHES, Figure, shown
+from cudabench.views.figures import COLOURS, HATCHES, Figure, escaped
 
 ROW_IN = 0.2
 OVER = " *"
@@ -50,15 +50,15 @@ def draw(figure: Figure, files: Sequence[ResultsFile], labels: Sequence[str]) ->
         }
         offset = (at - (len(cards) - 1) / 2) * height
         label = labels[at if alone else at + 1]
-        for y, (one, value) in ((y, by_name[name]) for y, name in enumerate(names) if name in by_name):
+        for y, (drawn, value) in ((y, by_name[name]) for y, name in enumerate(names) if name in by_name):
             axes.barh(
                 y + offset, value, height * 0.92, color=colour, hatch=HATCHES[at % 4], edgecolor="k",
                 linewidth=0.5, label=label if y == 0 else "_nolegend_",
             )  # fmt: skip
-            text = ceilings.value(one.value, one.unit) + (OVER if alone and ceilings.is_over(one) else "")
+            text = ceilings.value(drawn.value, drawn.unit) + (OVER if alone and ceilings.is_over(drawn) else "")
             axes.text(value + most * 0.01, y + offset, text, va="center", fontsize=8, bbox=BOX)
     axes.axvline(1, color="k", linewidth=0.9, zorder=0)
-    axes.set_yticks(range(len(names)), [shown(name) for name in names])
+    axes.set_yticks(range(len(names)), [escaped(name) for name in names])
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.set_xlim(0, max(most, 1) * 1.2)
     if len(cards) > 1:

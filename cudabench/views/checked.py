@@ -8,26 +8,26 @@ from math import prod
 
 from cudabench.records.results import Result
 from cudabench.views.console import Console, say
-from cudabench.views.explanation import given, hazard
+from cudabench.views.explanation import print_hazard, print_warnings
 
 NAMES = {"ok": "clean", "wrong": "HAZARD", "failed": "FAILED", "skipped": "not executed"}
 STYLES = {"ok": "green", "wrong": "bold red", "failed": "bold red", "skipped": "yellow"}
 
 
-def show(out: Console, results: Sequence[Result], left_out: Sequence[str], wanted: int) -> None:
+def show_checked(out: Console, results: Sequence[Result], left_out: Sequence[str], wanted: int) -> None:
     """Print the kernels by file, and the sum. wanted: kernels to run. left_out: the files' other kernels."""
     from rich.text import Text
 
     width = max((len(result.kernel) for result in results), default=0)
-    for file, own in groupby(results, key=lambda result: result.source):
+    for file, rows in groupby(results, key=lambda result: result.source):
         say(out, file, "bold")
-        for result in own:
+        for result in rows:
             word = "WRONG" if result.status == "wrong" and not result.hazards else NAMES[result.status]
             verdict = (f"{word:<{max(map(len, NAMES.values()))}}", STYLES[result.status])
             out.print(Text.assemble(f"  {result.kernel:<{width}}  ", verdict, f"  {detail(result)}"))
             for row in result.hazards or ():
-                hazard(out, row, indent="      ")
-            given(out, result.warnings, indent="      ")
+                print_hazard(out, row, indent="      ")
+            print_warnings(out, result.warnings, indent="      ")
     say(out, summary(results, wanted))
     if left_out:
         say(out, f"Not requested, so not checked: {', '.join(left_out)}")
@@ -38,8 +38,8 @@ def detail(result: Result) -> str:
     right = result.verification is None or not result.verification.mismatches
     if result.status != "ok" and not (result.hazards and right):
         return result.reason or ""
-    blocks, each = prod(result.grid), prod(result.block)
-    return f"{blocks} block{'s' if blocks > 1 else ''} of {each} thread{'s' if each > 1 else ''}"
+    blocks, threads = prod(result.grid), prod(result.block)
+    return f"{blocks} block{'s' if blocks > 1 else ''} of {threads} thread{'s' if threads > 1 else ''}"
 
 
 def summary(results: Sequence[Result], wanted: int) -> str:

@@ -125,16 +125,18 @@ class View:
         self._line(out, "")
 
 
-def show_failures(err: Console, found: Sequence[Failure], made: Sequence[Comparison], threshold: float | None) -> None:
+def show_failures(
+    err: Console, failures: Sequence[Failure], comparisons: Sequence[Comparison], threshold: float | None
+) -> None:
     """Print why the comparison fails, and warn if the threshold could not be applied."""
-    for failure in found:
+    for failure in failures:
         say(err, f"{failure.message}.", "red", soft_wrap=True)
-    for comparison in made if threshold is not None else ():
+    for comparison in comparisons if threshold is not None else ():
         base, new = comparison.base.device, comparison.new.device
         if comparison.scope == "hardware" and base and new:
             repair = "; --same-model treats cards with the same name as one" if base.name == new.name else ""
-            said = f"Warning: --fail-on-regression was not applied: the GPUs differ{repair}."
-            say(err, said, "yellow", soft_wrap=True)
+            warning = f"Warning: --fail-on-regression was not applied: the GPUs differ{repair}."
+            say(err, warning, "yellow", soft_wrap=True)
 
 
 # Lines ---------------------------------------------------------------------------------------------------------------
@@ -187,13 +189,13 @@ def notes(comparison: Comparison, names: Sequence[str], noise: float) -> list[tu
 
 def code_lines(comparison: Comparison) -> list[str]:
     """Return which kernels have the same machine code in both files, so that a difference has another cause."""
-    told = [row for row in comparison.rows if row.same_code is not None]
-    same = [row for row in told if row.same_code]
+    known = [row for row in comparison.rows if row.same_code is not None]
+    same = [row for row in known if row.same_code]
     if not same:
-        return ["Machine code: it differs in every kernel."] if told else []
-    names = "all" if len(same) == len(told) > 1 else ", ".join(compare.name_of(row.key) for row in same)
+        return ["Machine code: it differs in every kernel."] if known else []
+    names = "all" if len(same) == len(known) > 1 else ", ".join(compare.name_of(row.key) for row in same)
     moved = ", ".join(compare.name_of(row.key) for row in same if row.verdict in ("slower", "faster"))
-    because = f"So not the code changed {moved}, but arguments, card or conditions."
+    because = f"So the code did not change {moved}: compare arguments, card and conditions."
     return [f"Same machine code in both: {names}.", *([because] if moved else [])]
 
 
@@ -326,8 +328,8 @@ def figure_text(scopes: Collection[str]) -> Callable[[Result | None], str]:
         return time_text
 
     def counted(result: Result | None) -> str:
-        found = compare.counts(result) if result else {}
+        counts = compare.counts(result) if result else {}
         wanted = ("global sectors", "shared wavefronts", "PTX instructions")
-        return " / ".join(units.count(found[name]) for name in wanted if name in found) or NOTHING
+        return " / ".join(units.count(counts[name]) for name in wanted if name in counts) or NOTHING
 
     return counted

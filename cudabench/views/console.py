@@ -76,13 +76,13 @@ def _plain(stream: Any, width: int | None, **settings: Any) -> Console:
     return Visible(file=stream, width=width, highlight=False, emoji=False, markup=False, soft_wrap=False, **settings)
 
 
-def say(out: Console, said: str, style: str = "", *, no_wrap: bool | None = None, soft_wrap: bool = False) -> None:
+def say(out: Console, content: str, style: str = "", *, no_wrap: bool | None = None, soft_wrap: bool = False) -> None:
     """Print a text as it is."""
     from rich.text import Text
 
-    out.print(Text(said, style=style, no_wrap=no_wrap), soft_wrap=soft_wrap)
+    out.print(Text(content, style=style, no_wrap=no_wrap), soft_wrap=soft_wrap)
 
 
-def tables(json_to_stdout: bool) -> Console:
+def table_console(json_to_stdout: bool) -> Console:
     """Return the console for tables: standard output, or standard error if the JSON goes to standard output."""
     return err() if json_to_stdout else out()

@@ -23,7 +23,7 @@ NAME_WIDTH = 24  # most columns of an array's name
 PICTURES = 12  # drawings of banks for a kernel
 
 
-def show(
+def show_kernel(
     out: Console,
     result: Result,
     *,
@@ -37,10 +37,10 @@ def show(
     say(out, title(result), "bold")
     if result.status in ("failed", "skipped"):
         say(out, f"{result.status}: {result.reason}", "red" if result.status == "failed" else "dim")
-        given(out, result.warnings)
+        print_warnings(out, result.warnings)
         return
     for row in result.hazards or ():
-        hazard(out, row)
+        print_hazard(out, row)
     for text in changes(result):
         say(out, text, "yellow")
     out.print()
@@ -51,16 +51,16 @@ def show(
             say(out, verdict.NOT_OF_A_DATASHEET, "dim")
     out.print(summary(result))
     out.print()
-    accesses(out, result.access or ())
-    branches(out, costly_branches(result), result.instructions or 0)
+    print_accesses(out, result.access or ())
+    print_branches(out, costly_branches(result), result.instructions or 0)
     if threads:
-        thread_picture(out, result.threads or ())
+        draw_threads(out, result.threads or ())
     if banks:
-        bank_pictures(out, result.banks or (), result.access or ())
+        draw_banks(out, result.banks or (), result.access or ())
     if result.hazards:
-        given(out, result.warnings)
+        print_warnings(out, result.warnings)
     else:
-        hazards(out, (), result.warnings)
+        print_hazards(out, (), result.warnings)
     if result.verification and result.verification.mismatches:
         say(out, f"wrong: {result.reason}", "red")
 
@@ -71,13 +71,13 @@ NOTHING_TO_CHANGE = "No line wastes enough to be worth a change."
 def changes(result: Result) -> list[str]:
     """Return what to change, the most costly first: lines by their waste, then arithmetic, branches and blocks."""
     rows = sorted(by_line(result.access or ()), key=wasted_cycles, reverse=True)
-    found = [
-        *(f"{at}: {said}" for at, said in said_at((row.advice, place_of(row)) for row in rows if row.advice)),
+    sentences = [
+        *(f"{at}: {advice}" for at, advice in by_lines((row.advice, place_of(row)) for row in rows if row.advice)),
         *(warning.message for warning in result.warnings if warning.code in COSTLY),
         *(f"line {place_of(row)}: {row.advice}" for row in costly_branches(result) if row.advice),
         *([result.imbalance.advice] if result.imbalance else []),
     ]
-    return found or ([] if result.hazards else [NOTHING_TO_CHANGE])
+    return sentences or ([] if result.hazards else [NOTHING_TO_CHANGE])
 
 
 def title(result: Result) -> str:
@@ -132,14 +132,14 @@ COLUMNS: tuple[Column[Access], ...] = (
 COSTLY = ("division", "double", "spill")  # warnings on lines with hidden costs
 
 
-def left_out(out: Console, columns: Sequence[str]) -> None:
+def print_left_out(out: Console, columns: Sequence[str]) -> None:
     """Name the columns that did not fit the terminal, and how to see them."""
     if columns:
         where = "use a wider terminal, a pipe (| cat) or --json -."
         say(out, f"Too narrow for: {', '.join(columns)}; {where}", "dim")
 
 
-def accesses(out: Console, rows: Sequence[Access]) -> None:
+def print_accesses(out: Console, rows: Sequence[Access]) -> None:
     """Print the table of accesses: a row for each line, array and kind."""
     if not rows:
         out.print("No memory is accessed, except through textures and surfaces, which are not counted.")
@@ -158,15 +158,18 @@ def accesses(out: Console, rows: Sequence[Access]) -> None:
         return "red" if row.advice and (cost(row).waste or 0) > 0.5 else "yellow" if row.advice else ""
 
     out.print(table([*columns, source] if beside else columns, rows, style, wrap=False))
-    left_out(out, [column.heading for column in dropped])
-    for at, reason in said_at((row.inexact, place_of(row)) for row in rows if row.inexact):
+    print_left_out(out, [column.heading for column in dropped])
+    for at, reason in by_lines((row.inexact, place_of(row)) for row in rows if row.inexact):
         say(out, f"~ {at}: hardware may count otherwise: {reason}", "dim")
 
 
-def said_at(sentences: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+def by_lines(sentences: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     """Return distinct sentences, each with its lines: 'line 3', 'lines 3, 7'."""
     lines = grouped(dict.fromkeys(sentences))
-    return [(f"{'line' if len(own) == 1 else 'lines'} {', '.join(own)}", said) for said, own in lines.items()]
+    return [
+        (f"{'line' if len(numbers) == 1 else 'lines'} {', '.join(numbers)}", sentence)
+        for sentence, numbers in lines.items()
+    ]
 
 
 def plain(source: str) -> str:
@@ -190,7 +193,7 @@ def costly_branches(result: Result) -> list[Branch]:
     return [row for row in result.branches or () if row.divergent and idle(row) > most]
 
 
-def branches(out: Console, costly: Sequence[Branch], instructions: int) -> None:
+def print_branches(out: Console, costly: Sequence[Branch], instructions: int) -> None:
     """Print costly branches; instructions: of the whole launch."""
     if not costly:
         return
@@ -220,26 +223,26 @@ OF_CLEAN = (
 LIMITING = ("constant", "extent", "unchecked", "order-dependent", "undecided", *OF_CLEAN)
 
 
-def hazards(out: Console, rows: Sequence[Hazard], warnings: Sequence[Warning] = ()) -> None:
+def print_hazards(out: Console, rows: Sequence[Hazard], warnings: Sequence[Warning] = ()) -> None:
     """Print the hazards, or that no hazard was found, and the warnings that qualify this."""
     out.print()
     if not rows:
         say(out, "No hazards: no race, no access out of bounds, no uninitialised read, no divergent barrier.")
-        given(out, [warning for warning in warnings if warning.code in OF_CLEAN])
+        print_warnings(out, [warning for warning in warnings if warning.code in OF_CLEAN])
         return
     for row in rows:
-        hazard(out, row)
-    given(out, warnings)
+        print_hazard(out, row)
+    print_warnings(out, warnings)
 
 
-def given(out: Console, warnings: Sequence[Warning], indent: str = "") -> None:
+def print_warnings(out: Console, warnings: Sequence[Warning], indent: str = "") -> None:
     """Print the warnings on default inputs and on checks that were not made."""
     for warning in warnings:
         if warning.code in LIMITING:
             say(out, f"{indent}{warning.message}.", "yellow")
 
 
-def hazard(out: Console, row: Hazard, indent: str = "") -> None:
+def print_hazard(out: Console, row: Hazard, indent: str = "") -> None:
     """Print a hazard: its message, the line of the source, its first place."""
     times = f" ({units.count(row.count)} times)" if row.count > 1 else ""
     first = f"first: block {coordinates(row.block)}, thread {coordinates(row.thread)}"
@@ -256,39 +259,39 @@ def coordinates(index: Sequence[int]) -> str:
 # Threads and banks one by one ----------------------------------------------------------------------------------------
 
 
-def thread_picture(out: Console, rows: Sequence[ThreadAccess]) -> None:
+def draw_threads(out: Console, rows: Sequence[ThreadAccess]) -> None:
     """Print a row for each thread: the elements that it reads and writes, in order, and their banks."""
     out.print()
     if not rows:
         out.print("No array is accessed by these threads.")
         return
-    own = grouped(((row.op, row.array), row) for row in rows)
-    own = dict(sorted(own.items(), key=lambda each: min(row.instruction or 0 for row in each[1])))
-    banked = {key for key, some in own.items() if any(row.bank is not None for row in some)}
+    columns = grouped(((row.op, row.array), row) for row in rows)
+    columns = dict(sorted(columns.items(), key=lambda item: min(row.instruction or 0 for row in item[1])))
+    banked = {key for key, accesses in columns.items() if any(row.bank is not None for row in accesses)}
     threads = sorted({(row.block[::-1], row.thread[::-1]) for row in rows})
     blocks = {block for block, _ in threads}
     heads = [Head("block"), Head("thread")] if len(blocks) > 1 else [Head("thread")]
     if len(blocks) == 1:
         warps = f", {len(threads)} threads" if len(threads) > 1 else ""
         say(out, f"block {coordinates(rows[0].block)}{warps}, accesses in the kernel's order")
-    for op, array in own:
+    for op, array in columns:
         heads += [Head(f"{SAYS[op]} {array}", wrap=True), *([Head("bank")] if (op, array) in banked else [])]
     by_thread = grouped(((row.block[::-1], row.thread[::-1], row.op, row.array), row) for row in rows)
     cells: list[list[str]] = []
     for thread in threads:
         cells.append([coordinates(index[::-1]) for index in thread[-2 if len(blocks) > 1 else -1 :]])
-        for key in own:
-            mine = by_thread.get((*thread, *key), [])
-            more = f" +{len(mine) - SHOWN}" if len(mine) > SHOWN else ""
-            elements = (f"{row.array}[{', '.join(map(str, row.index))}]" for row in mine[:SHOWN])
+        for key in columns:
+            accesses = by_thread.get((*thread, *key), [])
+            more = f" +{len(accesses) - SHOWN}" if len(accesses) > SHOWN else ""
+            elements = (f"{row.array}[{', '.join(map(str, row.index))}]" for row in accesses[:SHOWN])
             cells[-1].append(" ".join(elements) + more)
             if key in banked:
-                cells[-1].append(" ".join(str(row.bank) for row in mine[:SHOWN]) + more)
+                cells[-1].append(" ".join(str(row.bank) for row in accesses[:SHOWN]) + more)
     out.print(grid(heads, cells))
-    for key, some in own.items():
+    for key, accesses in columns.items():
         if key in banked:
-            say(out, meeting(some), "dim")
-    if any(len(mine) > SHOWN for mine in by_thread.values()):
+            say(out, bank_conflict_text(accesses), "dim")
+    if any(len(accesses) > SHOWN for accesses in by_thread.values()):
         say(out, f"+N: N more accesses; {SHOWN} are shown. --json - has all that were kept.", "dim")
 
 
@@ -296,11 +299,11 @@ SHOWN = 4  # accesses of a thread to one array that its row shows
 SAYS = {"load": "reads", "store": "writes", "atomic": "updates", "reduction": "updates"}
 
 
-def meeting(rows: Sequence[ThreadAccess]) -> str:
+def bank_conflict_text(rows: Sequence[ThreadAccess]) -> str:
     """Return the bank conflict of a table's column: how many lanes of a warp use the same bank."""
     first = [row for row in rows if row.instruction == rows[0].instruction and row.bank is not None]
     lanes = grouped((row.thread, row) for row in takewhile(lambda row: row.block == first[0].block, first))
-    served = [some[0] for some in lanes.values()][:WARP]
+    served = [accesses[0] for accesses in lanes.values()][:WARP]
     banks = grouped((row.bank, row.index) for row in served)
     most = max(len(set(indices)) for indices in banks.values())
     what = "one bank serves all lanes"
@@ -310,7 +313,7 @@ def meeting(rows: Sequence[ThreadAccess]) -> str:
     return f"{SAYS[rows[0].op]} {rows[0].array}: {what}, {verdict}"
 
 
-def bank_pictures(out: Console, requests: Sequence[BankRequest], rows: Sequence[Access]) -> None:
+def draw_banks(out: Console, requests: Sequence[BankRequest], rows: Sequence[Access]) -> None:
     """Draw a warp's requests to shared memory: columns are banks, rows are wavefronts, a cell names the lane served."""
     from rich.text import Text
 
@@ -335,7 +338,7 @@ def bank_pictures(out: Console, requests: Sequence[BankRequest], rows: Sequence[
                 ]
                 out.print(Text.assemble(f"wavefront {at + 1:<3}", *cells))
     if any(len(lanes) > 1 for request in drawn for row in request.passes for lanes in row):
-        say(out, "+ the word goes to other lanes in the same wavefront", "dim")
+        say(out, "+: other lanes read the same word in this wavefront", "dim")
     if len(requests) > PICTURES:
         say(out, f"{len(requests) - PICTURES} more that use the banks differently are in --json -.", "dim")
 
@@ -360,8 +363,8 @@ def ranges(numbers: Sequence[int]) -> str:
             parts[-1][1:] = [number]
         else:
             parts.append([number])
-    said = [f"{part[0]}" if len(part) == 1 else f"{part[0]} to {part[1]}" for part in parts]
-    return ", ".join(said[:4]) + (f" and {len(said) - 4} more" if len(said) > 4 else "")
+    texts = [f"{part[0]}" if len(part) == 1 else f"{part[0]} to {part[1]}" for part in parts]
+    return ", ".join(texts[:4]) + (f" and {len(texts) - 4} more" if len(texts) > 4 else "")
 
 
 COLOURS = ("green", "yellow", "red", "magenta", "cyan", "blue")

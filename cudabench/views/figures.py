@@ -29,6 +29,6 @@ def new_figure(height: float) -> Figure:
     return NewFigure(figsize=(WIDTH_IN, height), dpi=DPI, layout="constrained")
 
 
-def shown(name: str) -> str:
+def escaped(name: str) -> str:
     """Return text escaped for matplotlib, which would set a formula between dollars."""
     return line(name).replace("$", r"\$")

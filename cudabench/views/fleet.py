@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from cudabench import text
 from cudabench.records.fleet import Card, Cause, Damaged, Fleet, Group, Measurement, SlowCard, Slowing
 from cudabench.results import units
+from cudabench.results.ceilings import value as ceiling_value
 from cudabench.results.columns import NOTHING, Column, markdown_table
 from cudabench.results.groups import grouped
 from cudabench.views import tables
@@ -100,16 +101,16 @@ def ended(entries: Sequence[Entry], folder: Path, logs: Path) -> list[str]:
         lines.append(f"{was} that another task had measured; other cards may have been busy.")
     if repeated or lines:
         lines.append(f"To try these again: cudabench fleet resume {folder}")
-    return [text.line(each) for each in (*lines, f"To see the results: cudabench fleet report {folder}")]
+    return [text.line(line) for line in (*lines, f"To see the results: cudabench fleet report {folder}")]
 
 
-def cancelled(left: Sequence[str], folder: Path) -> str:
+def cancelled(continuing: Sequence[str], folder: Path) -> str:
     """Return the message after an interrupt."""
-    goes_on = ""
-    if left:
-        many = f"{len(left)} job{' goes' if len(left) == 1 else 's go'} on and will write"
-        goes_on = f" {many}; 'scancel {' '.join(left[:8])}{' ...' if len(left) > 8 else ''}' ends them."
-    return text.line(f"Waiting jobs are cancelled.{goes_on} To continue: cudabench fleet resume {folder}")
+    note = ""
+    if continuing:
+        many = f"{len(continuing)} job{' goes' if len(continuing) == 1 else 's go'} on and will write"
+        note = f" {many}; 'scancel {' '.join(continuing[:8])}{' ...' if len(continuing) > 8 else ''}' ends them."
+    return text.line(f"Waiting jobs are cancelled.{note} To continue: cudabench fleet resume {folder}")
 
 
 # The report ----------------------------------------------------------------------------------------------------------
@@ -151,9 +152,9 @@ class View:
 
     def troubles(self) -> list[Table]:
         """Return the tables of slow cards, of cards that get slower, and of cards without a right result."""
-        found = self.found
-        several = len({row.model for row in found.measurements}) > 1
-        faulty = sorted((card for card in found.cards if card.status != "ok"), key=lambda card: card.status)
+        fleet = self.found
+        several = len({row.model for row in fleet.measurements}) > 1
+        faulty = sorted((card for card in fleet.cards if card.status != "ok"), key=lambda card: card.status)
         who: list[Column[Any]] = [
             Column("card", lambda row: self._short(row.id), right=False),
             Column("host", lambda row: self.cards[row.id].host or NOTHING, right=False),
@@ -179,8 +180,8 @@ class View:
             Column("why", lambda row: row.reason or NOTHING, right=False),
         ]
         return [
-            Table("Slow cards", [*who, *(slow if several else slow[1:])], found.slow, "red"),
-            Table("Cards that get slower", [*who, *slowing], found.slowing, "red"),
+            Table("Slow cards", [*who, *(slow if several else slow[1:])], fleet.slow, "red"),
+            Table("Cards that get slower", [*who, *slowing], fleet.slowing, "red"),
             Table("Cards without a right result", [*who, *bad], faulty, "yellow"),
         ]
 
@@ -190,14 +191,14 @@ class View:
             Column("kernel", lambda row: row.kernel, right=False),
             Column("problem", lambda row: f"{row.operation} {row.problem}".strip(), False, 1),
             Column("cards", lambda row: units.count(row.cards)),
-            Column("median", lambda row: value_text(row.median, row.unit)),
+            Column("median", lambda row: ceiling_value(row.median, row.unit)),
             Column("MAD", lambda row: units.percent(row.mad)),
             Column("slow", lambda row: str(row.slow) if row.limit is not None else NOTHING),
             Column("slowest", lambda row: slower(row.worst)),
             Column("which", lambda row: self._short(row.worst_card), right=False, expendable=2),
         ]
         tables = []
-        for model, rows in grouped((each.model, each) for each in self.found.measurements).items():
+        for model, rows in grouped((measurement.model, measurement) for measurement in self.found.measurements).items():
             problems = {f"{row.operation} {row.problem}".strip() for row in rows}
             if len(problems) == 1 and (common := problems.pop()):
                 tables.append(Table(f"{model}: {common}", [columns[0], *columns[2:]], rows))
@@ -216,9 +217,9 @@ class View:
             Column("typical", lambda row: NOTHING if row.ratio is None else slower(row.ratio)),
         ]
         return [
-            Table(f"By {kind}", [Column[Group](kind, lambda row: row.name, right=False), *columns], own)
-            for kind, own in by_kind.items()
-            if len(own) > 1
+            Table(f"By {kind}", [Column[Group](kind, lambda row: row.name, right=False), *columns], groups_of_kind)
+            for kind, groups_of_kind in by_kind.items()
+            if len(groups_of_kind) > 1
         ]
 
     def damaged(self) -> list[Table]:
@@ -250,21 +251,21 @@ class View:
             line = f"**{text.markdown(line)}**\n" if style == "bold" else text.markdown(line) + "\n"
         say(out, line, style, soft_wrap=True)
 
-    def _table(self, out: Console, made: Table) -> None:
+    def _table(self, out: Console, table: Table) -> None:
         """Print a table under its title, if it has rows; columns that do not fit the width are left out."""
-        if not made.rows:
+        if not table.rows:
             return
         self._line(out, "")
-        self._line(out, made.title, "bold")
-        shown, cut, left = made.rows[:MOST_ROWS], made.cut(), len(made.rows) - MOST_ROWS
+        self._line(out, table.title, "bold")
+        shown, cut, hidden = table.rows[:MOST_ROWS], table.cut(), len(table.rows) - MOST_ROWS
         if self.markdown:
             for line in (*markdown_table(cut, shown), ""):
                 out.print(line, soft_wrap=True)
         else:
             kept, _ = tables.fitting(cut, shown, out.width)
-            out.print(tables.table(kept, shown, lambda row: made.style, wrap=True))
-        if left > 0:
-            self._line(out, f"... and {units.count(left)} more, all of them in the file of --json.")
+            out.print(tables.table(kept, shown, lambda row: table.style, wrap=True))
+        if hidden > 0:
+            self._line(out, f"... and {units.count(hidden)} more, all of them in the file of --json.")
 
 
 def _cut(column: Column[Row]) -> Callable[[Row], str]:
@@ -277,25 +278,25 @@ def _cut(column: Column[Row]) -> Callable[[Row], str]:
     return shortened if column.heading != "against its model, folder by folder" else column.text
 
 
-def head(found: Fleet, simulated: int) -> list[str]:
+def head(fleet: Fleet, simulated: int) -> list[str]:
     """Return what was read and found, in a line or two."""
-    there = [card for card in found.cards if card.status != "missing"]
-    models, hosts = ({getattr(card, kind) for card in there} - {None} for kind in ("model", "host"))
-    many = f"{plural(len(there), 'card')} of {plural(len(models), 'model')} on {plural(len(hosts), 'host')}"
-    statuses = Counter(card.status for card in found.cards if card.status != "ok")
+    present = [card for card in fleet.cards if card.status != "missing"]
+    models, hosts = ({getattr(card, kind) for card in present} - {None} for kind in ("model", "host"))
+    many = f"{plural(len(present), 'card')} of {plural(len(models), 'model')} on {plural(len(hosts), 'host')}"
+    statuses = Counter(card.status for card in fleet.cards if card.status != "ok")
     counts = (
-        f"{len(found.slow)} slow" if found.slow and found.measurements else "",
-        f"{len(found.slowing)} getting slower" if found.slowing and found.measurements else "",
+        f"{len(fleet.slow)} slow" if fleet.slow and fleet.measurements else "",
+        f"{len(fleet.slowing)} getting slower" if fleet.slowing and fleet.measurements else "",
         *(f"{units.count(n)} {status}" for status, n in sorted(statuses.items())),
-        f"{plural(len(found.damaged), 'file')} unreadable" if found.damaged else "",
+        f"{plural(len(fleet.damaged), 'file')} unreadable" if fleet.damaged else "",
     )
-    said = ", ".join(filter(None, counts)) or ("none slow, all right" if found.measurements else "all right")
-    lines = [f"{many} in {found.folders[-1]}: {said}."]
+    summary = ", ".join(filter(None, counts)) or ("none slow, all right" if fleet.measurements else "all right")
+    lines = [f"{many} in {fleet.folders[-1]}: {summary}."]
     if simulated:
-        who = "All cards are" if simulated == len(there) > 1 else "It is" if len(there) == 1 else f"{simulated} are"
+        who = "All cards are" if simulated == len(present) > 1 else "It is" if len(present) == 1 else f"{simulated} are"
         lines.append(f"{who} the simulator, which verifies but does not time.")
-    if len(found.folders) > 1:
-        lines.append(f"Oldest first: {', '.join(found.folders[-8:])}.")
+    if len(fleet.folders) > 1:
+        lines.append(f"Oldest first: {', '.join(fleet.folders[-8:])}.")
     return lines
 
 
@@ -307,11 +308,11 @@ def why(row: SlowCard) -> str:
     return words + (f" ({', '.join(row.throttle)})" if row.throttle else "")
 
 
-def rule_text(found: Fleet) -> str:
+def rule_text(fleet: Fleet) -> str:
     """Return the rule in a sentence."""
-    rule = found.rule
+    rule = fleet.rule
     assert rule is not None
-    few = any(row.limit is None for row in found.measurements)
+    few = any(row.limit is None for row in fleet.measurements)
     return (
         f"Slow: over the median of its model by more than {rule.mads:g} scaled MADs (x 1.4826) and more than "
         f"{units.percent(rule.over)}.{' A model with under three cards gets no verdict.' if few else ''}"
@@ -321,18 +322,6 @@ def rule_text(found: Fleet) -> str:
 def slower(ratio: float) -> str:
     """Return a ratio of costs as '+5.0%'."""
     return f"{round((ratio - 1) * 100, 1) + 0.0:+.1f}%"  # no -0.0
-
-
-def value_text(value: float, unit: str) -> str:
-    """Return a value with its unit: 33.2 µs, 3929 GB/s, 51.1 TFLOP/s."""
-    if unit == "s":
-        return units.seconds(value)
-    if unit.startswith("J/"):
-        return f"{value * 1e12:.4g} p{unit}"
-    for factor, prefix in ((1e12, "T"), (1e9, "G")):
-        if value >= factor:
-            return f"{units.digits(value / factor)} {prefix}{unit}"
-    return f"{units.digits(value)} {unit}"
 
 
 def plural(count: int, word: str) -> str:

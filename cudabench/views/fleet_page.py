@@ -31,27 +31,27 @@ TICKS = (0, 1, 3, 10, 30, 100, 300, 1000, 3000, 10000)  # percent
 APART = 0.07  # distance of two ticks, as a fraction of the width
 
 
-def page(report: Report, found: Fleet) -> str:
+def page(report: Report, fleet: Fleet) -> str:
     """Return the text of the page."""
-    view = tables.View(found, report.simulated)
+    view = tables.View(fleet, report.simulated)
     style = pages.part("style.css") + "\n" + _part("fleet_page.css")
-    bad = bool(found.slow or found.slowing or any(card.status != "ok" for card in found.cards))
-    head = tables.head(found, report.simulated)
+    bad = bool(fleet.slow or fleet.slowing or any(card.status != "ok" for card in fleet.cards))
+    head = tables.head(fleet, report.simulated)
     return pages.compiled(_part("fleet_page.html.jinja")).render(
         style=style,
         policy=pages.policy(style),
         version=__version__,
-        title=found.folders[-1] if found.folders else "a fleet",
+        title=fleet.folders[-1] if fleet.folders else "a fleet",
         verdict=head[0],
         notes=head[1:],
-        good="bad" if bad else "good" if found.measurements else "",
+        good="bad" if bad else "good" if fleet.measurements else "",
         troubles=[_plain(table) for table in view.troubles() if table.rows],
-        sheets=[_sheet(each, view) for each in found.slow[:MOST_SHEETS]],
-        sheets_left_out=max(0, len(found.slow) - MOST_SHEETS),
-        models=_models(report, found, view),
-        rule=tables.rule_text(found) if found.measurements and found.rule else "",
+        sheets=[_sheet(card, view) for card in fleet.slow[:MOST_SHEETS]],
+        sheets_left_out=max(0, len(fleet.slow) - MOST_SHEETS),
+        models=_models(report, fleet, view),
+        rule=tables.rule_text(fleet) if fleet.measurements and fleet.rule else "",
         groups=[_plain(table) for table in view.groups()],
-        cards=_plain(tables.Table("Cards", CARDS, found.cards)),
+        cards=_plain(tables.Table("Cards", CARDS, fleet.cards)),
         damaged=[_plain(table) for table in view.damaged() if table.rows],
         high=HIGH,
     )
@@ -98,9 +98,9 @@ def _sheet(slow: SlowCard, view: tables.View) -> SimpleNamespace:
     """Return a slow card: its name, its identity and place, why it is slow, and the kernels."""
     card = view.cards[slow.id]
     facts = [
-        (column.heading, said)
+        (column.heading, value)
         for column in CARDS
-        if (said := column.text(card)) not in ("", NOTHING) and column.heading != "status"
+        if (value := column.text(card)) not in ("", NOTHING) and column.heading != "status"
     ]
     columns: list[Column[Any]] = [
         Column("kernel", lambda row: f"{row.operation} {row.kernel}", right=False),
@@ -116,24 +116,30 @@ def _sheet(slow: SlowCard, view: tables.View) -> SimpleNamespace:
     return SimpleNamespace(name=slow.id, why=tables.why(slow), facts=facts, kernels=kernels)
 
 
-def _models(report: Report, found: Fleet, view: tables.View) -> list[SimpleNamespace]:
+def _models(report: Report, fleet: Fleet, view: tables.View) -> list[SimpleNamespace]:
     """Return the cards of each model: a row for each kernel, with its cells and its dots."""
-    made: list[SimpleNamespace] = []
-    if not found.measurements:
-        return made
+    models: list[SimpleNamespace] = []
+    if not fleet.measurements:
+        return models
     dots = report.dots()
-    slow = {report.ids.numbers[each.id] for each in found.slow}
+    slow = {report.ids.numbers[card.id] for card in fleet.slow}
     for table in view.models():
         rows: Sequence[Measurement] = table.rows[:MOST_ROWS]
-        first, *others = table.cut()
-        own = dots[dots.model == report.models.numbers[rows[0].model]]
-        scale = Scale(own.ratio, [row.limit for row in rows if row.limit], found.rule.over if found.rule else 0.0)
-        made.append(
+        first, *figures = table.cut()
+        model_dots = dots[dots.model == report.models.numbers[rows[0].model]]
+        scale = Scale(
+            model_dots.ratio, [row.limit for row in rows if row.limit], fleet.rule.over if fleet.rule else 0.0
+        )
+        models.append(
             SimpleNamespace(
                 title=table.title,
-                headings=[column.heading for column in (first, *others)],
+                headings=[column.heading for column in (first, *figures)],
                 rows=[
-                    (first.text(row), [column.text(row) for column in others], _strip(report, row, own, scale, slow))
+                    (
+                        first.text(row),
+                        [column.text(row) for column in figures],
+                        _strip(report, row, model_dots, scale, slow),
+                    )
                     for row in rows
                 ],
                 zero=scale.at(1.0),
@@ -141,7 +147,7 @@ def _models(report: Report, found: Fleet, view: tables.View) -> list[SimpleNames
                 left_out=len(table.rows) - len(rows),
             )
         )
-    return made
+    return models
 
 
 class Scale:
@@ -167,20 +173,20 @@ class Scale:
 
     def ticks(self) -> list[SimpleNamespace]:
         """Return the marks that fit, with position and text: the median's, then the nearest on both sides."""
-        found: list[SimpleNamespace] = []
-        for percent in (sign * each for each in TICKS for sign in (1, -1) if each or sign > 0):
+        ticks: list[SimpleNamespace] = []
+        for percent in (sign * percentage for percentage in TICKS for sign in (1, -1) if percentage or sign > 0):
             at = self.at(1 + percent / 100) if percent > -100 else -1.0
-            if 2 <= at <= 98 and all(abs(at - other.at) >= APART * 100 for other in found):
-                found.append(SimpleNamespace(at=at, text=f"{percent:+d}%" if percent else "median"))
-        return sorted(found, key=lambda tick: tick.at)
+            if 2 <= at <= 98 and all(abs(at - tick.at) >= APART * 100 for tick in ticks):
+                ticks.append(SimpleNamespace(at=at, text=f"{percent:+d}%" if percent else "median"))
+        return sorted(ticks, key=lambda tick: tick.at)
 
 
 def _strip(report: Report, row: Measurement, dots: Table, scale: Scale, slow: set[int]) -> SimpleNamespace:
     """Return the dots of a kernel: the path of normal dots; the slow dots, each with its position in percent of the
     width and in pixels, and its card; and the position where slow begins, or None."""
     label = report.labels.numbers[Label(row.operation, row.kernel, row.problem, row.unit, row.less_is_better)]
-    own = dots.label == label
-    cards, ratios = dots.card[own], dots.ratio[own]
+    of_kernel = dots.label == label
+    cards, ratios = dots.card[of_kernel], dots.ratio[of_kernel]
     x = scale.of(ratios)
     # Dots of a row are spread at random, with a fixed seed.
     y = np.random.default_rng(label).integers(3, HIGH - 3, len(x))
@@ -191,6 +197,6 @@ def _strip(report: Report, row: Measurement, dots: Table, scale: Scale, slow: se
     for at in np.flatnonzero(red)[np.argsort(-ratios[red], kind="stable")][:MOST_NAMED]:
         name = str(report.ids.names[cards[at]])
         card = report.folders[-1].cards[name]
-        said = f"{name} on {card.host or 'an unknown host'}: {tables.slower(float(ratios[at]))}"
-        named.append((float(x[at]), int(y[at]), text.line(said)))
+        dot_text = f"{name} on {card.host or 'an unknown host'}: {tables.slower(float(ratios[at]))}"
+        named.append((float(x[at]), int(y[at]), text.line(dot_text)))
     return SimpleNamespace(path=path, slow=named, limit=scale.at(row.limit) if row.limit else None)

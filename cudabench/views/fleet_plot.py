@@ -8,14 +8,14 @@ from cudabench.errors import CudabenchError
 from cudabench.fleet.findings import Report
 from cudabench.records.fleet import Fleet
 from cudabench.text import line
-from cudabench.views.figures import MARKERS, Figure, new_figure, shown
+from cudabench.views.figures import MARKERS, Figure, escaped, new_figure
 
 MOST_TEXT = 40  # characters of a name
 NAMED = 12  # slow dots that are named
 VECTORS = 20_000  # dots that are drawn as vectors; more dots become a bitmap
 
 
-def draw(report: Report, found: Fleet) -> Figure:
+def draw(report: Report, fleet: Fleet) -> Figure:
     """Return the figure of a report's last folder: a row for each kernel with its cards' costs over the median.
 
     Raises CudabenchError if matplotlib is not installed or nothing was timed.
@@ -32,7 +32,7 @@ def draw(report: Report, found: Fleet) -> Figure:
     axes = figure.subplots()
     axes.spines[["top", "right"]].set_visible(False)
     axes.axvline(0, color="0.6", linewidth=0.8, zorder=0)
-    slow = {each.id for each in found.slow}
+    slow = {card.id for card in fleet.slow}
     red = np.array([report.ids.names[card] in slow for card in dots.card.tolist()])
     many = len(rows) > VECTORS
     for at, model in enumerate(models):
@@ -43,23 +43,22 @@ def draw(report: Report, found: Fleet) -> Figure:
                 markersize=size, markeredgewidth=0, alpha=0.7, rasterized=many,
                 label=_shown(str(report.models.names[model])) if colour != "tab:red" else None,
             )  # fmt: skip
-    for each in found.slow[:NAMED]:
-        card = report.ids.numbers[each.id]
-        own = np.flatnonzero(dots.card == card)
-        worst = own[np.argmax(slower[own])]
+    for card in fleet.slow[:NAMED]:
+        card_rows = np.flatnonzero(dots.card == report.ids.numbers[card.id])
+        worst = card_rows[np.argmax(slower[card_rows])]
         axes.annotate(
-            _shown(each.id[:12]), (slower[worst], rows[worst] + scatter[worst]), (4, 3), textcoords="offset points",
+            _shown(card.id[:12]), (slower[worst], rows[worst] + scatter[worst]), (4, 3), textcoords="offset points",
             fontsize=6.5, color="tab:red",
         )  # fmt: skip
     axes.set_yticks(range(len(labels)), [_shown(report.labels.names[label].kernel) for label in labels], fontsize=8)
     axes.set_ylim(len(labels) - 0.5, -0.5)
     axes.set_xlabel("slower than the median of the card's model, in %")
-    many_cards = f"{len(np.unique(dots.card)):,} cards, {len(found.slow)} slow"
-    axes.set_title(f"{many_cards}: {_shown(found.folders[-1])}", fontsize=9)
+    many_cards = f"{len(np.unique(dots.card)):,} cards, {len(fleet.slow)} slow"
+    axes.set_title(f"{many_cards}: {_shown(fleet.folders[-1])}", fontsize=9)
     if len(models) > 1:
         axes.legend(fontsize=7, frameon=False, loc="best")
     return figure
 
 
 def _shown(name: str) -> str:
-    return shown(name if len(line(name)) <= MOST_TEXT else line(name)[: MOST_TEXT - 3] + "...")
+    return escaped(name if len(line(name)) <= MOST_TEXT else line(name)[: MOST_TEXT - 3] + "...")

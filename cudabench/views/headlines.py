@@ -23,8 +23,8 @@ def lowest_line(results: Sequence[Result]) -> str:
     if len(priced) < 2 or several_sizes(results):
         return ""
     least = min(map(verdict.bound, priced))
-    tied = sorted((one for one in priced if verdict.bound(one) == least), key=lambda r: wasted(r.access or ()))
-    held = grouped((held_by(one), one.kernel) for one in tied)
+    tied = sorted((result for result in priced if verdict.bound(result) == least), key=lambda r: wasted(r.access or ()))
+    held = grouped((held_by(result), result.kernel) for result in tied)
     kernels = "; ".join(f"{', '.join(names)}, held by {what}" for what, names in held.items())
     return f"Lowest bound, {at_least(tied[0])}: {kernels}."
 
@@ -44,8 +44,8 @@ def waste_line(result: Result, name: str) -> str:
 
 def waste(result: Result) -> str:
     """Return a kernel's accesses over the ideal, by unit, the more costly unit first: '4.5x sectors'."""
-    found = [f"{excess.times:.2g}x {excess.unit}" for excess in excesses(result.access or ())]
-    return ", ".join(found) or NOTHING
+    parts = [f"{excess.times:.2g}x {excess.unit}" for excess in excesses(result.access or ())]
+    return ", ".join(parts) or NOTHING
 
 
 def held_by(result: Result) -> str:

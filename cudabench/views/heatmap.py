@@ -1,12 +1,12 @@
-"""The map of a sweep in the terminal: block X across, block Y down, lighter is better; bars for one-dimensional
-blocks."""
+"""A sweep as a map in the terminal: columns are block X, rows block Y, lighter is better. One-dimensional blocks are
+bars."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from cudabench.records.launch import Dim, dim_text
+from cudabench.records.launch import Dim, dim3, dim_text
 from cudabench.records.results import Result
 from cudabench.views.console import Console, say
 from cudabench.views.quantities import Quantity, of_blocks
@@ -21,28 +21,27 @@ SHADES = (236, 238, 240, 243, 246, 249, 252, 255)  # of the 256 colours: grey, d
 BAR = 30
 
 
-def show(out: Console, results: Sequence[Result], refused: Sequence[Dim], best: Sequence[Dim]) -> None:
-    """Print the maps of a sweep, one for each quantity; a star marks the best blocks."""
+def show_maps(out: Console, results: Sequence[Result], refused: Sequence[Dim], marks: Mapping[Dim, str]) -> None:
+    """Print the maps of a sweep, one for each quantity; marks: the sign of the best blocks."""
     two = any(block[1] > 1 for block in [*(r.block for r in results), *refused])
-    axes = "block X across, Y down; " if two else ""
+    axes = " (block X across, Y down)" if two else ""
     for quantity in of_blocks(results):
         better = "more" if quantity.more else "less"
         out.print()
-        say(out, f"{quantity.name}, {better} is better ({axes}* the best)", "bold")
-        (_map if two else _bars)(out, quantity, results, refused, best)
+        say(out, f"{quantity.name}, {better} is better{axes}", "bold")
+        (_map if two else _bars)(out, quantity, results, refused, marks)
     if two and refused:
         say(out, "x: the kernel cannot take this block", "dim")
 
 
 def _map(
-    out: Console, quantity: Quantity, results: Sequence[Result], refused: Sequence[Dim], best: Sequence[Dim]
+    out: Console, quantity: Quantity, results: Sequence[Result], refused: Sequence[Dim], marks: Mapping[Dim, str]
 ) -> None:
     from rich.table import Table
     from rich.text import Text
 
     at: dict[tuple[int, ...], Result] = {r.block[:2]: r for r in results}
     no = {block[:2] for block in refused}
-    starred = {block[:2] for block in best}
     values = [v for r in results if r.status == "ok" and (v := quantity.value(r)) is not None]
     low, high = min(values, default=0.0), max(values, default=1.0)
 
@@ -57,7 +56,7 @@ def _map(
         good = good if quantity.more else 1 - good  # the worst is dark, the best light
         grey = SHADES[min(int(good * len(SHADES)), len(SHADES) - 1)]
         style = f"color({'16' if grey > 242 else '255'}) on color({grey})"
-        return Text(f" {quantity.text(value):>6}{'*' if block in starred else ' '}", style=style)
+        return Text(f" {quantity.text(value):>6}{marks.get(dim3(block), ' ')}", style=style)
 
     xs, ys = (sorted({block[axis] for block in (*at, *no)}) for axis in (0, 1))
     table = Table(box=None, padding=(0, 0), pad_edge=False, header_style="bold")
@@ -70,7 +69,7 @@ def _map(
 
 
 def _bars(
-    out: Console, quantity: Quantity, results: Sequence[Result], refused: Sequence[Dim], best: Sequence[Dim]
+    out: Console, quantity: Quantity, results: Sequence[Result], refused: Sequence[Dim], marks: Mapping[Dim, str]
 ) -> None:
     values = {r.block: value for r in results if r.status == "ok" and (value := quantity.value(r)) is not None}
     most = max(values.values(), default=1.0) or 1.0
@@ -79,6 +78,6 @@ def _bars(
         text, bar = BAD.get(result.status, NOTHING), ""
         if (value := values.get(result.block)) is not None:
             text, bar = quantity.text(value), "█" * max(1, round(BAR * value / most))
-        rows.append((dim_text(result.block), f"{text}{'*' if result.block in best else ' '}", bar))
+        rows.append((dim_text(result.block), f"{text}{marks.get(result.block, ' ')}", bar))
     rows += [(dim_text(block), "x ", "") for block in sorted(refused)]
     out.print(grid([Head("block", right=True), Head(quantity.name, right=True), Head("")], rows))

@@ -21,7 +21,7 @@ PURPOSE = {
 }
 
 
-def show(parts: Sequence[Part], gpus: Sequence[DeviceInfo]) -> None:
+def show_machine(parts: Sequence[Part], gpus: Sequence[DeviceInfo]) -> None:
     """Print the parts, the GPUs and the next command."""
     from rich.text import Text
 

@@ -22,7 +22,8 @@ from cudabench.records.results import Result
 from cudabench.results import ceilings, units
 from cudabench.results.groups import grouped
 from cudabench.views import ceilings_plot, roofline
-from cudabench.views.figures import COLOURS, HATCHES, MARKERS, WIDTH_IN, Axes, Figure, new_figure, shown
+from cudabench.views.export.run import short_names
+from cudabench.views.figures import COLOURS, HATCHES, MARKERS, WIDTH_IN, Axes, Figure, escaped, new_figure
 from cudabench.views.quantities import AT_LEAST, BANDWIDTH, TIME, Quantity, copy_of, least_time, quantities
 
 DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1)), (0, (5, 1, 1, 1)))
@@ -37,8 +38,8 @@ def kind_of(files: Sequence[ResultsFile]) -> str:
     kernels = {result.kernel for result in results}
     blocks = {result.block for result in results if result.status == "ok"}
     sizes = {tuple(result.size.items()) for result in results}
-    one = len({units.variant(result) for result in results}) == 1
-    if one and len(kernels) == 1 and len(blocks) > 2 and len(sizes) == 1 and len(files) == 1:
+    one_variant = len({units.variant(result) for result in results}) == 1
+    if one_variant and len(kernels) == 1 and len(blocks) > 2 and len(sizes) == 1 and len(files) == 1:
         return "sweep"
     return "size" if len(sizes) > 1 else "ladder"
 
@@ -50,7 +51,7 @@ def draw(files: Sequence[ResultsFile], names: Sequence[str], kind: str | None = 
     fit the kind.
     """
     figure = new_figure(3)
-    files, names = [_shown_file(file) for file in files], [shown(name) for name in names]
+    files, names = [_shown_file(file) for file in files], [escaped(name) for name in names]
     if ceilings.all_ceilings(files, names):
         if kind:
             raise UsageError(f"--kind {kind} is for kernels, but the files hold ceilings: leave it out.")
@@ -76,15 +77,17 @@ def _shown_file(file: ResultsFile) -> ResultsFile:
     results = [
         replace(
             result,
-            operation=shown(result.operation),
-            kernel=shown(result.kernel),
-            dtype=shown(result.dtype),
-            size={shown(name): value for name, value in result.size.items()},
-            parameters={shown(name): shown(value) for name, value in result.parameters.items()},
+            operation=escaped(result.operation),
+            kernel=escaped(result.kernel),
+            dtype=escaped(result.dtype),
+            size={escaped(name): value for name, value in result.size.items()},
+            parameters={escaped(name): escaped(value) for name, value in result.parameters.items()},
         )
         for result in file.results
     ]
-    return replace(file, devices=[replace(each, name=shown(each.name)) for each in file.devices], results=results)
+    return replace(
+        file, devices=[replace(device, name=escaped(device.name)) for device in file.devices], results=results
+    )
 
 
 def render(figure: Figure, suffix: str) -> bytes:
@@ -105,7 +108,7 @@ def heading(files: Sequence[ResultsFile]) -> str:
     devices = list(dict.fromkeys(file.device.name for file in files if file.device))
     caches = {result.time.cache for result in results if result.time}
     parts = (
-        shown(PurePath(first.source).name) if first.operation == "run" else first.operation,
+        escaped(PurePath(first.source).name) if first.operation == "run" else first.operation,
         units.size(first) if len({tuple(result.size.values()) for result in results}) == 1 else "",
         first.dtype if len({result.dtype for result in results}) == 1 else "",
         f"on {', '.join(devices)}" if devices else "",
@@ -118,7 +121,7 @@ def labels_of(names: Sequence[str], files: Sequence[ResultsFile]) -> list[str]:
     devices = [file.device.name if file.device else "" for file in files]
     if len(set(devices)) == len(files) > 1:
         return devices
-    return [name.rpartition("/")[2].removesuffix(".json") for name in names]
+    return short_names(names)
 
 
 def _names_by_device(file: ResultsFile, name: str) -> list[str]:
@@ -259,8 +262,8 @@ def _sizes(figure: Figure, files: Sequence[ResultsFile], names: Sequence[str]) -
     cards = cards_of(files)
     cards = cards if len(set(cards)) > 1 else [""] * len(files)
     together = {  # a card often has one file for each size
-        card: replace(own[0], results=[result for file in own for result in file.results])
-        for card, own in grouped(zip(cards, files, strict=True)).items()
+        card: replace(group[0], results=[result for file in group for result in file.results])
+        for card, group in grouped(zip(cards, files, strict=True)).items()
     }
     colours = {card: COLOURS[at % 4] for at, card in enumerate(together)}
     sizes = grouped(
@@ -270,7 +273,7 @@ def _sizes(figure: Figure, files: Sequence[ResultsFile], names: Sequence[str]) -
         if r.status == "ok"
     )
     kernels = list(dict.fromkeys(kernel for _, kernel in sizes))
-    if all(len(set(own)) < 2 for own in sizes.values()):
+    if all(len(set(group)) < 2 for group in sizes.values()):
         raise UsageError("A plot over sizes needs one kernel at two sizes or more: give the files of several --size.")
     figure.set_size_inches(WIDTH_IN * (1 if len(drawn) == 1 else 1.25), 4.4)
     handles: dict[str, Any] = {
@@ -316,11 +319,11 @@ def _curve(axes: Axes, points: Mapping[float, float], **style: Any) -> Any:
 def _curves(axes: Axes, file: ResultsFile, kernels: Sequence[str], quantity: Quantity, colour: str, on: str) -> None:
     """Draw the kernels of a file over their sizes."""
     for at, kernel in enumerate(kernels):
-        mine = [r for r in file.results if r.status == "ok" and row_name(r, file.results) == kernel]
-        found = {elements(r): value for r in mine if (value := quantity.value(r)) is not None}
+        points = [r for r in file.results if r.status == "ok" and row_name(r, file.results) == kernel]
+        values = {elements(r): value for r in points if (value := quantity.value(r)) is not None}
         style = _style(at, len(kernels))
-        _curve(axes, found, color=colour, **style, label=f"{kernel}{on}", zorder=3)
-        bounds = {elements(r): least * 1e6 for r in mine if r.time and (least := least_time(r)) is not None}
+        _curve(axes, values, color=colour, **style, label=f"{kernel}{on}", zorder=3)
+        bounds = {elements(r): least * 1e6 for r in points if r.time and (least := least_time(r)) is not None}
         style |= {"linestyle": (0, (1, 2)), "linewidth": 0.9, "markersize": 3}
         if bounds:
             _curve(axes, bounds, color=colour, **style, label=f"least of {kernel}{on}", zorder=2)
@@ -335,23 +338,23 @@ def _scales(axes: Axes, file: ResultsFile, colour: str) -> dict[str, Any]:
         for name, speed in (("copy", result.copy_gbps), ("peak", _peak(file)))
         if speed
     )
-    found: dict[str, Any] = {}
+    lines: dict[str, Any] = {}
     for name in dict.fromkeys(name for name, _ in times):
         style, width = ("--", 2.0) if name == "copy" else ("-", 0.8)
-        middles = {x: median(some) for (what, x), some in times.items() if what == name}
-        found[name] = _curve(
+        middles = {x: median(seconds) for (what, x), seconds in times.items() if what == name}
+        lines[name] = _curve(
             axes, middles, color=colour, alpha=0.7, linestyle=style, linewidth=width, zorder=1, label=name
         )
     if any(r.time and least_time(r) is not None for r in file.results):
-        found["a kernel's limit"] = _curve(axes, {}, color=colour, linestyle=(0, (1, 2)), linewidth=0.9)
-    return found
+        lines["a kernel's limit"] = _curve(axes, {}, color=colour, linestyle=(0, (1, 2)), linewidth=0.9)
+    return lines
 
 
 def _ideals(axes: Axes, file: ResultsFile, quantity: Quantity) -> Any:
     """Draw the ideal value, the least of the kernels at each size, and return the line."""
     right = (result for result in file.results if result.status == "ok")
     ideals = grouped((elements(r), ideal) for r in right if (ideal := quantity.ideal(r)) is not None)
-    points = {x: min(some) for x, some in ideals.items()}
+    points = {x: min(values) for x, values in ideals.items()}
     return _curve(axes, points, color="k", linestyle="--", linewidth=0.8, zorder=1)
 
 
@@ -520,10 +523,10 @@ def _roofline(figure: Figure, files: Sequence[ResultsFile], names: Sequence[str]
             arrowprops=leader if point.far else None,
         )  # fmt: skip
     if several:
-        handles = [Patch(color=colour, label=shown(card)) for colour, card in zip(colours, chart.cards, strict=True)]
+        handles = [Patch(color=colour, label=escaped(card)) for colour, card in zip(colours, chart.cards, strict=True)]
         _legend(figure, handles, len(handles))
     bounds = all(point.bound for point in chart.points)
-    on = f"bounds on {shown(chart.cards[0])}" if chart.cards[0] and not several else "bounds"
+    on = f"bounds on {escaped(chart.cards[0])}" if chart.cards[0] and not several else "bounds"
     figure.suptitle("\n".join([heading(files), *([on] if bounds else [])]), fontsize=10)
 
 

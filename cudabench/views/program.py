@@ -21,7 +21,7 @@ from cudabench.views.explanation import shortened
 MOST_LISTED = 12  # errors of the host, hazards of a kernel
 
 
-def show(out: Console, file: ResultsFile, cards: Sequence[Card]) -> None:
+def show_program(out: Console, file: ResultsFile, cards: Sequence[Card]) -> None:
     """Print what came of a program."""
     program, results = file.program, file.results
     assert program is not None
@@ -30,17 +30,17 @@ def show(out: Console, file: ResultsFile, cards: Sequence[Card]) -> None:
     if results:
         out.print()
         columns, priced = _columns(program, results, cards), any(result.limits for result in results)
-        kept, dropped = tables.fitting(columns, results, out.width)
-        out.print(tables.table(kept, results, lambda result: tables.BAD.get(result.status, ""), wrap=False))
+        fitting, dropped = tables.fitting(columns, results, out.width)
+        out.print(tables.table(fitting, results, lambda result: tables.BAD.get(result.status, ""), wrap=False))
         if dropped:
             left_out = ", ".join(" ".join(column.heading.split()) for column in dropped)
             say(out, f"Too narrow for: {left_out}; a wider terminal or a pipe shows all.", "dim")
         if priced:
             card = kernels.priced_on(results)
-            said = (
+            sentence = (
                 f"at least: a lower bound of the {card}, of the checked launches together. Counts: per request (ideal)."
             )
-            say(out, said, "dim")
+            say(out, sentence, "dim")
     for result in results:
         for hazard in (result.hazards or ())[:MOST_LISTED]:
             place = units.place_of(hazard)
@@ -49,12 +49,12 @@ def show(out: Console, file: ResultsFile, cards: Sequence[Card]) -> None:
         if result.reason and not result.hazards:
             say(out, f"{result.kernel} {result.status}: {result.reason}", "red")
     _show_host(out, program)
-    for result in sorted(results, key=lambda one: one.status != "ok"):
+    for result in sorted(results, key=lambda row: row.status != "ok"):
         for note in result.warnings:
             say(out, f"Warning: {result.kernel}: {note.message.replace('--block', 'the block')}.", "yellow")
     worst = headlines.most_wasteful(results)
-    if worst is not None and (said := headlines.waste_line(worst, worst.kernel)):
-        say(out, shortened(said, out.width))
+    if worst is not None and (sentence := headlines.waste_line(worst, worst.kernel)):
+        say(out, shortened(sentence, out.width))
         row = max(worst.access or (), key=wasted_cycles)
         if row.advice:
             say(out, f"    {row.advice}")
@@ -62,29 +62,33 @@ def show(out: Console, file: ResultsFile, cards: Sequence[Card]) -> None:
 
 def _headline(program: Program) -> str:
     launches = "1 launch" if program.launches == 1 else f"{program.launches:,} launches"
-    ended = "was ended before its end" if program.exit_code is None else f"ended with {program.exit_code}"
+    ended = "did not reach its end" if program.exit_code is None else f"ended with {program.exit_code}"
     return f"{program.command[0]}: {launches}, {program.checked:,} checked, {ended}"
 
 
 def _columns(program: Program, results: Sequence[Result], cards: Sequence[Card]) -> list[Column[Result]]:
     """Return the columns: those of `run`, with the launches behind the kernel's name and the bound on each card."""
-    launched = {one.kernel: one for one in program.kernels}
+    launched = {launches.kernel: launches for launches in program.kernels}
     priced = any(result.limits for result in results)
-    found = kernels.bounded_columns(results) if priced else kernels.simulated_columns(results)
-    found = [column for column in found if column.heading not in ("id", "verified", "hazards")]
+    columns = kernels.bounded_columns(results) if priced else kernels.simulated_columns(results)
+    columns = [column for column in columns if column.heading not in ("id", "verified", "hazards")]
 
     def times(result: Result) -> str:
-        own = launched[result.kernel]
-        return f"{own.launches:,}" if own.checked == own.launches else f"checked {own.checked:,} of {own.launches:,}"
+        launches = launched[result.kernel]
+        return (
+            f"{launches.launches:,}"
+            if launches.checked == launches.launches
+            else f"checked {launches.checked:,} of {launches.launches:,}"
+        )
 
-    at = next(number for number, column in enumerate(found) if column.heading == "kernel")
-    found.insert(at + 1, Column("launches", times))
+    at = next(number for number, column in enumerate(columns) if column.heading == "kernel")
+    columns.insert(at + 1, Column("launches", times))
     for place, card in enumerate(cards[1:], 1):
-        at = next((number for number, column in enumerate(found) if column.heading == "held by"), len(found))
-        found.insert(at, Column(f"on {card.key}", partial(_bound, place=place)))
-    if not any(column.heading == "block" for column in found):
-        found.insert(-1, kernels.common_columns(results)[0][2])
-    return [*found, kernels.hazards_column()]
+        at = next((number for number, column in enumerate(columns) if column.heading == "held by"), len(columns))
+        columns.insert(at, Column(f"on {card.key}", partial(_bound, place=place)))
+    if not any(column.heading == "block" for column in columns):
+        columns.insert(-1, kernels.common_columns(results)[0][2])
+    return [*columns, kernels.hazards_column()]
 
 
 def _bound(result: Result, place: int) -> str:
@@ -95,16 +99,16 @@ def _bound(result: Result, place: int) -> str:
 
 def _show_host(out: Console, program: Program) -> None:
     """Print the errors of the host code, with their lines."""
-    kept = [found for found in program.findings if found.kind == "never-freed"]
-    errors = [found for found in program.findings if found.kind != "never-freed"]
-    for found in errors[:MOST_LISTED]:
-        times = f" ({found.count} times)" if found.count > 1 else ""
-        say(out, f"{_place(found)}{found.kind}: {found.message.rstrip('.')}{times}.", "red")
-        _show_source(out, found.source)
-    if kept:
+    never_freed = [finding for finding in program.findings if finding.kind == "never-freed"]
+    errors = [finding for finding in program.findings if finding.kind != "never-freed"]
+    for finding in errors[:MOST_LISTED]:
+        times = f" ({finding.count} times)" if finding.count > 1 else ""
+        say(out, f"{_place(finding)}{finding.kind}: {finding.message.rstrip('.')}{times}.", "red")
+        _show_source(out, finding.source)
+    if never_freed:
         times_of: Counter[str] = Counter()
-        for found in kept:
-            times_of[f"{found.file}:{found.line}" if found.line else ""] += found.count
+        for finding in never_freed:
+            times_of[f"{finding.file}:{finding.line}" if finding.line else ""] += finding.count
         places = [place if times == 1 else f"{place} ({times} times)" for place, times in times_of.items() if place][
             :MOST_LISTED
         ]
@@ -114,15 +118,19 @@ def _show_host(out: Console, program: Program) -> None:
             f"Memory that is never freed: {', '.join(places) or 'of unknown lines'}{more if places else ''}.",
             "yellow",
         )
-    if (left := len(errors) - MOST_LISTED) > 0:
-        say(out, f"{left} more errors of the host code are in the results file.")
+    if (hidden := len(errors) - MOST_LISTED) > 0:
+        say(out, f"{hidden} more errors of the host code are in the results file.")
     for name, calls in program.missing.items():
         often = "once" if calls == 1 else f"{calls:,} times"
-        say(out, f"{name} is not there: it was called {often} and returned cudaErrorNotSupported.", "yellow")
+        say(
+            out,
+            f"The CUDA runtime of exec lacks {name}: it was called {often} and returned cudaErrorNotSupported.",
+            "yellow",
+        )
 
 
-def _place(found: Finding) -> str:
-    return f"{found.file}:{found.line}: " if found.line else ""
+def _place(finding: Finding) -> str:
+    return f"{finding.file}:{finding.line}: " if finding.line else ""
 
 
 def _show_source(out: Console, source: str) -> None:

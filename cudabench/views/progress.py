@@ -1,4 +1,4 @@
-"""What is being done, on standard error: a line that moves on a terminal, elsewhere a line of a log now and then."""
+"""Progress on standard error: a moving line on a terminal, else a line of a log every ten seconds."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from cudabench.views import console
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
 
-AFTER_S = 0.5  # what is over sooner shows nothing
+AFTER_S = 0.5  # a shorter wait shows nothing
 ASIDE_S = 1.0
 EVERY_S = 10.0  # between lines of a log
-LEAST_S = 0.5  # less is not said to be left
+LEAST_S = 0.5  # a shorter remaining time is not shown
 SAMPLING, COMPILING = "timing", "compiling all kernels"
 PARTS = ("simulating", "launching again", "counting", "fuzzing", COMPILING)  # phases of which a fraction is known
 ONCE = ("", "making inputs", "computing the reference", "timing the CPU", COMPILING)  # for all kernels of a problem
@@ -27,7 +27,7 @@ SAID = {SAMPLING: "sampling", "timing the CPU": "timing the CPU baseline"}
 
 
 class _Beside:
-    """What a thread shows, if anything, until the context ends; nothing where the process may have no more threads."""
+    """Runs `show` in a thread until the context ends; shows nothing if the process may not start a thread."""
 
     def __init__(self, show: Callable[[], None] | None) -> None:
         self._over = threading.Event()
@@ -46,8 +46,8 @@ class _Beside:
 
 
 class Progress(_Beside):
-    """Shows kernel, phase, a bar and how long is left while a run lasts; in a pipe one line every so many seconds, so
-    that a log tells a long run from one that hangs. Nothing is shown, and rich not imported, where no one looks."""
+    """Shows kernel, phase, a bar and the time left during a run; in a pipe a line every EVERY_S seconds, so that a log
+    distinguishes a long run from one that hangs. Without `shown` it imports no rich and prints only `finished`."""
 
     def __init__(self, total: int, *, shown: bool, every: float | None = None) -> None:
         self._total, self._done, self._every = total, 0, every or EVERY_S
@@ -61,7 +61,7 @@ class Progress(_Beside):
         super().__init__((self._move if self._bar else self._tell) if shown else None)
 
     def bound(self, sampling: float, end: float | None) -> None:
-        """Know the most seconds that a kernel samples, and when the run's time is over, of time.monotonic()."""
+        """Set the longest time of a kernel's samples, in seconds, and the end of the budget by time.monotonic()."""
         self._sampling, self._end = sampling, float("inf") if end is None else end
 
     def working(self, kernel: str, phase: str, fraction: float) -> None:
@@ -75,12 +75,14 @@ class Progress(_Beside):
         if self._since.get(kernel, ("",))[0] != phase:
             self._since[kernel] = phase, self._heard
         if self._bar and self._task is not None:
-            said = f"{self._done + 1}/{self._total} {kernel}: {SAID.get(phase, phase)}"
-            self._bar.update(self._task, completed=self._done + 0.95 * fraction * (phase == SAMPLING), description=said)
+            description = f"{self._done + 1}/{self._total} {kernel}: {SAID.get(phase, phase)}"
+            self._bar.update(
+                self._task, completed=self._done + 0.95 * fraction * (phase == SAMPLING), description=description
+            )
 
     def finished(self, printed: str) -> None:
-        """Count a kernel as done, and print what it printed, on standard error, undisturbed by the line. Its last line
-        ends, too: what is printed next must not make a command of both to a CI runner."""
+        """Count a kernel as done, and print the kernel's own output on standard error. A missing newline is added:
+        together with the next text, the last line could be a command to a CI runner."""
         self._done += 1
         self._ended = self._work()
         if not printed:
@@ -92,22 +94,22 @@ class Progress(_Beside):
             sys.stderr.write(text.log(printed))
 
     def left(self) -> str:
-        """Return how long the run takes still by the mean of its kernels so far; before one is done how long its phase
-        takes, by the part that is done or a bound; '' where nothing is known."""
+        """Return the time left as text: from the mean time of the finished kernels; before the first of them, from the
+        finished part of a phase, or from a bound; '' if nothing is known."""
         if self._now is None:
             return ""
         (_, kernel, phase, fraction), now = self._now, time.monotonic()
         lasted, budget = now - self._since[kernel][1], self._end - now
         mean = self._ended / max(self._done, 1)
-        known = [(mean * (self._total - self._done) - (self._work() - self._ended), "about {} left")]
+        estimates = [(mean * (self._total - self._done) - (self._work() - self._ended), "about {} left")]
         if phase in PARTS and fraction > 0.02:
-            known += [(lasted / fraction - lasted, "about {} more")]
+            estimates += [(lasted / fraction - lasted, "about {} more")]
         if phase == SAMPLING:
-            known += [(self._sampling - lasted, "{} more at most")]
-        known += [(budget, "{} left at most")]
-        rest, said = next((one for one in known if LEAST_S < one[0] < float("inf")), (0.0, ""))
+            estimates += [(self._sampling - lasted, "{} more at most")]
+        estimates += [(budget, "{} left at most")]
+        rest, form = next((estimate for estimate in estimates if LEAST_S < estimate[0] < float("inf")), (0.0, ""))
         rest = min(rest, budget)
-        return said.format(f"{rest / 60:.0f} min" if rest > 100 else f"{rest:.0f} s") if rest > LEAST_S else ""
+        return form.format(f"{rest / 60:.0f} min" if rest > 100 else f"{rest:.0f} s") if rest > LEAST_S else ""
 
     def _work(self) -> float:
         return self._worked + (time.monotonic() - self._heard) * ((self._now[2] if self._now else "") not in ONCE)
@@ -124,18 +126,18 @@ class Progress(_Beside):
             if self._now is not None:
                 done, kernel, phase, fraction = self._now
                 part = f" {fraction:.0%}" if phase in (*PARTS, SAMPLING) and 0 < fraction < 1 else ""
-                left = f"; {said}" if (said := self.left()) else ""
+                left = f"; {rest}" if (rest := self.left()) else ""
                 what = f"{text.line(kernel)}: {SAID.get(phase, phase)}{part}{left}"
                 line = f"{seconds:.0f} s: {min(done, self._total)} of {self._total} done, {what}\n"
             try:
                 sys.stderr.write(text.log(line))
                 sys.stderr.flush()
-            except (OSError, ValueError):  # nobody reads any more
+            except (OSError, ValueError):  # the stream was closed
                 return
 
 
 class Waiting(_Beside):
-    """Shows on a terminal what is waited for, of which no part is known, once that has lasted a moment."""
+    """Shows on a terminal what the command waits for, once the wait has lasted `after` seconds."""
 
     def __init__(self, what: str, *, shown: bool, after: float | None = None) -> None:
         self._what, self._after = what, AFTER_S if after is None else after
@@ -143,7 +145,7 @@ class Waiting(_Beside):
 
     def _show(self) -> None:
         if not self._over.wait(self._after):
-            with contextlib.suppress(OSError, ValueError), _bar() as bar:  # nobody reads any more
+            with contextlib.suppress(OSError, ValueError), _bar() as bar:  # the stream was closed
                 bar.add_task(self._what, total=None)
                 self._over.wait()
 
@@ -172,7 +174,7 @@ class Aside(_Beside):
 
 
 def _bar(left: Callable[[], str] = str) -> RichProgress:
-    """Return a line with what is done, how much of it, since when, and how long is left."""
+    """Return a progress line: description, bar, elapsed time and time left."""
     from rich import progress
     from rich.text import Text
 

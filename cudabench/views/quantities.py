@@ -43,8 +43,8 @@ def count_of(space: str) -> Quantity:
     """Return the simulator's count of accesses to a space, with the ideal count."""
 
     def spent(result: Result) -> Cost | None:
-        found = total(result.access or (), space)
-        return found if found.requests else None
+        cost = total(result.access or (), space)
+        return cost if cost.requests else None
 
     return Quantity(
         f"{space} {unit(space)}",
@@ -61,10 +61,10 @@ def quantities(results: Sequence[Result]) -> list[Quantity]:
         if all(r.gflops is not None and is_arithmetic(r) for r in right):
             return [GFLOPS]
         return [BANDWIDTH if any(r.bandwidth_gbps is not None for r in right) else TIME]
-    found = [q for q in map(count_of, ("global", "shared")) if any(q.value(r) is not None for r in right)]
-    if not found:
+    counted = [q for q in map(count_of, ("global", "shared")) if any(q.value(r) is not None for r in right)]
+    if not counted:
         raise CudabenchError("There is nothing to draw: no right result has a time or a count.")
-    return found
+    return counted
 
 
 def of_blocks(results: Sequence[Result]) -> list[Quantity]:
@@ -78,14 +78,14 @@ def of_blocks(results: Sequence[Result]) -> list[Quantity]:
         scale, name = _scale_of([r.time.median_s for r in right if r.time])
         return [Quantity(name, lambda r: r.time.median_s if r.time else None, lambda v: units.digits(v / scale))]
     bounds = [bound for r in right if (bound := least_time(r)) is not None]
-    found: list[Quantity] = []
+    drawn: list[Quantity] = []
     if len(set(bounds)) > 1:
         scale, name = _scale_of(bounds)
-        found = [Quantity(f"at least, {name}", least_time, lambda v: units.digits(v / scale, 3))]
+        drawn = [Quantity(f"at least, {name}", least_time, lambda v: units.digits(v / scale, 3))]
     names = ("global sectors", "local sectors", "shared wavefronts", "PTX instructions")
     varying = [name for name in names if len({compare.counts(r).get(name) for r in right}) > 1]
-    counted = varying or ([] if found else ["PTX instructions"])
-    return found + [Quantity(name, partial(_counted, name), short) for name in counted]
+    counted = varying or ([] if drawn else ["PTX instructions"])
+    return drawn + [Quantity(name, partial(_counted, name), short) for name in counted]
 
 
 def _counted(name: str, result: Result) -> float | None:

@@ -88,8 +88,8 @@ def charts(files: Sequence[ResultsFile], labels: Sequence[str]) -> tuple[SimpleN
         for run, file in enumerate(files)
         for result in file.results
     )
-    made = (chart(" ".join(filter(None, key)), members, labels) for key, members in problems.items())
-    return tuple(filter(None, made))
+    drawn = (chart(" ".join(filter(None, key)), members, labels) for key, members in problems.items())
+    return tuple(filter(None, drawn))
 
 
 def missing(results: Sequence[Result]) -> str:
@@ -119,7 +119,7 @@ def chart(
     if not dots:
         return None
     by_card = grouped((dot.card, dot) for dot in dots)
-    allowed = [_allowed(mine, computes) for mine in by_card.values()]
+    allowed = [_allowed(card_dots, computes) for card_dots in by_card.values()]
     xs, ys = [dot.x for dot in dots], [dot.y for dot in dots]
     far, high, near = 300 * max(xs), 1e4 * max(ys), min(xs)
     for slopes, tops in allowed:
@@ -266,17 +266,17 @@ def _roofs(
 ) -> list[Line]:
     """Return the lines of one card's roofs."""
     most = min(up.high, max((top for _, top in tops), default=math.inf))
-    found = []
+    roofs = []
     for number, (name, slope) in enumerate(slopes):
         start, end = max(across.low, up.low / slope), min(across.high, most / slope)
         if start < end:
             low, high = up.at(slope * start), up.at(slope * end)
-            found.append(Line(across.at(start), low, across.at(end), high, name, number > 0, card))
+            roofs.append(Line(across.at(start), low, across.at(end), high, name, number > 0, card))
     for name, top in tops:
         start = max(across.low, top / max((slope for _, slope in slopes), default=math.inf))
         if up.low <= top <= up.high and start < across.high:
-            found.append(Line(across.at(start), up.at(top), across.at(across.high), up.at(top), name, card=card))
-    return found
+            roofs.append(Line(across.at(start), up.at(top), across.at(across.high), up.at(top), name, card=card))
+    return roofs
 
 
 def _labels(

@@ -20,7 +20,7 @@ WIDE = 110  # columns of a terminal that shows all of an access
 Pair = tuple[Access | None, Access | None]
 
 
-def show(out: Console, old: Result, new: Result, *, threads: bool, banks: bool) -> None:
+def show_two_kernels(out: Console, old: Result, new: Result, *, threads: bool, banks: bool) -> None:
     """Print the explanation of two kernels."""
     for result in (old, new):
         out.print()
@@ -31,9 +31,9 @@ def show(out: Console, old: Result, new: Result, *, threads: bool, banks: bool) 
         if result.limits:
             say(out, verdict.line(result), "bold")
     out.print()
-    found = pairs(by_line(old.access or ()), by_line(new.access or ()))
-    table(out, old, new, found)
-    different(out, old, new, found)
+    accesses = pairs(by_line(old.access or ()), by_line(new.access or ()))
+    print_table(out, old, new, accesses)
+    print_changed(out, old, new, accesses)
 
     def head(result: Result) -> None:
         out.print()
@@ -42,19 +42,19 @@ def show(out: Console, old: Result, new: Result, *, threads: bool, banks: bool) 
     for result in (old, new):
         if threads:
             head(result)
-            explanation.thread_picture(out, result.threads or ())
+            explanation.draw_threads(out, result.threads or ())
         if banks:
             head(result)
-            explanation.bank_pictures(out, result.banks or (), result.access or ())
+            explanation.draw_banks(out, result.banks or (), result.access or ())
     for result in (old, new):
         if result.hazards or (result.verification and result.verification.mismatches):
             head(result)
             if result.hazards:
-                explanation.hazards(out, result.hazards, result.warnings)
+                explanation.print_hazards(out, result.hazards, result.warnings)
             if result.reason:
                 say(out, f"{result.status}: {result.reason}", "red")
     if not old.hazards and not new.hazards:
-        explanation.hazards(out, ())
+        explanation.print_hazards(out, ())
 
 
 def pairs(old: Sequence[Access], new: Sequence[Access]) -> list[Pair]:
@@ -63,25 +63,25 @@ def pairs(old: Sequence[Access], new: Sequence[Access]) -> list[Pair]:
     def likeness(row: Access) -> tuple[object, ...]:
         return (row.space, row.op, row.array)
 
-    found: list[Pair] = []
+    matched: list[Pair] = []
     matcher = SequenceMatcher(None, [*map(likeness, old)], [*map(likeness, new)], autojunk=False)
     for tag, a, b, c, d in matcher.get_opcodes():
         if tag == "equal":
-            found += zip(old[a:b], new[c:d], strict=True)
+            matched += zip(old[a:b], new[c:d], strict=True)
         else:
-            found += [(row, None) for row in old[a:b]]
-            found += [(None, row) for row in new[c:d]]
-    return found
+            matched += [(row, None) for row in old[a:b]]
+            matched += [(None, row) for row in new[c:d]]
+    return matched
 
 
-def table(out: Console, old: Result, new: Result, found: Sequence[Pair]) -> None:
+def print_table(out: Console, old: Result, new: Result, accesses: Sequence[Pair]) -> None:
     """Print the cost of each access in both kernels, with a word if it changed."""
     narrow = out.width < WIDE
     rows, styles = [], []
-    for pair in found:
-        one = next(filter(None, pair))
-        name = f"{one.space} {one.op}" + (f" {explanation.shortened(one.array, 16)}" if one.array else "")
-        word, what = changed(*pair), unit(one.space)
+    for pair in accesses:
+        access = next(filter(None, pair))
+        name = f"{access.space} {access.op}" + (f" {explanation.shortened(access.array, 16)}" if access.array else "")
+        word, what = change_text(*pair), unit(access.space)
         styles.append("green" if "fewer" in word else "red" if "more" in word else "yellow" if word else "")
         narrowed = [name, what, *map(_number, pair), word.removesuffix(f" {what}")]
         rows.append(narrowed if narrow else [name, *map(_cell, pair), word])
@@ -89,7 +89,7 @@ def table(out: Console, old: Result, new: Result, found: Sequence[Pair]) -> None
     heads = [Head("access"), *([Head("counted in")] if narrow else []), *names, Head("")]
     out.print(grid(heads, rows, styles))
     if narrow:
-        explanation.left_out(out, ("lanes of a warp", "requests"))
+        explanation.print_left_out(out, ("lanes of a warp", "requests"))
 
 
 def _number(row: Access | None) -> str:
@@ -103,7 +103,7 @@ def _cell(row: Access | None) -> str:
     return f"{_number(row)} {unit(row.space)}, {pattern_text(row.pattern)}, {requests}"
 
 
-def changed(old: Access | None, new: Access | None) -> str:
+def change_text(old: Access | None, new: Access | None) -> str:
     """Return the change between two accesses, or an empty text."""
     if old is None or new is None:
         return "<- only here" if old is None else "<- gone"
@@ -116,9 +116,9 @@ def changed(old: Access | None, new: Access | None) -> str:
     return f"<- {units.digits(after / max(before, 1), 2)} times more {what}"
 
 
-def different(out: Console, old: Result, new: Result, found: Sequence[Pair]) -> None:
+def print_changed(out: Console, old: Result, new: Result, accesses: Sequence[Pair]) -> None:
     """Print the changed lines and, for shared memory, the bank of each lane."""
-    unlike = [(b, a) for b, a in found if changed(b, a)]
+    unlike = [(b, a) for b, a in accesses if change_text(b, a)]
     width = max(len(old.kernel), len(new.kernel))
     drawn: set[object] = set()
     for pair in unlike:
@@ -128,14 +128,14 @@ def different(out: Console, old: Result, new: Result, found: Sequence[Pair]) -> 
             continue
         drawn.add(picture)
         out.print()
-        one = sides[0][1]
-        say(out, f"{one.space} {one.op} {one.array or ''}".rstrip(), "bold")
+        access = sides[0][1]
+        say(out, f"{access.space} {access.op} {access.array or ''}".rstrip(), "bold")
         for result, row, _ in sides:
             line = f"{result.kernel:{width}}  line {units.place_of(row)}: {explanation.plain(row.source)}"
             say(out, explanation.shortened(line, out.width), no_wrap=True)
         for result, _, request in sides:
             if request:
-                strip(out, f"{result.kernel:{width}}", request)
+                draw_lanes(out, f"{result.kernel:{width}}", request)
     if not unlike:
         out.print()
         out.print("Every access costs the same in both.")
@@ -145,22 +145,22 @@ def _request(result: Result, row: Access) -> BankRequest | None:
     """Return a kept request of a row whose wavefronts are about the mean."""
     if row.space != "shared":
         return None
-    mine = [
+    requests = [
         r for r in result.banks or () if (units.place_of(r), r.op, r.array) == (units.place_of(row), row.op, row.array)
     ]
     usual = cost(row).per_request or 0
-    return min(mine, key=lambda request: abs(len(request.passes) - usual), default=None)
+    return min(requests, key=lambda request: abs(len(request.passes) - usual), default=None)
 
 
-def strip(out: Console, kernel: str, request: BankRequest) -> None:
+def draw_lanes(out: Console, kernel: str, request: BankRequest) -> None:
     """Print the bank of each lane's element, the reason, and the conflict."""
     served = [(lane, bank) for row in request.passes for bank, lanes in enumerate(row) for lane in lanes]
-    banks = dict(sorted(served, key=lambda each: -each[1]))  # the lowest of several
+    banks = dict(sorted(served, key=lambda pair: -pair[1]))  # the lowest of several
     first = [index for index in request.elements if index is not None]
     if request.pitch_bytes and request.pitch_bytes % 4 == 0 and first and len(first[0]) > 1:
         words = request.pitch_bytes // 4
-        turn = words % 32
-        moves = "in the same bank" if turn == 0 else f"{turn} bank{'s' if turn > 1 else ''} further"
+        offset = words % 32
+        moves = "in the same bank" if offset == 0 else f"{offset} bank{'s' if offset > 1 else ''} further"
         say(out, f"{kernel}  a row of {request.array} takes {words} words: each row begins {moves}", "dim")
     if len(first) > 2:
         *shown, last = (f"[{', '.join(map(str, index))}]" for index in (*first[:3], first[-1]))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cudabench.cards.load import Card
 from cudabench.explain.accesses import SECTOR_CYCLES, WAVEFRONT_CYCLES
 from cudabench.plan.space import Axis, Refusal, text_of
-from cudabench.records.launch import Dim, dim_text
+from cudabench.records.launch import Dim, dim3, dim_text
 from cudabench.records.planned import Operation, Settings
 from cudabench.records.results import DeviceInfo, Result
 from cudabench.results import compare, stats, sweep_points, units
@@ -33,7 +33,7 @@ MEASURED = (
     f"samples, and half their interquartile range. slower: than the best. Points within {CLOSE:.0%} of the best "
     f"were measured again, in {ROUNDS} rounds in rotation."
 )
-COUNTED = "*: the best. =: the same {of}. Nothing is timed in the simulator."
+COUNTED = "*: the best. =: the same {equal}. Nothing is timed in the simulator."
 ORDER = (
     f"Ordered by the busiest unit, with {SECTOR_CYCLES:g} cycles per sector, {WAVEFRONT_CYCLES:g} per "
     f"wavefront, {sweep_points.INSTRUCTION_CYCLES:g} per instruction, without latency and occupancy."
@@ -45,7 +45,7 @@ PRICED = (
 
 
 @dataclass(frozen=True)
-class Swept:
+class SweepResult:
     """A sweep for the report: what ran, what was refused, and the results of the second pass."""
 
     operation: Operation
@@ -67,55 +67,47 @@ class Swept:
         return self.device.kind == "sim" and bool(priced_on(self.results))
 
     @property
-    def best(self) -> list[Dim]:
-        """The best block; several in the simulator if their counts are equal; empty for an interrupted sweep."""
-        if not self.complete:
-            return []
-        if self.finals:
-            return [self.finals[0].result.block] if self.finals[0].result.status == "ok" else []
-        return [result.block for result in sweep_points.best(self.results)]
+    def default_block(self) -> Dim | None:
+        """The kernel's default block; None for a user's kernel."""
+        kernel = self.results[0].kernel
+        return next((dim3(rung.block) for rung in self.operation.kernels if rung.name == kernel), None)
 
 
-def report(out: Console, swept: Swept, *, map_of_blocks: bool = False) -> None:
-    """Print the device; for each problem its table, its best point and the command that repeats it; what was left out.
-    map_of_blocks: print the map in place of the table."""
+def show_sweep(out: Console, swept: SweepResult, *, map_of_blocks: bool = False) -> None:
+    """Print the device; for each problem its points, its best point and the command that repeats it; what was left out.
+
+    map_of_blocks: print the points as a map instead of a table.
+    """
     if not swept.results:
         return
     if not swept.announced:
         say(out, device_line(swept.device, priced_on(swept.results)), "bold")
-    simulated = swept.device.kind == "sim"
-    order = PRICED if swept.priced else ORDER
-    if map_of_blocks:
-        say(out, _heading(swept, (), swept.results), soft_wrap=True)
-        heatmap.show(out, swept.results, [refusal.block for refusal in swept.refused], swept.best)
-        out.print()
-        for said in _best_block(swept):
-            say(out, said, soft_wrap=True)
-        for said in ([order] if simulated else []) + _refused_blocks(swept):
-            say(out, said, "dim")
-        return
     for problem, results in sweep_points.by_problem(swept.results, swept.axes).items():
         out.print()
         say(out, _heading(swept, problem, results), soft_wrap=True)
-        out.print()
         marks = _marks(swept, results)
-        _table(out, swept, results, marks)
-        for said in _best_point(swept, results, marks):
-            say(out, said, soft_wrap=True)
+        if map_of_blocks:
+            blocks = {results[at].block: mark for at, mark in marks.items()}
+            heatmap.show_maps(out, results, [refusal.block for refusal in swept.refused], blocks)
+        out.print()
+        if not map_of_blocks:
+            _table(out, swept, results, marks)
+        for line in _best_point(swept, results, marks):
+            say(out, line, soft_wrap=True)
     out.print()
     if not swept.complete:
         say(out, _interrupted(swept), "yellow", soft_wrap=True)
-    legend = (COUNTED.format(of=_alike(swept)), order) if simulated else (MEASURED,)
-    for said in (*legend, *_trouble(swept)):
-        say(out, said, "dim", soft_wrap=True)
+    counted = (COUNTED.format(equal=_equal_figures(swept)), PRICED if swept.priced else ORDER)
+    for line in (*(counted if swept.device.kind == "sim" else (MEASURED,)), *_trouble(swept)):
+        say(out, line, "dim", soft_wrap=True)
 
 
-def _heading(swept: Swept, problem: Sequence[tuple[str, str]], results: Sequence[Result]) -> str:
+def _heading(swept: SweepResult, problem: Sequence[tuple[str, str]], results: Sequence[Result]) -> str:
     line = f"{results[0].kernel}, {problem_line(swept.operation, results, swept.settings, swept.device)}"
     return f"{text_of(dict(problem))}: {line}" if problem else line
 
 
-def report_by_card(out: Console, swept: Swept, cards: Sequence[Card]) -> None:
+def show_sweep_by_card(out: Console, swept: SweepResult, cards: Sequence[Card]) -> None:
     """Print for each problem the best point of each card, and what was left out."""
     groups = [
         (_heading(swept, problem, results), results)
@@ -127,22 +119,22 @@ def report_by_card(out: Console, swept: Swept, cards: Sequence[Card]) -> None:
         where = {axis.name: result.parameters[axis.name] for axis in swept.axes if not axis.problem}
         return ", ".join(part for part in (text_of(where), dim_text(result.block) * (blocks or not where)) if part)
 
-    by_card.show_sweep(out, cards, groups, label, swept.repeat or label)
-    for said in _trouble(replace(swept, results=())):
-        say(out, said, "dim", soft_wrap=True)
+    by_card.show_sweep_by_card(out, cards, groups, label, swept.repeat or label)
+    for line in _trouble(replace(swept, results=())):
+        say(out, line, "dim", soft_wrap=True)
 
 
-def _alike(swept: Swept) -> str:
+def _equal_figures(swept: SweepResult) -> str:
     return "bound, and no more waste" if swept.priced else "counts"
 
 
-def _finals(swept: Swept, results: Sequence[Result]) -> list[sweep_points.Final]:
+def _finals(swept: SweepResult, results: Sequence[Result]) -> list[sweep_points.Final]:
     """Return the finalists of one problem, best first."""
-    own = {sweep_points.identity(result) for result in results}
-    return [final for final in swept.finals if sweep_points.identity(final.result) in own]
+    identities = {sweep_points.identity(result) for result in results}
+    return [final for final in swept.finals if sweep_points.identity(final.result) in identities]
 
 
-def _marks(swept: Swept, results: Sequence[Result]) -> dict[int, str]:
+def _marks(swept: SweepResult, results: Sequence[Result]) -> dict[int, str]:
     """Return marks, by position, of the best result and of equally fast results; empty for an interrupted sweep."""
     if not swept.complete:
         return {}
@@ -151,12 +143,14 @@ def _marks(swept: Swept, results: Sequence[Result]) -> dict[int, str]:
         mark = {sweep_points.identity(final.result): "=" for final in sweep_points.ties(finals)}
         mark[sweep_points.identity(finals[0].result)] = "*"
         marked = ((at, mark.get(sweep_points.identity(result))) for at, result in enumerate(results))
-        return {at: own for at, own in marked if own}
-    equal = [at for at, result in enumerate(results) if any(result is one for one in sweep_points.best(results))]
+        return {at: sign for at, sign in marked if sign}
+    best = sweep_points.best(results)
+    equal = [at for at, result in enumerate(results) if any(result is tied for tied in best)]
+    equal.sort(key=lambda at: results[at].block != swept.default_block)  # of equal points the default is the best
     return {at: "=" if nth else "*" for nth, at in enumerate(equal)}
 
 
-def _columns(swept: Swept, results: Sequence[Result]) -> list[Column[Result]]:
+def _columns(swept: SweepResult, results: Sequence[Result]) -> list[Column[Result]]:
     def value(name: str) -> Callable[[Result], str]:
         return lambda r: r.parameters.get(name, "")
 
@@ -205,7 +199,7 @@ def _columns(swept: Swept, results: Sequence[Result]) -> list[Column[Result]]:
     return [column for shown, column in columns if shown]
 
 
-def _table(out: Console, swept: Swept, results: Sequence[Result], marks: dict[int, str]) -> None:
+def _table(out: Console, swept: SweepResult, results: Sequence[Result], marks: Mapping[int, str]) -> None:
     columns, _ = fitting(_columns(swept, results), results, out.width - BESIDE)
     slower = "slower" if any(result.time for result in results) else ""
     wide = [Head(column.heading, column.right, wrap=True) for column in columns]
@@ -229,99 +223,72 @@ def _table(out: Console, swept: Swept, results: Sequence[Result], marks: dict[in
         say(out, f"... and {len(results) - MOST_ROWS} more points, in --json", "dim")
 
 
-def _best_point(swept: Swept, results: Sequence[Result], marks: dict[int, str]) -> list[str]:
-    """Return the best point of a problem with its figures, its certainty, and the command that repeats it."""
+def _best_point(swept: SweepResult, results: Sequence[Result], marks: Mapping[int, str]) -> list[str]:
+    """Return the best point of a problem with its figures, its certainty, the default block, and the command that
+    repeats it."""
     if not swept.complete:
         return []
-    chosen = next((results[at] for at, mark in marks.items() if mark == "*"), None)
-    if chosen is None:
+    best = next((results[at] for at, mark in marks.items() if mark == "*"), None)
+    if best is None:
         return ["No point gave a right result."]
-    where = {axis.name: chosen.parameters[axis.name] for axis in swept.axes if not axis.problem}
-    unverified = "" if chosen.verification else " (unverified: give --expect)"
+
+    def name(result: Result) -> str:
+        values = {axis.name: result.parameters[axis.name] for axis in swept.axes if not axis.problem}
+        return text_of(values) or dim_text(result.block)
+
+    default = next((r for r in results if r.block == swept.default_block and r.status == "ok"), None)
+    is_default = ", and the default" if best is default else ""
     tried = f" of the {len(results)} points tried" if swept.planned is None else ""
+    unverified = "" if best.verification else " (unverified: give --expect)"
     finals = _finals(swept, results)
-    equal = sum(mark == "=" for mark in marks.values())
-    others, have = (f"{equal} others", "have") if equal > 1 else ("Another one", "has")
-    sure = ""
-    if equal and chosen.time:
-        sure = f"{others} {have} the same speed within the noise: choose any."
+    equal = shortened_list([name(results[at]) for at, mark in marks.items() if mark == "="])
+    certainty = default_line = ""
+    if equal and best.time:
+        certainty = f"The same speed within the noise: {equal}."
     elif equal:
-        sure = f"{others} {have} the same {_alike(swept)}; only a GPU can tell which is faster."
-    elif chosen.time and len(finals) > 1 and (second := finals[1].result).time:
-        ratio = time_ratio(chosen.time, second.time, max(final.moved for final in finals), run_to_run_s=0.0)
-        sure = f"The next is {ratio.change:.2%} slower, {ratio.low - 1:.2%} at least."
-    elif chosen.time and len(results) > 1:
-        sure = f"No other point comes within {CLOSE:.0%}."
+        certainty = f"The same {_equal_figures(swept)}: {equal}; only a GPU can tell which is faster."
+    elif best.time and len(finals) > 1 and (second := finals[1].result).time:
+        ratio = time_ratio(best.time, second.time, max(final.moved for final in finals), run_to_run_s=0.0)
+        certainty = f"The next is {ratio.change:.2%} slower, {ratio.low - 1:.2%} at least."
+    elif best.time and len(results) > 1:
+        certainty = f"No other point comes within {CLOSE:.0%}."
+    if default and default is not best:
+        slower = f", {default.time.median_s / best.time.median_s - 1:.1%} slower" if default.time and best.time else ""
+        default_line = f"The default block {dim_text(default.block)}: {_figures(default)}{slower}"
     lines = (
-        f"Best{tried}: {text_of(where) or dim_text(chosen.block)}, {_figures(chosen)}{unverified}",
-        sure,
-        f"Repeat: {swept.repeat(chosen)}" if swept.repeat else "",
-    )
-    return [line for line in lines if line]
-
-
-def _refused_blocks(swept: Swept) -> list[str]:
-    """Return the refused blocks, and the blocks with bad results, by reason."""
-    refused = [
-        (("Refused", each.reason.partition(": ")[2] or each.reason), dim_text(each.block)) for each in swept.refused
-    ]
-    bad = [((r.status.capitalize(), f"{r.reason}"), dim_text(r.block)) for r in swept.results if r.status != "ok"]
-    found = grouped([*refused, *bad])
-    return [f"{what}: {', '.join(blocks)}: {reason}" for (what, reason), blocks in found.items()]
-
-
-def _trouble(swept: Swept) -> list[str]:
-    """Return the points that were left out, and those with bad results, by reason, a few of each."""
-    refused = [(("Left out", each.reason), text_of(each.values) or dim_text(each.block)) for each in swept.refused]
-    bad = [
-        (
-            (r.status.capitalize(), "".join((r.reason or "").strip().splitlines()[:1])),
-            text_of(r.parameters) or dim_text(r.block),
-        )
-        for r in swept.results
-        if r.status != "ok"
-    ]
-    found = grouped([*refused, *bad])
-    lines = [
-        f"{what}: {', '.join(points[:3])}{f' and {len(points) - 3} more' if len(points) > 3 else ''}: {reason}"
-        for (what, reason), points in found.items()
-    ]
-    left = len(found) - MOST_REASONS
-    return lines[:MOST_REASONS] + ([f"... and {left} more reasons, in --json"] if left > 0 else [])
-
-
-def _best_block(swept: Swept) -> list[str]:
-    """Return the best block with its figures and spread, equally fast blocks, and the default block."""
-    if not swept.complete:
-        return [_interrupted(swept)]
-    chosen = [result for result in swept.results if result.block in swept.best]
-    if not chosen:
-        return ["No block gave a right result."]
-    default = next((k.block for k in swept.operation.kernels if k.name == chosen[0].kernel), ())
-    best, *others = sorted(chosen, key=lambda result: result.block[: len(default)] != default)
-    again = slower = ""
-    if best.time and swept.finals:
-        again = f"; {ROUNDS} rounds, whose medians differ by {swept.finals[0].moved:.2%}"
-        others = [final.result for final in sweep_points.ties(swept.finals)]
-        same = "As fast, within the spread"
-    else:
-        same = "The same bound, and no more waste" if swept.priced else "The same counts"
-    usual = next((r for r in swept.results if default and r.block[: len(default)] == default), None)
-    if usual and usual.time and best.time:
-        slower = f", {usual.time.median_s / best.time.median_s - 1:.1%} slower"
-    is_best = usual is not None and usual.block == best.block
-    lines = (
-        f"Best{', and the default' if is_best else ''}: {dim_text(best.block)}, {_figures(best)}{again}",
-        f"{same}: {', '.join(dim_text(result.block) for result in others)}" if others else "",
-        f"The default block {dim_text(usual.block)}: {_figures(usual)}{slower}"
-        if usual and not is_best and usual.status == "ok"
-        else "",
+        f"Best{tried}{is_default}: {name(best)}, {_figures(best)}{unverified}",
+        certainty,
+        default_line,
         f"Repeat: {swept.repeat(best)}" if swept.repeat else "",
     )
     return [line for line in lines if line]
 
 
-def _interrupted(swept: Swept) -> str:
+def _trouble(swept: SweepResult) -> list[str]:
+    """Return the points that were left out, and those with bad results, by reason, a few of each."""
+    refused = [(("Left out", point.reason), text_of(point.values) or dim_text(point.block)) for point in swept.refused]
+    bad = [
+        ((result.status.capitalize(), (result.reason or "").strip().partition("\n")[0]), _point_text(result))
+        for result in swept.results
+        if result.status != "ok"
+    ]
+    points = grouped([*refused, *bad])
+    lines = [f"{what}: {shortened_list(names)}: {reason}" for (what, reason), names in points.items()]
+    more = len(lines) - MOST_REASONS
+    return lines[:MOST_REASONS] + ([f"... and {more} more reasons, in --json"] if more > 0 else [])
+
+
+def _point_text(result: Result) -> str:
+    return text_of(result.parameters) or dim_text(result.block)
+
+
+def shortened_list(names: Sequence[str]) -> str:
+    """Return the first three names, and how many more there are."""
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more
+
+
+def _interrupted(swept: SweepResult) -> str:
     """Return the message on an interrupted sweep."""
     measured = f"{len(swept.results)} of {swept.planned} points" if swept.planned else f"{len(swept.results)} points"
     more = f"; --resume {swept.file} continues" if swept.file and swept.file != "-" else ""

@@ -23,7 +23,7 @@ from cudabench.views.explanation import shortened
 OUT_OF_LINE = 0.03  # cards of one model differ by up to 2%, in addition to the noise between runs
 
 
-def show(
+def show_run(
     out: Console,
     err: Console,
     operation: Operation,
@@ -43,8 +43,8 @@ def show(
         return
     device = devices[0]
     bounded = device.kind == "sim" and any(result.limits_on for result in results)
-    for each in () if announced else devices:
-        say(out, device_line(each, priced_on(results)), "bold")
+    for shown_device in () if announced else devices:
+        say(out, device_line(shown_device, priced_on(results)), "bold")
     if len(devices) > 1:  # a kernel's cards follow each other
         order = list(dict.fromkeys(headlines.name_at(result, results) for result in results))
         results = sorted(results, key=lambda result: order.index(headlines.name_at(result, results)))
@@ -57,7 +57,7 @@ def show(
         left_out = ", ".join(" ".join(column.heading.split()) or "detours" for column in dropped)
         say(out, f"Too narrow for: {left_out}; a wider terminal or a pipe shows all.", "dim")
     if bounded:
-        conclude(out, results, more)
+        print_conclusions(out, results, more)
     elif device.kind == "sim":
         say(out, "Sectors and wavefronts are per request; the ideal is in brackets.", "dim")
     else:
@@ -65,7 +65,7 @@ def show(
             say(out, text)
         for text in behind_lines(operation, devices, results, more):
             say(out, text, soft_wrap=True)
-    exceptions(out, operation, results)
+    print_exceptions(out, operation, results)
     if cpus:
         out.print()
         out.print(cpu_line(cpus))
@@ -91,15 +91,15 @@ def columns_of(
     return columns
 
 
-def exceptions(out: Console, operation: Operation, results: Sequence[Result]) -> None:
+def print_exceptions(out: Console, operation: Operation, results: Sequence[Result]) -> None:
     """Print the constants that rules chose, the kernels without figures and why, slow cards, and figures of users."""
-    if said := chosen_line(operation, results):
-        say(out, said, "dim")
+    if constants := chosen_line(operation, results):
+        say(out, constants, "dim")
     named = ((headlines.name_at(result, results), result) for result in results)
     for (status, reason), kernels in headlines.reasons(named).items():
         style = "dim" if status == "skipped" else "red"
         say(out, f"{', '.join(kernels)} {status}: {reason}", style)
-    for line in stragglers(results):
+    for line in straggler_lines(results):
         say(out, line, "yellow")
     for result in results:
         if result.figures:
@@ -112,15 +112,15 @@ def exceptions(out: Console, operation: Operation, results: Sequence[Result]) ->
 
 def limit_lines(operation: Operation, results: Sequence[Result]) -> list[str]:
     """Return the limit of each kernel that has limits, after a line that explains them."""
-    known = [result for result in results if result.limits]
-    if not known:
+    limited = [result for result in results if result.limits]
+    if not limited:
         return []
     ideas = chapters.ideas(operation)
-    cards = ", ".join(dict.fromkeys(result.limits_on or "" for result in known))
+    cards = ", ".join(dict.fromkeys(result.limits_on or "" for result in limited))
     lines = [f"Limits are lower bounds on {cards}: no kernel with these counts can be faster.", ""]
-    lines[1:1] = [verdict.NOT_OF_A_DATASHEET] if any(verdict.of_a_datasheet(result) for result in known) else []
-    named = ((headlines.name_at(result, results), result) for result in known)
-    return [*lines, *(f"{name}: {verdict.sentence(result, known, ideas)}" for name, result in named)]
+    lines[1:1] = [verdict.NOT_OF_A_DATASHEET] if any(verdict.of_a_datasheet(result) for result in limited) else []
+    named = ((headlines.name_at(result, results), result) for result in limited)
+    return [*lines, *(f"{name}: {verdict.sentence(result, limited, ideas)}" for name, result in named)]
 
 
 def behind_lines(
@@ -128,9 +128,9 @@ def behind_lines(
 ) -> list[str]:
     """Return a line for each rung that is far behind the fastest row, of several sizes for where it is most."""
     sms = {f"cuda:{device.index}": device.sm_count or 0 for device in devices}
-    found = behind.rungs(results, sms, cache(partial(chapters.ideas, operation, whole=True)))
+    slow_rungs = behind.slow_rungs(results, sms, cache(partial(chapters.ideas, operation, whole=True)))
     lines = []
-    for rows in grouped((one[0].kernel, one) for one in found).values():
+    for rows in grouped((rung_row[0].kernel, rung_row) for rung_row in slow_rungs).values():
         rung, best, share, why = min(rows, key=lambda row: row[2])
         command = more(rung.kernel) if more else f"cudabench explain {operation.name} -k {rung.kernel}"
         if "--size" not in command.split():
@@ -143,15 +143,15 @@ def behind_lines(
 BOUNDED = "at least: a lower bound on the card, not a time. Counts: per request (ideal)."
 
 
-def conclude(out: Console, results: Sequence[Result], more: Callable[[str], str] | None) -> None:
+def print_conclusions(out: Console, results: Sequence[Result], more: Callable[[str], str] | None) -> None:
     """Print the meaning of bounds and counts, the lowest bounds, the most waste, and the command that shows more."""
     unmeasured = any(map(verdict.of_a_datasheet, results))
     say(out, f"{BOUNDED} {verdict.NOT_OF_A_DATASHEET}" if unmeasured else BOUNDED, "dim")
-    if said := headlines.lowest_line(results):
-        say(out, said)
+    if sentence := headlines.lowest_line(results):
+        say(out, sentence)
     worst = headlines.most_wasteful(results)
-    if worst is not None and (said := headlines.waste_line(worst, headlines.name_at(worst, results))):
-        say(out, shortened(said, out.width))
+    if worst is not None and (sentence := headlines.waste_line(worst, headlines.name_at(worst, results))):
+        say(out, shortened(sentence, out.width))
     if worst is not None and more is not None:
         say(out, f"More: {more(worst.kernel)}", soft_wrap=True)
 
@@ -160,18 +160,18 @@ def chosen_line(operation: Operation, results: Sequence[Result]) -> str:
     """Return the constants that the rungs' rules change from the source's values, or ''."""
     chosen = [result for result in results if result.chosen]
     files = chapters.names(operation) if chosen else ()
-    written = dict(item for name in files for item in chapters.macros(chapters.read(name)).items())
+    written = dict(item for name in files for item in chapters.macros(chapters.read_chapter(name)).items())
 
     def values(result: Result) -> str:
         plain = {name: written[name].text if written[name].text.isdigit() else "" for name in result.chosen}
         return ", ".join(f"{n}={value}{plain[n] and f', not {plain[n]}'}" for n, value in result.chosen.items())
 
     shared = grouped((values(result), headlines.name_at(result, results)) for result in chosen)
-    told = [f"{said} ({', '.join(kernels)})" for said, kernels in shared.items()]
-    return f"Different from the source: {'; '.join(told)}." if told else ""
+    texts = [f"{constants} ({', '.join(kernels)})" for constants, kernels in shared.items()]
+    return f"Different from the source: {'; '.join(texts)}." if texts else ""
 
 
-def stragglers(results: Sequence[Result]) -> list[str]:
+def straggler_lines(results: Sequence[Result]) -> list[str]:
     """Return a line for each card that is slower than the fastest by more than OUT_OF_LINE."""
     times = grouped((headlines.name_at(r, results), (r.device, r.time.median_s)) for r in results if r.time)
     best = {kernel: min(seconds for _, seconds in group) for kernel, group in times.items()}
@@ -181,10 +181,7 @@ def stragglers(results: Sequence[Result]) -> list[str]:
         for device, seconds in group
         if seconds / best[kernel] - 1 > OUT_OF_LINE + RUN_TO_RUN_S / best[kernel]
     )
-    return [
-        f"{device} falls out of line, slower than the fastest card: {', '.join(lags)}"
-        for device, lags in behind.items()
-    ]
+    return [f"{device} is slower than the fastest card: {', '.join(lags)}" for device, lags in behind.items()]
 
 
 def priced_on(results: Sequence[Result]) -> str:
@@ -255,11 +252,11 @@ def warning_lines(results: Sequence[Result]) -> list[str]:
     )
     timed = sum(result.status == "ok" for result in results)
     lines = []
-    for found in shared.values():
-        first, message = found[0]
-        where = "all kernels" if len(found) == timed > 1 else ", ".join(dict.fromkeys(r.kernel for r, _ in found))
+    for group in shared.values():
+        first, message = group[0]
+        where = "all kernels" if len(group) == timed > 1 else ", ".join(dict.fromkeys(r.kernel for r, _ in group))
         if several:
-            at = len({tuple(result.size.items()) for result, _ in found})
+            at = len({tuple(result.size.items()) for result, _ in group})
             where += f", at {at} of the sizes; {headlines.name_at(first, results)}"
         lines.append(f"Warning: {where}: {message}.")
     return lines
@@ -342,8 +339,8 @@ def count_columns(results: Sequence[Result], *, beside_bounds: bool) -> list[Col
             return Column(heading, text)
         return Column(heading, text, expendable=expendable, dim=lambda r: spent(r).actual == spent(r).ideal)
 
-    found = [(column(*each[:4]), each[4] and not beside_bounds) for each in COUNTS]
-    return [own for own, always in found if always or any(own.text(result) != NOTHING for result in results)]
+    columns = [(column(*count[:4]), count[4] and not beside_bounds) for count in COUNTS]
+    return [shown for shown, always in columns if always or any(shown.text(result) != NOTHING for result in results)]
 
 
 def simulated_columns(results: Sequence[Result]) -> list[Column[Result]]:

@@ -29,17 +29,17 @@ def grid(heads: Iterable[Head], rows: Iterable[Sequence[str | Text]], styles: It
     from rich.table import Table
     from rich.text import Text
 
-    made = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    table_shown = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     for head in heads:
-        made.add_column(
+        table_shown.add_column(
             head.text,
             justify="right" if head.right else "left",
             no_wrap=not head.wrap,
             overflow="fold" if head.wrap else "ellipsis",
         )
     for row, style in zip(rows, styles, strict=False):
-        made.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row), style=style)
-    return made
+        table_shown.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row), style=style)
+    return table_shown
 
 
 def table(
@@ -55,7 +55,7 @@ def table(
 def needed(columns: Sequence[Column[Row]], rows: Sequence[Row]) -> int:
     """Return the width that a table needs."""
     texts = ([column.heading, *map(column.text, rows)] for column in columns)
-    return sum(2 + max(len(line) for text in own for line in text.split("\n")) for own in texts) - 2
+    return sum(2 + max(len(line) for text in texts for line in text.split("\n")) for texts in texts) - 2
 
 
 def fitting(
@@ -67,4 +67,4 @@ def fitting(
         if needed(kept, rows) <= width:
             break
         kept = [column for column in kept if column.expendable != rank]
-    return kept, [column for column in columns if all(column is not one for one in kept)]
+    return kept, [column for column in columns if all(column is not other for other in kept)]

@@ -56,7 +56,7 @@ def test_every_rule_has_mutants(mutants: Any) -> None:
     """Barriers, fences, guards, comparisons, indices and tiles are changed, and a mutant is one changed line."""
     rules = Counter(one.rule for name in operations.SUMMARIES for one in every_mutant(mutants, name))
     assert rules.keys() == mutants.RULES.keys()
-    text = chapters.read(operations.get("vecadd").source).text
+    text = chapters.read_chapter(operations.get("vecadd").source).text
     for one in every_mutant(mutants, "vecadd"):
         changed = zip(text.splitlines(), one.of(text).splitlines(), strict=True)
         assert [at for at, (old, new) in enumerate(changed, 1) if old != new] == [one.line]

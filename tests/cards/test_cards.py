@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from cudabench.cards import asked
 from cudabench.cards import load as cards
+from cudabench.cards import selection
 from cudabench.cards.datasheets import SHEETS
-from cudabench.cards.load import load_named
+from cudabench.cards.load import load_file_or_card
 from cudabench.cli import pricing
 from cudabench.compile import compiler
 from cudabench.errors import UsageError
@@ -78,13 +78,13 @@ def rows(out: str) -> dict[str, list[str]]:
 def test_every_sheet_is_held_against_what_is_published() -> None:
     """No card is left out of the table of published peaks."""
     assert set(PUBLISHED) == set(SHEETS)
-    assert len({card.device.name for card in map(cards.load, cards.NAMES)}) == len(cards.NAMES)
+    assert len({card.device.name for card in map(cards.load_card, cards.NAMES)}) == len(cards.NAMES)
 
 
 @pytest.mark.parametrize("name", SHEETS)
 def test_what_follows_from_a_sheet(name: str) -> None:
     """SMs, clock, bus and rates come to the published peaks, within 2%."""
-    card, (tflops, gbps) = cards.load(name), PUBLISHED[name]
+    card, (tflops, gbps) = cards.load_card(name), PUBLISHED[name]
     assert (card.value("fp32") or 0) / 1e12 == pytest.approx(tflops, rel=0.02)
     assert card.device.peak_gbps == pytest.approx(gbps, rel=0.02)
     assert card.value("memory-read") == card.device.peak_gbps
@@ -95,15 +95,16 @@ def test_what_follows_from_a_sheet(name: str) -> None:
 @pytest.mark.parametrize("word", ["RTX 4090", "rtx-4090", "4090", "GeForce RTX 4090", "NVIDIA GeForce RTX 4090"])
 def test_spellings_of_a_card(word: str) -> None:
     """A card has one name however it is written."""
-    assert cards.load(word).key == "rtx4090"
+    assert cards.load_card(word).key == "rtx4090"
 
 
 def test_all_and_lists() -> None:
     """all is every card once; a list keeps its order; a file whose name has a comma is a file."""
-    assert [card.key for card in asked.cards("all")] == list(cards.NAMES)
-    assert [card.key for card in asked.cards("t4, H100")] == ["t4", "h100"]
-    assert not asked.is_several("h100")
-    assert [card.per_hour for card in asked.priced(asked.cards("t4,h100"), "H100=2.5")] == [None, 2.5]
+    assert [card.key for card in selection.cards_of_option("all")] == list(cards.NAMES)
+    assert [card.key for card in selection.cards_of_option("t4, H100")] == ["t4", "h100"]
+    assert not selection.names_several("h100")
+    cards_of_two = selection.cards_of_option("t4,h100")
+    assert [card.per_hour for card in selection.with_prices(cards_of_two, "H100=2.5")] == [None, 2.5]
 
 
 @pytest.mark.parametrize(
@@ -122,7 +123,7 @@ def test_all_and_lists() -> None:
         (("--on", "h100,t4", "--price", "h100"), "not a card with its price"),
         (("--on", "h100,t4", "--price", "h100=1,H100=2"), "two prices of h100"),
         (("--price", "h100=1"), "as in --on h100,l4"),
-        (("--on", "h100,t4", "-d", "sim:sm_90"), "do not go together"),
+        (("--on", "h100,t4", "-d", "sim:sm_90"), "contradict each other"),
         (("--on", "h100,t4", "-d", "cuda"), "use --limits"),
         (("--on", "h100,t4", "--print", "registers"), "one card with --on"),
         (("--on", "h100,t4", "--fuzz", 3), "takes one card"),
@@ -139,12 +140,12 @@ def test_what_names_no_cards(cudabench: Runner, saxpy: Path, words: tuple[object
 def test_cards_newer_than_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     """all leaves out what an older NVRTC does not compile for, and says so; a card that is named is an error."""
     monkeypatch.setattr(compiler, "supported_architectures", lambda backend: ("sm_75", "sm_80", "sm_90"))
-    found = pricing.several({"card": "all", "device": "sim"})
+    found = pricing.several_cards({"card": "all", "device": "sim"})
     assert found is not None
     assert {card.architecture for card in found.cards} == {"sm_75", "sm_80", "sm_90"}
     assert "Left out, because NVRTC is older: l4, " in (found.choices[0].note or "")
     with pytest.raises(UsageError, match="does not compile for sm_120"):
-        pricing.several({"card": "h100,rtx5090", "device": "sim"})
+        pricing.several_cards({"card": "h100,rtx5090", "device": "sim"})
 
 
 # The table -----------------------------------------------------------------------------------------------------------
@@ -180,7 +181,7 @@ def test_the_file_of_several_cards(cudabench: Runner, saxpy: Path) -> None:
     assert ada["limits_by_card"][1]["limits"] == one["results"][0]["limits"]
     assert one["results"][0]["limits_by_card"] is None
     assert written["settings"]["on_cards"] == {"h100": "sm_90", "l4": "sm_89", "rtx4090": "sm_89"}
-    file = load_named("several.json")
+    file = load_file_or_card("several.json")
     assert [under_another_roof(file, result) for result in file.results] == [False, True]
     assert [file.device_of(result).label for result in file.results] == ["sim:sm_90", "sim:sm_89"]  # type: ignore[union-attr]
     ran = cudabench("compare", "several.json", "several.json")
@@ -290,4 +291,4 @@ def test_cards_of_no_file(cudabench: Runner) -> None:
 def test_an_unknown_card_lists_those_that_are_known() -> None:
     """The sentence has the near name and all names."""
     with pytest.raises(UsageError, match=r"is not a known card. Did you mean 'rtx3080'.* orin"):
-        cards.load("rtx3O80")
+        cards.load_card("rtx3O80")

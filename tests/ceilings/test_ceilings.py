@@ -17,7 +17,7 @@ import pytest
 from cudabench import cards
 from cudabench import ceilings as package
 from cudabench.cards import KINDS, Ceiling
-from cudabench.cards.load import load_named
+from cudabench.cards.load import load_file_or_card
 from cudabench.ceilings import arithmetic, benchmark, chapter, code, gpu, latency, run
 from cudabench.ceilings.benchmark import Extent
 from cudabench.compile import compiler
@@ -67,7 +67,7 @@ def test_every_loop_is_what_it_claims(arch: str, backend: Any) -> None:
     assert made.cubin is not None
     for one in chapter.BY_NAME.values():
         if not one.lack(arch):
-            found = code.check(made.cubin, made.entry(one.function), chapter.claim_of(one, capability(arch)))
+            found = code.check_loop(made.cubin, made.entry(one.function), chapter.claim_of(one, capability(arch)))
             assert found.split()[0].isdigit(), one.name
 
 
@@ -89,9 +89,9 @@ def test_other_code_is_refused() -> None:
     made = compiled("sm_90", text)
     for name, (_, _, why) in OTHER.items():
         with pytest.raises(code.OtherCode, match=why):
-            code.check(made.cubin or b"", chapter.BY_NAME[name].function, chapter.BY_NAME[name].claim)
+            code.check_loop(made.cubin or b"", chapter.BY_NAME[name].function, chapter.BY_NAME[name].claim)
     with pytest.raises(code.OtherCode, match="lacks the kernel nothing"):
-        code.check(made.cubin or b"", "nothing", chapter.BY_NAME["fp32"].claim)
+        code.check_loop(made.cubin or b"", "nothing", chapter.BY_NAME["fp32"].claim)
 
 
 # The simulator -------------------------------------------------------------------------------------------------------
@@ -387,12 +387,12 @@ def test_without_a_gpu(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_only() -> None:
     """Groups and names choose; energy comes only where it is asked for; a slip is a usage error that suggests."""
-    assert "energy-per-byte" not in run.chosen((), False)
-    assert run.chosen((), True) == tuple(KINDS)
-    assert run.chosen(("latency", "fp32"), False) == ("fp32", "memory-latency", "l2-latency", "shared-latency")
-    assert run.chosen(("energy",), False) == ("energy-per-byte", "energy-per-flop")
+    assert "energy-per-byte" not in run.chosen_names((), False)
+    assert run.chosen_names((), True) == tuple(KINDS)
+    assert run.chosen_names(("latency", "fp32"), False) == ("fp32", "memory-latency", "l2-latency", "shared-latency")
+    assert run.chosen_names(("energy",), False) == ("energy-per-byte", "energy-per-flop")
     with pytest.raises(UsageError, match="Did you mean 'memory'"):
-        run.chosen(("memry",), False)
+        run.chosen_names(("memry",), False)
 
 
 def test_every_kind_is_measured() -> None:
@@ -501,7 +501,7 @@ def test_figures_that_no_card_has(figure: float) -> None:
         assert "was not counted" in results.notes_of([changed], INFO)[0]
     strange = replace(one, fraction=figure)
     assert results.notes_of([strange], INFO) == []
-    assert (results.part(figure) == "-") == (not np.isfinite(figure))
+    assert (results.percent_text(figure) == "-") == (not np.isfinite(figure))
 
 
 def test_what_does_not_go_together(cudabench: Runner, two: tuple[Path, Path], tmp_path: Path) -> None:
@@ -545,7 +545,7 @@ def test_export(cudabench: Runner, two: tuple[Path, Path]) -> None:
 
 def test_no_plot_of_what_does_not_compare() -> None:
     """A measured card and one of a datasheet have no bar in common, which is said; two measured ones are both named."""
-    h200, h100, a100 = map(load_named, ("h200", "h100", "a100"))
+    h200, h100, a100 = map(load_file_or_card, ("h200", "h100", "a100"))
     with pytest.raises(CudabenchError, match="not compared with a datasheet's"):
         plot.draw([h200, a100], ["h200.json", "a100.json"])
     title = plot.draw([h200, h100], ["h200.json", "h100.json"]).get_suptitle()

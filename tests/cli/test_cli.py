@@ -299,7 +299,7 @@ def test_closed_pipe_is_no_error(tmp_path: Path) -> None:
 
 
 def test_all_gpus_in_one_table(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """--device all runs each GPU in turn, prints one table, and names the card that falls out of line."""
+    """--device all runs each GPU in turn, prints one table, and names the card that is slower than the others."""
     from cudabench.devices import probe
     from cudabench.measure import context
     from cudabench.records.planned import Case
@@ -331,7 +331,7 @@ def test_all_gpus_in_one_table(cudabench: Runner, monkeypatch: pytest.MonkeyPatc
         ["vector", "cuda:0"],
         ["vector", "cuda:1"],
     ]
-    assert "cuda:1 falls out of line, slower than the fastest card: smem 10.0%" in ran.out
+    assert "cuda:1 is slower than the fastest card: smem 10.0%" in ran.out
     document = json.loads(Path("r.json").read_text())
     assert [device["index"] for device in document["devices"]] == [0, 1]
     assert [result["device"] for result in document["results"]] == ["cuda:0", "cuda:0", "cuda:1", "cuda:1"]
@@ -348,7 +348,7 @@ def test_short_kernels_put_no_card_out_of_line(level: float, named: bool) -> Non
         replace(RECORDED.results[0], device=f"cuda:{at}", time=stats.summarize([seconds] * 10, "cold"))
         for at, seconds in enumerate((level, 1.06 * level))
     ]
-    assert bool(table.stragglers(results)) is named
+    assert bool(table.straggler_lines(results)) is named
 
 
 def test_two_warnings_of_one_code_are_both_said() -> None:

@@ -71,7 +71,7 @@ def start() -> None:
 
 
 def _card(name: str, number: int) -> device.Card:
-    info = cards.load(name).device
+    info = cards.load_card(name).device
     memory = int(os.environ.get("CUDABENCH_DRIVER_MEMORY", MEMORY_BYTES))
     return device.card(info, f"simulated {info.name}", number, memory)
 

@@ -215,7 +215,7 @@ def test_narrow_terminals_name_what_they_leave_out() -> None:
         array="a_name_that_is_very_long_indeed", pattern=Pattern("stride", 16384, 0, 32),
     )  # fmt: skip
     stream = io.StringIO()
-    explanation.accesses(Console(file=stream, width=80, no_color=True), [row])
+    explanation.print_accesses(Console(file=stream, width=80, no_color=True), [row])
     lines = stream.getvalue().splitlines()
     assert max(map(len, lines)) <= 80
     assert any("32.0 wavefronts" in line and "97%" in line for line in lines)
@@ -238,7 +238,7 @@ def test_two_kernels_at_80_columns_keep_their_numbers() -> None:
         for name, row in (("smem-unroll-pad", slow), ("smem-pad", fast))
     ]  # fmt: skip
     stream = io.StringIO()
-    side_by_side.table(Console(file=stream, width=80, no_color=True), *results, [(slow, fast)])
+    side_by_side.print_table(Console(file=stream, width=80, no_color=True), *results, [(slow, fast)])
     lines = stream.getvalue().splitlines()
     assert max(map(len, lines)) <= 80
     (row,) = [line for line in lines if line.startswith("shared load tile")]

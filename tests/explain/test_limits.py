@@ -170,13 +170,13 @@ def simulated(kernel: str, *size: int, operation: str = "transpose", card: str =
     chosen = operations.get(operation)
     (case,) = cases.build(chosen, cases.Request(kernels=(kernel,), size=size))
     settings = Settings(cpu=False, cache=cache)
-    return SimulatedRun(chosen, case.problem, settings, shared_simulator(), cards=[cards.load(card)]).measure(case)
+    return SimulatedRun(chosen, case.problem, settings, shared_simulator(), cards=[cards.load_card(card)]).measure(case)
 
 
 def seconds(result: Result, resource: str) -> float:
     """Return one limit of a result on a cold H200, without the launch itself."""
     assert result.limits is not None
-    alone = card_rates.LAUNCHED * (cards.load("h200").value("launch-alone") or 0)
+    alone = card_rates.LAUNCHED * (cards.load_card("h200").value("launch-alone") or 0)
     return next((limit.time_s - alone for limit in result.limits if limit.resource == resource), 0.0)
 
 
@@ -185,7 +185,7 @@ def test_the_arithmetic_of_a_transpose() -> None:
     """Memory, load/store unit, issue and L2 of a rung are its counts over the card's rates."""
     result = simulated("naive-row", 256, 512)
     assert result.time is None
-    card = cards.load("h200")
+    card = cards.load_card("h200")
     rate = {name: card.value(name) or 0 for name in ("memory-read",)}
     rate |= {name: card.ceilings[name].theoretical or 0 for name in ("issue", "shared-read")}
     assert result.limits_on == card.title == "H200 (measured)"
@@ -234,7 +234,7 @@ def bounds_of(kernel: str, blocks: int, words: int) -> dict[str, Limit]:
         footprint=True,
     )  # fmt: skip
     work = lower_bounds.Work(kernel, (blocks, 1, 1), (256, 1, 1), 1, report, (), (), 8)
-    found = lower_bounds.lower_bounds([work], cards.load("h100"), cache="hot")
+    found = lower_bounds.lower_bounds([work], cards.load_card("h100"), cache="hot")
     return {limit.resource: limit for limit in found}
 
 
@@ -260,7 +260,7 @@ def test_atomics_wait_for_the_slices_that_have_their_words() -> None:
     spread = bounds_of("bins", 40, 256)["atomic"]
     assert spread.time_s == pytest.approx(40 * 8 * 4 / 2 / L2_HZ, rel=0.01)
     assert "in 2 of 80 slices of the L2" in spread.detail
-    one = cards.load("h100").value("global-atomic-same") or 0
+    one = cards.load_card("h100").value("global-atomic-same") or 0
     assert bounds_of("meet", 40, 8)["atomic"].time_s == pytest.approx(40 * 256 * 2.4 / one, rel=0.01)
 
 
@@ -278,7 +278,7 @@ def test_a_hot_l2_is_not_filled() -> None:
     assert hot.limits
     sectors = 256 * 512 * 4 / 32
     again = next(limit.time_s for limit in hot.limits if limit.resource == "l2")
-    assert again == pytest.approx(2 * sectors * 32 / ((cards.load("h200").value("l2-read") or 0) * 1e9), rel=1e-3)
+    assert again == pytest.approx(2 * sectors * 32 / ((cards.load_card("h200").value("l2-read") or 0) * 1e9), rel=1e-3)
     assert seconds(cold, "l2") == pytest.approx(sectors * (1 / 2 + 1 / 2 + 3 / 4) / (96 * 1.98e9), rel=1e-3)
 
 
@@ -314,7 +314,7 @@ def test_few_blocks_leave_multiprocessors_empty() -> None:
 
 def test_the_launch_is_in_every_limit_of_a_cold_sample() -> None:
     """An empty launch takes its time before anything can happen; back to back, at a hot cache, it does not."""
-    alone = card_rates.LAUNCHED * (cards.load("h200").value("launch-alone") or 0)
+    alone = card_rates.LAUNCHED * (cards.load_card("h200").value("launch-alone") or 0)
     cold, hot = (simulated("smem", 64, 64, cache=cache).limits for cache in ("cold", "hot"))
     assert alone
     assert cold
@@ -328,7 +328,7 @@ def test_the_launch_is_in_every_limit_of_a_cold_sample() -> None:
 
 def test_tensor_cores_are_priced_at_the_named_clock() -> None:
     """A ceiling that the clock went down for is no bound of a short launch; wgmma and mma.sync have each their own."""
-    card = cards.load("h200")
+    card = cards.load_card("h200")
     rates, mhz = card_rates.Rates.of(card).tensor, card.device.clocks["sm_mhz"]
     for name in ("tensor-bf16", "wgmma-bf16"):
         one = card.ceilings[name]
@@ -423,7 +423,7 @@ def test_operations_of_tensor_instructions(words: str, operations_a_warp: tuple[
 @pytest.mark.parametrize("kernel", ["naive-row", pytest.param("tile-rows", marks=pytest.mark.slow)])
 def test_a_sample_of_blocks_gives_the_limits_of_all(kernel: str) -> None:
     """Counted on a sample, a large regular kernel has the limits that it has counted whole, and says so."""
-    operation, device, card = operations.get("transpose"), shared_simulator(), cards.load("h200")
+    operation, device, card = operations.get("transpose"), shared_simulator(), cards.load_card("h200")
     (case,) = cases.build(operation, cases.Request(kernels=(kernel,), size=(1024, 1024)))
     inputs = operation.inputs(case.problem)
     run = counting.run_sample(device, case, operation, case.problem, inputs, seconds=60)
@@ -443,7 +443,7 @@ def test_a_sample_of_blocks_gives_the_limits_of_all(kernel: str) -> None:
 @pytest.mark.parametrize("name", cards.NAMES)
 def test_every_card_that_is_shipped_prices_a_kernel(name: str) -> None:
     """Each card loads, knows its units and labels where its figures are from."""
-    card = cards.load(name.upper())
+    card = cards.load_card(name.upper())
     rates = card_rates.Rates.of(card)
     assert min(rates.issue, rates.lsu, rates.memory or 0, *rates.pipes.values()) > 0
     assert card.source in card.title
@@ -452,14 +452,14 @@ def test_every_card_that_is_shipped_prices_a_kernel(name: str) -> None:
 
 def test_only_two_cards_have_measured_figures() -> None:
     """No card calls a datasheet's figure measured."""
-    assert {name for name in cards.NAMES if "measured" in cards.load(name).source} == {"h200", "h100"}
+    assert {name for name in cards.NAMES if "measured" in cards.load_card(name).source} == {"h200", "h100"}
 
 
 @pytest.mark.parametrize("name", [name for name in cards.NAMES if name not in ("h200", "h100")])
 def test_no_datasheet_promises_less_than_its_units(name: str) -> None:
     """A datasheet's figure that is rounded down is no bound: each is what units and clock allow, but for tensor cores
     of GeForce boards, that sum in float32 at half the rate."""
-    card = cards.load(name)
+    card = cards.load_card(name)
     for one in card.ceilings.values():
         top, _ = chapter.theoretical(one.name, one.group, card.device, None)
         assert one.value is not None
@@ -473,7 +473,7 @@ def test_no_datasheet_promises_less_than_its_units(name: str) -> None:
 def test_a_word_that_is_no_card() -> None:
     """A near miss gets the name that was meant."""
     with pytest.raises(UsageError, match="Did you mean 'h200'"):
-        cards.load("h20")
+        cards.load_card("h20")
 
 
 DEVICE = {"name": "X", "kind": "cuda", "compute_capability": "9.0", "sm_count": 2, "clocks": {"sm_mhz": 1000}}
@@ -503,7 +503,7 @@ def test_files_that_are_no_ceilings(text: str, message: str, tmp_path: Path) -> 
     path = tmp_path / "c.json"
     path.write_text(text)
     with pytest.raises(CudabenchError, match=message):
-        cards.load(str(path))
+        cards.load_card(str(path))
 
 
 def test_a_measured_file_prices(tmp_path: Path) -> None:
@@ -512,7 +512,7 @@ def test_a_measured_file_prices(tmp_path: Path) -> None:
     path = tmp_path / "c.json"
     rows = [{"name": "issue", "value": 7e9, "source": "measured"}, {"name": "of a newer version", "value": 1}]
     path.write_text(json.dumps({"schema": "cudabench/1", "device": {**DEVICE, "name": "\x1b[2JX"}, "ceilings": rows}))
-    card = cards.load(str(path))
+    card = cards.load_card(str(path))
     rates = card_rates.Rates.of(card)
     assert (rates.issue, rates.lsu, rates.memory) == (7e9, 2e9, None)
     assert "\x1b" not in card.title
@@ -558,7 +558,7 @@ def test_what_an_instruction_occupies(words: str, name: str, uses: list[tuple[st
 @pytest.mark.slow
 def test_conversions_and_special_functions_share_a_unit() -> None:
     """On 9.0, where both were counted, their times add up; of other cards a conversion is no slower than is known."""
-    hopper, ada = (card_rates.Rates.of(cards.load(name)).pipes for name in ("h200", "l4"))
+    hopper, ada = (card_rates.Rates.of(cards.load_card(name)).pipes for name in ("h200", "l4"))
     assert hopper["convert"] == pytest.approx(hopper["xu"], rel=0.01)
     assert ada["convert"] == pytest.approx(4 * ada["xu"])
     division = simulated("diagonal-row", 64, 64)  # a conversion to a float, a reciprocal, a conversion back
@@ -575,8 +575,8 @@ def test_the_line() -> None:
     assert verdict.line(result) == "at least 61 µs on H200: load/store unit 61, memory 36.2, issue 20"
     assert verdict.line(replace(result, limits=None)) == ""
     assert not verdict.of_a_datasheet(result)
-    assert verdict.of_a_datasheet(replace(result, limits_on=cards.load("l4").title))
-    lines = table.limit_lines(operations.get("transpose"), [replace(result, limits_on=cards.load("l4").title)])
+    assert verdict.of_a_datasheet(replace(result, limits_on=cards.load_card("l4").title))
+    lines = table.limit_lines(operations.get("transpose"), [replace(result, limits_on=cards.load_card("l4").title)])
     assert lines[1] == verdict.NOT_OF_A_DATASHEET
     assert verdict.NOT_OF_A_DATASHEET not in table.limit_lines(operations.get("transpose"), [result])
     waits = of("one", ("blocks", 43.6e-6), ("latency", 34e-6), ("tail", 32e-6), ("l2", 30.2e-6), ("memory", 26e-6))
@@ -710,7 +710,7 @@ def test_counting_ends_with_the_budget() -> None:
 def test_a_card_that_the_package_knows() -> None:
     """A card by the name of a shipped one has that one's ceilings."""
     card = cards.card_for_device(replace(CLOCKED, name="NVIDIA H200"))
-    assert card.value("memory-read") == cards.load("h200").value("memory-read")
+    assert card.value("memory-read") == cards.load_card("h200").value("memory-read")
     assert card.device.l2_bytes == 1 << 20  # of the card that is there
 
 
@@ -727,18 +727,18 @@ def test_on_and_limits_are_for_one_kind_of_device() -> None:
     """--on is refused on a GPU and --limits in the simulator, each with the other in its place."""
     given: dict[str, Any] = {"card": "h200", "limits": False, "device": "cuda"}
     with pytest.raises(UsageError, match="use --limits"):
-        pricing.priced(given, Choice("cuda"))
+        pricing.cards_of_one(given, Choice("cuda"))
     with pytest.raises(UsageError, match="use --on"):
-        pricing.priced({"card": None, "limits": True}, Choice("sim"))
-    assert pricing.priced({"card": None, "limits": True}, Choice("cuda")) == ()
+        pricing.cards_of_one({"card": None, "limits": True}, Choice("sim"))
+    assert pricing.cards_of_one({"card": None, "limits": True}, Choice("cuda")) == ()
 
 
 def test_the_code_is_the_cards() -> None:
     """--on brings the architecture of its card where none is named, and refuses another."""
-    assert pricing.on_device({"card": "a100", "device": "sim"}) == "sim:sm_80"
-    assert pricing.on_device({"card": "h100", "device": "sim:sm_90"}) == "sim:sm_90"
+    assert pricing.device_for_card({"card": "a100", "device": "sim"}) == "sim:sm_80"
+    assert pricing.device_for_card({"card": "h100", "device": "sim:sm_90"}) == "sim:sm_90"
     with pytest.raises(UsageError, match="sim:sm_80"):
-        pricing.on_device({"card": "a100", "device": "sim:sm_90"})
+        pricing.device_for_card({"card": "a100", "device": "sim:sm_90"})
 
 
 @pytest.mark.gpu

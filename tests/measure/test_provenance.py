@@ -95,7 +95,7 @@ def test_the_commit_and_whether_all_is_committed(tmp_path: Path, monkeypatch: py
     git("commit", "-qm", "two")
     state = provenance.git_state(Source("HEAD~1:k.cu", KERNEL, "elsewhere", False))
     assert state == {"commit": commit(), "dirty": False}
-    built_in = chapters.read("vecadd.cu")
+    built_in = chapters.read_chapter("vecadd.cu")
     Path("kernels_cu").mkdir()
     Path(built_in.name).write_text("another")
     whole = hashlib.sha256(built_in.text.encode()).hexdigest()

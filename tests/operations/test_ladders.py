@@ -92,7 +92,7 @@ def test_a_chapter_is_of_one_sitting() -> None:
     files = [path for path in chapters.folder().iterdir() if path.suffix in (".cu", ".cuh")]
     assert {path.name: len(path.read_text().splitlines()) for path in files if path.read_text().count("\n") > 500} == {}
     read = {file for name in NAMES for file in chapters.names(operations.get(name))} | {benchmark.FILE}
-    headers = {name for file in read for name in chapters.headers(chapters.read(file))}
+    headers = {name for file in read for name in chapters.headers(chapters.read_chapter(file))}
     assert {path.name for path in files} == read | headers
 
 

@@ -23,7 +23,7 @@ TRANSPOSE = operations.get("transpose")
 
 def names(*wanted: str) -> list[str]:
     """Return the names of the kernels that a selection means."""
-    return [kernel.name for kernel, _ in cases.select(TRANSPOSE, wanted)]
+    return [kernel.name for kernel, _ in cases.select_kernels(TRANSPOSE, wanted)]
 
 
 def test_original_ids() -> None:
@@ -93,7 +93,7 @@ def test_only_what_is_asked_for_is_compiled() -> None:
     operation = operations.get("pi")
     (fused,) = cases.build(operation, Request(kernels=("fused",)))
     assert sorted(kernels(fused)) == sorted(launch.function for launch in fused.launches)
-    assert {case.source for case in cases.build(operation, Request())} == {chapters.read(operation.source)}
+    assert {case.source for case in cases.build(operation, Request())} == {chapters.read_chapter(operation.source)}
     two = cases.build(TRANSPOSE, Request(kernels=("smem", "swizzle")))
     assert [kernels(case) for case in two] == [["transpose_smem", "transpose_swizzle"]] * 2
 
@@ -112,7 +112,7 @@ def test_what_is_compiled_apart_is_compiled_once() -> None:
     assert 1 < len(texts) < len(built)
     assert sum(map(len, texts.values())) == len(set().union(*texts.values()))
     for name, parts in by_file.items():
-        chapter = chapters.read(name.removeprefix("kernels_cu/")).text
+        chapter = chapters.read_chapter(name.removeprefix("kernels_cu/")).text
         whole = without_kernels(chapter, set().union(*(texts[part] for part in parts)))
         assert run.source_listing(parts) == run.source_listing([whole])
 

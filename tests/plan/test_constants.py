@@ -113,7 +113,7 @@ def test_what_is_no_value_is_refused(operation: Operation, kernel: Kernel, name:
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
 def test_every_constant_is_some_kernels(operation: Operation) -> None:
     """What a chapter lets a user set is what kernels have rules for, besides what options set."""
-    macros = [chapters.macros(chapters.read(name)) for name in chapters.names(operation)]
+    macros = [chapters.macros(chapters.read_chapter(name)) for name in chapters.names(operation)]
     settable = {name for chapter in macros for name, macro in chapter.items() if macro.guarded}
     problem = build(operation, operation.kernels[0]).problem
     by_option = {"T", "BDIMX", "BDIMY", *operation.defines(problem)}

@@ -24,7 +24,7 @@ OPERATIONS = [operations.get(name) for name in operations.SUMMARIES]
 
 def rung(operation: Operation) -> str:
     """Return the chapter without its kernels but that of the plain rung, which is called `mine`."""
-    text = chapters.read(operation.source).text
+    text = chapters.read_chapter(operation.source).text
     only = without_kernels(text, {operation.plain.function})
     return re.sub(rf"\b{operation.plain.function}\b", "mine", only)
 
@@ -140,7 +140,7 @@ def test_constants_of_a_users_file_shape_the_launch(tmp_path: Path) -> None:
 def test_a_copy_of_a_chapter_with_its_header(cudabench: Callable[..., Any]) -> None:
     """A user's copy of a chapter and its header is run with the constants that only the header uses."""
     for name in ("transpose_fast.cu", "vectors.cuh"):
-        Path(name).write_text(chapters.read(name).text)
+        Path(name).write_text(chapters.read_chapter(name).text)
     words = ["transpose", "--source", "transpose_fast.cu", "-k", "vector", "-s", 5, 70, "-d", "sim", "--no-cpu"]
     ran = cudabench(*words, "--json", "-")
     (result,) = ran.json["results"]

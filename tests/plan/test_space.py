@@ -26,11 +26,11 @@ def test_ends_of_a_range_of_sizes() -> None:
 
 def test_ends_of_a_range_of_blocks() -> None:
     """The largest block belongs to a range; a wider one is refused."""
-    assert space.axis(f"512:{MAX_BLOCK[0]}") == (512, 1024)
-    assert space.axis("8:24:8,64") == (8, 16, 24, 64)
+    assert space.block_range(f"512:{MAX_BLOCK[0]}") == (512, 1024)
+    assert space.block_range("8:24:8,64") == (8, 16, 24, 64)
     for text, why in ((f"8:{MAX_BLOCK[0] + 1}", "out of range"), ("0:8", "start at 1"), ("8:16:0", "have a step")):
         with pytest.raises(UsageError, match=why):
-            space.axis(text)
+            space.block_range(text)
     assert (32, 32, 1) in space.blocks(2, [(32,), (32,)])
     assert space.blocks(2, [(32,), (33,)]) == []
 

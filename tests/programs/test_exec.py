@@ -133,7 +133,7 @@ def test_what_the_runtime_lacks_is_named(app: Path) -> None:
     """A call that is not there is named with how often it was made; the exit code is 5."""
     code, said, file = ran(app, "lack")
     assert code == 5, said
-    assert "cudaIpcGetMemHandle is not there: it was called once" in said
+    assert "lacks cudaIpcGetMemHandle: it was called once" in said
     assert file["program"]["missing"] == {"cudaIpcGetMemHandle": 1}
 
 

@@ -38,7 +38,7 @@ def row(kernel: str, microseconds: float, **more: Any) -> Result:
 
 def why(rung: Result, best: Result | None = None) -> str:
     """Return why a rung is said to be behind a row of one microsecond."""
-    (found,) = behind.rungs([rung, best or row("best", 1)], SMS, lambda: COMMENTS)
+    (found,) = behind.slow_rungs([rung, best or row("best", 1)], SMS, lambda: COMMENTS)
     assert found[0] is rung
     return found[3]
 
@@ -55,7 +55,9 @@ def test_what_a_launch_uses_less_of() -> None:
     assert why(row("x", 3, occupancy=few), row("best", 1, peer="cublas", grid=(0, 0, 0), id=None)) == text
     assert why(row("x", 3, grid=(33, 1, 1)), row("best", 1, grid=(33, 1, 1))) == ""
     spilled = MachineCode("sm_90", "0" * 64, spill_bytes=32)
-    assert why(row("x", 3, machine_code=spilled)) == "32 bytes a thread go to memory and back for want of registers."
+    assert (
+        why(row("x", 3, machine_code=spilled)) == "32 bytes a thread are spilled to local memory for lack of registers."
+    )
 
 
 def test_what_a_chapter_says_remains() -> None:
@@ -86,9 +88,9 @@ def test_who_is_behind() -> None:
         replace(row("wrong", 9), status="wrong", time=None),
     ]
     rows += [row("elsewhere", 9, device="cuda:1"), row("small", 9, size={"n": 8})]
-    assert [(rung.kernel, best.kernel) for rung, best, *_ in behind.rungs(rows, SMS, dict)] == [("far", "best")]
+    assert [(rung.kernel, best.kernel) for rung, best, *_ in behind.slow_rungs(rows, SMS, dict)] == [("far", "best")]
     invented = [replace(one, warnings=(warning("simulated"),)) for one in rows]
-    assert [*behind.rungs(invented, SMS, dict)] == []
+    assert [*behind.slow_rungs(invented, SMS, dict)] == []
 
 
 def test_the_line_under_a_table() -> None:

@@ -41,13 +41,13 @@ def verdict_of(base: Result, new: Result) -> tuple[str, str | None]:
 )
 def test_an_interval_that_touches_one(low: float, high: float, word: str) -> None:
     """An interval that ends at 1 holds it; `same` bounds a change in both directions."""
-    assert compare.verdict(Ratio((low + high) / 2, low, high), 0.05) == word
+    assert compare.interval_verdict(Ratio((low + high) / 2, low, high), 0.05) == word
 
 
 def test_a_change_of_the_threshold_is_no_failure() -> None:
     """A gate fails what is over it, not what is on it."""
     file = simulated()
-    key = next(iter(compare.index(file)))
+    key = next(iter(compare.results_by_key(file)))
     for value, found in ((1.25, []), (1.2500001, [EXIT_THRESHOLD])):
         row_ = compare.Row(key, file.results[0], file.results[0], "slower", Ratio(value, 1.1, 1.4))
         failures = compare.failures(compare.Comparison(file, file, "times", (row_,)), 0.25)  # type: ignore[arg-type]
@@ -64,7 +64,7 @@ def test_the_reach_of_an_interval() -> None:
 def test_one_hazard_more_than_none_is_wrong() -> None:
     """The first hazard of a kernel that had none is a fault; where the base was not checked it is not."""
     base, new = simulated().results[0], simulated(hazards=1).results[0]
-    key = next(iter(compare.index(simulated())))
+    key = next(iter(compare.results_by_key(simulated())))
     assert compare._row(key, base, new, "same", 0.05, 0.0).verdict == "wrong"
     assert compare._row(key, replace(base, hazards=None), new, "same", 0.05, 0.0).verdict != "wrong"
 
@@ -126,9 +126,9 @@ def test_eight_pairs_have_a_verdict() -> None:
 
 def test_just_far_behind() -> None:
     """Half the speed is not far behind, less is; three quarters of the multiprocessors are fewer."""
-    assert list(behind.rungs([row("x", 2), row("best", 1)], SMS, dict)) == []
-    assert [found[0].kernel for found in behind.rungs([row("x", 2.001), row("best", 1)], SMS, dict)] == ["x"]
-    (found,) = behind.rungs([row("x", 3, grid=(99, 1, 1)), row("best", 1)], SMS, dict)
+    assert list(behind.slow_rungs([row("x", 2), row("best", 1)], SMS, dict)) == []
+    assert [found[0].kernel for found in behind.slow_rungs([row("x", 2.001), row("best", 1)], SMS, dict)] == ["x"]
+    (found,) = behind.slow_rungs([row("x", 3, grid=(99, 1, 1)), row("best", 1)], SMS, dict)
     assert found[3] == "Its 99 blocks keep 75% of 132 multiprocessors at work on average."
 
 

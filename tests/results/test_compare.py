@@ -271,7 +271,7 @@ def test_resolution_counts() -> None:
     tick = 32e-9
     a = stats.summarize([40 * tick] * 50 + [41 * tick] * 3, "cold")
     b = stats.summarize([41 * tick] * 50 + [42 * tick] * 3, "cold")
-    assert compare.verdict(ratio.time_ratio(a, b), 0.05) == "unclear"
+    assert compare.interval_verdict(ratio.time_ratio(a, b), 0.05) == "unclear"
 
 
 @pytest.mark.parametrize(
@@ -289,7 +289,7 @@ def test_resolution_counts() -> None:
 )
 def test_verdicts(low: float, high: float, word: str) -> None:
     """Off 1 is a change, within the margin around 1 is none, all else is unclear."""
-    assert compare.verdict(ratio.Ratio((low * high) ** 0.5, low, high), 0.03) == word
+    assert compare.interval_verdict(ratio.Ratio((low * high) ** 0.5, low, high), 0.03) == word
 
 
 # Matching ------------------------------------------------------------------------------------------------------------

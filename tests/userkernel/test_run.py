@@ -108,16 +108,16 @@ def test_without_expectation_a_result_is_unverified(run: Runner) -> None:
 
 def test_unverified_figures_miss_every_threshold() -> None:
     """A threshold asked of an unverified result is missed, and says what to add."""
-    from cudabench.cli.operation import judged
+    from cudabench.cli.operation import exit_code_of
 
     device = FakeDevice(lambda buffers: None)
     series = plan.build([request(expect=())])
     result = GpuRun(series.make(), series.cases[0].problem, FAST, device).measure(series.cases[0])
     assert result.bandwidth_gbps is not None
     said: list[str] = []
-    assert judged([result], {"min_bandwidth": 1e-9}, said.append) == 4
+    assert exit_code_of([result], {"min_bandwidth": 1e-9}, said.append) == 4
     assert "unverified" in said[0]
-    assert judged([result], {}, said.append) == 0
+    assert exit_code_of([result], {}, said.append) == 0
 
 
 @simulated

@@ -20,24 +20,24 @@ def text(runs: Sequence[Run]) -> str:
 
     Raises CudabenchError if there is nothing to report.
     """
-    found = ((texts.line(label)[:LONGEST_NAME], _measures(result)) for result, _, label in right_results(runs))
-    document = {label: measures for label, measures in found if measures}
+    results = ((texts.line(label)[:LONGEST_NAME], _measures(result)) for result, _, label in right_results(runs))
+    document = {label: measures for label, measures in results if measures}
     if not document:
         raise nothing_right(runs, "time or count, so there is nothing to report")
     return texts.json(json.dumps(document, indent=2)) + "\n"
 
 
 def _measures(result: Result) -> dict[str, dict[str, float]]:
-    found: dict[str, dict[str, float]] = {}
+    measures: dict[str, dict[str, float]] = {}
     if result.time:
         median, low, high = (value * 1e9 for value in (result.time.median_s, result.time.q1_s, result.time.q3_s))
-        found["latency"] = _metric(median, low, high)
+        measures["latency"] = _metric(median, low, high)
         for measure, rate in (("bandwidth", result.bandwidth_gbps), ("gflops", result.gflops)):
             if rate is not None and min(low, high) > 0:  # a rate's bounds are the inverse of the time's bounds
-                found[measure] = _metric(rate, rate * median / high, rate * median / low)
+                measures[measure] = _metric(rate, rate * median / high, rate * median / low)
     for what, value in compare.counts(result).items():
-        found[what.removeprefix("PTX ").replace(" ", "-")] = {"value": value}
-    return found
+        measures[what.removeprefix("PTX ").replace(" ", "-")] = {"value": value}
+    return measures
 
 
 def _metric(value: float, low: float, high: float) -> dict[str, float]:

@@ -44,10 +44,10 @@ def _columns(members: Sequence[Ceiling], named_mhz: float | None) -> list[Column
         return ceilings.value(ceiling.value, ceiling.unit) if ceiling.status == "ok" else ceiling.status
 
     return [
-        Column("ceiling", lambda one: one.name, right=False),
+        Column("ceiling", lambda ceiling: ceiling.name, right=False),
         Column(ceilings.heading(members), value),
-        Column("theoretical", lambda one: ceilings.value(one.theoretical, one.unit)),
-        Column("of it", lambda one: ceilings.part(one.fraction)),
+        Column("theoretical", lambda ceiling: ceilings.value(ceiling.theoretical, ceiling.unit)),
+        Column("of it", lambda ceiling: ceilings.percent_text(ceiling.fraction)),
         *(ceilings.clock_columns(named_mhz) if any(member.clock_mhz for member in members) else []),
     ]
 

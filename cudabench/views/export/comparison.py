@@ -50,5 +50,5 @@ def _line(row: Row) -> str:
     times = [units.seconds(side.time.median_s) for side in (row.base, row.new) if side and side.time]
     ratio = f"ratio {row.ratio.value:.3f} ({row.ratio.low:.3f}-{row.ratio.high:.3f})" if row.ratio else ""
     counts = [f"{count.name} {count.base} -> {count.new}" for count in row.counts if count.new != count.base]
-    said = [row.verdict, " -> ".join(times), ratio, *counts, row.reason]
-    return f"{compare.name_of(row.key)}: {', '.join(filter(None, said))}"
+    parts = [row.verdict, " -> ".join(times), ratio, *counts, row.reason]
+    return f"{compare.name_of(row.key)}: {', '.join(filter(None, parts))}"

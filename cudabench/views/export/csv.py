@@ -18,10 +18,10 @@ Made = Callable[[Result, ResultsFile], Any]
 def keys(*names: str, of: str = "") -> dict[str, Made]:
     """Return columns with the values of keys of a result, or of a record in it."""
 
-    def made(name: str) -> Made:
+    def getter(name: str) -> Made:
         return lambda result, file: getattr(getattr(result, of) if of else result, name, None)
 
-    return {name: made(name) for name in names}
+    return {name: getter(name) for name in names}
 
 
 COLUMNS: dict[str, Made] = {
@@ -54,7 +54,7 @@ COLUMNS: dict[str, Made] = {
 def text(runs: Sequence[Run]) -> str:
     """Return a row for each result under COLUMNS."""
     return table(
-        COLUMNS, runs, lambda file: ([made(result, file) for made in COLUMNS.values()] for result in file.results)
+        COLUMNS, runs, lambda file: ([value(result, file) for value in COLUMNS.values()] for result in file.results)
     )
 
 

@@ -39,20 +39,20 @@ class Group:
         """The architectures in words."""
         if self.every and len(self.members) > 2:
             return f"all {len(self.members)}"
-        return " ".join(each.arch for each in self.members)
+        return " ".join(difference.arch for difference in self.members)
 
 
-def groups(found: Sequence[CodeDifference]) -> list[Group]:
+def groups(differences: Sequence[CodeDifference]) -> list[Group]:
     """Return the differences in order; architectures with the same difference share a group."""
 
-    def shown(each: CodeDifference) -> tuple[object, ...]:
-        texts = tuple(cell(name, each) for name in FIGURES) if each.verdict != "same" else ()
-        where = (each.first.kind, each.first.file, each.first.line) if each.first else None
-        return each.kernel, each.verdict, each.changed, texts, where, each.reason
+    def shown(difference: CodeDifference) -> tuple[object, ...]:
+        texts = tuple(cell(name, difference) for name in FIGURES) if difference.verdict != "same" else ()
+        where = (difference.first.kind, difference.first.file, difference.first.line) if difference.first else None
+        return difference.kernel, difference.verdict, difference.changed, texts, where, difference.reason
 
-    count = len({each.arch for each in found})
-    together = grouped((shown(each), each) for each in found)
-    return [Group(tuple(some), len(some) == count) for some in together.values()]
+    count = len({difference.arch for difference in differences})
+    together = grouped((shown(difference), difference) for difference in differences)
+    return [Group(tuple(members), len(members) == count) for members in together.values()]
 
 
 def cell(name: str, difference: CodeDifference) -> str:
@@ -81,49 +81,57 @@ def columns(rows: Sequence[Group]) -> list[Column[Group]]:
 
 def _cell_of(name: str, row: Group) -> str:
     """The figure of a row; a range if the row's architectures differ."""
-    texts = dict.fromkeys(cell(name, each) for each in row.members)
+    texts = dict.fromkeys(cell(name, difference) for difference in row.members)
     if len(texts) == 1:
         return next(iter(texts))
-    ordered = sorted(row.members, key=lambda each: (FIGURES[name](each.new) or 0) if each.new else 0)
+    ordered = sorted(row.members, key=lambda difference: (FIGURES[name](difference.new) or 0) if difference.new else 0)
     return f"{cell(name, ordered[0])} .. {cell(name, ordered[-1])}"
 
 
 def verdict(row: Group) -> str:
     """Return the verdict in words, with the faults of a simulated launch."""
-    each = row.difference
-    words = VERDICTS.get(each.verdict, each.verdict)
-    disassembled = all(side and side.instructions is not None for side in (each.old, each.new))
-    if each.verdict == "changed" and each.changed == ("code",) and each.first is None and disassembled:
+    difference = row.difference
+    words = VERDICTS.get(difference.verdict, difference.verdict)
+    disassembled = all(side and side.instructions is not None for side in (difference.old, difference.new))
+    if (
+        difference.verdict == "changed"
+        and difference.changed == ("code",)
+        and difference.first is None
+        and disassembled
+    ):
         words = "scheduling alone"
-    if each.verdict == "changed" and each.changed == ("data",):
+    if difference.verdict == "changed" and difference.changed == ("data",):
         words = "data alone"
-    status = each.new.status if each.new else None
+    status = difference.new.status if difference.new else None
     return f"{words}, {status.upper()}" if status not in (None, "ok") else words
 
 
 def notes(row: Group) -> Iterator[str]:
     """Yield the notes on a row: the first change, the reason why a side does not compile, faults."""
-    each = row.difference
-    title = f"{each.kernel} on {row.architectures}"
-    if each.reason:
-        yield f"{title}: {each.reason}"
-    if each.first:
-        place = f"{each.first.file or 'line'} {each.first.line}" if each.first.line else "no line"
-        source = f": {each.first.source}" if each.first.source else ""
-        what = "the same instructions, other operands, first" if each.first.kind == "operands" else "first"
-        old, new = each.first.old or "the end", each.first.new or "the end"
-        yield f"{title}: {what} at instruction {each.first.position}, {place}{source}\n    {old}  ->  {new}"
-    if "arithmetic" in each.changed:
-        old, new = (", ".join((side and side.arithmetic) or ()) or "none" for side in (each.old, each.new))
+    difference = row.difference
+    title = f"{difference.kernel} on {row.architectures}"
+    if difference.reason:
+        yield f"{title}: {difference.reason}"
+    if difference.first:
+        place = f"{difference.first.file or 'line'} {difference.first.line}" if difference.first.line else "no line"
+        source = f": {difference.first.source}" if difference.first.source else ""
+        what = "the same instructions, other operands, first" if difference.first.kind == "operands" else "first"
+        old, new = difference.first.old or "the end", difference.first.new or "the end"
+        yield f"{title}: {what} at instruction {difference.first.position}, {place}{source}\n    {old}  ->  {new}"
+    if "arithmetic" in difference.changed:
+        old, new = (", ".join((side and side.arithmetic) or ()) or "none" for side in (difference.old, difference.new))
         yield f"{title}: arithmetic {old} -> {new}"
-    for side, label in ((each.old, "old"), (each.new, "new")):
+    for side, label in ((difference.old, "old"), (difference.new, "new")):
         if side and side.status not in (None, "ok"):
             yield f"{title}, {label}: {side.status}: {side.reason}"
 
 
 def detailed(rows: Sequence[Group]) -> list[Group]:
     """Return the rows whose changed lines are shown: the first such row of each kernel. The file has all."""
-    return [own[0] for own in grouped((row.difference.kernel, row) for row in rows if row.difference.lines).values()]
+    return [
+        same_kernel[0]
+        for same_kernel in grouped((row.difference.kernel, row) for row in rows if row.difference.lines).values()
+    ]
 
 
 def line_columns(rows: Sequence[LineChange]) -> list[Column[LineChange]]:
@@ -132,15 +140,15 @@ def line_columns(rows: Sequence[LineChange]) -> list[Column[LineChange]]:
     def pair(old: int | None, new: int | None) -> str:
         return count(new) if old == new else f"{count(old)} -> {count(new)}"
 
-    found: list[Column[LineChange]] = [
+    columns: list[Column[LineChange]] = [
         Column("line", _place, right=False),
         Column("instructions", lambda row: pair(row.old_instructions, row.new_instructions)),
     ]
     if any(row.old_sectors or row.new_sectors for row in rows):
-        found.append(Column("sectors", lambda row: pair(row.old_sectors, row.new_sectors)))
+        columns.append(Column("sectors", lambda row: pair(row.old_sectors, row.new_sectors)))
     if any(row.old_wavefronts or row.new_wavefronts for row in rows):
-        found.append(Column("wavefronts", lambda row: pair(row.old_wavefronts, row.new_wavefronts)))
-    return [*found, Column("source", lambda row: row.source, right=False)]
+        columns.append(Column("wavefronts", lambda row: pair(row.old_wavefronts, row.new_wavefronts)))
+    return [*columns, Column("source", lambda row: row.source, right=False)]
 
 
 def _place(row: LineChange) -> str:
@@ -152,21 +160,24 @@ def _place(row: LineChange) -> str:
     return f"{file}{row.new_line}" + (f" (was {row.old_line})" if row.old_line != row.new_line else "")
 
 
-def summary(found: Sequence[CodeDifference]) -> str:
+def summary(differences: Sequence[CodeDifference]) -> str:
     """Return the number of each verdict, and whether there is anything to measure."""
-    kernels, architectures = len({each.kernel for each in found}), len({each.arch for each in found})
+    kernels, architectures = (
+        len({difference.kernel for difference in differences}),
+        len({difference.arch for difference in differences}),
+    )
     what = f"{kernels} kernel{'' if kernels == 1 else 's'} for {architectures} architecture"
-    counts: Counter[str] = Counter(each.verdict for each in found)
-    said = ", ".join(f"{counts[word]} {VERDICTS.get(word, word).lower()}" for word in ORDER if counts[word])
-    nothing = "; there is nothing to measure" if counts["same"] == len(found) else ""
-    return f"{what}{'' if architectures == 1 else 's'}: {said}{nothing}."
+    counts: Counter[str] = Counter(difference.verdict for difference in differences)
+    verdicts = ", ".join(f"{counts[word]} {VERDICTS.get(word, word).lower()}" for word in ORDER if counts[word])
+    nothing = "; there is nothing to measure" if counts["same"] == len(differences) else ""
+    return f"{what}{'' if architectures == 1 else 's'}: {verdicts}{nothing}."
 
 
-def markdown(names: tuple[str, str], found: Sequence[CodeDifference]) -> str:
+def markdown(names: tuple[str, str], differences: Sequence[CodeDifference]) -> str:
     """Return tables in GitHub's Markdown; names: of both sides."""
-    rows = groups(found)
+    rows = groups(differences)
     lines = [f"**{escaped(names[0])} -> {escaped(names[1])}**", "", *markdown_table(columns(rows), rows), ""]
-    lines += [escaped(summary(found)), "", *(f"- {escaped(note)}" for row in rows for note in notes(row))]
+    lines += [escaped(summary(differences)), "", *(f"- {escaped(note)}" for row in rows for note in notes(row))]
     for row in detailed(rows):
         changed = row.difference.lines[:MOST_LINES]
         lines += ["", f"{escaped(f'{row.difference.kernel} on {row.difference.arch}')}:", ""]
@@ -178,7 +189,7 @@ RULES = {EXIT_WRONG: "wrong-result", EXIT_FAILED: "failed", EXIT_THRESHOLD: "cod
 
 
 def grown(
-    source: str, found: Sequence[CodeDifference], failed: Sequence[Failure]
+    source: str, differences: Sequence[CodeDifference], failed: Sequence[Failure]
 ) -> Iterator[tuple[str, int, sarif.Finding]]:
     """Yield failures and other worsenings, one for each kernel and figure: the figure's name, its exit code (0 without
     failure), and the finding. source: the file of all findings."""
@@ -186,25 +197,27 @@ def grown(
 
     def sentences() -> Iterator[tuple[tuple[str, str], tuple[str, CodeDifference]]]:
         for failure in failed:
-            each = failure.difference
+            difference = failure.difference
             if failure.metric not in diff.FAIL_ON:
-                text = failure.message.partition(f" on {each.arch}")[2].lstrip(": ")
-                yield (each.kernel, failure.metric), (text, each)
-        for each in found:
+                text = failure.message.partition(f" on {difference.arch}")[2].lstrip(": ")
+                yield (difference.kernel, failure.metric), (text, difference)
+        for difference in differences:
             for metric in diff.FAIL_ON:
-                worse = diff.worse(each, metric) if metric != "code" or (each.kernel, "code") in codes else None
+                worse = (
+                    diff.worse(difference, metric) if metric != "code" or (difference.kernel, "code") in codes else None
+                )
                 if worse:
-                    yield (each.kernel, metric), (worse, each)
+                    yield (difference.kernel, metric), (worse, difference)
 
-    for (kernel, metric), some in grouped(sentences()).items():
-        by_text = grouped((text, each.arch) for text, each in some)
+    for (kernel, metric), members in grouped(sentences()).items():
+        by_text = grouped((text, difference.arch) for text, difference in members)
         message = "; ".join(f"{text} ({', '.join(architectures)})" for text, architectures in by_text.items())
         code = max(codes.get((kernel, metric), [0]))
         rule = sarif.RULES[RULES[code]]
-        yield metric, code, sarif.Finding(rule, message, kernel, source, _line_of(some[0][1], metric))
+        yield metric, code, sarif.Finding(rule, message, kernel, source, _line_of(members[0][1], metric))
 
 
-def _line_of(each: CodeDifference, metric: str) -> int:
+def _line_of(difference: CodeDifference, metric: str) -> int:
     """Return the line of a growth in the new source: the line that grew most, the first change, or the kernel."""
 
     def growth(line: LineChange) -> int:
@@ -212,24 +225,26 @@ def _line_of(each: CodeDifference, metric: str) -> int:
             return (getattr(line, f"new_{metric}") or 0) - (getattr(line, f"old_{metric}") or 0)
         return line.new_instructions - line.old_instructions
 
-    here = [line for line in each.lines if not line.file and line.new_line]
+    here = [line for line in difference.lines if not line.file and line.new_line]
     most = max(here, key=growth, default=None)
     if most and most.new_line and growth(most) > 0:
         return most.new_line
-    if each.first and each.first.line and not each.first.file and each.first.new:
-        return each.first.line
-    return each.line
+    if difference.first and difference.first.line and not difference.first.file and difference.first.new:
+        return difference.first.line
+    return difference.line
 
 
-def github(source: str, found: Sequence[CodeDifference], failed: Sequence[Failure]) -> str:
+def github(source: str, differences: Sequence[CodeDifference], failed: Sequence[Failure]) -> str:
     """Return GitHub's annotations: an error for each failure, a warning for other worsenings."""
     lines = (
-        github_lines.line("error" if code else "warning", f"{one.kernel}: {one.message}", source, one.line, metric)
-        for metric, code, one in grown(source, found, failed)
+        github_lines.line(
+            "error" if code else "warning", f"{finding.kernel}: {finding.message}", source, finding.line, metric
+        )
+        for metric, code, finding in grown(source, differences, failed)
     )
     return "".join(f"{line}\n" for line in lines)
 
 
-def sarif_log(source: str, found: Sequence[CodeDifference], failed: Sequence[Failure]) -> str:
+def sarif_log(source: str, differences: Sequence[CodeDifference], failed: Sequence[Failure]) -> str:
     """Return a SARIF log with the same entries; source: their file."""
-    return sarif.log([finding for _, _, finding in grown(source, found, failed)])
+    return sarif.log([finding for _, _, finding in grown(source, differences, failed)])

@@ -64,10 +64,10 @@ def _timed(result: Result, file: ResultsFile, label: str, metric: Metric) -> lis
 
 
 def _counts(result: Result, label: str) -> list[dict[str, Any]]:
-    found = compare.counts(result)
+    counts = compare.counts(result)
     # The action divides by the previous value, which must not be zero.
     return [
-        _entry(f"{label}, {what.removeprefix('PTX ')}", what.split()[-1], found[what], None, [])
+        _entry(f"{label}, {what.removeprefix('PTX ')}", what.split()[-1], counts[what], None, [])
         for what in COUNTS
-        if found.get(what)
+        if counts.get(what)
     ]

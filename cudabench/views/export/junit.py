@@ -82,20 +82,20 @@ def add_suite(
             "time": _decimal(sum(case.seconds for case in cases)),
         },
     )
-    known = ElementTree.SubElement(suite, "properties")
+    suite_properties = ElementTree.SubElement(suite, "properties")
     for key, value in properties.items():
-        ElementTree.SubElement(known, "property", {"name": xml(key), "value": xml(value)})
+        ElementTree.SubElement(suite_properties, "property", {"name": xml(key), "value": xml(value)})
     for case in cases:
         attributes = {
             "name": xml(case.name), "classname": xml(f"cudabench.{case.operation}"), "time": _decimal(case.seconds)
         }  # fmt: skip
-        made = ElementTree.SubElement(suite, "testcase", attributes)
+        element = ElementTree.SubElement(suite, "testcase", attributes)
         if case.failure:
             kind, sentence = case.failure
             shown = xml(sentence)
-            ElementTree.SubElement(made, "failure", {"type": kind, "message": shown.splitlines()[0]}).text = shown
+            ElementTree.SubElement(element, "failure", {"type": kind, "message": shown.splitlines()[0]}).text = shown
         elif case.skipped is not None:
-            ElementTree.SubElement(made, "skipped", {"message": xml(case.skipped)})
+            ElementTree.SubElement(element, "skipped", {"message": xml(case.skipped)})
     ElementTree.SubElement(suite, "system-out").text = "\n".join(xml(case.line) for case in cases)
     ElementTree.SubElement(suite, "system-err").text = None if warnings is None else xml(warnings)
 

@@ -18,14 +18,16 @@ def markdown(runs: Sequence[Run]) -> str:
 
 
 def _pair(run: Run, record: Ab) -> str:
-    times = (units.seconds(one.time.median_s) if one.time else one.status for one in (record.old, record.new))
+    times = (
+        units.seconds(result.time.median_s) if result.time else result.status for result in (record.old, record.new)
+    )
     sides = (("old", record.old_label, record.old), ("new", record.new_label, record.new))
     rows = [
-        f"| {name} | {cell(label)} | {cell(one.kernel)} | {dim_text(one.block)} | {time} |"
-        for (name, label, one), time in zip(sides, times, strict=True)
+        f"| {name} | {cell(label)} | {cell(result.kernel)} | {dim_text(result.block)} | {time} |"
+        for (name, label, result), time in zip(sides, times, strict=True)
     ]
     device = cell(run.file.device.name) if run.file.device else ""
-    said = [sentence(record), *code_lines(record)]
-    lines = [f"**{cell(said[0])}**", "", *map(cell, said[1:]), *([""] if said[1:] else [])]
+    sentences = [sentence(record), *code_lines(record)]
+    lines = [f"**{cell(sentences[0])}**", "", *map(cell, sentences[1:]), *([""] if sentences[1:] else [])]
     table = ["| | side | kernel | block | time |", "| :-- | :-- | :-- | :-- | --: |", *rows]
     return "\n".join([*lines, *table, *(["", device] if device else [])]) + "\n"

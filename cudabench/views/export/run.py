@@ -31,7 +31,7 @@ class Run:
     @classmethod
     def load(cls, path: str) -> Run:
         """Read a results file, or a card's by its name. Raises CudabenchError as `results.file.load` does."""
-        file = cards.load_named(path)
+        file = cards.load_file_or_card(path)
         when = EPOCH if cards.known_card(path) else datetime.fromtimestamp(Path(path).stat().st_mtime, timezone.utc)
         return cls(file, path, when)
 
@@ -59,12 +59,14 @@ def name(result: Result, file: ResultsFile) -> str:
 
 def right_results(runs: Sequence[Run]) -> Iterator[tuple[Result, ResultsFile, str]]:
     """Yield the right results with their files and names; a name that several runs share includes the run's name."""
-    in_runs = Counter(one for run in runs for one in {name(result, run.file) for result in run.file.results})
+    in_runs = Counter(
+        result_name for run in runs for result_name in {name(result, run.file) for result in run.file.results}
+    )
     for run, label in zip(runs, labels_of(runs), strict=True):
         for result in run.file.results:
-            own = name(result, run.file)
+            own_name = name(result, run.file)
             if result.status == "ok":
-                yield result, run.file, f"{own} {label}" if in_runs[own] > 1 else own
+                yield result, run.file, f"{own_name} {label}" if in_runs[own_name] > 1 else own_name
 
 
 def nothing_right(runs: Sequence[Run], lacking: str) -> CudabenchError:

@@ -57,18 +57,12 @@ RULES = {
             "A thread reads shared memory that no thread has written.",
             "Write every element that is read, also at the edges of the problem.",
         ),
-        "divergent-barrier": (
-            "Not all threads of a block reach a barrier.",
-            "Move __syncthreads() out of the branch.",
-        ),
+        "divergent-barrier": ("Not all threads of a block reach a barrier.", "Move __syncthreads() out of the branch."),
         "deadlock": (
             "Threads wait for an event that no thread can cause any more.",
             "Let the awaited threads arrive: the message names what is missing.",
         ),
-        "endless-loop": (
-            "Threads are in an infinite loop.",
-            "Let the loop change what its condition depends on.",
-        ),
+        "endless-loop": ("Threads are in an infinite loop.", "Let the loop change what its condition depends on."),
         "invalid-mask": (
             "A lane is not in the mask of its warp-wide function, or the mask names lanes that do not take part.",
             "Let the mask name just the lanes that take part: compute it with __ballot_sync() before the branch.",
@@ -85,18 +79,12 @@ RULES = {
             "A thread reads memory through the read-only cache that the same launch has written.",
             "Read memory that the kernel writes by plain loads: no __ldg(), no pointer that is const and __restrict__.",
         ),
-        "undefined-value": (
-            "An undefined value decides what happens.",
-            "Initialize the variable.",
-        ),
+        "undefined-value": ("An undefined value decides what happens.", "Initialize the variable."),
         "wrong-result": (
             "The output differs from the reference by more than the tolerance.",
             "Check the first wrong element, which the message names.",
         ),
-        "failed": (
-            "The kernel did not run to its end.",
-            "The message says what stopped it.",
-        ),
+        "failed": ("The kernel did not run to its end.", "The message says what stopped it."),
         "threshold": (
             "The kernel misses a threshold of its run.",
             "Run 'cudabench explain' on the kernel: it names the lines that waste.",
@@ -138,9 +126,9 @@ def text(runs: Sequence[Run], base: Run | None = None) -> str:
     return log([finding for run in runs for finding in findings(run, base)])
 
 
-def log(found: Sequence[Finding]) -> str:
+def log(reported: Sequence[Finding]) -> str:
     """Return one SARIF log with findings."""
-    used = list(dict.fromkeys([*RULES.values(), *(finding.rule for finding in found)]))
+    used = list(dict.fromkeys([*RULES.values(), *(finding.rule for finding in reported)]))
     document = {
         "$schema": SCHEMA,
         "version": "2.1.0",
@@ -148,7 +136,7 @@ def log(found: Sequence[Finding]) -> str:
             {
                 "tool": {"driver": {"name": "cudabench", "version": __version__, "rules": [*map(_descriptor, used)]}},
                 "columnKind": "unicodeCodePoints",
-                "results": [_result(finding, used.index(finding.rule)) for finding in found],
+                "results": [_result(finding, used.index(finding.rule)) for finding in reported],
             }
         ],
     }

@@ -84,20 +84,16 @@ def compiled(template: str) -> Template:
         return text.visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
     environment = jinja2.Environment(
-        autoescape=True,
-        finalize=harmless,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
+        autoescape=True, finalize=harmless, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters |= {"shown": shown, "said": sentence_html, "seconds": units.seconds, "percent": units.percent}
     environment.filters["whole"] = Markup  # for this package's own files and JSON whose '<' is escaped
     return environment.from_string(template)
 
 
-def shown(said: str, most: int = MOST_SHOWN) -> str:
+def shown(name: str, most: int = MOST_SHOWN) -> str:
     """Return a name or a sentence cut to `most` characters, with its length if it was cut."""
-    return said if len(said) <= most else f"{said[:most]}… ({len(said)} characters)"
+    return name if len(name) <= most else f"{name[:most]}… ({len(name)} characters)"
 
 
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*\b")

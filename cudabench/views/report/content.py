@@ -65,7 +65,7 @@ def page(
     order = [entry for entries in groups.values() for entry in entries]
     best = best_of(order)
     worst = sorted(order, key=lambda e: (WORST.index(e.status), e is not best))[:MOST_DETAILED]
-    shown = [entry for entry in order if any(entry is one for one in worst)]
+    shown = [entry for entry in order if any(entry is other for other in worst)]
     anchors = {id(entry): f"kernel-{number}" for number, entry in enumerate(shown, 1)}
     first_open = next((e for e in shown if e.status in ("wrong", "failed")), None) or worth_a_look(shown, best)
     charts = roofline.charts(files, labels)
@@ -129,7 +129,7 @@ def _verdict(
 ) -> tuple[str, str]:
     """Return 'good', 'bad' or 'plain', and the page's first sentence."""
     if not order:
-        return _diff_verdict([each for file in files for each in file.diff])
+        return _diff_verdict([difference for file in files for difference in file.diff])
     count, statuses = len(order), Counter(entry.status for entry in order)
     bad = [f"{statuses[status]} {status}" for status in WORST if statuses[status] and status != "ok"]
     hazards = sum(len(entry.last.hazards or ()) for entry in order)
@@ -150,12 +150,12 @@ BETTER, WORSE = ("faster", "fewer", "mended"), ("slower", "more", "wrong", "fail
 
 def _compared(comparison: compare.Comparison) -> tuple[str, str]:
     totals = Counter(row.verdict for row in comparison.rows)
-    said = f"Before to after: {', '.join(f'{number} {verdict}' for verdict, number in totals.most_common())}."
+    sentence = f"Before to after: {', '.join(f'{number} {verdict}' for verdict, number in totals.most_common())}."
     mean = comparison.geometric_mean
     if mean is not None:
-        said += f" The geometric mean of the times' ratios is {units.digits(mean, 3)}."
-    worse, better = (any(totals[verdict] for verdict in some) for some in (WORSE, BETTER))  # type: ignore[index]
-    return ("bad" if worse else "good" if better else "plain"), said
+        sentence += f" The geometric mean of the times' ratios is {units.digits(mean, 3)}."
+    worse, better = (any(totals[verdict] for verdict in verdicts) for verdicts in (WORSE, BETTER))  # type: ignore[index]
+    return ("bad" if worse else "good" if better else "plain"), sentence
 
 
 def _leader(order: Sequence[Entry]) -> str:
@@ -185,24 +185,24 @@ def _leader(order: Sequence[Entry]) -> str:
 
 def _wasteful(order: Sequence[Entry], quantity: Quantity) -> str:
     """Return how many kernels are free of waste in a count, and which wastes most."""
-    found = [(ratio, entry) for entry in order if entry.status == "ok" and (ratio := over(quantity, entry.last))]
-    lean = sum(ratio < 1.005 for ratio, _ in found)
-    (least, best), (most, worst) = (pick(found, key=lambda each: each[0]) for pick in (min, max))
-    if lean == len(found):
+    ratios = [(ratio, entry) for entry in order if entry.status == "ok" and (ratio := over(quantity, entry.last))]
+    lean = sum(ratio < 1.005 for ratio, _ in ratios)
+    (least, best), (most, worst) = (pick(ratios, key=lambda pair: pair[0]) for pick in (min, max))
+    if lean == len(ratios):
         return f"No kernel takes more {quantity.name} than needed. "
     times = f"{worst.name} takes {units.digits(most, 3)} times as many"
     if lean:
-        return f"{lean} of {len(found)} kernels take no more {quantity.name} than needed; {times}. "
+        return f"{lean} of {len(ratios)} kernels take no more {quantity.name} than needed; {times}. "
     return f"{best.name} takes {units.digits(least, 3)} times the ideal {quantity.name}; {times}. "
 
 
-def _diff_verdict(found: Sequence[CodeDifference]) -> tuple[str, str]:
-    counts = Counter(each.verdict for each in found)
-    said = ", ".join(f"{number} {verdict}" for verdict, number in counts.items())
-    kernels = len({each.kernel for each in found})
+def _diff_verdict(differences: Sequence[CodeDifference]) -> tuple[str, str]:
+    counts = Counter(difference.verdict for difference in differences)
+    verdicts = ", ".join(f"{number} {verdict}" for verdict, number in counts.items())
+    kernels = len({difference.kernel for difference in differences})
     many = f"{kernels} kernel{'' if kernels == 1 else 's'}"
     good = "bad" if counts["failed"] else "good" if set(counts) == {"same"} else "plain"
-    return good, f"{many} on {len({each.arch for each in found})} architectures: {said}."
+    return good, f"{many} on {len({difference.arch for difference in differences})} architectures: {verdicts}."
 
 
 def _named(order: Sequence[Entry]) -> list[Result]:
@@ -215,21 +215,21 @@ def _named(order: Sequence[Entry]) -> list[Result]:
 def _headlines(order: Sequence[Entry], anchors: Mapping[int, str]) -> tuple[Headline, ...]:
     """Return the lines that a terminal shows below its table: faults, hazards, the lowest bound and the most waste."""
     named = _named(order)
-    links = {one.kernel: anchors.get(id(entry), "") for entry, one in zip(order, named, strict=True)}
-    bad = headlines.reasons((one.kernel, one) for one in named if one.status in ("wrong", "failed"))
-    found = [
+    links = {result.kernel: anchors.get(id(entry), "") for entry, result in zip(order, named, strict=True)}
+    bad = headlines.reasons((result.kernel, result) for result in named if result.status in ("wrong", "failed"))
+    lines = [
         Headline(f"{', '.join(names)} {status}: {reason or 'no reason is recorded'}", links[names[0]], bad=True)
-        for (status, reason), names in sorted(bad.items(), key=lambda each: WORST.index(each[0][0]))
+        for (status, reason), names in sorted(bad.items(), key=lambda item: WORST.index(item[0][0]))
     ]
-    if len(found) > MOST_LINES:
-        found[MOST_LINES:] = [Headline(f"{len(found) - MOST_LINES} more are wrong or failed.", "ladder", bad=True)]
-    found += _hazards(named)
-    if not any(one.time for one in named) and len({problem(one) for one in named}) == 1:
-        found.append(Headline(headlines.lowest_line(named)))
+    if len(lines) > MOST_LINES:
+        lines[MOST_LINES:] = [Headline(f"{len(lines) - MOST_LINES} more are wrong or failed.", "ladder", bad=True)]
+    lines += _hazards(named)
+    if not any(result.time for result in named) and len({problem(result) for result in named}) == 1:
+        lines.append(Headline(headlines.lowest_line(named)))
     worst = headlines.most_wasteful(named)
     if worst:
-        found.append(Headline(headlines.waste_line(worst, worst.kernel), links[worst.kernel]))
-    return tuple(line for line in found if line.text)
+        lines.append(Headline(headlines.waste_line(worst, worst.kernel), links[worst.kernel]))
+    return tuple(line for line in lines if line.text)
 
 
 def _changed(
@@ -237,30 +237,32 @@ def _changed(
 ) -> tuple[Headline, ...]:
     """Return the changes of kernels, the worst first, and the number of unchanged kernels."""
     named = _named(order)
-    known = {id(entry.last): (one.kernel, anchors.get(id(entry), "")) for entry, one in zip(order, named, strict=True)}
-    found = []
+    names = {
+        id(entry.last): (result.kernel, anchors.get(id(entry), "")) for entry, result in zip(order, named, strict=True)
+    }
+    lines = []
     for row in changes:
         if row.verdict != "same":
-            name, link = known.get(id(row.new or row.base), (compare.name_of(row.key), ""))
-            said = ", ".join(filter(None, (row.verdict, change_of(row), row.reason)))
-            found.append(Headline(f"{name}: {said}", link, bad=row.verdict in WORSE))
-    if len(found) > MOST_LINES:
-        found[MOST_LINES:] = [Headline(f"{len(found) - MOST_LINES} more are not the same.", "ladder")]
+            name, link = names.get(id(row.new or row.base), (compare.name_of(row.key), ""))
+            change = ", ".join(filter(None, (row.verdict, change_of(row), row.reason)))
+            lines.append(Headline(f"{name}: {change}", link, bad=row.verdict in WORSE))
+    if len(lines) > MOST_LINES:
+        lines[MOST_LINES:] = [Headline(f"{len(lines) - MOST_LINES} more are not the same.", "ladder")]
     same = sum(row.verdict == "same" for row in changes)
     if same:
-        found.append(Headline("1 kernel is the same." if same == 1 else f"{same} kernels are the same."))
-    return (*_hazards(named), *found)
+        lines.append(Headline("1 kernel is the same." if same == 1 else f"{same} kernels are the same."))
+    return (*_hazards(named), *lines)
 
 
 def _hazards(named: Sequence[Result]) -> list[Headline]:
     """Return the line that counts the hazards of each kernel; empty without hazards."""
-    counts = [f"{one.kernel} ({len(one.hazards)})" for one in named if one.hazards]
+    counts = [f"{result.kernel} ({len(result.hazards)})" for result in named if result.hazards]
     return [Headline(f"Hazards: {', '.join(counts)}.", "hazards", bad=True)] if counts else []
 
 
 def _warnings(order: Sequence[Entry], labels: Sequence[str]) -> tuple[tuple[str, str, str], ...]:
     """Return distinct warnings as (code, sentence, kernels)."""
-    found = grouped(
+    kernels_of = grouped(
         ((warning.code, warning.message), f"{entry.name} ({labels[run]})" if len(labels) > 1 else entry.name)
         for entry in order
         for run, result in entry.runs
@@ -268,6 +270,6 @@ def _warnings(order: Sequence[Entry], labels: Sequence[str]) -> tuple[tuple[str,
     )
     many = 6
     return tuple(
-        (code, message, ", ".join(who[:many]) + (f" and {len(who) - many} more" if len(who) > many else ""))
-        for (code, message), who in found.items()
+        (code, message, ", ".join(names[:many]) + (f" and {len(names) - many} more" if len(names) > many else ""))
+        for (code, message), names in kernels_of.items()
     )

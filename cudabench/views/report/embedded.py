@@ -39,12 +39,12 @@ def documents(files: Sequence[ResultsFile], most: int) -> Held:
         files = [_changed(file, lambda r: thinned(r, every)) for file in files]
         left_out.append(f"all but one in {every} of {samples} samples, whose medians and quartiles are of all")
     texts = [_dumped(file) for file in files]
-    for change, said in STEPS:
+    for change, loss in STEPS:
         if sum(map(len, texts)) <= most:
             break
         smaller = [change(file) for file in files]
         if smaller != list(files):
-            left_out.append(said)
+            left_out.append(loss)
             files, texts = smaller, [_dumped(file) for file in smaller]
     return Held(tuple(files), tuple(texts), tuple(left_out))
 

@@ -42,13 +42,13 @@ class Entry:
 def groups_of(files: Sequence[ResultsFile]) -> dict[str, list[Entry]]:
     """Return the kernels by problem, in the order of the files; the same kernel of several runs is one entry."""
     groups: dict[str, list[Entry]] = {}
-    known: dict[tuple[object, ...], Entry] = {}
+    entries: dict[tuple[object, ...], Entry] = {}
     blocks = grouped(
         ((run, problem(result), result.kernel), result.block)
         for run, file in enumerate(files)
         for result in file.results
     )
-    several = {(title, kernel) for (_, title, kernel), found in blocks.items() if len(set(found)) > 1}
+    several = {(title, kernel) for (_, title, kernel), blocks_found in blocks.items() if len(set(blocks_found)) > 1}
     for run, file in enumerate(files):
         times: Counter[tuple[object, ...]] = Counter()
         for at, result in enumerate(file.results):
@@ -58,12 +58,12 @@ def groups_of(files: Sequence[ResultsFile]) -> dict[str, list[Entry]]:
             block = result.block if (title, result.kernel) in several else None
             key = (title, result.kernel, block, card)
             times[key] += 1
-            whole = (*key, times[key])
-            if whole not in known:
+            entry_key = (*key, times[key])
+            if entry_key not in entries:
                 name = result.kernel + (f" {dim_text(result.block)}" if block else "") + (f" on {card}" if card else "")
-                known[whole] = Entry(name + (f" ({times[key]})" if times[key] > 1 else ""), {})
-                groups.setdefault(title, []).append(known[whole])
-            known[whole].results[run] = (at, result)
+                entries[entry_key] = Entry(name + (f" ({times[key]})" if times[key] > 1 else ""), {})
+                groups.setdefault(title, []).append(entries[entry_key])
+            entries[entry_key].results[run] = (at, result)
     return groups
 
 
@@ -75,7 +75,7 @@ def worst_first(groups: Mapping[str, Sequence[Entry]], changes: Sequence[compare
         return places.get(id(entry.last), len(places))
 
     ordered = {title: sorted(entries, key=place) for title, entries in groups.items()}
-    return dict(sorted(ordered.items(), key=lambda each: place(each[1][0])))
+    return dict(sorted(ordered.items(), key=lambda group: place(group[1][0])))
 
 
 def problem(result: Result) -> str:
@@ -87,11 +87,11 @@ def problem(result: Result) -> str:
 def best_of(entries: Sequence[Entry]) -> Entry | None:
     """Return the best right kernel by the first quantity."""
     right = [entry for entry in entries if entry.status == "ok"]
-    found = quantities_of([entry.last for entry in right])
-    if not found:
+    available = quantities_of([entry.last for entry in right])
+    if not available:
         return right[0] if right else None
-    scored = [(value, entry) for entry in right if (value := found[0].value(entry.last)) is not None]
-    return (max if found[0].more else min)(scored, key=lambda each: each[0])[1] if scored else None
+    scored = [(value, entry) for entry in right if (value := available[0].value(entry.last)) is not None]
+    return (max if available[0].more else min)(scored, key=lambda pair: pair[0])[1] if scored else None
 
 
 def worth_a_look(entries: Sequence[Entry], best: Entry | None) -> Entry | None:

@@ -9,11 +9,12 @@ from typing import Any
 from cudabench import __version__
 from cudabench.records.file import ResultsFile
 from cudabench.records.launch import dim_text
-from cudabench.records.results import Access, Branch, Counted, DeviceInfo, Result
+from cudabench.records.results import Access, Branch, Counted, Result
 from cudabench.results import units
-from cudabench.views.explanation import said_at
+from cudabench.views.explanation import by_lines
 from cudabench.views.report import samples, source
 from cudabench.views.report.entries import Entry, problem
+from cudabench.views.table import device_line
 
 
 def section(
@@ -32,12 +33,12 @@ def section(
     of the newest run (same) shows source and pictures only there.
     """
     rows = min(source.MOST_LINES, source.MOST_ROWS // sides)
-    made = []
+    parts = []
     for run, (at, result) in sorted(entry.results.items()):
         drawn = held[run].results[at]
         same = result is not entry.last and _launch(result) is not None and _launch(result) == _launch(entry.last)
         text = files[run].listings.get(result.source)
-        made.append(
+        parts.append(
             SimpleNamespace(
                 run=run,
                 at=at,
@@ -55,7 +56,7 @@ def section(
             )
         )
     return SimpleNamespace(
-        anchor=anchor, title=problem(entry.last), name=entry.name, status=entry.status, sides=tuple(made), open=is_open
+        anchor=anchor, title=problem(entry.last), name=entry.name, status=entry.status, sides=tuple(parts), open=is_open
     )
 
 
@@ -74,7 +75,7 @@ def facts(result: Result) -> tuple[tuple[str, str], ...]:
     code, occupancy = result.machine_code, result.occupancy
     executed = code.instructions_executed if code else None
     threads = code.threads_per_instruction if code else None
-    found = {
+    known = {
         "block": dim_text(result.block) if result.block[0] else None,
         "grid": dim_text(result.grid) if result.block[0] else None,
         "registers a thread": str(result.registers) if result.registers is not None else None,
@@ -89,7 +90,7 @@ def facts(result: Result) -> tuple[tuple[str, str], ...]:
         "verified": _verified(result),
     }
     figures = [(name, f"{value:.4g}") for name, value in result.figures.items()]
-    return (("function", result.function), *_known(found), *figures)
+    return (("function", result.function), *_known(known), *figures)
 
 
 def _verified(result: Result) -> str | None:
@@ -116,7 +117,7 @@ def advice(result: Result) -> tuple[tuple[str, str], ...]:
     """Return the distinct repairs of waste: their lines, or the blocks, and the sentence."""
     rows: list[Access | Branch] = [*(result.access or ()), *(result.branches or ())]
     blocks = [("blocks", result.imbalance.advice)] if result.imbalance else []
-    return (*said_at((row.advice, units.place_of(row)) for row in rows if row.advice), *blocks)
+    return (*by_lines((row.advice, units.place_of(row)) for row in rows if row.advice), *blocks)
 
 
 def missing(result: Result) -> str:
@@ -130,22 +131,22 @@ def missing(result: Result) -> str:
 
 def machine(file: ResultsFile, label: str) -> SimpleNamespace:
     """Return a sentence on a run's machine, and its origin."""
-    made = file.provenance
+    provenance = file.provenance
 
     def part(key: str) -> Mapping[str, Any]:
-        value = made.get(key)
+        value = provenance.get(key)
         return value if isinstance(value, dict) else {}
 
     git, compiler, throttle = part("git"), part("compiler"), part("throttle")
     hashes = {r.machine_code.sha256 for r in file.results if r.machine_code}
     reasons = dict.fromkeys([*(throttle.get("before") or ()), *(throttle.get("after") or ())])
     origin = {
-        "when": str(made.get("utc") or ""),
-        "command": " ".join(map(str, made["command"])) if isinstance(made.get("command"), list) else None,
+        "when": str(provenance.get("utc") or ""),
+        "command": " ".join(map(str, provenance["command"])) if isinstance(provenance.get("command"), list) else None,
         "commit": f"{git.get('commit')}{', with changes' if git.get('dirty') else ''}" if git else None,
     }
     sources = [("source", f"{name}, sha256 {str(digest)[:16]}…") for name, digest in part("sources").items()]
-    cards = [(card.name, _card(card)) for card in file.devices]
+    cards = [("device", ", ".join(filter(None, (device_line(card), card.uuid)))) for card in file.devices]
     versions = [f"{name} {version}" for name, version in file.tool.items() if name not in ("name", "version")]
     code = {
         "machine code": f"sha256 {next(iter(hashes))[:16]}…" if len(hashes) == 1 else None,
@@ -159,7 +160,7 @@ def machine(file: ResultsFile, label: str) -> SimpleNamespace:
         "tool": f"cudabench {', '.join([str(file.tool.get('version') or __version__), *versions])}",
     }
     device = file.device
-    sentence = " and ".join(dict.fromkeys(each.name for each in file.devices))
+    sentence = " and ".join(dict.fromkeys(card.name for card in file.devices))
     if device and device.timed and device.driver:
         sentence += f", driver {device.driver}"
     if device and device.kind == "sim":
@@ -175,21 +176,10 @@ def _before_and_after(values: Mapping[str, Any], unit: str) -> str | None:
     return f"{values.get('before')} {unit} before, {values.get('after')} {unit} after" if values else None
 
 
-def _card(device: DeviceInfo) -> str:
-    parts = [
-        f"compute capability {device.compute_capability}",
-        f"{device.sm_count} multiprocessors" if device.sm_count else "",
-        f"L2 {units.nbytes(device.l2_bytes)}" if device.l2_bytes else "",
-        f"peak {units.digits(device.peak_gbps)} GB/s" if device.peak_gbps else "",
-        device.uuid or "",
-    ]
-    return ", ".join(filter(None, parts))
-
-
 def clocks(file: ResultsFile) -> str:
     """Return the clocks before and after the run, or ''."""
-    found = file.provenance.get("clocks")
-    before, after = ((found.get(when) if isinstance(found, dict) else None) or {} for when in ("before", "after"))
+    readings = file.provenance.get("clocks")
+    before, after = ((readings.get(when) if isinstance(readings, dict) else None) or {} for when in ("before", "after"))
     return ", ".join(
         f"{word} clock {before.get(key)} MHz before the run and {after.get(key)} MHz after it"
         for key, word in (("sm_mhz", "SM"), ("memory_mhz", "memory"))

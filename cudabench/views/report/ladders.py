@@ -25,7 +25,7 @@ def ladders(
     results = [result for entry in entries for _, result in entry.results.values()]
     verdicts = {id(row.new): row for row in comparison.rows if row.new} if comparison else {}
     best = best_of(entries)
-    found: list[SimpleNamespace] = []
+    drawn: list[SimpleNamespace] = []
     shown: list[Quantity | None] = [*quantities_of(results)]
     for quantity in shown or [None]:
         lines = _lines(results, files) if quantity is BANDWIDTH else []
@@ -35,9 +35,9 @@ def ladders(
         rungs = []
         for entry in entries:
             bars = [*_bars(entry, quantity, scale)]
-            if found and not bars:
+            if drawn and not bars:
                 continue  # later quantities show only kernels that have them
-            row = None if found else verdicts.get(id(entry.last))
+            row = None if drawn else verdicts.get(id(entry.last))
             cells = [text(entry.last) for _, text in figures]
             if figures and len(files) == 2:  # the first figure of both runs
                 both = (figures[0][1](result) for _, result in entry.runs)
@@ -55,7 +55,7 @@ def ladders(
                     best=entry is best and len(entries) > 1 and entry.last.time is not None,
                 )
             )
-        found.append(
+        drawn.append(
             SimpleNamespace(
                 title=title,
                 quantity=quantity.name if quantity else "nothing to draw",
@@ -70,7 +70,7 @@ def ladders(
                 ideal=any(bar.ideal is not None for rung in rungs for bar in rung.bars),
             )
         )
-    return found
+    return drawn
 
 
 def _lines(results: Sequence[Result], files: Sequence[ResultsFile]) -> list[tuple[str, float, str]]:

@@ -53,8 +53,8 @@ def strip(time: Timing, strips: int = 1) -> SimpleNamespace | None:
     clock, clock_said = _clock(time, bins)
     return SimpleNamespace(
         dots=drawn(values) if few else "",
-        spans="".join(f"M{_x(at, bins)} {height(max(own))}V{height(min(own))}" for at, own in enumerate(parts)),
-        medians=drawn([statistics.median(own) for own in parts]),
+        spans="".join(f"M{_x(at, bins)} {height(max(part))}V{height(min(part))}" for at, part in enumerate(parts)),
+        medians=drawn([statistics.median(part) for part in parts]),
         median=height(middle),
         top=units.seconds(high),
         bottom=units.seconds(low),

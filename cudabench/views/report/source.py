@@ -39,15 +39,15 @@ def listing(result: Result, text: str | None, most: int = MOST_LINES) -> SimpleN
     """
     counts = _counts(result)
     places: list[Access | Branch | Hazard] = [*(result.access or ()), *(result.branches or ()), *(result.hazards or ())]
-    known = {row.line: row.source for row in places if not row.file}
+    sources = {row.line: row.source for row in places if not row.file}
     lines = text.split("\n") if text is not None else []
-    wanted = _wanted(result, text, counts) if text is not None else sorted(known)
+    wanted = _wanted(result, text, counts) if text is not None else sorted(sources)
     wanted = [number for number in wanted if text is None or 0 < number <= len(lines)]
     if not wanted:
         return None
     present = [name for name in MEANINGS if any(name in by for by in counts.values())]
     tops = {name: max(by.get(name, 0.0) for by in counts.values()) for name in present}
-    code = {each.line: each.instructions for each in result.lines or () if not each.file}
+    code = {line.line: line.instructions for line in result.lines or () if not line.file}
     faults = {hazard.line for hazard in result.hazards or () if not hazard.file}
     cut = max(0, len(wanted) - most)
     if cut:
@@ -57,7 +57,7 @@ def listing(result: Result, text: str | None, most: int = MOST_LINES) -> SimpleN
     for before, number in pairwise([wanted[0] - 1, *wanted]):
         if number > before + 1:
             rows.append(SimpleNamespace(number=0, text="", heat=(), skipped=number - before - 1))
-        shown = lines[number - 1] if text is not None else known[number]
+        shown = lines[number - 1] if text is not None else sources[number]
         by = counts.get(number, {})
         rows.append(
             SimpleNamespace(
@@ -75,19 +75,19 @@ def listing(result: Result, text: str | None, most: int = MOST_LINES) -> SimpleN
 
 def _counts(result: Result) -> dict[int, dict[str, float]]:
     """Return the counts of each line of the source itself, by column."""
-    found: dict[int, dict[str, float]] = defaultdict(dict)
+    counts: dict[int, dict[str, float]] = defaultdict(dict)
     for row in result.access or ():
         in_old_file = row.source.startswith("(") and row.source.endswith(")") and "." in row.source
         if row.file or (in_old_file and " " not in row.source):
             continue  # a header's line
-        spent, name, by = cost(row), unit(row.space), found[row.line]
+        spent, name, by = cost(row), unit(row.space), counts[row.line]
         by[name] = by.get(name, 0.0) + spent.actual
         by[f"ideal {name}"] = by.get(f"ideal {name}", 0.0) + spent.ideal
     for line in result.lines or ():
         if not line.file and line.executions:
-            found[line.line]["executed"] = line.executions
-            found[line.line]["threads"] = line.threads_per_instruction or 0.0
-    return found
+            counts[line.line]["executed"] = line.executions
+            counts[line.line]["threads"] = line.threads_per_instruction or 0.0
+    return counts
 
 
 def _wanted(result: Result, text: str, counts: Iterable[int]) -> list[int]:
@@ -107,9 +107,9 @@ def _wanted(result: Result, text: str, counts: Iterable[int]) -> list[int]:
         if number not in wanted:
             wanted |= set(range(number - CONTEXT, number + CONTEXT + 1))
     ordered = sorted(wanted)
-    for one, two in pairwise(ordered):
-        if 1 < two - one <= CONTEXT + 1:  # a gap as short as the line that would mark it
-            wanted |= set(range(one, two))
+    for line, next_line in pairwise(ordered):
+        if 1 < next_line - line <= CONTEXT + 1:  # a gap as short as the line that would mark it
+            wanted |= set(range(line, next_line))
     return sorted(wanted)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from cudabench.cards.load import NAMES, Card, known_as, load, shipped
+from cudabench.cards.load import NAMES, Card, card_name, load_card, package_card
 from cudabench.errors import UsageError, did_you_mean, refuse
 from cudabench.text import line
 
@@ -15,18 +15,18 @@ ALL, NONE = "all", "none"
 _EXAMPLE = "as in --price h100=2.69,l4=0.7"
 
 
-def is_several(text: str) -> bool:
+def names_several(text: str) -> bool:
     """Whether --on names several cards, not one card or a file whose name has a comma."""
     return text.lower() == ALL or ("," in text and not Path(text).exists())
 
 
-def cards(text: str) -> tuple[Card, ...]:
+def cards_of_option(text: str) -> tuple[Card, ...]:
     """Return the cards of --on, in order. Raises UsageError for a list that does not name cards, and the errors of
     `load`."""
     if text.lower() == ALL:
-        return tuple(map(shipped, NAMES))
-    found: list[Card] = []
-    for word in text.split(",") if is_several(text) else [text]:
+        return tuple(map(package_card, NAMES))
+    chosen: list[Card] = []
+    for word in text.split(",") if names_several(text) else [text]:
         name = word.strip()
         meant = {ALL: "every card", NONE: "no card"}.get(name.lower())
         refuse(
@@ -37,28 +37,28 @@ def cards(text: str) -> tuple[Card, ...]:
             ),
             (meant, f"--on {line(text)}: '{name}' means {meant} and stands alone: write --on {name.lower()}."),
         )
-        card = load(name)
-        twice = any(one.key == card.key for one in found)
+        card = load_card(name)
+        twice = any(other.key == card.key for other in chosen)
         refuse((twice, f"--on {line(text)} names {line(card.key)} twice: name each card once."))
-        found.append(card)
-    return tuple(found)
+        chosen.append(card)
+    return tuple(chosen)
 
 
-def priced(found: Sequence[Card], text: str) -> tuple[Card, ...]:
+def with_prices(chosen: Sequence[Card], text: str) -> tuple[Card, ...]:
     """Return the cards with their prices for an hour from --price.
 
     Raises UsageError for a price that is not a number, and for a card that --on does not name.
     """
     prices: dict[str, float] = {}
-    keys = [card.key for card in found]
+    keys = [card.key for card in chosen]
     for piece in map(str.strip, text.split(",")):
         name, equals, amount = (part.strip() for part in piece.rpartition("="))
-        key = name if name in keys else known_as(name) or name
-        said = line(piece) or "nothing between two commas"
+        key = name if name in keys else card_name(name) or name
+        shown = line(piece) or "nothing between two commas"
         refuse(
             (
                 not (name and equals and amount),
-                f"--price {line(text)}: {said} is not a card with its price an hour: write it {_EXAMPLE}.",
+                f"--price {line(text)}: {shown} is not a card with its price an hour: write it {_EXAMPLE}.",
             ),
             (
                 key not in keys,
@@ -73,4 +73,4 @@ def priced(found: Sequence[Card], text: str) -> tuple[Card, ...]:
             raise UsageError(f"--price {line(piece)}: {line(amount)} is not a number: write it {_EXAMPLE}.") from None
         if not 0 <= prices[key] < math.inf:
             raise UsageError(f"--price {line(piece)}: a price is 0 or more an hour, {_EXAMPLE}.")
-    return tuple(replace(card, per_hour=prices.get(card.key)) for card in found)
+    return tuple(replace(card, per_hour=prices.get(card.key)) for card in chosen)
