@@ -34,8 +34,8 @@ OPTIONS = (
     "-Wall", "-Wextra",
 )  # fmt: skip
 SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g", "-O1")
-# A file whose name ends with _simd is compiled on x86-64 for each of these that the machine has; for all by hand, or for
-# other machines. In this order they are linked: of an inline function that several have, the linker takes the first,
+# A file whose name ends with _simd is compiled on x86-64 for each of these that the machine has; by hand, or for other
+# machines, for all. In this order they are linked: of an inline function that several have, the linker takes the first,
 # which must run on any machine.
 LEVELS = {
     "base": (),
