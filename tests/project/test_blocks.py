@@ -71,7 +71,7 @@ def ran(folder: Path, text: str, **environment: str) -> subprocess.CompletedProc
     executable(tools / "cudabench-nvcc", f'exec "{sys.executable}" -m cudabench nvcc "$@"')
     (tools / "activate").touch()
     variables = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT), **environment}
-    return subprocess.run(["bash", "-ec", text], cwd=folder, env=variables, capture_output=True, text=True, timeout=600)
+    return subprocess.run(["bash", "-ec", text], cwd=folder, env=variables, capture_output=True, text=True)
 
 
 def checkout(folder: Path) -> None:
