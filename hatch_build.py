@@ -1,4 +1,4 @@
-"""Builds the native libraries when the package is installed; without a C++ compiler they are left out."""
+"""Builds the simulator's native engine when the package is installed; without a C++ compiler it is left out."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ class NativeEngine(BuildHookInterface):  # type: ignore[type-arg]
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Build, in the checkout if it can be written: there an editable install finds it.
 
-        CUDABENCH_PURE makes a wheel without the library, for all machines, whose first run builds it.
+        CUDABENCH_PURE makes a wheel without the library, for all machines, whose first run builds it. What cibuildwheel
+        makes is for other processors than this one too. The CUDA runtime of programs is built when one is run first.
         """
         if os.environ.get("CUDABENCH_PURE"):
             return
@@ -30,18 +31,14 @@ class NativeEngine(BuildHookInterface):  # type: ignore[type-arg]
             self._temporary = tempfile.TemporaryDirectory()
             folder = Path(self._temporary.name)
         try:
-            made = [native.build(folder)]
+            made = native.build(folder, everywhere="CIBUILDWHEEL" in os.environ)
         except native.NotBuilt as lack:
             self.app.display_warning(f"The simulator will run without its native engine, as {lack}.")
             return
-        try:
-            made += native.build_runtimes(folder)
-        except native.NotBuilt as lack:
-            self.app.display_warning(f"Programs will have no CUDA runtime, as {lack}.")
         if version != "editable":
             platform = next(tag for tag in platform_tags() if not tag.startswith(("manylinux", "musllinux")))
             build_data["tag"], build_data["pure_python"] = f"py3-none-{platform}", False
-            build_data["force_include"] |= {str(one): f"cudabench/_native/{one.name}" for one in made}
+            build_data["force_include"][str(made)] = f"cudabench/_native/{made.name}"
 
 
 def _builder(root: Path) -> ModuleType:

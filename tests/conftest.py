@@ -58,7 +58,7 @@ if "PYTEST_XDIST_WORKER" not in os.environ:  # a cache of this run's own, which 
 # Files of few tests that take long: begun last, as files with few tests are, they would be waited for.
 FIRST = (
     "test_docs_site.py", "test_hostile_argv.py", "test_hostile_signals.py", "test_machine_code.py", "test_solve.py",
-    "test_mutants.py", "test_packaging.py", "test_readme.py",
+    "test_mutants.py", "test_packaging.py", "test_blocks.py",
 )  # fmt: skip
 
 

@@ -1,8 +1,10 @@
-"""Console blocks of the documents: what they show is what the tool prints.
+"""The blocks of the documents: what they show is what the tool prints and takes.
 
-A block begins with `$ cudabench ...` and goes on with what that prints; a line of `...` stands for lines left out.
-Blocks of the simulator are run. What needs a GPU is recorded in `benchmarks/results`. `python -m tests.consoles` writes
-the simulator's blocks afresh; `python -m tests.consoles --gpu`, on a machine with one, the GPU's with their record.
+Each block has a language. Above it stands what it needs, `<!-- needs a GPU -->`, where not every machine has that;
+tests/project/test_blocks.py says what is done with each. A console's block begins with `$ cudabench ...` and goes on
+with what that prints; a line of `...` stands for lines left out. Blocks of the simulator are run. What needs a GPU is
+recorded in `benchmarks/results`. `python -m tests.consoles` writes the simulator's blocks afresh;
+`python -m tests.consoles --gpu`, on a machine with one, the GPU's with their record.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import re
 import shlex
 import sys
 import tempfile
+import textwrap
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +25,9 @@ RESULTS = ROOT / "benchmarks" / "results"
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 PROGRESS = re.compile(r"\d+ s: \d+ of \d+ done\b")
 BLOCK = re.compile(r"```console\n\$ (?P<command>cudabench .*)\n(?P<shown>(?:(?!```).*\n)*)```")
+FENCE = re.compile(
+    r"(?:^ *<!-- needs (?P<needs>.+) -->\n)?^ *(?P<fence>```)(?P<language>.*)\n(?P<text>(?:(?! *```).*\n)*) *```$", re.M
+)
 
 
 @dataclass(frozen=True)
@@ -45,6 +51,38 @@ def consoles() -> list[Console]:
         for document in DOCUMENTS
         for match in BLOCK.finditer(document.read_text(encoding="utf-8"))
     ]
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block: its document and line, its language, what it needs besides this tool, its text."""
+
+    document: Path
+    line: int
+    language: str
+    needs: str
+    text: str
+
+    @property
+    def file(self) -> str:
+        """The file that the first line, or the one below `#!`, says it is; empty where it is none."""
+        named = re.match(r"(?:#!.*\n)?(?://|#) ([\w./-]+\.(?:cu|toml|sh))(?=[:\n])", self.text)
+        return named[1] if named else ""
+
+    def __str__(self) -> str:
+        return f"{self.document.name}:{self.line}"
+
+
+def blocks() -> list[Block]:
+    """Return the fenced blocks of all documents, in their order."""
+    found = []
+    for document in DOCUMENTS:
+        text = document.read_text(encoding="utf-8")
+        for match in FENCE.finditer(text):
+            line = text[: match.start("fence")].count("\n") + 1
+            inner = textwrap.dedent(match["text"])
+            found.append(Block(document, line, match["language"], match["needs"] or "", inner))
+    return found
 
 
 def printed(command: str) -> str:

@@ -49,6 +49,13 @@ def test_list_loads_neither_device_nor_simulator() -> None:
     assert not {"pycuda", "cudabench.simulator", "cudabench.devices.cuda"} & loaded("list", "transpose")
 
 
+def test_a_run_loads_what_it_asks_for() -> None:
+    """A run without a page, a profile or a product loads nothing of what only these need, and no extra."""
+    run = loaded("transpose", "-k", "smem-pad", "--size", "64", "-d", "sim")
+    assert {"numpy", "rich", "elftools", "ml_dtypes"} <= run
+    assert not {"jinja2", "threadpoolctl", "tomli", "tomllib", "matplotlib", "orjson", "PIL", "pycuda"} & run
+
+
 @functools.cache
 def parsed(path: Path) -> ast.Module:
     """Return a file's syntax tree."""

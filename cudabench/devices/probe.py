@@ -207,6 +207,8 @@ def runtime() -> Part:
     """Return the CUDA runtime that `cudabench exec` gives a program."""
     try:
         native.runtimes(at_need=False)
+    except native.NotYet:
+        return Part("runtime", version="of CUDA 12 and 13, built at its first use")
     except native.NotBuilt as lack:
         return Part("runtime", problem=f"programs have no CUDA runtime: {lack.problem}", repair=lack.repair)
     return Part("runtime", version="of CUDA 12 and 13")

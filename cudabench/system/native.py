@@ -21,7 +21,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Literal
 
@@ -33,8 +33,9 @@ OPTIONS = (
     "-Wall", "-Wextra",
 )  # fmt: skip
 SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g", "-O1")
-# On x86-64 a file whose name ends with _simd is compiled for each of these levels. They are linked in this order,
-# because the linker takes the first copy of an inline function, which must run on any machine.
+# On x86-64 a file whose name ends with _simd is compiled for each of these levels that the processor has; for other
+# machines and by hand, for all of them. They are linked in this order, because the linker takes the first copy of an
+# inline function, which must run on any machine.
 LEVELS = {
     "base": (),
     "avx2": ("-mavx2", "-mfma"),
@@ -111,20 +112,25 @@ def compiler() -> list[str]:
     raise NotBuilt(f"there is no {wanted}, which CXX names" if wanted else "there is no C++ compiler", install)
 
 
-def build(folder: Path, source: Path | None = None, *, sanitize: bool = False) -> Path:
-    """Return the engine in a folder; build it if the folder lacks the one with this key. Raises NotBuilt."""
+def build(folder: Path, source: Path | None = None, *, sanitize: bool = False, everywhere: bool = False) -> Path:
+    """Return the engine in a folder; build it if the folder lacks the one with this key. Raises NotBuilt.
+
+    everywhere: compile for all x86-64 processors, not only for this one.
+    """
     source = source or source_folder()
-    return _built(folder, source, (NAME,), sanitize=sanitize)[0]
+    return _built(folder, source, (NAME,), sanitize=sanitize, everywhere=everywhere)[0]
 
 
 def build_runtimes(folder: Path) -> list[Path]:
     """Return the CUDA runtimes in a folder, built like the engine. Raises NotBuilt."""
     if sys.platform != "linux":
         raise NotBuilt("programs run only on Linux", "use Linux, or WSL")
-    return _built(folder, source_folder() / "programs", RUNTIMES, sanitize=False)
+    return _built(folder, source_folder() / "programs", RUNTIMES)
 
 
-def _built(folder: Path, source: Path, names: Sequence[str], *, sanitize: bool) -> list[Path]:
+def _built(
+    folder: Path, source: Path, names: Sequence[str], *, sanitize: bool = False, everywhere: bool = False
+) -> list[Path]:
     import tempfile
 
     source, folder = source.absolute(), folder.absolute()
@@ -141,7 +147,8 @@ def _built(folder: Path, source: Path, names: Sequence[str], *, sanitize: bool) 
             if not all(_is_of(library, wanted) for library in made):  # another process may have built them
                 new = [folder / f".{os.getpid()}-{name}" for name in names]
                 try:
-                    _compile(command, source, [*OPTIONS, *SANITIZE * sanitize], wanted, Path(work), new)
+                    levels = _levels(everywhere=everywhere, sanitize=sanitize)
+                    _compile(command, source, [*OPTIONS, *SANITIZE * sanitize], levels, wanted, Path(work), new)
                     for built, place in zip(new, made, strict=True):
                         os.replace(built, place)
                 finally:
@@ -156,6 +163,26 @@ def _built(folder: Path, source: Path, names: Sequence[str], *, sanitize: bool) 
 def _machine() -> str:
     name = os.uname().machine.lower() if hasattr(os, "uname") else ""
     return "x86_64" if name == "amd64" else name
+
+
+def _levels(*, everywhere: bool, sanitize: bool) -> dict[str, tuple[str, ...]]:
+    """Return the levels that files are compiled for: one is enough to look for faults in."""
+    has = _features()
+    if sanitize or _machine() != "x86_64":
+        return {"base": LEVELS["base"]}
+    return {
+        level: options
+        for level, options in LEVELS.items()
+        if everywhere or has is None or {one.removeprefix("-m") for one in options} <= has
+    }
+
+
+def _features() -> set[str] | None:
+    """Return what the processor has besides its architecture, by the compiler's names; None where nothing says it."""
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next((set(line.split()) for line in lines if line.startswith("flags")), None)
+    return None
 
 
 def _is_of(library: Path, wanted: str) -> bool:
@@ -177,14 +204,18 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def _compile(
-    command: Sequence[str], source: Path, options: list[str], wanted: str, work: Path, made: Sequence[Path]
+    command: Sequence[str],
+    source: Path,
+    options: list[str],
+    levels: Mapping[str, Sequence[str]],
+    wanted: str,
+    work: Path,
+    made: Sequence[Path],
 ) -> None:
     """Compile each file, for each of its levels, and link all; a function returns the key."""
     own = work / "key.cpp"
     visible = '__attribute__((visibility("default")))'
     own.write_text(f'extern "C" {visible} const char *cudabench_native_key() {{ return "{wanted}"; }}\n')
-    several = _machine() == "x86_64" and "-g" not in options  # one level is enough for the sanitizers
-    levels = LEVELS if several else {"base": LEVELS["base"]}
     options += [f"-DHAVE_{level.upper()}" for level in levels if level != "base"]
     jobs, objects = [], []
     for level, more in levels.items():
@@ -435,8 +466,8 @@ def main() -> int:
     try:
         with contextlib.suppress(OSError):
             for name in (NAME, *RUNTIMES):
-                (words.folder / name).unlink(missing_ok=True)  # a broken library may have the right key
-        print(build(words.folder, sanitize=words.sanitize))
+                (words.folder / name).unlink(missing_ok=True)  # one that does not load may have the right key
+        print(build(words.folder, sanitize=words.sanitize, everywhere=True))
         if sys.platform == "linux" and not words.sanitize and sources(source_folder() / "programs"):
             print(*build_runtimes(words.folder), sep="\n")
     except NotBuilt as lack:

@@ -79,15 +79,30 @@ def test_builds_once(source: Path, tmp_path: Path) -> None:
 
 
 @needs_compiler
-def test_levels(source: Path, tmp_path: Path) -> None:
-    """A file that ends with _simd is compiled for each level of x86-64, elsewhere once, and all files know which."""
+@pytest.mark.parametrize(
+    ("features", "everywhere", "most"),
+    [({"sse2"}, False, 1), ({"avx2", "fma"}, False, 2), ({"avx2", "fma"}, True, 3), (None, False, 3)],
+)
+def test_levels(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    features: set[str] | None, everywhere: bool, most: int,
+) -> None:  # fmt: skip
+    """A file that ends with _simd is compiled for each level of x86-64 that the processor has, and all files know it.
+
+    For other machines, and where nothing says what the processor has, it is compiled for all; elsewhere once.
+    """
+    monkeypatch.setattr(native, "_features", lambda: features)
     (source / "wide_simd.cpp").write_text(WIDTHS + SIMD)
-    told = "#ifdef HAVE_AVX512\n" + ANSWER.replace("answer", "levels") % 3 + "#endif\n"
+    told = "".join(
+        f"#ifdef HAVE_{name.upper()}\n" + ANSWER.replace("answer", name) % 1 + "#endif\n" for name in native.LEVELS
+    )
     (source / "levels.cpp").write_text(told)
-    made = ctypes.CDLL(str(native.build(tmp_path / "made")))
-    assert made.width_base()
-    if platform.machine() == "x86_64":
-        assert (made.width_base(), made.width_avx2(), made.width_avx512(), made.levels()) == (16, 32, 64, 3)
+    made = ctypes.CDLL(str(native.build(tmp_path / "made", everywhere=everywhere)))
+    levels = [*native.LEVELS][: most if platform.machine() == "x86_64" else 1]
+    assert [made[f"width_{level}"]() for level in levels] == [16, 32, 64][: len(levels)]
+    for level in native.LEVELS:
+        assert hasattr(made, f"width_{level}") == (level in levels)
+        assert hasattr(made, level) == (level in levels and level != "base")
 
 
 @needs_compiler

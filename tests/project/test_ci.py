@@ -122,24 +122,6 @@ def test_every_comparison_requires_its_base() -> None:
     assert all("--require-base" in line for line in compares)
 
 
-@pytest.mark.slow
-def test_hazards_alone(folder: Path) -> None:
-    """The page's line of `check` runs on files with those kernels, and names the hazard of one."""
-    (folder / "scale.cu").write_text(
-        "__global__ void scale(float *x, float a, int n) {\n"
-        "    int i = blockIdx.x * blockDim.x + threadIdx.x;\n    if (i < n) x[i] *= a;\n}\n"
-    )
-    (folder / "copy.cu").write_text(
-        "__global__ void copy(const float *x, float *y, int n) {\n"
-        "    int i = blockIdx.x * blockDim.x + threadIdx.x;\n    if (i <= n) y[i] = x[i];\n}\n"
-    )
-    block = next(block for block in blocks("sh") if "cudabench check" in block)
-    (folder / "check.sh").write_text(block[: block.index("cudabench check --profile")])
-    done = run(folder, "check.sh")
-    assert done.returncode == 3, done.stderr
-    assert "2 of 2 kernels executed, 1 with faults." in done.stdout
-
-
 def test_scripts_are_posix_shell(folder: Path) -> None:
     """Scripts and the workflow's commands are sh, which every runner has."""
     commands = [line for block in blocks("yaml") for line in re.findall(r"- run: (.*)", block)]

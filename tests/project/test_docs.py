@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pkgutil
 import re
-import shlex
 from pathlib import Path
 
 import click
@@ -21,29 +20,6 @@ DOCUMENTS = [
     ROOT / "ARCHITECTURE.md",
     *sorted((ROOT / "docs").glob("*.md")),
 ]
-
-
-def command_lines() -> list[str]:
-    """Return every line of the documents' shell blocks that calls the tool."""
-    lines = []
-    for document in DOCUMENTS:
-        for block in re.findall(r"```sh\n(.*?)```", document.read_text(), re.DOTALL):
-            joined = block.replace("\\\n", " ")
-            lines += [line.split("  #")[0] for line in joined.splitlines() if line.startswith("cudabench ")]
-    return lines
-
-
-@pytest.mark.parametrize("line", command_lines())
-def test_command_lines_parse(line: str) -> None:
-    """Every command line in the documents is one that the tool takes."""
-    words = shlex.split(re.split(r"\s[|>&]", line)[0])[1:]
-    with click.Context(group, info_name="cudabench") as context:
-        name, command, rest = group.resolve_command(context, words)
-        assert command is not None
-        while isinstance(command, click.Group) and rest and not rest[0].startswith("-"):
-            name, command, rest = command.resolve_command(click.Context(command, info_name=name), rest)
-            assert command is not None
-        command.make_context(name or "", rest)
 
 
 @pytest.mark.parametrize("name", operations.SUMMARIES)

@@ -55,7 +55,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     "console",
     [
-        pytest.param(each, id=each.command, marks=pytest.mark.slow if re.search("smem |naive", each.command) else ())
+        pytest.param(
+            each, id=each.command, marks=pytest.mark.slow if re.search("smem |naive|--kernel", each.command) else ()
+        )
         for each in FOUND
         if not each.on_gpu
     ],

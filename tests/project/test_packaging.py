@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -28,6 +29,15 @@ def test_metadata() -> None:
     assert PROJECT["requires-python"] == f">={named[0]}"
     assert [f"3.{minor}" for minor in range(10, 10 + len(named))] == named
     assert (ROOT / PROJECT["readme"]).exists()
+
+
+def test_dependencies_have_their_reasons() -> None:
+    """The questions' page names each package and each extra that the install has, and no other."""
+    page = (ROOT / "docs" / "faq.md").read_text().split("## What does the install bring, and why?")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| (`.+?`) \|", page, re.MULTILINE)
+    named = [name for row in rows for name in re.findall(r"`(.+?)`", row)]
+    packages = [re.split(r"[ >=;]", line)[0] for line in PROJECT["dependencies"]]
+    assert sorted(named) == sorted([*packages, *PROJECT["optional-dependencies"]])
 
 
 @pytest.mark.slow
