@@ -134,7 +134,7 @@ def test_a_process_that_is_killed(faulty: Runner, monkeypatch: pytest.MonkeyPatc
 
 def hanging(mark: str) -> list[int]:
     """Return the workers with a mark in which a kernel hangs, as the driver says on their standard error."""
-    workers = [number for number, words in marked(mark).items() if any("measure.worker" in word for word in words)]
+    workers = [number for number, words in marked(mark).items() if any(".worker" in word for word in words)]
     return [
         number
         for number in workers

@@ -32,6 +32,7 @@ from cudabench.simulator import api as simulator
 from cudabench.simulator.count import detours
 from tests import ladders
 
+pytestmark = pytest.mark.machine_code
 DATA = Path(__file__).parents[1] / "data" / "sass"
 needs_tools = pytest.mark.skipif(
     nvdisasm.path() is None or compiler.nvrtc_version() is None, reason="nvdisasm or NVRTC is not installed"

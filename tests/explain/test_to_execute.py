@@ -15,9 +15,12 @@ from cudabench.simulator.machine_code import decode
 from cudabench.simulator.machine_code.launch import ROUNDED
 from cudabench.system import native
 
-pytestmark = pytest.mark.skipif(
-    nvdisasm.path() is None or native.library() is None, reason="needs nvdisasm and the native engine"
-)
+pytestmark = [
+    pytest.mark.machine_code,
+    pytest.mark.skipif(
+        nvdisasm.path() is None or native.library() is None, reason="needs nvdisasm and the native engine"
+    ),
+]
 
 # Each lane goes round the loop as often as x says.
 LOOP = """extern "C" __global__ void k(const int *x, int *y, int n) {

@@ -198,6 +198,7 @@ RUNGS = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("rungs", RUNGS, ids=lambda rungs: rungs[0])
 def test_rungs(rungs: tuple[Any, ...]) -> None:
     """The rungs of the chapters leave the same footprint, and the native engine runs some of them at least."""

@@ -101,6 +101,7 @@ def test_other_values_are_right(operation: Operation, kernel: Kernel, monkeypatc
         assert (group, result.status, result.reason) == (group, "ok", None)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("operation", "kernel", "name"), SETTABLE)
 @pytest.mark.parametrize("text", ["-1", "1000000", "1 +", "4.5", "nothing"])
 def test_what_is_no_value_is_refused(operation: Operation, kernel: Kernel, name: str, text: str) -> None:

@@ -46,6 +46,7 @@ def test_uses_run_as_printed(tmp_path: Path) -> None:
     assert "fuzz: saxpy is right in 20 more cases" in done.stderr
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", LAUNCHES)
 def test_examples_have_their_launch(name: str, tmp_path: Path) -> None:
     """Each example's comment holds the line that runs and verifies it."""

@@ -8,12 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cudabench.compile.compiler import compile_ptx
 from cudabench.measure.simulated_run import others
 from cudabench.simulator import api as simulator
-from cudabench.source.choose_kernel import find_kernel as find
-from cudabench.source.files import read_file as read
-from tests.simulator.test_corpus import CASES, CORPUS
+from tests.simulator.test_corpus import CASES, CORPUS, compiled_file, kernel_of
 
 Launch = Callable[..., simulator.Report]
 Array = np.ndarray[Any, Any]
@@ -109,6 +106,7 @@ def test_right_barrier(launch: Launch, wait: str) -> None:
     assert [barrier(launch, wait, order, grid=300) for order in (None, "reverse")] == ["right"] * 2
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("grid", [2, 3, 6])
 @pytest.mark.parametrize("wait", WRONG.values(), ids=WRONG)
 def test_wrong_barrier(launch: Launch, wait: str, grid: int) -> None:
@@ -154,6 +152,7 @@ WAITING = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", WAITING)
 def test_blocks_that_wait(launch: Launch, name: str) -> None:
     """Blocks may wait for earlier ones, for a lock, for all of them, and be in calls meanwhile."""
@@ -213,12 +212,12 @@ BY_ORDER = {"cas_double", "cas_maximum", "compaction", "dot_double", "reduce_las
 ALONE = sorted(name for name in CASES.keys() - BY_ORDER if not name.startswith("chain_"))
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", ALONE)
 def test_results_and_counts_are_the_same(compiled: Any, name: str) -> None:
     """Where blocks tell each other nothing, every order leaves the same bytes, counts and hazards."""
     path = CORPUS / "right" / f"{name}.cu"
-    kernel = find(read(path))
-    found = compile_ptx(path.read_text(), path.name, arch="sm_90", names=[kernel.expression])
+    kernel, found = kernel_of(path), compiled_file(path, "sm_90")
     program, builder, size = simulator.load(found.ptx), CASES[name][0], CASES[name][1][-1]
 
     def outcome(order: str | None) -> tuple[Any, ...]:

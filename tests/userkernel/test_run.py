@@ -1125,6 +1125,7 @@ def test_a_struct_of_a_file(run: Runner) -> None:
     assert "has 12 bytes, P has 8" in ran.err
 
 
+@pytest.mark.sampled(4)
 @simulated
 @pytest.mark.parametrize("name", ["float4", "double2", "half2", "short3", "int2", "uchar4", "longlong2", "P"])
 def test_a_suggested_line_is_taken(run: Runner, name: str) -> None:
