@@ -101,6 +101,7 @@ def test_no_table_of_counts_and_no_baseline(check: Runner) -> None:
     assert "CPU" not in ran.out
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     "words", [["right.cu"], ["right.cu", "--arg", "n=5"], ["both.cu"], ["template.cu"], ["race.cu", "--block", "32"]]
 )

@@ -53,6 +53,7 @@ def test_what_is_right_is_clean(cudabench: Callable[..., Any]) -> None:
     assert run(cudabench, 4, 4, 32) == (0, [])
 
 
+@pytest.mark.sampled(3)
 @needs_compiler
 @pytest.mark.parametrize(
     ("read", "written", "n", "line", "said"),
@@ -124,6 +125,7 @@ extern "C" __global__ void k(const int *at, float *y, int n) {
 """
 
 
+@pytest.mark.sampled(3)
 @needs_compiler
 @pytest.mark.parametrize(
     ("more", "n", "line"),
@@ -186,6 +188,7 @@ def test_a_compare_and_swap_is_no_race_without_optimisation(cudabench: Callable[
     assert ran.code == 0, ran.out
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("index", "both"), [("x[i + 1] + x[i - 1]", True), ("x[i - 1] + x[i + 1]", True), ("x[i + 1]", False)]
 )
@@ -223,6 +226,7 @@ extern "C" __global__ void k(const float2 *x, float *y) {
 """
 
 
+@pytest.mark.sampled(6)
 @needs_compiler
 @pytest.mark.parametrize("to", ["w", "w + 4", "&wide", "&either", "either.each", "&whole"])
 def test_vectors_in_local_variables_that_are_aligned_for_them(cudabench: Callable[..., Any], to: str) -> None:
@@ -232,6 +236,7 @@ def test_vectors_in_local_variables_that_are_aligned_for_them(cudabench: Callabl
     assert ran.code == 0, ran.out
 
 
+@pytest.mark.sampled(3)
 @needs_compiler
 @pytest.mark.parametrize(
     ("to", "said"),

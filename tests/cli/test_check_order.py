@@ -78,6 +78,7 @@ def files(tmp_path: Path) -> None:
 pytestmark.append(pytest.mark.usefixtures("files"))
 
 
+@pytest.mark.slow
 def test_barrier_that_is_set_back_too_early(cudabench: Runner) -> None:
     """What another order hangs in is a hazard that names the order; in the first order it is found without it."""
     ran = cudabench("check", "early.cu", *LAUNCH, *BOTH)

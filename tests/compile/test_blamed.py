@@ -42,6 +42,7 @@ def refusal(source: str, name: str) -> str:
     return ""
 
 
+@pytest.mark.sampled(4)
 @needs_nvrtc
 @pytest.mark.parametrize("source", [LARGE + HUGE + GOOD, HUGE + GOOD + LARGE, GOOD + HUGE + LARGE, ALL])
 def test_shared_memory(source: str) -> None:
@@ -60,6 +61,7 @@ def test_lines_of_the_assembler() -> None:
     assert "large" not in refusal(ALL, "bad")
 
 
+@pytest.mark.sampled(3)
 @needs_nvrtc
 @pytest.mark.parametrize(("source", "name"), [(INSTANCES + GOOD, "good"), (INSTANCES, "many<20>"), (POINTED, "good")])
 def test_others_are_left_out(source: str, name: str) -> None:

@@ -80,6 +80,7 @@ def test_headers_of_the_package(
         assert counted.during(lambda: compile_cubin(TEXT, "u.cu", defines={"T": "int"})) == compiles
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     "change",
     [{"defines": {"T": "int"}}, {"arch": "sm_80"}, {"filename": "v.cu"}, {"source": TEXT + "\n"}, {"names": ["g"]}],

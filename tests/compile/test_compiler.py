@@ -208,6 +208,7 @@ def test_architectures() -> None:
     assert "sm_90" in supported_architectures()
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.usefixtures("without_nvcc")
 @pytest.mark.parametrize(
     ("header", "body"),
@@ -297,6 +298,7 @@ __device__ float uses_m() { return M::one(); }""",
 }  # fmt: skip
 
 
+@pytest.mark.sampled(4)
 @rest_slow
 @pytest.mark.parametrize("part", HOSTS)
 def test_what_no_kernel_needs_is_left_out(backend: Backend, part: str) -> None:
@@ -559,6 +561,7 @@ extern "C" __global__ void f(float *o)
 """
 
 
+@pytest.mark.slow
 def test_the_architecture_that_a_text_asks_for(for_gpu: Callable[..., Compiled]) -> None:
     """wgmma is compiled for sm_90a, which its macro tells; so is a text that only ptxas finds to need it, and another
     generation refuses both by name."""

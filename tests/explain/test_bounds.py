@@ -170,6 +170,7 @@ def test_a_kernel_without_a_price(cudabench: Runner, monkeypatch: pytest.MonkeyP
     assert " µs " in rows["smem-pad"]
 
 
+@pytest.mark.machine_code
 @needs_compiler
 def test_a_sweep_does_not_prefer_waste(cudabench: Runner) -> None:
     """Of one bound, the padding that is free of conflicts is best, not the one with 4.5 times the wavefronts."""

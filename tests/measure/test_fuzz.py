@@ -212,6 +212,7 @@ LARGEST = """__global__ void f(int n, const float *x, float *y) {
 """
 
 
+@pytest.mark.sampled(3)
 @simulated
 @pytest.mark.parametrize(
     ("as_int", "values"), [("true", "negative"), ("v >= 0", "not-positive"), ("!signbit(v)", None)]

@@ -96,6 +96,7 @@ def test_arithmetic() -> None:
     assert "over the __launch_bounds__ of kernel k, which allow 256" in refused("sm_75", 512, 8, 0, bound=256)
 
 
+@pytest.mark.sampled(3)
 @simulated
 @pytest.mark.parametrize("command", [("run", "-d", "sim"), ("run", "--on", "h100"), ("explain",)])
 def test_one_launch(cudabench: Runner, tmp_path: Path, command: tuple[str, ...]) -> None:
@@ -111,6 +112,7 @@ def test_one_launch(cudabench: Runner, tmp_path: Path, command: tuple[str, ...])
     assert ran.code == 0, ran.err
 
 
+@pytest.mark.slow
 @simulated
 def test_check_and_sweep(cudabench: Runner, tmp_path: Path) -> None:
     """In check it is a finding, beside which the others run; in sweep a failed point, never the best."""
@@ -176,6 +178,7 @@ def test_forgotten_dynamic_memory(cudabench: Runner, tmp_path: Path) -> None:
     assert cudabench("check", "k.cu", *launch, "--shared", 128).code == 0
 
 
+@pytest.mark.slow
 @simulated
 def test_diff_counts_where_the_launch_can_be(cudabench: Runner, tmp_path: Path) -> None:
     """diff launches on several architectures: one that holds no block has no counts."""

@@ -23,6 +23,7 @@ extern "C" __global__ void vecadd(const float *a, const float *b, float *c, int 
 """
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("n", [1, 31, 33, 127, 1000])
 @pytest.mark.parametrize("block", [1, 32, 48, 256])
 def test_bits_and_counts_of_a_ragged_vector_addition(n: int, block: int) -> None:

@@ -88,6 +88,7 @@ def test_ragged_rows_of_floats(size: tuple[int, int]) -> None:
     assert simulated("transpose", "ragged", size=size) == []
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("dtype", ["int8", "float16"])
 @pytest.mark.parametrize("size", [(224, 129), (225, 256), (257, 131), (256, 257), (256, 384), (513, 255)], ids=str)
 def test_ragged_rows_of_small_elements(size: tuple[int, int], dtype: str) -> None:
@@ -104,6 +105,7 @@ def test_ragged_rows_of_small_elements(size: tuple[int, int], dtype: str) -> Non
         assert set(moved) == {("load", 16), ("store", 16)}
 
 
+@pytest.mark.slow
 @given(rows=st.integers(1, 300), cols=st.integers(1, 300), dtype=st.sampled_from(["int8", "float16", "float32"]))
 @settings(max_examples=25, deadline=None)
 def test_ragged_at_any_size(rows: int, cols: int, dtype: str) -> None:
@@ -111,6 +113,7 @@ def test_ragged_at_any_size(rows: int, cols: int, dtype: str) -> None:
     assert simulated("transpose", "ragged", size=(rows, cols), dtype=dtype) == []
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("short", [4, 8, 16, 32])
 def test_a_short_side(short: int, dtype: str) -> None:
@@ -123,6 +126,7 @@ def test_a_short_side(short: int, dtype: str) -> None:
         assert (per_request(result, "shared", "load"), per_request(result, "shared", "store")) == (4, 4)
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int8"])
 @pytest.mark.parametrize("short", [1, 3, 12, 31, 65])
 def test_short_sides_of_any_length(short: int, dtype: str) -> None:
@@ -131,6 +135,7 @@ def test_short_sides_of_any_length(short: int, dtype: str) -> None:
         assert [rung for rung in ("vector", "prefetch") if simulated("transpose", rung, size=size, dtype=dtype)] == []
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("cols", "dtype", "wide"),
     [
@@ -152,6 +157,7 @@ def test_ragged_tiles_of_few_columns(cols: int, dtype: str, wide: int) -> None:
     assert simulated("transpose", "ragged", size=(1031, cols), dtype=dtype) == []
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     ("size", "dtype", "bytes_"),
     [

@@ -42,6 +42,7 @@ def size(operation: Operation) -> tuple[int, ...]:
     return {1: (37,), 2: (37, 41), 3: (37, 41, 43)}[len(operation.dimensions)]
 
 
+@pytest.mark.sampled(6)
 @needs_compiler
 @pytest.mark.usefixtures("unread_machine_code")
 @pytest.mark.parametrize(("text", "code"), [(rung, 0), (spoilt, 3)])
@@ -135,6 +136,7 @@ def test_constants_of_a_users_file_shape_the_launch(tmp_path: Path) -> None:
     assert [case.grid for case in (plain, smaller, strange, given)] == [(2, 2, 1), (6, 5, 1), (2, 2, 1), (3, 3, 1)]
 
 
+@pytest.mark.slow
 @needs_compiler
 @pytest.mark.usefixtures("unread_machine_code")
 def test_a_copy_of_a_chapter_with_its_header(cudabench: Callable[..., Any]) -> None:

@@ -73,6 +73,7 @@ def test_a_source_runs(tmp_path: Path) -> None:
     assert (program["launches"], program["checked"], program["exit_code"]) == (1, 1, 0)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("word", "printed"),
     [
@@ -107,6 +108,7 @@ def test_hazards_of_kernels_are_named(app: Path, word: str, kind: str, line: str
     assert f"{kind}: " in said
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("word", "kind", "line"),
     [
@@ -139,6 +141,7 @@ def test_the_programs_exit_code_is_told(app: Path) -> None:
     assert "exit code 7" in said
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("options", "checked"),
     [((), 7), (("--checked", "3"), 3), (("--checked", "all"), 100), (("--launches", "2,90-99"), 11)],
@@ -177,6 +180,7 @@ def test_an_interrupt_keeps_what_was_finished(app: Path) -> None:
     assert json.loads(path.read_text())["program"]["exit_code"] != 0
 
 
+@pytest.mark.slow
 def test_lines_of_launches_run(tmp_path: Path) -> None:
     """--lines prints the line of a launch, with what its arrays held; it runs."""
     done = run("exec", CASES, "--lines", "--save-arrays", "arrays", "-q", folder=tmp_path)
@@ -195,6 +199,7 @@ def test_standard_output_is_for_results_alone(app: Path) -> None:
     assert "end 3" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_static_runtime_is_refused(tmp_path: Path) -> None:
     """A program with a CUDA runtime of its own: exit code 5, and how to build it."""
     assert run("nvcc", *LAMBDAS, "-cudart", "static", CASES, "-o", "app", folder=tmp_path).returncode == 0
@@ -203,6 +208,7 @@ def test_a_static_runtime_is_refused(tmp_path: Path) -> None:
     assert "cudabench-nvcc" in done.stderr
 
 
+@pytest.mark.slow
 def test_units_are_linked(tmp_path: Path) -> None:
     """Units that call each other's device functions and share variables; and device code that is compressed."""
     (tmp_path / "a.cu").write_text(

@@ -253,6 +253,7 @@ KEYS = [
 ]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("key", KEYS)
 def test_a_key_with_any_value(cudabench: Callable[..., Any], key: str) -> None:
     """Every key of a profile, those to come too, with what does not belong there: an end in words, and soon."""
@@ -271,6 +272,7 @@ def test_a_key_with_any_value(cudabench: Callable[..., Any], key: str) -> None:
         assert all(len(word) < 500 for word in ran.err.split()), (key, value)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", ["{up}/y", "../y", "sub/../../y", "link/y", "/dev/null"])
 @pytest.mark.parametrize("option", ["json", "save"])
 def test_a_profile_writes_beside_itself_only(

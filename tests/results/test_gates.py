@@ -107,6 +107,7 @@ __global__ void three() { printf("%s", "\n::error::i"); }
 """
 
 
+@pytest.mark.sampled(3)
 @needs_nvrtc
 @pytest.mark.parametrize("words", [("run", "-k", "all", "-d", "sim"), ("check", "--to", "github"), ("check", "-q")])
 def test_what_kernels_print(cudabench: Runner, tmp_path: Path, words: tuple[str, ...]) -> None:

@@ -240,6 +240,7 @@ def test_rows_that_only_some_blocks_share(launch: Callable[..., Any]) -> None:
 # Between blocks ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("body", "text"),
     [

@@ -54,7 +54,7 @@ def run(
     return lines.code, machine
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 @pytest.mark.parametrize(("source", "kernel"), [(source, kernel) for source in CARD for kernel in sorted(CARD[source])])
 def test_counts_are_those_of_a_card(source: str, kernel: str, arch: str) -> None:

@@ -99,6 +99,7 @@ def _looked_at_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cudabench.simulator.machine.FIRST", 2000)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("wait", RIGHT.values(), ids=RIGHT)
 def test_right_barrier(launch: Launch, wait: str) -> None:
     """Blocks that wait for each other as they should are right and clean in every order, also with many lanes."""
@@ -122,6 +123,7 @@ def test_barrier_without_fence(launch: Launch) -> None:
     assert found == {"missing-fence"}
 
 
+@pytest.mark.slow
 def test_cooperative_groups(launch: Launch) -> None:
     """The barrier of a cooperative launch holds in every order."""
     source = "#include <cooperative_groups.h>\n" + BARRIER.replace("FENCE", "").replace("WAIT", "")

@@ -77,6 +77,7 @@ def test_chapter() -> None:
     assert source.types == {"T": "float"}
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("declaration", "expected"),
     [
@@ -392,6 +393,7 @@ FRAGMENTS = """__global__ void f ( ) { } < > template namespace ; , * const floa
 #if~0 #else #endif""".split()  # noqa: SIM905
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.sampled_from(FRAGMENTS), max_size=40).map("\n".join)
     | st.lists(st.sampled_from(FRAGMENTS)).map(" ".join)

@@ -325,6 +325,7 @@ def test_options_write_into_a_pipe(cudabench: Runner, recorded: str, pipe: Path,
     assert stat.S_ISFIFO(pipe.stat().st_mode)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("option", OPTIONS)
 @pytest.mark.parametrize(
     ("output", "message"),

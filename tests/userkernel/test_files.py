@@ -55,6 +55,7 @@ def marked(file: Public) -> object:
     return pytest.param(file, id=file.path.name, marks=marks)
 
 
+@pytest.mark.sampled(8)
 @needs_simulator
 @pytest.mark.usefixtures("unread_machine_code")
 @pytest.mark.parametrize("file", [marked(file) for file in FILES[::3]])

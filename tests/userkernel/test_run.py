@@ -234,6 +234,7 @@ def many(run: Runner) -> Runner:
     return lambda kernel, *words: run("many.cu", "-k", kernel, *words, *SIM, "--json", "-")
 
 
+@pytest.mark.sampled(3)
 @simulated
 @pytest.mark.parametrize("name", ["ns::deep::scale<float,32>", "scale<int, 32>", "deep::scale<double,  32>"])
 def test_template_in_a_namespace(many: Runner, name: str) -> None:

@@ -138,6 +138,7 @@ def suggested(text: str) -> list[str]:
     return shlex.split(match[1])
 
 
+@pytest.mark.sampled(6)
 @needs_simulator
 @pytest.mark.parametrize("name", WHOLE)
 def test_a_whole_line_runs_as_it_is(name: str, cudabench: Callable[..., Ran]) -> None:
@@ -151,6 +152,7 @@ def test_a_whole_line_runs_as_it_is(name: str, cudabench: Callable[..., Ran]) ->
     assert ran.code == 0, ran.out + ran.err
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", PARTS)
 def test_what_only_the_user_knows_is_a_gap(name: str, cudabench: Callable[..., Ran]) -> None:
     """The line has these parts and gaps, the sentence says what gaps are for, and a gap that is left is refused."""
@@ -237,6 +239,7 @@ AXPY = (
 X, Y = "x=float32[n]:random", "y=float32[n]:random"
 
 
+@pytest.mark.sampled(6)
 @needs_simulator
 @pytest.mark.parametrize("command", ["run", "check", "explain"])
 @pytest.mark.parametrize(
@@ -296,6 +299,7 @@ def test_numbers_that_name_each_other_are_refused(cudabench: Callable[..., Ran])
 # What else a line hangs on -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_files_own_kernel_comes_first(cudabench: Callable[..., Ran]) -> None:
     """Kernels of headers stand behind, overloads with their types; the line is for the file's own."""
     Path("book.h").write_text("__global__ void show(float *x) {}\n__global__ void show(int *x) {}\n")

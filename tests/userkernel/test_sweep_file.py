@@ -205,6 +205,7 @@ def test_parameters_of_templates(cudabench: Runner) -> None:
     assert "Repeat: cudabench run saxpy.cu --kernel 'tile<1,2>' --grid 'cdiv(n,32*1)' --block 32" in ran.out
 
 
+@pytest.mark.slow
 @simulated
 def test_a_wrong_point_is_exit_3(cudabench: Runner) -> None:
     """A point that is wrong is never best, and fails the sweep; one that does not compile is only told."""

@@ -49,6 +49,7 @@ def up(texture: str, shift: str, expected: str) -> tuple[object, ...]:
     return ("-k", "up", "-g", "2,32", "-b", 32, *words, "--expect", f"y={expected}")
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("shift", "options", "expected"),
     [
@@ -156,6 +157,7 @@ __global__ void whole(cudaTextureObject_t t, int *y) { y[threadIdx.x] = tex1D<in
 """
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("kernel", "textures", "said"),
     [
