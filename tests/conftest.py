@@ -91,17 +91,18 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def mark_sampled(items: Sequence[pytest.Item]) -> None:
-    """Mark as slow all but every n-th run of a test that is marked `sampled(n)`.
+    """Mark as slow all but every n-th run of a test that is marked `sampled(n)`; not those that need a driver.
 
     What is taken moves on by one each n runs, so that of two parameters no value of the inner one is left out.
     """
     runs: dict[str, list[pytest.Item]] = {}
     for item in items:
-        if item.get_closest_marker("sampled"):
+        if item.get_closest_marker("sampled") and not any(item.get_closest_marker(one) for one in ("driver", "gpu")):
             runs.setdefault(item.nodeid.partition("[")[0], []).append(item)
     for group in runs.values():
         for at, item in enumerate(group):
-            (every,) = item.get_closest_marker("sampled").args  # type: ignore[union-attr]
+            mark = item.get_closest_marker("sampled")
+            every = mark.args[0] if mark else 1
             if at % every != at // every % every:
                 item.add_marker("slow")
 

@@ -90,6 +90,7 @@ def one_line(text: str) -> str:
 # Kernels -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.machine_code
 def test_faults_cost_their_kernel(faulty: Runner) -> None:
     """An illegal or misaligned address, a trap, an assert and a hang fail with CUDA's own words, and the kernels behind
     them are measured by a new process; what a kernel prints is shown as its own."""

@@ -24,6 +24,8 @@ from cudabench.views import headlines, table
 from tests.conftest import Ran
 from tests.ladders import build, needs_compiler
 
+pytestmark = pytest.mark.machine_code
+
 Runner = Callable[..., Ran]
 LADDER = ("transpose", "--size", 64, 64, "-d", "sim", "--no-cpu")
 KERNEL = """

@@ -73,6 +73,7 @@ def test_the_other_files(file: Public, cudabench: Callable[..., Ran]) -> None:
     holds(file, cudabench)
 
 
+@pytest.mark.machine_code
 @needs_simulator
 @pytest.mark.slow
 @pytest.mark.parametrize("file", [marked(file) for file in FILES[1::4]])
