@@ -13,8 +13,6 @@ import pytest
 from tests.conftest import Ran
 from tests.ladders import needs_compiler
 
-pytestmark = pytest.mark.usefixtures("unread_machine_code")
-
 KERNEL = """
 __device__ __forceinline__ float sum(const float v[4]) {
   float s = 0;

@@ -16,8 +16,6 @@ from cudabench.records import file as results
 from tests.conftest import Ran
 from tests.userkernel.test_run import ARRAYS, EXPECT, LAUNCH, NUMBERS, SAXPY, SIM
 
-pytestmark = pytest.mark.usefixtures("unread_machine_code")
-
 Runner = Callable[..., Ran]
 
 simulated = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")

@@ -16,8 +16,6 @@ from cudabench.errors import UsageError
 from cudabench.operations import SUMMARIES
 from tests.conftest import Ran
 
-pytestmark = pytest.mark.usefixtures("unread_machine_code")
-
 Runner = Callable[..., Ran]
 SAXPY = (Path(__file__).resolve().parents[2] / "examples" / "saxpy.cu").read_text()
 SMALL = "--size 64 --device sim --no-cpu -q"

@@ -15,7 +15,6 @@ from tests.conftest import Ran
 
 Runner = Callable[..., Ran]
 
-pytestmark = pytest.mark.usefixtures("unread_machine_code")
 needs_nvrtc = pytest.mark.skipif(compiler.nvrtc_version() is None, reason="needs NVRTC")
 
 BIG = "__shared__ int t[{}]; t[threadIdx.x] = 1; __syncthreads(); a[threadIdx.x] = t[5 - threadIdx.x];"

@@ -14,7 +14,6 @@ from tests.conftest import Ran
 
 pytestmark = [
     pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC"),
-    pytest.mark.usefixtures("unread_machine_code"),
 ]
 SOURCE = """
 #include <curand_kernel.h>

@@ -12,8 +12,6 @@ import pytest
 
 from tests.ladders import needs_compiler
 
-pytestmark = pytest.mark.usefixtures("unread_machine_code")
-
 # What comes before the kernel, its body for thread i of 64, the type of x and y, what y must be; x is i - 32.
 FEATURES = {
     "division towards zero": ("", "y[i] = x[i] / 3;", "int32", "np.trunc(x/3)"),

@@ -139,7 +139,6 @@ def test_the_ladder_on_the_default_card(cudabench: Runner) -> None:
 
 
 @needs_compiler
-@pytest.mark.usefixtures("unread_machine_code")
 def test_counts_alone(cudabench: Runner) -> None:
     """--on none has no bound, and per request the counts with the ideal; a constant that is given is not chosen."""
     ran = cudabench(*LADDER, "-k", "smem-pad", "--on", "none", "-D", "IPAD=2", "--json", "r.json")
@@ -153,7 +152,6 @@ def test_counts_alone(cudabench: Runner) -> None:
 
 
 @needs_compiler
-@pytest.mark.usefixtures("unread_machine_code")
 def test_a_kernel_without_a_price(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where one kernel cannot be priced its row says so, and its counts and the other rows stand."""
     priced = simulated_run.by_card

@@ -305,7 +305,6 @@ WHERE = ["sim", pytest.param("cuda", marks=[pytest.mark.gpu, pytest.mark.driver]
 
 
 @pytest.mark.parametrize("device", WHERE)
-@pytest.mark.usefixtures("unread_machine_code")
 def test_a_kernel_finds_nothing_of_the_one_before(device: str, cudabench: Runner) -> None:
     """Kernels of one file that run in one process have variables of their own."""
     Path("two.cu").write_text(TWO)

@@ -23,7 +23,6 @@ from tests.conftest import Ran
 
 Runner = Callable[..., Ran]
 
-pytestmark = pytest.mark.usefixtures("unread_machine_code")
 simulated = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
 SIM = ("--device", "sim", "--no-cpu", "--json", "-")
 GPU = ("--device", "cuda", "--no-cpu", "--min-time", "0.05", "--json", "-")

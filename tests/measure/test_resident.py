@@ -27,7 +27,6 @@ from tests.measure.test_gpu_run import measure, right
 
 Runner = Callable[..., Ran]
 
-pytestmark = pytest.mark.usefixtures("unread_machine_code")
 simulated = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
 
 

@@ -20,7 +20,7 @@ from tests.ladders import build, needs_compiler, problem, simulator
 
 Runner = Callable[..., Ran]
 
-pytestmark = [pytest.mark.lookup, pytest.mark.usefixtures("unread_machine_code")]
+pytestmark = pytest.mark.lookup
 
 N = 1024
 

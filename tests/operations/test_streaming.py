@@ -275,7 +275,6 @@ def picture(tmp_path: Path) -> Path:
 
 
 @needs_compiler
-@pytest.mark.usefixtures("unread_machine_code")
 @pytest.mark.parametrize(
     ("words", "shape"),
     [

@@ -16,7 +16,7 @@ from cudabench.records.planned import Settings
 from cudabench.records.results import Result
 from tests.ladders import build, needs_compiler, simulated, simulator
 
-pytestmark = [pytest.mark.transpose, needs_compiler, pytest.mark.usefixtures("unread_machine_code")]
+pytestmark = [pytest.mark.transpose, needs_compiler]
 
 
 def counted(kernel: str, block: tuple[int, int], size: tuple[int, int] = (256, 256), dtype: str = "float32") -> Result:

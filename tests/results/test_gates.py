@@ -24,7 +24,6 @@ from tests.test_text import anything, commands, harmless
 
 Runner = Callable[..., Ran]
 
-pytestmark = pytest.mark.usefixtures("unread_machine_code")
 needs_nvrtc = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
 
 

@@ -25,8 +25,6 @@ from tests.cli.test_hostile_options import TREE
 from tests.conftest import Ran
 from tests.results.test_compare import RECORDED
 
-pytestmark = pytest.mark.usefixtures("unread_machine_code")
-
 ROOT = Path(__file__).resolve().parents[2]
 Runner = Callable[..., Ran]
 

@@ -38,7 +38,6 @@ ARRAYS = ("--arg", "x=float32[n]:random", "--arg", "y=float32[n]:random")
 EXPECT = ("--expect", "y=a*x+y0", "--bytes", "3*4*n")
 SIM = ("--device", "sim", "--no-cpu")
 
-pytestmark = pytest.mark.usefixtures("unread_machine_code")
 simulated = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
 
 

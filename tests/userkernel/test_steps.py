@@ -37,7 +37,7 @@ int main() { partial<<<1, 64>>>(nullptr, nullptr, 0); }
 
 
 @pytest.fixture
-def run(tmp_path: Path, cudabench: Callable[..., Ran], unread_machine_code: None) -> Callable[..., Ran]:
+def run(tmp_path: Path, cudabench: Callable[..., Ran]) -> Callable[..., Ran]:
     """Return a function that runs steps of the file above in the simulator."""
     (tmp_path / "steps.cu").write_text(SOURCE)
 

@@ -16,7 +16,6 @@ from tests.conftest import Ran
 
 pytestmark = [
     pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC"),
-    pytest.mark.usefixtures("unread_machine_code"),
 ]
 Runner = Callable[..., Ran]
 

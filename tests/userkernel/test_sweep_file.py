@@ -27,8 +27,6 @@ from tests.conftest import Ran
 from tests.measure.test_ab import SOURCE as DOUBLES
 from tests.sessions import Invented, invent
 
-pytestmark = pytest.mark.usefixtures("unread_machine_code")
-
 Runner = Callable[..., Ran]
 simulated = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
 GPU = DeviceInfo("Fake", "cuda", "9.0", 132, 1 << 20, 4000.0, index=0, uuid="GPU-1")

@@ -18,7 +18,6 @@ Runner = Callable[..., Ran]
 
 pytestmark = [
     pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC"),
-    pytest.mark.usefixtures("unread_machine_code"),
 ]
 
 SOURCE = """\
