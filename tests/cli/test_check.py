@@ -15,9 +15,7 @@ from tests.conftest import Ran
 
 Runner = Callable[..., Ran]
 
-pytestmark = [
-    pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC"),
-]
+pytestmark = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
 
 RIGHT = """\
 __global__ void scale(float *x, float a, int n) {

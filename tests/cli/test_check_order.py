@@ -13,9 +13,7 @@ from tests.conftest import Ran
 
 Runner = Callable[..., Ran]
 
-pytestmark = [
-    pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC"),
-]
+pytestmark = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
 
 METHOD = """\
 __global__ void twice(int *x, int *y, unsigned *count) {

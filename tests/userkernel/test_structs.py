@@ -14,9 +14,7 @@ from cudabench.source.files import parse_text
 from cudabench.source.named_types import layout_of
 from tests.conftest import Ran
 
-pytestmark = [
-    pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC"),
-]
+pytestmark = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
 Runner = Callable[..., Ran]
 
 SOURCE = """

@@ -15,9 +15,7 @@ from tests.surface_cases import BEYOND, CASES, PLANE, SOURCE, WRONG
 
 Runner = Callable[..., Ran]
 
-pytestmark = [
-    pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC"),
-]
+pytestmark = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
 
 
 @pytest.fixture

@@ -16,9 +16,7 @@ from tests.conftest import Ran
 
 Runner = Callable[..., Ran]
 
-pytestmark = [
-    pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC"),
-]
+pytestmark = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
 
 SOURCE = """\
 __global__ void up(cudaTextureObject_t t, float *y, int w, int h, float d) {
