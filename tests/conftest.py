@@ -90,15 +90,23 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return ByFile(config, log)
 
 
+def operation_of(item: pytest.Item) -> str:
+    """Return the operation that a test's parameter `name` names, or an empty text."""
+    name = item.callspec.params.get("name") if isinstance(item, pytest.Function) and hasattr(item, "callspec") else ""
+    return name if isinstance(name, str) and name in operations.SUMMARIES else ""
+
+
 def mark_sampled(items: Sequence[pytest.Item]) -> None:
-    """Mark as slow all but every n-th run of a test that is marked `sampled(n)`; not those that need a driver.
+    """Mark as slow all but every n-th run of a test that is marked `sampled(n)`, of each operation if they are of such;
+    not those that need a driver.
 
     What is taken moves on by one each n runs, so that of two parameters no value of the inner one is left out.
     """
-    runs: dict[str, list[pytest.Item]] = {}
+    runs: dict[tuple[str, str], list[pytest.Item]] = {}
     for item in items:
-        if item.get_closest_marker("sampled") and not any(item.get_closest_marker(one) for one in ("driver", "gpu")):
-            runs.setdefault(item.nodeid.partition("[")[0], []).append(item)
+        marked = {mark.name for mark in item.iter_markers()}
+        if "sampled" in marked and not marked & {"driver", "gpu", "slow"}:
+            runs.setdefault((item.nodeid.partition("[")[0], operation_of(item)), []).append(item)
     for group in runs.values():
         for at, item in enumerate(group):
             mark = item.get_closest_marker("sampled")
@@ -116,10 +124,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """
     mark_sampled(items)
     for item in items:
-        name = (
-            item.callspec.params.get("name") if isinstance(item, pytest.Function) and hasattr(item, "callspec") else ""
-        )
-        if isinstance(name, str) and name in operations.SUMMARIES:
+        if name := operation_of(item):
             item.add_marker(name)
     asked = config.option.markexpr
     for mark in ("slow", "build", "driver", "long"):

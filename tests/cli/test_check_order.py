@@ -58,7 +58,7 @@ BOTH = ("--arg", "x=int32[6]:zeros", "--arg", "y=int32[6]:zeros", *COUNT)
 TURN = ("--arg", "turn=int32[6]:zeros", "--arg", "sum=float32[1]:zeros", *COUNT)
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def files(tmp_path: Path) -> None:
     """Write the files above to where the commands run."""
     for name, text in {
@@ -70,9 +70,6 @@ def files(tmp_path: Path) -> None:
         "plain": PLAIN,
     }.items():
         (tmp_path / f"{name}.cu").write_text(text)
-
-
-pytestmark.append(pytest.mark.usefixtures("files"))
 
 
 @pytest.mark.slow
