@@ -110,6 +110,7 @@ def test_sweep_draws_a_map() -> None:
     assert (told["blocks"], told["fixed"]["kernels"]) == (["32,8,1", "16,16,1", "8,8,1"], ["smem"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("older", [False, True])
 def test_the_command_goes_on_with_a_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, older: bool) -> None:
     """--resume takes what `sweep` wrote, also in the form of older versions, and simulates no block again."""

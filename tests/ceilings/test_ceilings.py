@@ -296,6 +296,7 @@ def test_a_compiler_that_refuses() -> None:
     assert (found[2].status, len(device.texts)) == ("ok", 1)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_warm_up")
 def test_energy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Energy is what the board takes above idle over what was done; where NVML tells none, it is skipped."""
@@ -553,6 +554,7 @@ def test_no_plot_of_what_does_not_compare() -> None:
     assert all(file.device is not None and file.device.name in title for file in (h200, h100))
 
 
+@pytest.mark.slow
 def test_plot(cudabench: Runner, two: tuple[Path, Path]) -> None:
     """One card is drawn against theory, two against each other; a kind of kernels' plots is refused."""
     assert cudabench("plot", two[0], "-o", "one.svg").code == 0

@@ -77,6 +77,7 @@ def test_threads_that_have_ended(check: Check, body: str) -> None:
     )
 
 
+@pytest.mark.slow
 def test_whole_warps_that_pass_by(check: Check) -> None:
     """Whole warps may pass by a barrier without a word of synccheck's: a warning, and the cause of a race."""
     ran, hazards, codes = check("if (t < 64) { __syncthreads(); }\ny[t] = s[t] + 1;")
@@ -92,6 +93,7 @@ TWO = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("body", TWO.values(), ids=TWO)
 def test_two_barriers(check: Check, body: str) -> None:
     """Warps that wait for each other at two barriers are named at both."""

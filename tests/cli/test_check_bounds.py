@@ -155,6 +155,7 @@ extern "C" __global__ void k(const unsigned *x, unsigned *y) {
 """
 
 
+@pytest.mark.slow
 @needs_compiler
 @pytest.mark.parametrize(("last", "code"), [(4, 0), (5, 3)], ids=["right", "wrong"])
 def test_what_is_refused_for_an_older_architecture(cudabench: Callable[..., Any], last: int, code: int) -> None:

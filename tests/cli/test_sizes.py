@@ -110,6 +110,7 @@ def test_run(cudabench: Runner, tmp_path: Path, text: str) -> None:
     ]
 
 
+@pytest.mark.slow
 @simulated
 def test_plot_of_one_file(cudabench: Runner) -> None:
     """The results file of several sizes is drawn over the sizes, without being told to."""

@@ -52,6 +52,7 @@ def test_shared_memory(source: str) -> None:
     assert refusal(source, "good") == ""
 
 
+@pytest.mark.slow
 @needs_nvrtc
 def test_lines_of_the_assembler() -> None:
     """What ptxas refuses is said of its line of the source, also where other kernels had to be left out."""
@@ -74,6 +75,7 @@ def test_its_own_instance() -> None:
     assert "many has 80000 bytes" in refusal(INSTANCES + GOOD, "many<20000>")
 
 
+@pytest.mark.slow
 @needs_nvrtc
 def test_parameters() -> None:
     """Too many bytes of parameters are an error with a line, of the kernel that has them."""
@@ -83,6 +85,7 @@ def test_parameters() -> None:
     assert refusal(source, "good") == ""
 
 
+@pytest.mark.slow
 @needs_nvrtc
 def test_headers(cudabench: Runner, tmp_path: Path) -> None:
     """A kernel of a header is left out like one of the file; check names each one's own fault."""

@@ -116,6 +116,7 @@ def test_headers_of_the_users_own(folder: Path, counted: Counted, tmp_path: Path
     assert "0f40400000" in ptx() or "1077936128" in ptx()  # 3.0f
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "line",
     [

@@ -599,6 +599,7 @@ def test_what_lies_beside_nvrtc_is_loaded_with_it(tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stderr
 
 
+@pytest.mark.slow
 @both
 def test_dot_products_without_optimisation(backend: Backend) -> None:
     """Each product of bytes and of halves is compiled without optimisation as with it, for older architectures too."""
@@ -630,6 +631,7 @@ def test_what_was_compiled_before_changes_nothing(monkeypatch: pytest.MonkeyPatc
     assert ".local" not in compile_ptx(turns, "turn.cu", arch="sm_90", backend="nvrtc").ptx
 
 
+@pytest.mark.slow
 @both
 def test_a_missing_header_above_the_header_that_includes_it(backend: Backend, tmp_path: Path) -> None:
     """`../gone.h` of a header in a folder is taken as empty, as a missing header of the source is."""

@@ -85,6 +85,7 @@ def test_a_header_has_one_text(tmp_path: Path) -> None:
     assert read.complete
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(2)
 @pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
 @pytest.mark.parametrize("folder", ["third_party/linear", "include"])

@@ -352,6 +352,7 @@ def test_atomics_are_named_by_what_they_do(cudabench: Runner) -> None:
     assert "although the compiler combines the lanes of each warp" in said["total"]
 
 
+@pytest.mark.slow
 @pytest.mark.machine_code
 @pytest.mark.parametrize("read", [True, False], ids=["machine code", "PTX"])
 def test_what_the_driver_does_is_never_exact(cudabench: Runner, monkeypatch: pytest.MonkeyPatch, read: bool) -> None:

@@ -496,6 +496,7 @@ def statements() -> Compiled:
     return compiled(source)
 
 
+@pytest.mark.sampled(4)
 @needs_tools
 @pytest.mark.parametrize("statement", ARITHMETIC)
 def test_arithmetic_is_named(statements: Compiled, statement: str) -> None:

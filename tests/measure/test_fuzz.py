@@ -180,6 +180,7 @@ WRONG = {
 }
 
 
+@pytest.mark.sampled(3)
 @simulated
 @pytest.mark.parametrize("name", WRONG)
 def test_a_wrong_kernel_is_made_small_and_repeats(name: str, cudabench: Runner) -> None:

@@ -130,6 +130,7 @@ def test_check_and_sweep(cudabench: Runner, tmp_path: Path) -> None:
     assert "cannot run in blocks of 1024" in results[1024]["reason"]
 
 
+@pytest.mark.sampled(4)
 @simulated
 @pytest.mark.parametrize(("arch", "most"), [("sm_75", 65536), ("sm_86", 101376), ("sm_80", 166912), ("sm_90", 232448)])
 def test_shared_memory_of_the_architecture(cudabench: Runner, tmp_path: Path, arch: str, most: int) -> None:

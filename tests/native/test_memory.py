@@ -420,6 +420,7 @@ def _cost(address: np.ndarray, mask: np.ndarray, size: int, what: int) -> tuple[
     return found[0], found[1]
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(_requests(1 << 16), st.integers(0, 2))
 def test_any_request_costs_what_the_numpy_engine_says(request: Any, what: int) -> None:

@@ -374,6 +374,7 @@ def pooled(type_: str, number: int) -> str:
     return f"%{register(pool)}{number % POOL[pool]}"
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.lists(STEP, min_size=1, max_size=25), st.integers(0, 1 << 30))
 def test_random_expressions_have_the_same_bits(steps: list[Any], seed: int) -> None:

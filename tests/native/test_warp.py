@@ -225,6 +225,7 @@ extern "C" __global__ void loops(const int *turns, int *out, int *votes)
 """
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(block=st.sampled_from((32, 64, 96)), turns=st.lists(st.integers(0, 40), min_size=1, max_size=96))
 def test_instructions_of_divergent_loops(block: int, turns: list[int]) -> None:

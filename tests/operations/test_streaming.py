@@ -380,7 +380,7 @@ def test_blur_strips(request_: dict[str, Any], sizes: list[tuple[int, int]]) -> 
     assert [fault for rung in rungs for size in sizes for fault in simulated("blur", rung, size=size, **request_)] == []
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.blur
 @needs_compiler
 @pytest.mark.parametrize(

@@ -78,6 +78,7 @@ def test_wavefronts_of_the_textbook(kernel: str, block: tuple[int, int], load: f
     assert per_request(counted(kernel, block), "shared", "load") == load
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("size", [(64, 125), (136, 133), (137, 133), (57, 250), (64, 124), (112, 248)], ids=str)
 def test_ragged_rows_of_floats(size: tuple[int, int]) -> None:
     """Tiles inside and at the edges are right where rows of the output start at 32 bytes (nothing is read ahead of a
@@ -88,7 +89,7 @@ def test_ragged_rows_of_floats(size: tuple[int, int]) -> None:
     assert simulated("transpose", "ragged", size=size) == []
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("dtype", ["int8", "float16"])
 @pytest.mark.parametrize("size", [(224, 129), (225, 256), (257, 131), (256, 257), (256, 384), (513, 255)], ids=str)
 def test_ragged_rows_of_small_elements(size: tuple[int, int], dtype: str) -> None:
@@ -126,7 +127,7 @@ def test_a_short_side(short: int, dtype: str) -> None:
         assert (per_request(result, "shared", "load"), per_request(result, "shared", "store")) == (4, 4)
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int8"])
 @pytest.mark.parametrize("short", [1, 3, 12, 31, 65])
 def test_short_sides_of_any_length(short: int, dtype: str) -> None:
@@ -157,7 +158,7 @@ def test_ragged_tiles_of_few_columns(cols: int, dtype: str, wide: int) -> None:
     assert simulated("transpose", "ragged", size=(1031, cols), dtype=dtype) == []
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("size", "dtype", "bytes_"),
     [

@@ -154,6 +154,7 @@ def test_a_sample_of_launches_is_checked(app: Path, options: tuple[str, ...], ch
     assert f"checked {checked} of 100" in said or checked == 100
 
 
+@pytest.mark.slow
 def test_a_budget_ends_a_program(app: Path) -> None:
     """--budget ends a program that loops, and keeps what was finished."""
     code, said, file = ran(app, "loop", "--budget", "2")
@@ -162,6 +163,7 @@ def test_a_budget_ends_a_program(app: Path) -> None:
     assert "--budget 2 s was spent" in said
 
 
+@pytest.mark.slow
 def test_an_interrupt_keeps_what_was_finished(app: Path) -> None:
     """Ctrl-C: exit code 130, and a results file."""
     path = app.with_name("interrupted.json")
@@ -192,6 +194,7 @@ def test_lines_of_launches_run(tmp_path: Path) -> None:
     assert "yes" in again.stdout or "verified" in again.stdout
 
 
+@pytest.mark.slow
 def test_standard_output_is_for_results_alone(app: Path) -> None:
     """With --json - the program's output goes to standard error."""
     done = run("exec", "./app", "--json", "-", folder=app.parent)
@@ -241,6 +244,7 @@ def test_nvcc_hands_on(tmp_path: Path) -> None:
     assert run("nvcc", "none.cu", folder=tmp_path).returncode != 0
 
 
+@pytest.mark.slow
 def test_what_cannot_run_is_refused(tmp_path: Path) -> None:
     """No file, a file that is not there, one that does not compile, two programs, launches that are not numbers or that
     kernels make."""

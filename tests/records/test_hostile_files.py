@@ -129,6 +129,7 @@ def test_a_damaged_results_file(cudabench: Callable[..., Any], measured: Any, da
     check([*line], cudabench(*line))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("old", "new"),
     [

@@ -107,7 +107,7 @@ def test_right_barrier(launch: Launch, wait: str) -> None:
     assert [barrier(launch, wait, order, grid=300) for order in (None, "reverse")] == ["right"] * 2
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(13)
 @pytest.mark.parametrize("grid", [2, 3, 6])
 @pytest.mark.parametrize("wait", WRONG.values(), ids=WRONG)
 def test_wrong_barrier(launch: Launch, wait: str, grid: int) -> None:
@@ -154,7 +154,7 @@ WAITING = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WAITING)
 def test_blocks_that_wait(launch: Launch, name: str) -> None:
     """Blocks may wait for earlier ones, for a lock, for all of them, and be in calls meanwhile."""

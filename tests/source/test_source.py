@@ -122,6 +122,7 @@ def test_parameter_lists() -> None:
     assert parse("__global__ void f(void) {}", "t.cu").kernels[0].parameters == ()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "head",
     [

@@ -291,7 +291,7 @@ def slow_of(*options: str) -> list[Any]:
     return [pytest.param(option, marks=pytest.mark.slow if option in options else ()) for option in OPTIONS]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("option", slow_of("fleet --plot", "plot -o"))
 def test_options_write_to_a_device(cudabench: Runner, recorded: str, option: str) -> None:
     """Every output option writes to /dev/null and leaves it alone."""
@@ -299,7 +299,7 @@ def test_options_write_to_a_device(cudabench: Runner, recorded: str, option: str
     assert (ran.code, ran.err) == (0, "")
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("option", slow_of("fleet --plot"))
 def test_options_on_a_full_disk(cudabench: Runner, recorded: str, option: str) -> None:
     """On a full disk every output option ends with one sentence and exit code 1."""
@@ -309,7 +309,7 @@ def test_options_on_a_full_disk(cudabench: Runner, recorded: str, option: str) -
     assert len(said) == 1
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("option", OPTIONS)
 def test_options_write_into_a_pipe(cudabench: Runner, recorded: str, pipe: Path, option: str) -> None:
     """A pipe's reader gets the output once, whole."""

@@ -346,6 +346,7 @@ def test_tuples_are_dimensions() -> None:
 # Compiled == walked ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.recursive(NAMES | NUMBERS, compound, max_leaves=8), st.integers(0, 10**6), st.integers(1, 64))
 def test_compiled_arithmetic_is_what_is_walked(text: str, n: int, m: int) -> None:

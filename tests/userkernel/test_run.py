@@ -499,6 +499,7 @@ def test_mistakes(run: Runner, words: tuple[Any, ...], code: int, message: str) 
     assert ran.err.count("\n") == 1
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("kernel", "words", "message"),
     [

@@ -102,6 +102,7 @@ def test_a_profile_repeats_a_group(run: Callable[..., Ran], tmp_path: Path, cuda
     assert (result["kernel"], result["status"]) == ("gauss-seidel", "ok")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("step", "said"),
     [

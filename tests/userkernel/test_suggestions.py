@@ -178,6 +178,7 @@ def test_each_command_prints_its_own_line(command: str, cudabench: Callable[...,
     assert line in said
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("parameter", "said"),
     [
@@ -400,6 +401,7 @@ def test_an_array_that_is_too_small_is_said_to_be_as_given(cudabench: Callable[.
     assert said in " ".join(cudabench("check", *line[1:-1]).out.split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("low", "said"), [(5, True), (3, False)])
 def test_a_launch_that_comes_to_no_store_says_so(low: int, said: bool, cudabench: Callable[..., Ran]) -> None:
     """`clean` of a kernel of which every thread left at once is not said without that."""

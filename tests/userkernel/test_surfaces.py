@@ -50,6 +50,7 @@ def test_a_wrong_surface(run: Runner) -> None:
     assert "writes 4 bytes at x=800 of the surface 's' (800 bytes a row): x counts bytes" in ran.out + ran.err
 
 
+@pytest.mark.slow
 def test_other_values_and_sizes(run: Runner) -> None:
     """Cases of --fuzz draw other values and sizes of a surface; what only some values show is found."""
     words = CASES["line"][0]

@@ -191,6 +191,7 @@ def test_best_is_printed_as_the_command_that_repeats_it(cudabench: Runner) -> No
     assert cudabench(*words).code == 0
 
 
+@pytest.mark.slow
 @simulated
 def test_parameters_of_templates(cudabench: Runner) -> None:
     """Template arguments and a block's range, put into the command as numbers, since `run` has no names for them."""

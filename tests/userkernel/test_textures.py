@@ -186,6 +186,7 @@ def test_how_a_kernel_reads_a_texture(
     assert said in ran.err
 
 
+@pytest.mark.slow
 def test_linear_memory_is_told_by_the_name(run: Runner, tmp_path: Path) -> None:
     """Of two textures only the one that tex1Dfetch reads is linear memory, which is 0 outside."""
     (tmp_path / "t.cu").write_text(OTHERS)
