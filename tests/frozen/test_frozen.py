@@ -58,6 +58,7 @@ def test_api(here: Shell, name: str) -> None:
     holds(here, "api", name)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", parts.results())
 def test_results(here: Shell, name: str) -> None:
     """Each view reads an old file, or says that it has nothing to show, as it did."""

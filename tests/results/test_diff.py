@@ -137,6 +137,7 @@ def test_templates_defines_and_renamed_kernels(here: Path) -> None:
     assert (each.kernel, each.verdict) == ("saxpy -> axpy", "same")
 
 
+@pytest.mark.slow
 def test_kernels_of_one_side_are_added_or_removed(here: Path) -> None:
     """A kernel that only one side has is no error; `code` fails for one that is gone."""
     extra = SAXPY.replace("saxpy", "more")

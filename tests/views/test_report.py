@@ -107,6 +107,7 @@ def test_thinned_samples_are_of_all_places() -> None:
     assert all(place == (sample - 1) % 6 for sample, place in zip(thin.samples_s, thin.samples_place, strict=True))
 
 
+@pytest.mark.slow
 def test_a_large_file_loses_pictures_before_counts() -> None:
     """With little room the page keeps status, times and the sums of accesses, and says what it left out."""
     held = embedded.documents([timed()], 1)
