@@ -127,7 +127,7 @@ def test_a_short_side(short: int, dtype: str) -> None:
         assert (per_request(result, "shared", "load"), per_request(result, "shared", "store")) == (4, 4)
 
 
-@pytest.mark.sampled(20)
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int8"])
 @pytest.mark.parametrize("short", [1, 3, 12, 31, 65])
 def test_short_sides_of_any_length(short: int, dtype: str) -> None:

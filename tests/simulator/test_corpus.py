@@ -692,7 +692,7 @@ RUNS += [
 ]
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(("name", "size", "arch"), RUNS)
 def test_right(name: str, size: int, arch: str) -> None:
     """The result is that of NumPy, and nothing is reported."""
