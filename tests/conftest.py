@@ -27,7 +27,7 @@ from cudabench.compile import nvdisasm
 from cudabench.compile.record import Resources
 from cudabench.devices import probe
 from cudabench.devices.protocol import Variable
-from cudabench.measure import context, provenance, timing
+from cudabench.measure import context, provenance, session, timing
 from cudabench.measure.buffers import GUARD, ROTATION_BYTES, SMALL_GUARD_BYTES
 from cudabench.plan import chapters
 from cudabench.records.file import ResultsFile
@@ -90,6 +90,31 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return ByFile(config, log)
 
 
+def operation_of(item: pytest.Item) -> str:
+    """Return the operation that a test's parameter `name` names, or an empty text."""
+    name = item.callspec.params.get("name") if isinstance(item, pytest.Function) and hasattr(item, "callspec") else ""
+    return name if isinstance(name, str) and name in operations.SUMMARIES else ""
+
+
+def mark_sampled(items: Sequence[pytest.Item]) -> None:
+    """Mark as slow all but every n-th run of a test that is marked `sampled(n)`, of each operation if they are of such;
+    not those that need a driver.
+
+    What is taken moves on by one each n runs, so that of two parameters no value of the inner one is left out.
+    """
+    runs: dict[tuple[str, str], list[pytest.Item]] = {}
+    for item in items:
+        marked = {mark.name for mark in item.iter_markers()}
+        if "sampled" in marked and not marked & {"driver", "gpu", "slow"}:
+            runs.setdefault((item.nodeid.partition("[")[0], operation_of(item)), []).append(item)
+    for group in runs.values():
+        for at, item in enumerate(group):
+            mark = item.get_closest_marker("sampled")
+            every = mark.args[0] if mark else 1
+            if at % every != at // every % every:
+                item.add_marker("slow")
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark an operation's tests, leave slow ones out unless asked for, skip what needs a GPU where there is none.
@@ -97,11 +122,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     A test is an operation's where its parameter `name` is. Slow ones, and those marked `build` or `long`, are asked for
     by -m or by the test's own name.
     """
+    mark_sampled(items)
     for item in items:
-        name = (
-            item.callspec.params.get("name") if isinstance(item, pytest.Function) and hasattr(item, "callspec") else ""
-        )
-        if isinstance(name, str) and name in operations.SUMMARIES:
+        if name := operation_of(item):
             item.add_marker(name)
     asked = config.option.markexpr
     for mark in ("slow", "build", "driver", "long"):
@@ -190,10 +213,13 @@ def one_look_at_the_checkout() -> Iterator[None]:
         yield
 
 
-@pytest.fixture
-def unread_machine_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run without nvdisasm, which takes half a second a kernel: for tests of many runs that ask for nothing of it."""
-    monkeypatch.setattr(nvdisasm, "path", lambda: None)
+@pytest.fixture(autouse=True)
+def unread_machine_code(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run without nvdisasm, which takes half a second a kernel, unless the test is marked `machine_code` or `gpu`."""
+    if request.node.get_closest_marker("machine_code") is None and request.node.get_closest_marker("gpu") is None:
+        monkeypatch.setattr(nvdisasm, "path", lambda: None)
+        if request.node.get_closest_marker("driver"):
+            monkeypatch.setattr(session, "WORKER", "tests.driver.worker")
 
 
 @dataclass

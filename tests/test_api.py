@@ -49,6 +49,7 @@ def test_every_name_is_there() -> None:
         assert getattr(package, name).__doc__, name
 
 
+@pytest.mark.machine_code
 def test_records_are_the_commands(pair: Report, cudabench: Runner, tmp_path: Path) -> None:
     """A run from Python leaves what the command writes, but for when, by whom and in how many processes it was run, and
     prints the same."""
@@ -109,6 +110,7 @@ def test_sweep_draws_a_map() -> None:
     assert (told["blocks"], told["fixed"]["kernels"]) == (["32,8,1", "16,16,1", "8,8,1"], ["smem"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("older", [False, True])
 def test_the_command_goes_on_with_a_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, older: bool) -> None:
     """--resume takes what `sweep` wrote, also in the form of older versions, and simulates no block again."""

@@ -216,6 +216,7 @@ def _compile(
     own = work / "key.cpp"
     visible = '__attribute__((visibility("default")))'
     own.write_text(f'extern "C" {visible} const char *cudabench_native_key() {{ return "{wanted}"; }}\n')
+    sanitized = "-g" in options
     options += [f"-DHAVE_{level.upper()}" for level in levels if level != "base"]
     jobs, objects = [], []
     for level, more in levels.items():
@@ -223,7 +224,7 @@ def _compile(
             if level == "base" or path.stem.endswith("_simd"):
                 objects.append(str(work / f"{path.stem}.{level}.o"))
                 text = path.name if path.parent == source else str(path)
-                simd = SIMD * path.stem.endswith("_simd")
+                simd = SIMD[sanitized:] * path.stem.endswith("_simd")  # at -O3 sanitizers take half as long again
                 jobs.append([*command, *options, *simd, *more, f"-DLEVEL={level}", "-c", text, "-o", objects[-1]])
     _run(jobs, source)
     # Python may have loaded an older C++ library than the compiler's, such as conda's.
@@ -231,7 +232,7 @@ def _compile(
     for library in made:
         link = [*command, *options, "-shared", *objects, *_versioned(library, work), "-o", str(library)]
         try:
-            _run([[*link, *own_library * (sys.platform != "darwin" and "-g" not in options)]], source)
+            _run([[*link, *own_library * (sys.platform != "darwin" and not sanitized)]], source)
         except Failed:
             _run([link], source)  # the static library is missing
 

@@ -98,6 +98,7 @@ time.sleep(0.3)
 """
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize(
     ("end", "broken"),

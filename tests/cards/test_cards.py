@@ -107,6 +107,7 @@ def test_all_and_lists() -> None:
     assert [card.per_hour for card in selection.with_prices(cards_of_two, "H100=2.5")] == [None, 2.5]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -203,6 +204,7 @@ def test_prices(cudabench: Runner, saxpy: Path) -> None:
     assert rows(alone.out)["t4"][-2:] == ["3600", "1.64"]
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_what_a_card_cannot_run(cudabench: Runner, tmp_path: Path) -> None:
     """A card without the shared memory or the instructions says so in its row, and the others have theirs; where none

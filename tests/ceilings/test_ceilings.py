@@ -39,7 +39,7 @@ OF_KERNELS = tuple(chapter.BY_NAME)
 QUICK = replace(gpu.TIMING, min_time=0.0, max_time=9.0, min_samples=1)
 H200 = replace(INFO, name="NVIDIA H200", sm_count=132, l2_bytes=60 << 20, peak_gbps=4814.0)
 
-pytestmark = needs_compiler
+pytestmark = [needs_compiler, pytest.mark.machine_code]
 
 
 def compiled(arch: str, text: str | None = None, backend: Any = None) -> Compiled:
@@ -267,6 +267,7 @@ def test_a_wrong_result_has_no_value(name: str, array: str, at: int) -> None:
     assert device.memory == {}  # all given back
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_warm_up")
 def test_one_that_stays_undone() -> None:
     """A launch that does nothing leaves poison, also where an earlier one was right."""
@@ -295,6 +296,7 @@ def test_a_compiler_that_refuses() -> None:
     assert (found[2].status, len(device.texts)) == ("ok", 1)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_warm_up")
 def test_energy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Energy is what the board takes above idle over what was done; where NVML tells none, it is skipped."""
@@ -552,6 +554,7 @@ def test_no_plot_of_what_does_not_compare() -> None:
     assert all(file.device is not None and file.device.name in title for file in (h200, h100))
 
 
+@pytest.mark.slow
 def test_plot(cudabench: Runner, two: tuple[Path, Path]) -> None:
     """One card is drawn against theory, two against each other; a kind of kernels' plots is refused."""
     assert cudabench("plot", two[0], "-o", "one.svg").code == 0

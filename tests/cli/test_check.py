@@ -15,10 +15,7 @@ from tests.conftest import Ran
 
 Runner = Callable[..., Ran]
 
-pytestmark = [
-    pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC"),
-    pytest.mark.usefixtures("unread_machine_code"),
-]
+pytestmark = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
 
 RIGHT = """\
 __global__ void scale(float *x, float a, int n) {
@@ -101,6 +98,7 @@ def test_no_table_of_counts_and_no_baseline(check: Runner) -> None:
     assert "CPU" not in ran.out
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     "words", [["right.cu"], ["right.cu", "--arg", "n=5"], ["both.cu"], ["template.cu"], ["race.cu", "--block", "32"]]
 )

@@ -43,6 +43,7 @@ PASSED_BY = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("body", PASSED_BY.values(), ids=PASSED_BY)
 def test_lanes_that_pass_by(check: Check, body: str) -> None:
     """A part of a warp at a barrier is a fault, said once and with the condition, also where races follow from it."""
@@ -63,6 +64,7 @@ GONE = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("body", GONE.values(), ids=GONE)
 def test_threads_that_have_ended(check: Check, body: str) -> None:
     """Threads that end before a barrier are no fault; a note says how many there were, and where they left."""
@@ -75,6 +77,7 @@ def test_threads_that_have_ended(check: Check, body: str) -> None:
     )
 
 
+@pytest.mark.slow
 def test_whole_warps_that_pass_by(check: Check) -> None:
     """Whole warps may pass by a barrier without a word of synccheck's: a warning, and the cause of a race."""
     ran, hazards, codes = check("if (t < 64) { __syncthreads(); }\ny[t] = s[t] + 1;")
@@ -90,6 +93,7 @@ TWO = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("body", TWO.values(), ids=TWO)
 def test_two_barriers(check: Check, body: str) -> None:
     """Warps that wait for each other at two barriers are named at both."""
@@ -97,6 +101,7 @@ def test_two_barriers(check: Check, body: str) -> None:
     assert (ran.code, hazards) == (3, [("divergent-barrier", 3), ("divergent-barrier", 4)])
 
 
+@pytest.mark.slow
 def test_another_turn(check: Check) -> None:
     """Warps that meet one barrier in different turns of its loop are named; those of an inner loop's turns are not."""
     loop = "#pragma unroll 1\nfor (int k = 0; k < 4; k++) { if (k == t / 32)\n__syncthreads(); y[t] += k; }"
@@ -124,6 +129,7 @@ MASKS = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", MASKS)
 def test_masks(check: Check, name: str) -> None:
     """A mask that does not name its lane, or names lanes that do not come, is a fault of its own."""

@@ -13,8 +13,6 @@ import pytest
 from tests.conftest import Ran
 from tests.ladders import needs_compiler
 
-pytestmark = pytest.mark.usefixtures("unread_machine_code")
-
 KERNEL = """
 __device__ __forceinline__ float sum(const float v[4]) {
   float s = 0;
@@ -53,6 +51,7 @@ def test_what_is_right_is_clean(cudabench: Callable[..., Any]) -> None:
     assert run(cudabench, 4, 4, 32) == (0, [])
 
 
+@pytest.mark.sampled(3)
 @needs_compiler
 @pytest.mark.parametrize(
     ("read", "written", "n", "line", "said"),
@@ -124,6 +123,7 @@ extern "C" __global__ void k(const int *at, float *y, int n) {
 """
 
 
+@pytest.mark.sampled(3)
 @needs_compiler
 @pytest.mark.parametrize(
     ("more", "n", "line"),
@@ -155,6 +155,7 @@ extern "C" __global__ void k(const unsigned *x, unsigned *y) {
 """
 
 
+@pytest.mark.slow
 @needs_compiler
 @pytest.mark.parametrize(("last", "code"), [(4, 0), (5, 3)], ids=["right", "wrong"])
 def test_what_is_refused_for_an_older_architecture(cudabench: Callable[..., Any], last: int, code: int) -> None:
@@ -186,6 +187,7 @@ def test_a_compare_and_swap_is_no_race_without_optimisation(cudabench: Callable[
     assert ran.code == 0, ran.out
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("index", "both"), [("x[i + 1] + x[i - 1]", True), ("x[i - 1] + x[i + 1]", True), ("x[i + 1]", False)]
 )
@@ -223,6 +225,7 @@ extern "C" __global__ void k(const float2 *x, float *y) {
 """
 
 
+@pytest.mark.sampled(6)
 @needs_compiler
 @pytest.mark.parametrize("to", ["w", "w + 4", "&wide", "&either", "either.each", "&whole"])
 def test_vectors_in_local_variables_that_are_aligned_for_them(cudabench: Callable[..., Any], to: str) -> None:
@@ -232,6 +235,7 @@ def test_vectors_in_local_variables_that_are_aligned_for_them(cudabench: Callabl
     assert ran.code == 0, ran.out
 
 
+@pytest.mark.sampled(3)
 @needs_compiler
 @pytest.mark.parametrize(
     ("to", "said"),

@@ -13,10 +13,7 @@ from tests.conftest import Ran
 
 Runner = Callable[..., Ran]
 
-pytestmark = [
-    pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC"),
-    pytest.mark.usefixtures("unread_machine_code"),
-]
+pytestmark = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
 
 METHOD = """\
 __global__ void twice(int *x, int *y, unsigned *count) {
@@ -61,7 +58,7 @@ BOTH = ("--arg", "x=int32[6]:zeros", "--arg", "y=int32[6]:zeros", *COUNT)
 TURN = ("--arg", "turn=int32[6]:zeros", "--arg", "sum=float32[1]:zeros", *COUNT)
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def files(tmp_path: Path) -> None:
     """Write the files above to where the commands run."""
     for name, text in {
@@ -75,9 +72,7 @@ def files(tmp_path: Path) -> None:
         (tmp_path / f"{name}.cu").write_text(text)
 
 
-pytestmark.append(pytest.mark.usefixtures("files"))
-
-
+@pytest.mark.slow
 def test_barrier_that_is_set_back_too_early(cudabench: Runner) -> None:
     """What another order hangs in is a hazard that names the order; in the first order it is found without it."""
     ran = cudabench("check", "early.cu", *LAUNCH, *BOTH)

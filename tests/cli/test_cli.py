@@ -16,8 +16,6 @@ from cudabench import cli, operations
 from cudabench.measure import session
 from tests.conftest import Ran
 
-pytestmark = pytest.mark.usefixtures("unread_machine_code")
-
 Runner = Callable[..., Ran]
 SMALL = ("--size", "33", "127", "--device", "sim", "--no-cpu")
 

@@ -171,10 +171,10 @@ def check(line: list[str], ran: Any) -> None:
         assert all(len(word) <= 1000 for word in ran.err.split()), line
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(line=command_lines())
 def test_any_command_line_ends_well(folder: Callable[..., Any], line: list[str]) -> None:
-    """A few dozen lines of a command, its options and values of any kind, each time the test runs others."""
+    """A few lines of a command, its options and values of any kind, each time the test runs others."""
     check(line, folder(*line))
 
 

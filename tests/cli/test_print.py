@@ -15,8 +15,6 @@ from cudabench.records.values import ANY, check_key, keys, value, written
 from tests.conftest import Ran
 from tests.results.test_compare import RECORDED
 
-pytestmark = pytest.mark.usefixtures("unread_machine_code")
-
 Runner = Callable[..., Ran]
 
 ONE = ("transpose", "smem-pad", "--size", 33, 127, "--device", "sim", "--no-cpu")

@@ -16,8 +16,6 @@ from cudabench.records import file as results
 from tests.conftest import Ran
 from tests.userkernel.test_run import ARRAYS, EXPECT, LAUNCH, NUMBERS, SAXPY, SIM
 
-pytestmark = pytest.mark.usefixtures("unread_machine_code")
-
 Runner = Callable[..., Ran]
 
 simulated = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
@@ -112,6 +110,7 @@ def test_run(cudabench: Runner, tmp_path: Path, text: str) -> None:
     ]
 
 
+@pytest.mark.slow
 @simulated
 def test_plot_of_one_file(cudabench: Runner) -> None:
     """The results file of several sizes is drawn over the sizes, without being told to."""

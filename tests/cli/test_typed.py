@@ -16,8 +16,6 @@ from cudabench.errors import UsageError
 from cudabench.operations import SUMMARIES
 from tests.conftest import Ran
 
-pytestmark = pytest.mark.usefixtures("unread_machine_code")
-
 Runner = Callable[..., Ran]
 SAXPY = (Path(__file__).resolve().parents[2] / "examples" / "saxpy.cu").read_text()
 SMALL = "--size 64 --device sim --no-cpu -q"
@@ -161,6 +159,7 @@ def folder(cudabench: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     return cudabench
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("line", "code", "piece"), TYPED)
 def test_typed(folder: Runner, line: str, code: int, piece: str) -> None:
     """The exit code and a piece of the answer, which is one line, writes no file and comes from the parser alone."""

@@ -15,7 +15,6 @@ from tests.conftest import Ran
 
 Runner = Callable[..., Ran]
 
-pytestmark = pytest.mark.usefixtures("unread_machine_code")
 needs_nvrtc = pytest.mark.skipif(compiler.nvrtc_version() is None, reason="needs NVRTC")
 
 BIG = "__shared__ int t[{}]; t[threadIdx.x] = 1; __syncthreads(); a[threadIdx.x] = t[5 - threadIdx.x];"
@@ -42,6 +41,7 @@ def refusal(source: str, name: str) -> str:
     return ""
 
 
+@pytest.mark.sampled(4)
 @needs_nvrtc
 @pytest.mark.parametrize("source", [LARGE + HUGE + GOOD, HUGE + GOOD + LARGE, GOOD + HUGE + LARGE, ALL])
 def test_shared_memory(source: str) -> None:
@@ -52,6 +52,7 @@ def test_shared_memory(source: str) -> None:
     assert refusal(source, "good") == ""
 
 
+@pytest.mark.slow
 @needs_nvrtc
 def test_lines_of_the_assembler() -> None:
     """What ptxas refuses is said of its line of the source, also where other kernels had to be left out."""
@@ -60,6 +61,7 @@ def test_lines_of_the_assembler() -> None:
     assert "large" not in refusal(ALL, "bad")
 
 
+@pytest.mark.sampled(3)
 @needs_nvrtc
 @pytest.mark.parametrize(("source", "name"), [(INSTANCES + GOOD, "good"), (INSTANCES, "many<20>"), (POINTED, "good")])
 def test_others_are_left_out(source: str, name: str) -> None:
@@ -73,6 +75,7 @@ def test_its_own_instance() -> None:
     assert "many has 80000 bytes" in refusal(INSTANCES + GOOD, "many<20000>")
 
 
+@pytest.mark.slow
 @needs_nvrtc
 def test_parameters() -> None:
     """Too many bytes of parameters are an error with a line, of the kernel that has them."""
@@ -82,6 +85,7 @@ def test_parameters() -> None:
     assert refusal(source, "good") == ""
 
 
+@pytest.mark.slow
 @needs_nvrtc
 def test_headers(cudabench: Runner, tmp_path: Path) -> None:
     """A kernel of a header is left out like one of the file; check names each one's own fault."""

@@ -80,6 +80,7 @@ def test_headers_of_the_package(
         assert counted.during(lambda: compile_cubin(TEXT, "u.cu", defines={"T": "int"})) == compiles
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     "change",
     [{"defines": {"T": "int"}}, {"arch": "sm_80"}, {"filename": "v.cu"}, {"source": TEXT + "\n"}, {"names": ["g"]}],
@@ -115,6 +116,7 @@ def test_headers_of_the_users_own(folder: Path, counted: Counted, tmp_path: Path
     assert "0f40400000" in ptx() or "1077936128" in ptx()  # 3.0f
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "line",
     [

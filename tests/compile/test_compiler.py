@@ -208,6 +208,7 @@ def test_architectures() -> None:
     assert "sm_90" in supported_architectures()
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.usefixtures("without_nvcc")
 @pytest.mark.parametrize(
     ("header", "body"),
@@ -297,6 +298,7 @@ __device__ float uses_m() { return M::one(); }""",
 }  # fmt: skip
 
 
+@pytest.mark.sampled(4)
 @rest_slow
 @pytest.mark.parametrize("part", HOSTS)
 def test_what_no_kernel_needs_is_left_out(backend: Backend, part: str) -> None:
@@ -559,6 +561,7 @@ extern "C" __global__ void f(float *o)
 """
 
 
+@pytest.mark.slow
 def test_the_architecture_that_a_text_asks_for(for_gpu: Callable[..., Compiled]) -> None:
     """wgmma is compiled for sm_90a, which its macro tells; so is a text that only ptxas finds to need it, and another
     generation refuses both by name."""
@@ -596,6 +599,7 @@ def test_what_lies_beside_nvrtc_is_loaded_with_it(tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stderr
 
 
+@pytest.mark.slow
 @both
 def test_dot_products_without_optimisation(backend: Backend) -> None:
     """Each product of bytes and of halves is compiled without optimisation as with it, for older architectures too."""
@@ -627,6 +631,7 @@ def test_what_was_compiled_before_changes_nothing(monkeypatch: pytest.MonkeyPatc
     assert ".local" not in compile_ptx(turns, "turn.cu", arch="sm_90", backend="nvrtc").ptx
 
 
+@pytest.mark.slow
 @both
 def test_a_missing_header_above_the_header_that_includes_it(backend: Backend, tmp_path: Path) -> None:
     """`../gone.h` of a header in a folder is taken as empty, as a missing header of the source is."""

@@ -12,10 +12,7 @@ from cudabench.compile import toolkit
 from cudabench.compile.compiler import nvrtc_version
 from tests.conftest import Ran
 
-pytestmark = [
-    pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC"),
-    pytest.mark.usefixtures("unread_machine_code"),
-]
+pytestmark = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
 SOURCE = """
 #include <curand_kernel.h>
 __global__ void xorwow(float *y, unsigned long long seed)

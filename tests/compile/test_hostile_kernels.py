@@ -12,8 +12,6 @@ import pytest
 
 from tests.ladders import needs_compiler
 
-pytestmark = pytest.mark.usefixtures("unread_machine_code")
-
 # What comes before the kernel, its body for thread i of 64, the type of x and y, what y must be; x is i - 32.
 FEATURES = {
     "division towards zero": ("", "y[i] = x[i] / 3;", "int32", "np.trunc(x/3)"),
@@ -125,6 +123,7 @@ FEATURES = {
 C_TYPES = {"int32": "int", "uint32": "unsigned", "int64": "long long", "float32": "float", "float64": "double"}
 
 
+@pytest.mark.sampled(6)
 @needs_compiler
 @pytest.mark.parametrize("name", FEATURES)
 def test_a_feature(cudabench: Callable[..., Any], name: str) -> None:

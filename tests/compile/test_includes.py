@@ -85,6 +85,7 @@ def test_a_header_has_one_text(tmp_path: Path) -> None:
     assert read.complete
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
 @pytest.mark.parametrize("folder", ["third_party/linear", "include"])
 def test_headers_with_two_names_compile_without_host_code(tmp_path: Path, folder: str) -> None:

@@ -222,6 +222,7 @@ def _each(cases: Iterable[str]) -> list[object]:
     ]
 
 
+@pytest.mark.sampled(14)
 @pytest.mark.parametrize(("case", "backend"), _each(REPLACEABLE))
 def test_what_is_at_fault_is_not_replaced(case: str, backend: Backend) -> None:
     """Another overload, template, base, conversion or outer name does not stand in: the fault itself is shown."""
@@ -240,6 +241,7 @@ HOSTS = {
 }
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("case", "backend"), _each(HOSTS))
 def test_function_of_the_host_is_not_replaced_by_one_of_the_device(case: str, backend: Backend) -> None:
     """A call that means the host's overload is refused, as nvcc does; one that means the device's is taken."""
@@ -272,6 +274,7 @@ BESIDE = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("case", "backend"), _each(BESIDE))
 def test_fault_that_a_kernel_does_not_come_to_is_left_out(case: str, backend: Backend) -> None:
     """A kernel runs beside what it does not name, and where its own variable has the name of what is at fault."""
@@ -295,6 +298,7 @@ NAMED = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @needs_nvrtc
 @pytest.mark.parametrize("case", NAMED)
 def test_fault_of_a_name_that_a_kernel_comes_to_is_shown(case: str) -> None:
@@ -304,6 +308,7 @@ def test_fault_of_a_name_that_a_kernel_comes_to_is_shown(case: str) -> None:
         compile_cubin(text, "f.cu", names=["k"], backend="nvrtc")
 
 
+@pytest.mark.slow
 @needs_nvrtc
 def test_variable_of_a_class_that_the_device_does_not_have() -> None:
     """NVRTC refuses a class with a member that only a host has: its size is not known. nvcc takes it."""

@@ -22,6 +22,7 @@ def _compiled_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDABENCH_CACHE", "off")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("seconds", "code"), [("60", 0), ("0.01", 1)])
 def test_a_compile_has_its_own_time(
     seconds: str, code: int, tmp_path: Path, cudabench: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
@@ -35,6 +36,7 @@ def test_a_compile_has_its_own_time(
     assert ("CUDABENCH_COMPILE_TIMEOUT" in ran.out + ran.err) == (code == 1)
 
 
+@pytest.mark.machine_code
 def test_reading_ends_with_the_timeout() -> None:
     """nvdisasm is stopped with the time that is left, and a later reading is not."""
     if nvdisasm.path() is None:

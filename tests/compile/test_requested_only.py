@@ -100,6 +100,7 @@ def test_the_code_is_that_of_the_whole_file(monkeypatch: pytest.MonkeyPatch) -> 
     assert "twice" not in short.log
 
 
+@pytest.mark.slow
 @needs_nvrtc
 def test_errors_are_those_of_the_whole_file(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is refused is refused with the message of a compile of all."""

@@ -32,13 +32,15 @@ IN_CONTEXT = START + "context = cuda.Device(0).make_context()\nimport atexit; at
 
 
 def script(text: str, start: str = IN_CONTEXT, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a program in a process of its own; gpuarray's kernels carry their PTX by PyCUDA's own variable."""
+    """Run a program in a process of its own, untraced, as it is none of this project's; gpuarray's kernels carry their
+    PTX by PyCUDA's own variable."""
+    inherited = {name: value for name, value in os.environ.items() if name != "COVERAGE_PROCESS_CONFIG"}
     return subprocess.run(
         [sys.executable, "-c", start + text],
         capture_output=True,
         text=True,
         timeout=120,
-        env={**os.environ, "PYCUDA_DEFAULT_NVCC_FLAGS": "-lineinfo", **environment},
+        env={**inherited, "PYCUDA_DEFAULT_NVCC_FLAGS": "-lineinfo", **environment},
     )
 
 

@@ -15,7 +15,7 @@ import pytest
 from tests.conftest import Ran
 from tests.simulator.test_hopper import COPY
 
-pytestmark = [pytest.mark.driver, pytest.mark.usefixtures("unread_machine_code")]
+pytestmark = pytest.mark.driver
 Runner = Callable[..., Ran]
 BRIEF = ("--min-time", "0", "--max-time", "0.05", "--min-samples", "2", "--no-cpu")
 GPU = ("-d", "cuda", *BRIEF)

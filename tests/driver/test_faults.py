@@ -90,6 +90,7 @@ def one_line(text: str) -> str:
 # Kernels -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.machine_code
 def test_faults_cost_their_kernel(faulty: Runner) -> None:
     """An illegal or misaligned address, a trap, an assert and a hang fail with CUDA's own words, and the kernels behind
     them are measured by a new process; what a kernel prints is shown as its own."""
@@ -134,7 +135,7 @@ def test_a_process_that_is_killed(faulty: Runner, monkeypatch: pytest.MonkeyPatc
 
 def hanging(mark: str) -> list[int]:
     """Return the workers with a mark in which a kernel hangs, as the driver says on their standard error."""
-    workers = [number for number, words in marked(mark).items() if any("measure.worker" in word for word in words)]
+    workers = [number for number, words in marked(mark).items() if any(".worker" in word for word in words)]
     return [
         number
         for number in workers

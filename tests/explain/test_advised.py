@@ -14,6 +14,7 @@ from cudabench.compile.compiler import nvrtc_version
 from tests.conftest import Ran
 
 FOLDER = Path(__file__).parents[1] / "corpus" / "advised"
+pytestmark = pytest.mark.machine_code
 SENTENCE = re.compile(r"(?:~ )?lines? \d")
 needs_simulator = pytest.mark.skipif(
     nvrtc_version() is None or nvdisasm.path() is None, reason="needs NVRTC and nvdisasm"

@@ -24,6 +24,8 @@ from cudabench.views import headlines, table
 from tests.conftest import Ran
 from tests.ladders import build, needs_compiler
 
+pytestmark = pytest.mark.machine_code
+
 Runner = Callable[..., Ran]
 LADDER = ("transpose", "--size", 64, 64, "-d", "sim", "--no-cpu")
 KERNEL = """
@@ -137,7 +139,6 @@ def test_the_ladder_on_the_default_card(cudabench: Runner) -> None:
 
 
 @needs_compiler
-@pytest.mark.usefixtures("unread_machine_code")
 def test_counts_alone(cudabench: Runner) -> None:
     """--on none has no bound, and per request the counts with the ideal; a constant that is given is not chosen."""
     ran = cudabench(*LADDER, "-k", "smem-pad", "--on", "none", "-D", "IPAD=2", "--json", "r.json")
@@ -151,7 +152,6 @@ def test_counts_alone(cudabench: Runner) -> None:
 
 
 @needs_compiler
-@pytest.mark.usefixtures("unread_machine_code")
 def test_a_kernel_without_a_price(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where one kernel cannot be priced its row says so, and its counts and the other rows stand."""
     priced = simulated_run.limits_by_card
@@ -170,6 +170,7 @@ def test_a_kernel_without_a_price(cudabench: Runner, monkeypatch: pytest.MonkeyP
     assert " µs " in rows["smem-pad"]
 
 
+@pytest.mark.machine_code
 @needs_compiler
 def test_a_sweep_does_not_prefer_waste(cudabench: Runner) -> None:
     """Of one bound, the padding that is free of conflicts is best, not the one with 4.5 times the wavefronts."""

@@ -11,6 +11,8 @@ from cudabench.simulator import api as simulator
 from cudabench.simulator.report import Executed
 from tests.ladders import needs_compiler
 
+pytestmark = pytest.mark.machine_code
+
 SOURCE = """extern "C" __global__ void k(long long *q, float *f, const long long *a, const long long *b, float scale) {
     int i = threadIdx.x;
     q[i] = a[i] / b[i];

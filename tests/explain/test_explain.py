@@ -13,13 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cudabench.compile import nvdisasm
 from cudabench.explain import accesses, drawings
 from cudabench.records.results import Access, Result
 from tests.conftest import Ran
-
-pytestmark = pytest.mark.usefixtures("unread_machine_code")
-NVDISASM = nvdisasm.path  # for what is told from the machine code
 
 Runner = Callable[..., Ran]
 
@@ -332,11 +328,11 @@ def test_two_kernels_side_by_side(cudabench: Runner) -> None:
 
 
 @pytest.mark.slow
-def test_atomics_are_named_by_what_they_do(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.machine_code
+def test_atomics_are_named_by_what_they_do(cudabench: Runner) -> None:
     """Everybody's atomics on one word are told with the array and their number; a histogram's want a shared copy."""
     from pathlib import Path
 
-    monkeypatch.setattr(nvdisasm, "path", NVDISASM)
     Path("a.cu").write_text(
         'extern "C" __global__ void hist(unsigned *bins, const unsigned char *in) {\n'
         "    atomicAdd(&bins[in[blockIdx.x * blockDim.x + threadIdx.x]], 1u);\n}\n"
@@ -356,6 +352,8 @@ def test_atomics_are_named_by_what_they_do(cudabench: Runner, monkeypatch: pytes
     assert "although the compiler combines the lanes of each warp" in said["total"]
 
 
+@pytest.mark.slow
+@pytest.mark.machine_code
 @pytest.mark.parametrize("read", [True, False], ids=["machine code", "PTX"])
 def test_what_the_driver_does_is_never_exact(cudabench: Runner, monkeypatch: pytest.MonkeyPatch, read: bool) -> None:
     """Of a kernel that calls malloc the counts have a ~ and the reason in the summary, the table of a run and the JSON,

@@ -38,6 +38,8 @@ from cudabench.views import plot, roofline, table, tables
 from tests.conftest import FAKE, FakeDevice, Ran
 from tests.ladders import simulator as shared_simulator
 
+pytestmark = pytest.mark.machine_code
+
 Runner = Callable[..., Ran]
 SOURCE = """
 extern "C" __global__ void twice(float *out, const float *in, const float *table) {

@@ -33,6 +33,7 @@ from cudabench.simulator.machine_code.image import readable
 from cudabench.simulator.machine_code.launch import Asked
 from tests import ladders
 
+pytestmark = pytest.mark.machine_code
 DATA = Path(__file__).parents[1] / "data" / "sass"
 needs_tools = pytest.mark.skipif(
     nvdisasm.path() is None or compiler.nvrtc_version() is None, reason="nvdisasm or NVRTC is not installed"
@@ -249,6 +250,7 @@ def statements() -> Compiled:
     return compiled(source)
 
 
+@pytest.mark.sampled(4)
 @needs_tools
 @pytest.mark.parametrize("statement", ARITHMETIC)
 def test_arithmetic_is_named(statements: Compiled, statement: str) -> None:

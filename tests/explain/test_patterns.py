@@ -505,6 +505,7 @@ def said(report: simulator.Report, kernel: str, block: int | tuple[int, ...]) ->
     return found
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("case", CORPUS, ids=lambda case: f"{case.kernel}-{case.block}")
 def test_advice_is_a_specialists(case: Expected) -> None:
     """Each access gets the advice that fits what its lanes do, with its array and its number; all others get none."""

@@ -15,9 +15,12 @@ from cudabench.simulator.machine_code import decode
 from cudabench.simulator.machine_code.launch import ROUNDED
 from cudabench.system import native
 
-pytestmark = pytest.mark.skipif(
-    nvdisasm.path() is None or native.library() is None, reason="needs nvdisasm and the native engine"
-)
+pytestmark = [
+    pytest.mark.machine_code,
+    pytest.mark.skipif(
+        nvdisasm.path() is None or native.library() is None, reason="needs nvdisasm and the native engine"
+    ),
+]
 
 # Each lane goes round the loop as often as x says.
 LOOP = """extern "C" __global__ void k(const int *x, int *y, int n) {
@@ -70,6 +73,7 @@ def test_what_cannot_run_is_marked(tmp_path: Path) -> None:
     assert any(row["inexact"] and row["inexact"] in code["inexact"] for row in found["access"])
 
 
+@pytest.mark.slow
 def test_other_results_are_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the machine code comes to something else, the result warns, and names the array."""
     monkeypatch.setitem(decode.FORMS, "LOP3", lambda one, operands: ("iadd3", "pdxxxik", []))
@@ -79,6 +83,7 @@ def test_other_results_are_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert found["machine_code"]["inexact"] is not None
 
 
+@pytest.mark.slow
 def test_fused_arithmetic_is_no_fault(tmp_path: Path) -> None:
     """Another rounding that lets lanes go another way is said with the count, and is not a warning."""
     source = """extern "C" __global__ void k(const int *x, int *y, int n) {

@@ -16,8 +16,6 @@ from cudabench.fleet import task
 from tests import fleets
 from tests.conftest import Ran
 
-pytestmark = pytest.mark.usefixtures("unread_machine_code")
-
 Runner = Callable[..., Ran]
 EVIL = "n7'; DROP TABLE cost; --\x1b]0;x\x07\n::error file=a::b\u202e=1+1<script>{{ 7 * 7 }}{% raw %}$\\frac$"
 VECADD = ("vecadd", "-k", "naive", "--size", 64, "--device", "sim")

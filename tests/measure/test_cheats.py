@@ -227,7 +227,9 @@ def read_where_named(cheat: Cheat, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(nvdisasm, "path", lambda: None)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("cheat", marked([c for c in CHEATS if c.heads["sim"] != "none"], NOT_YET, SLOW))
+@pytest.mark.machine_code
 @pytest.mark.usefixtures("read_where_named")
 def test_simulated(cheat: Cheat, cudabench: Runner) -> None:
     """The simulator says of each what the file demands, or that it cannot run it."""
@@ -237,6 +239,7 @@ def test_simulated(cheat: Cheat, cudabench: Runner) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.machine_code
 @pytest.mark.usefixtures("read_where_named")
 @pytest.mark.parametrize("cheat", CHEATS, ids=lambda cheat: cheat.name)
 def test_honest_twin_simulated(cheat: Cheat, cudabench: Runner) -> None:
@@ -247,6 +250,8 @@ def test_honest_twin_simulated(cheat: Cheat, cudabench: Runner) -> None:
     assert unfounded(cheat, ran, result) == []
 
 
+@pytest.mark.sampled(4)
+@pytest.mark.machine_code
 @pytest.mark.usefixtures("read_where_named")
 @pytest.mark.parametrize("cheat", FUZZED, ids=lambda cheat: cheat.name)
 def test_one_seed_shows_nothing(cheat: Cheat, cudabench: Runner) -> None:
@@ -264,6 +269,7 @@ def test_the_seed_is_recognised(cudabench: Runner) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.machine_code
 @pytest.mark.usefixtures("read_where_named")
 @pytest.mark.parametrize("cheat", FUZZED, ids=lambda cheat: cheat.name)
 def test_honest_twin_fuzzed(cheat: Cheat, cudabench: Runner) -> None:
@@ -299,7 +305,6 @@ WHERE = ["sim", pytest.param("cuda", marks=[pytest.mark.gpu, pytest.mark.driver]
 
 
 @pytest.mark.parametrize("device", WHERE)
-@pytest.mark.usefixtures("unread_machine_code")
 def test_a_kernel_finds_nothing_of_the_one_before(device: str, cudabench: Runner) -> None:
     """Kernels of one file that run in one process have variables of their own."""
     Path("two.cu").write_text(TWO)
@@ -356,6 +361,7 @@ SIMULATED = [
 ]
 
 
+@pytest.mark.machine_code
 @pytest.mark.driver
 @pytest.mark.parametrize(("cheat", "cache"), SIMULATED)
 def test_measured_through_the_simulated_driver(cheat: Cheat, cache: str, cudabench: Runner) -> None:
@@ -363,6 +369,7 @@ def test_measured_through_the_simulated_driver(cheat: Cheat, cache: str, cudaben
     hold_up(cheat, "driver", cudabench, "--cache", cache, "--min-time", "0", "--max-time", "0.4")
 
 
+@pytest.mark.machine_code
 @pytest.mark.driver
 @pytest.mark.parametrize("name", ["scan_transpose", "scan_vecadd"])
 def test_a_scan_that_knows_where_all_places_lie(name: str, cudabench: Runner) -> None:

@@ -23,7 +23,6 @@ from tests.conftest import Ran
 
 Runner = Callable[..., Ran]
 
-pytestmark = pytest.mark.usefixtures("unread_machine_code")
 simulated = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
 SIM = ("--device", "sim", "--no-cpu", "--json", "-")
 GPU = ("--device", "cuda", "--no-cpu", "--min-time", "0.05", "--json", "-")
@@ -159,6 +158,7 @@ FEW_AND_MANY = [(name, 5) for name in RIGHT if name not in LONGER]
 FEW_AND_MANY += [pytest.param(name, 20, marks=pytest.mark.slow) for name in RIGHT]
 
 
+@pytest.mark.sampled(4)
 @simulated
 @pytest.mark.parametrize(("name", "number"), FEW_AND_MANY)
 def test_a_right_kernel_stays_right(name: str, number: int, cudabench: Runner) -> None:
@@ -180,6 +180,7 @@ WRONG = {
 }
 
 
+@pytest.mark.sampled(3)
 @simulated
 @pytest.mark.parametrize("name", WRONG)
 def test_a_wrong_kernel_is_made_small_and_repeats(name: str, cudabench: Runner) -> None:
@@ -211,6 +212,7 @@ LARGEST = """__global__ void f(int n, const float *x, float *y) {
 """
 
 
+@pytest.mark.sampled(3)
 @simulated
 @pytest.mark.parametrize(
     ("as_int", "values"), [("true", "negative"), ("v >= 0", "not-positive"), ("!signbit(v)", None)]

@@ -116,6 +116,7 @@ def test_every_timed_sample_starts_from_poison() -> None:
     assert result.verification.samples == result.time.samples  # all of a kernel with the same bytes each time
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("cache", ["cold", "hot"])
 @pytest.mark.parametrize("name", ["transpose", "vecadd"])
 def test_the_answer_lies_nowhere(name: str, cache: str) -> None:

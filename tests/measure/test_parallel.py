@@ -142,7 +142,6 @@ def test_how_many(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
-@pytest.mark.usefixtures("unread_machine_code")
 def test_a_ladder_is_the_same(cudabench: Callable[..., Ran]) -> None:
     """All that a ladder says of its kernels is what one after the other gives, a failing one among them."""
     line = ("transpose", "-s", "70", "90", "-k", "smem*", "-k", "naive-row", "-k", "copy-row", "--device", "sim")

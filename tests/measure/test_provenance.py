@@ -45,7 +45,6 @@ def commit() -> str:
 
 
 @simulated
-@pytest.mark.usefixtures("unread_machine_code")
 def test_every_results_file_says_where_it_comes_from(cudabench: Runner) -> None:
     """Date, words, hash of the source on disk, compiler; nothing of a card in the simulator; it is read back."""
     text = KERNEL.replace("\n", "\r\n")
@@ -62,7 +61,6 @@ def test_every_results_file_says_where_it_comes_from(cudabench: Runner) -> None:
 
 
 @simulated
-@pytest.mark.usefixtures("unread_machine_code")
 def test_the_time_is_told_by_its_parts(cudabench: Runner) -> None:
     """The parts are the whole; --verbose says them."""
     Path("k.cu").write_text(KERNEL)

@@ -27,7 +27,6 @@ from tests.measure.test_gpu_run import measure, right
 
 Runner = Callable[..., Ran]
 
-pytestmark = pytest.mark.usefixtures("unread_machine_code")
 simulated = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
 
 
@@ -96,6 +95,7 @@ def test_arithmetic() -> None:
     assert "over the __launch_bounds__ of kernel k, which allow 256" in refused("sm_75", 512, 8, 0, bound=256)
 
 
+@pytest.mark.sampled(3)
 @simulated
 @pytest.mark.parametrize("command", [("run", "-d", "sim"), ("run", "--on", "h100"), ("explain",)])
 def test_one_launch(cudabench: Runner, tmp_path: Path, command: tuple[str, ...]) -> None:
@@ -111,6 +111,7 @@ def test_one_launch(cudabench: Runner, tmp_path: Path, command: tuple[str, ...])
     assert ran.code == 0, ran.err
 
 
+@pytest.mark.slow
 @simulated
 def test_check_and_sweep(cudabench: Runner, tmp_path: Path) -> None:
     """In check it is a finding, beside which the others run; in sweep a failed point, never the best."""
@@ -129,6 +130,7 @@ def test_check_and_sweep(cudabench: Runner, tmp_path: Path) -> None:
     assert "cannot run in blocks of 1024" in results[1024]["reason"]
 
 
+@pytest.mark.sampled(4)
 @simulated
 @pytest.mark.parametrize(("arch", "most"), [("sm_75", 65536), ("sm_86", 101376), ("sm_80", 166912), ("sm_90", 232448)])
 def test_shared_memory_of_the_architecture(cudabench: Runner, tmp_path: Path, arch: str, most: int) -> None:
@@ -176,6 +178,7 @@ def test_forgotten_dynamic_memory(cudabench: Runner, tmp_path: Path) -> None:
     assert cudabench("check", "k.cu", *launch, "--shared", 128).code == 0
 
 
+@pytest.mark.slow
 @simulated
 def test_diff_counts_where_the_launch_can_be(cudabench: Runner, tmp_path: Path) -> None:
     """diff launches on several architectures: one that holds no block has no counts."""

@@ -83,6 +83,7 @@ def test_one_worker_serves_a_ladder() -> None:
     assert (heard.devices, heard.printed) == (["Fake"], ["printed by a\n", "printed by b\n"])
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("kernel", "reason"),
     [
@@ -137,6 +138,7 @@ def noted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> type[Noted]:
     return Noted
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("index", "primary", "workers"), [(0, False, 1), (1, False, 2), (0, True, 2)])
 def test_a_worker_that_was_started_ahead(
     noted: type[Noted], tmp_path: Path, index: int, primary: bool, workers: int
@@ -219,6 +221,7 @@ def test_a_case_after_a_lost_worker() -> None:
     ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kernel", ["dies", "killed", "hangs"])
 @pytest.mark.parametrize("at", [0, 1])
 def test_a_pair_whose_worker_is_lost(kernel: str, at: int) -> None:

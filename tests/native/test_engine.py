@@ -24,6 +24,7 @@ extern "C" __global__ void vecadd(const float *a, const float *b, float *c, int 
 """
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("n", [1, 31, 33, 127, 1000])
 @pytest.mark.parametrize("block", [1, 32, 48, 256])
 def test_bits_and_counts_of_a_ragged_vector_addition(n: int, block: int) -> None:
@@ -68,6 +69,7 @@ FORMS = ("row", "rows", "same", "stride", "any")
 BLOCKS = 3 * FOLLOWED  # so many that most are not looked at
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None)
 @given(
     forms=st.lists(st.sampled_from(FORMS), min_size=1, max_size=5), some=st.booleans(), seed=st.integers(0, 99),
@@ -157,6 +159,7 @@ extern "C" __global__ void steps(const unsigned *start, unsigned *count, unsigne
 """
 
 
+@pytest.mark.slow
 def test_instructions_of_long_loops_in_which_lanes_part() -> None:
     """Where no lane waits for another, none gets a turn before its time: instructions and counts are equal."""
     start = np.random.default_rng(7).integers(1, 1 << 20, 64).astype(np.uint32)

@@ -173,6 +173,7 @@ def arrays() -> list[Any]:
     return [np.arange(256, dtype=np.int32), np.zeros(256, np.int32), np.zeros(256, np.int32)]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", BODIES)
 def test_a_fault_is_left_to_the_engine_that_names_it(name: str, threads: int) -> None:
@@ -184,6 +185,7 @@ def test_a_fault_is_left_to_the_engine_that_names_it(name: str, threads: int) ->
     assert not np.any(found.native[1:])
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize(
     "name", [*(f"right{n}" for n in range(len(BODIES))), *(f"still{n}" for n in range(len(RIGHT)))]

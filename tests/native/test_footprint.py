@@ -115,6 +115,7 @@ def compared(kernel: str, n: int, block: int, step: int, **more: Any) -> api.Rep
     return found
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("n", "block"), [(1, 32), (1000, 4), (1003, 96), (5000, 256), (300_000, 256)])
 @pytest.mark.parametrize("kernel", NAMES)
 def test_footprints(kernel: str, n: int, block: int) -> None:
@@ -123,6 +124,7 @@ def test_footprints(kernel: str, n: int, block: int) -> None:
     compared(kernel, n, block, 3)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(st.sampled_from(sorted(DRAWN)), st.integers(1, 3000), st.integers(1, 300), st.integers(1, 9))
 def test_any_shape(kernel: str, n: int, block: int, step: int) -> None:
@@ -162,6 +164,7 @@ def test_a_sample_of_the_blocks() -> None:
     assert found.ran < found.blocks
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "steps", [(8, 0, 0, 0), (1, 0, 0, 32), (16, 512, 0, 4096), (16, 512, 48, 4096), (0, 0, 0, 1), (1, 32, 64, 0)]
 )
@@ -198,6 +201,7 @@ RUNGS = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("rungs", RUNGS, ids=lambda rungs: rungs[0])
 def test_rungs(rungs: tuple[Any, ...]) -> None:
     """The rungs of the chapters leave the same footprint, and the native engine runs some of them at least."""

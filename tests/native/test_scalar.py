@@ -352,6 +352,7 @@ def same(text: str, results: list[str], types: list[str], seed: int, block: int 
     return f"{text}: {wrong.size} differ: (operands, NumPy, native) {rows}"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_instructions_of_a_family_have_the_same_bits(family: str) -> None:
     """Any bits, special and ordinary values, under full, ragged and guarded masks."""
@@ -373,6 +374,7 @@ def pooled(type_: str, number: int) -> str:
     return f"%{register(pool)}{number % POOL[pool]}"
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.lists(STEP, min_size=1, max_size=25), st.integers(0, 1 << 30))
 def test_random_expressions_have_the_same_bits(steps: list[Any], seed: int) -> None:

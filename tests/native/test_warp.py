@@ -56,6 +56,7 @@ def suspected(found: Both) -> set[str]:
     return {one.kind for one in (*found.report.hazards, *found.report.suspicions)}
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("block", BLOCKS)
 @pytest.mark.parametrize(("mode", "by", "clamp"), SHUFFLES)
 def test_shuffles(mode: str, by: int, clamp: int, block: int) -> None:
@@ -69,6 +70,7 @@ def test_shuffles(mode: str, by: int, clamp: int, block: int) -> None:
         assert alike(found) == []
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("lines", [
     "shfl.down.b32 %r6|%p1, %r5, 4, 31;",
     "shfl.sync.idx.b32 %r6|%p1, %r5, %r5, 31, -1;",
@@ -223,6 +225,7 @@ extern "C" __global__ void loops(const int *turns, int *out, int *votes)
 """
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(block=st.sampled_from((32, 64, 96)), turns=st.lists(st.integers(0, 40), min_size=1, max_size=96))
 def test_instructions_of_divergent_loops(block: int, turns: list[int]) -> None:

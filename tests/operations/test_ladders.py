@@ -123,6 +123,7 @@ def slow_of(*rungs: str) -> list[Any]:
     ]
 
 
+@pytest.mark.sampled(8)
 @needs_compiler
 @pytest.mark.parametrize(("name", "kernel"), slow_of(*LONG, "blur-pairs"))
 def test_ragged_sizes_and_one_element(name: str, kernel: str) -> None:
@@ -132,6 +133,7 @@ def test_ragged_sizes_and_one_element(name: str, kernel: str) -> None:
     assert ladders.repeated(name, kernel, size=largest, runs=2, seed=sum(largest)) == []
 
 
+@pytest.mark.sampled(8)
 @needs_compiler
 @pytest.mark.parametrize(
     ("name", "kernel"),

@@ -20,7 +20,7 @@ from tests.ladders import build, needs_compiler, problem, simulator
 
 Runner = Callable[..., Ran]
 
-pytestmark = [pytest.mark.lookup, pytest.mark.usefixtures("unread_machine_code")]
+pytestmark = pytest.mark.lookup
 
 N = 1024
 
@@ -144,6 +144,7 @@ def test_own_texture_kernel(cudabench: Runner, tmp_path: Path) -> None:
     assert ran.code == 0, ran.out + ran.err
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_explanation_names_the_serial_read(cudabench: Runner) -> None:
     """`explain` shows constant memory as such, says why it is slow, and has nothing to say where lanes agree."""
@@ -238,6 +239,7 @@ __global__ void both(const unsigned char *x, float *y) {
 """
 
 
+@pytest.mark.sampled(4)
 @needs_compiler
 @pytest.mark.parametrize(
     ("kernel", "cures"),

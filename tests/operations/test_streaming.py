@@ -275,7 +275,6 @@ def picture(tmp_path: Path) -> Path:
 
 
 @needs_compiler
-@pytest.mark.usefixtures("unread_machine_code")
 @pytest.mark.parametrize(
     ("words", "shape"),
     [
@@ -381,6 +380,7 @@ def test_blur_strips(request_: dict[str, Any], sizes: list[tuple[int, int]]) -> 
     assert [fault for rung in rungs for size in sizes for fault in simulated("blur", rung, size=size, **request_)] == []
 
 
+@pytest.mark.slow
 @pytest.mark.blur
 @needs_compiler
 @pytest.mark.parametrize(
@@ -398,6 +398,7 @@ def test_blur_bands(size: tuple[int, int], options: dict[str, Any]) -> None:
     assert simulated("blur", "bands", size=size, dtype="uint8", options=options) == []
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.blur
 @needs_compiler
 @pytest.mark.parametrize(
@@ -422,6 +423,7 @@ def test_blur_stacked(size: tuple[int, int], request_: dict[str, Any]) -> None:
     assert simulated("blur", "stacked", size=size, **request_) == []
 
 
+@pytest.mark.sampled(3)
 @needs_compiler
 @pytest.mark.parametrize(
     ("name", "rungs", "options"),

@@ -16,7 +16,7 @@ from cudabench.records.planned import Settings
 from cudabench.records.results import Result
 from tests.ladders import build, needs_compiler, simulated, simulator
 
-pytestmark = [pytest.mark.transpose, needs_compiler, pytest.mark.usefixtures("unread_machine_code")]
+pytestmark = [pytest.mark.transpose, needs_compiler]
 
 
 def counted(kernel: str, block: tuple[int, int], size: tuple[int, int] = (256, 256), dtype: str = "float32") -> Result:
@@ -78,6 +78,7 @@ def test_wavefronts_of_the_textbook(kernel: str, block: tuple[int, int], load: f
     assert per_request(counted(kernel, block), "shared", "load") == load
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("size", [(64, 125), (136, 133), (137, 133), (57, 250), (64, 124), (112, 248)], ids=str)
 def test_ragged_rows_of_floats(size: tuple[int, int]) -> None:
     """Tiles inside and at the edges are right where rows of the output start at 32 bytes (nothing is read ahead of a
@@ -88,6 +89,7 @@ def test_ragged_rows_of_floats(size: tuple[int, int]) -> None:
     assert simulated("transpose", "ragged", size=size) == []
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("dtype", ["int8", "float16"])
 @pytest.mark.parametrize("size", [(224, 129), (225, 256), (257, 131), (256, 257), (256, 384), (513, 255)], ids=str)
 def test_ragged_rows_of_small_elements(size: tuple[int, int], dtype: str) -> None:
@@ -104,6 +106,7 @@ def test_ragged_rows_of_small_elements(size: tuple[int, int], dtype: str) -> Non
         assert set(moved) == {("load", 16), ("store", 16)}
 
 
+@pytest.mark.slow
 @given(rows=st.integers(1, 300), cols=st.integers(1, 300), dtype=st.sampled_from(["int8", "float16", "float32"]))
 @settings(max_examples=25, deadline=None)
 def test_ragged_at_any_size(rows: int, cols: int, dtype: str) -> None:
@@ -111,6 +114,7 @@ def test_ragged_at_any_size(rows: int, cols: int, dtype: str) -> None:
     assert simulated("transpose", "ragged", size=(rows, cols), dtype=dtype) == []
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("short", [4, 8, 16, 32])
 def test_a_short_side(short: int, dtype: str) -> None:
@@ -123,6 +127,7 @@ def test_a_short_side(short: int, dtype: str) -> None:
         assert (per_request(result, "shared", "load"), per_request(result, "shared", "store")) == (4, 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int8"])
 @pytest.mark.parametrize("short", [1, 3, 12, 31, 65])
 def test_short_sides_of_any_length(short: int, dtype: str) -> None:
@@ -131,6 +136,7 @@ def test_short_sides_of_any_length(short: int, dtype: str) -> None:
         assert [rung for rung in ("vector", "prefetch") if simulated("transpose", rung, size=size, dtype=dtype)] == []
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("cols", "dtype", "wide"),
     [
@@ -152,6 +158,7 @@ def test_ragged_tiles_of_few_columns(cols: int, dtype: str, wide: int) -> None:
     assert simulated("transpose", "ragged", size=(1031, cols), dtype=dtype) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("size", "dtype", "bytes_"),
     [

@@ -98,6 +98,7 @@ def test_only_what_is_asked_for_is_compiled() -> None:
     assert [kernels(case) for case in two] == [["transpose_smem", "transpose_swizzle"]] * 2
 
 
+@pytest.mark.slow
 def test_what_is_compiled_apart_is_compiled_once() -> None:
     """Kernels of a ladder that get other constants are in texts of their own, none in two; together they are whole."""
     built = cases.build(operations.get("matmul"), Request(size=(96,)))

@@ -101,6 +101,7 @@ def test_other_values_are_right(operation: Operation, kernel: Kernel, monkeypatc
         assert (group, result.status, result.reason) == (group, "ok", None)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("operation", "kernel", "name"), SETTABLE)
 @pytest.mark.parametrize("text", ["-1", "1000000", "1 +", "4.5", "nothing"])
 def test_what_is_no_value_is_refused(operation: Operation, kernel: Kernel, name: str, text: str) -> None:
@@ -110,6 +111,7 @@ def test_what_is_no_value_is_refused(operation: Operation, kernel: Kernel, name:
     assert refused.value.exit_code == 2
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
 def test_every_constant_is_some_kernels(operation: Operation) -> None:
     """What a chapter lets a user set is what kernels have rules for, besides what options set."""

@@ -42,8 +42,8 @@ def size(operation: Operation) -> tuple[int, ...]:
     return {1: (37,), 2: (37, 41), 3: (37, 41, 43)}[len(operation.dimensions)]
 
 
+@pytest.mark.sampled(6)
 @needs_compiler
-@pytest.mark.usefixtures("unread_machine_code")
 @pytest.mark.parametrize(("text", "code"), [(rung, 0), (spoilt, 3)])
 @pytest.mark.parametrize(
     "operation",
@@ -135,8 +135,8 @@ def test_constants_of_a_users_file_shape_the_launch(tmp_path: Path) -> None:
     assert [case.grid for case in (plain, smaller, strange, given)] == [(2, 2, 1), (6, 5, 1), (2, 2, 1), (3, 3, 1)]
 
 
+@pytest.mark.slow
 @needs_compiler
-@pytest.mark.usefixtures("unread_machine_code")
 def test_a_copy_of_a_chapter_with_its_header(cudabench: Callable[..., Any]) -> None:
     """A user's copy of a chapter and its header is run with the constants that only the header uses."""
     for name in ("transpose_fast.cu", "vectors.cuh"):
@@ -154,7 +154,6 @@ def test_a_copy_of_a_chapter_with_its_header(cudabench: Callable[..., Any]) -> N
 
 
 @needs_compiler
-@pytest.mark.usefixtures("unread_machine_code")
 def test_a_detour_is_marked(cudabench: Callable[..., Any]) -> None:
     """`list` and the table say which kernels are no step of the way, and nothing where there are none."""
     marked = [k.name for k in operations.get("transpose").kernels if k.detour]

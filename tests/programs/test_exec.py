@@ -73,6 +73,7 @@ def test_a_source_runs(tmp_path: Path) -> None:
     assert (program["launches"], program["checked"], program["exit_code"]) == (1, 1, 0)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("word", "printed"),
     [
@@ -113,6 +114,7 @@ def test_hazards_of_kernels_are_named(app: Path, word: str, kind: str, line: str
     assert f"{kind}: " in said
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("word", "kind", "line"),
     [
@@ -145,6 +147,7 @@ def test_the_programs_exit_code_is_told(app: Path) -> None:
     assert "exit code 7" in said
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("options", "checked"),
     [((), 7), (("--checked", "3"), 3), (("--checked", "all"), 100), (("--launches", "2,90-99"), 11)],
@@ -157,6 +160,7 @@ def test_a_sample_of_launches_is_checked(app: Path, options: tuple[str, ...], ch
     assert f"checked {checked} of 100" in said or checked == 100
 
 
+@pytest.mark.slow
 def test_a_budget_ends_a_program(app: Path) -> None:
     """--budget ends a program that loops, and keeps what was finished."""
     code, said, file = ran(app, "loop", "--budget", "2")
@@ -165,6 +169,7 @@ def test_a_budget_ends_a_program(app: Path) -> None:
     assert "--budget 2 s was spent" in said
 
 
+@pytest.mark.slow
 def test_an_interrupt_keeps_what_was_finished(app: Path) -> None:
     """Ctrl-C: exit code 130, and a results file."""
     path = app.with_name("interrupted.json")
@@ -183,6 +188,7 @@ def test_an_interrupt_keeps_what_was_finished(app: Path) -> None:
     assert json.loads(path.read_text())["program"]["exit_code"] != 0
 
 
+@pytest.mark.slow
 def test_lines_of_launches_run(tmp_path: Path) -> None:
     """--lines prints the line of a launch, with what its arrays held; it runs."""
     done = run("exec", CASES, "--lines", "--save-arrays", "arrays", "-q", folder=tmp_path)
@@ -194,6 +200,7 @@ def test_lines_of_launches_run(tmp_path: Path) -> None:
     assert "yes" in again.stdout or "verified" in again.stdout
 
 
+@pytest.mark.slow
 def test_standard_output_is_for_results_alone(app: Path) -> None:
     """With --json - the program's output goes to standard error."""
     done = run("exec", "./app", "--json", "-", folder=app.parent)
@@ -201,6 +208,7 @@ def test_standard_output_is_for_results_alone(app: Path) -> None:
     assert "end 3" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_static_runtime_is_refused(tmp_path: Path) -> None:
     """A program with a CUDA runtime of its own: exit code 5, and how to build it."""
     assert run("nvcc", *LAMBDAS, "-cudart", "static", CASES, "-o", "app", folder=tmp_path).returncode == 0
@@ -209,6 +217,7 @@ def test_a_static_runtime_is_refused(tmp_path: Path) -> None:
     assert "cudabench-nvcc" in done.stderr
 
 
+@pytest.mark.slow
 def test_units_are_linked(tmp_path: Path) -> None:
     """Units that call each other's device functions and share variables; and device code that is compressed."""
     (tmp_path / "a.cu").write_text(
@@ -241,6 +250,7 @@ def test_nvcc_hands_on(tmp_path: Path) -> None:
     assert run("nvcc", "none.cu", folder=tmp_path).returncode != 0
 
 
+@pytest.mark.slow
 def test_what_cannot_run_is_refused(tmp_path: Path) -> None:
     """No file, a file that is not there, one that does not compile, two programs, launches that are not numbers or that
     kernels make."""

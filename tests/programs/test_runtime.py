@@ -37,6 +37,7 @@ def exported(library: Path) -> set[str]:
     return {one.name for one in symbols if one["st_shndx"] != "SHN_UNDEF" and one.name.lstrip("_").startswith("cuda")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["runtime.cu", "graphs.cu"])
 def test_calls_do_as_on_a_gpu(name: str) -> None:
     """A program that checks what calls of the runtime return and do finds nothing wrong; it has no hazard."""
@@ -46,6 +47,7 @@ def test_calls_do_as_on_a_gpu(name: str) -> None:
     assert done.returncode == 0
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
@@ -74,6 +76,7 @@ def test_no_name_is_absent() -> None:
         assert exported(found[0]) <= exported(native.runtimes() / name)
 
 
+@pytest.mark.slow
 def test_a_call_that_is_lacking_is_named(tmp_path: Path) -> None:
     """A call that is not there returns cudaErrorNotSupported and is named at the end with how often it was called."""
     source = tmp_path / "lacks.cu"
@@ -89,6 +92,7 @@ def test_a_call_that_is_lacking_is_named(tmp_path: Path) -> None:
     assert "3" in line
 
 
+@pytest.mark.slow
 def test_a_program_alone_has_no_device(tmp_path: Path) -> None:
     """Outside of `cudabench exec` the runtime finds no device, and says what the program is to be started by."""
     source = tmp_path / "alone.cu"

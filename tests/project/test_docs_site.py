@@ -52,6 +52,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "console",
     [
@@ -213,7 +214,6 @@ def test_site_fetches_nothing(site: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("unread_machine_code")
 @pytest.mark.parametrize("name", operations.SUMMARIES)
 def test_a_page_of_every_ladder(pages: ModuleType, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Each ladder is drawn as the simulator counts it, and its page has that drawing and the banks where some meet."""

@@ -25,8 +25,6 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-pytestmark = pytest.mark.usefixtures("unread_machine_code")
-
 FEW = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 VALUES: Any = st.one_of(
@@ -131,6 +129,7 @@ def test_a_damaged_results_file(cudabench: Callable[..., Any], measured: Any, da
     check([*line], cudabench(*line))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -253,6 +252,7 @@ KEYS = [
 ]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("key", KEYS)
 def test_a_key_with_any_value(cudabench: Callable[..., Any], key: str) -> None:
     """Every key of a profile, those to come too, with what does not belong there: an end in words, and soon."""
@@ -271,6 +271,7 @@ def test_a_key_with_any_value(cudabench: Callable[..., Any], key: str) -> None:
         assert all(len(word) < 500 for word in ran.err.split()), (key, value)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", ["{up}/y", "../y", "sub/../../y", "link/y", "/dev/null"])
 @pytest.mark.parametrize("option", ["json", "save"])
 def test_a_profile_writes_beside_itself_only(

@@ -23,8 +23,6 @@ from cudabench.results import thresholds
 from cudabench.system.outputs import check_target
 from tests.conftest import FakeDevice, on_cards
 
-pytestmark = pytest.mark.usefixtures("unread_machine_code")
-
 # DESIGN: the contract's keys, by level.
 TOP = {"schema", "tool", "host", "device", "settings", "provenance", "results"}
 DEVICE = {"name", "kind", "compute_capability", "sm_count", "l2_bytes", "peak_gbps", "clocks", "driver", "uuid"}

@@ -687,6 +687,7 @@ def judged(base: str, new: str) -> Counter[str]:
     return found
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", UNCHANGED)
 def test_unchanged_kernels_are_not_called_changed(name: str) -> None:
     """A kernel that was run again and again, on the card that it ran on, is never called slower or faster."""
@@ -697,6 +698,7 @@ def test_unchanged_kernels_are_not_called_changed(name: str) -> None:
         assert found["unclear"] == 0
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kernel", ["slowed/stream", "slowed/arithmetic", "chase/chase"])
 @pytest.mark.parametrize("percent", [3, 6, 12])
 def test_slowed_kernels_are_called_slower(kernel: str, percent: int) -> None:

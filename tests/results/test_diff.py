@@ -22,6 +22,8 @@ from cudabench.records.revisions import CodeDifference, CodeFigures
 from cudabench.results import diff
 from cudabench.views.export import difference
 
+pytestmark = pytest.mark.machine_code
+
 SAXPY = """__global__ void saxpy(int n, float a, const float *x, float *y) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n)
@@ -121,6 +123,7 @@ __global__ void does_not(float *y) { y[threadIdx.x] *= 2; }
     assert found["does_not"].verdict == "same"
 
 
+@pytest.mark.slow
 def test_templates_defines_and_renamed_kernels(here: Path) -> None:
     """Instances are compiled by name with the defines of both; a single kernel of another name is the same kernel."""
     text = "template <class T> __global__ void scale(T *y) { y[threadIdx.x] *= FACTOR; }\n"
@@ -134,6 +137,7 @@ def test_templates_defines_and_renamed_kernels(here: Path) -> None:
     assert (each.kernel, each.verdict) == ("saxpy -> axpy", "same")
 
 
+@pytest.mark.slow
 def test_kernels_of_one_side_are_added_or_removed(here: Path) -> None:
     """A kernel that only one side has is no error; `code` fails for one that is gone."""
     extra = SAXPY.replace("saxpy", "more")

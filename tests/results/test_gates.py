@@ -24,7 +24,6 @@ from tests.test_text import anything, commands, harmless
 
 Runner = Callable[..., Ran]
 
-pytestmark = pytest.mark.usefixtures("unread_machine_code")
 needs_nvrtc = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
 
 
@@ -107,6 +106,7 @@ __global__ void three() { printf("%s", "\n::error::i"); }
 """
 
 
+@pytest.mark.sampled(3)
 @needs_nvrtc
 @pytest.mark.parametrize("words", [("run", "-k", "all", "-d", "sim"), ("check", "--to", "github"), ("check", "-q")])
 def test_what_kernels_print(cudabench: Runner, tmp_path: Path, words: tuple[str, ...]) -> None:

@@ -65,6 +65,7 @@ def joined(one: list[int], other: list[int]) -> list[int]:
     return [max(pair) for pair in zip(one, other, strict=True)] if one and other else list(one or other)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", range(40))
 def test_clocks_are_those_of_a_plain_count(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fences, stores, reads, updates and barriers in any order, several blocks at once, with little room for clocks."""
@@ -109,6 +110,7 @@ WRITES = "if (b == 0) { x[0] = 5; __threadfence(); %s }"
 POLLS = "if (b == 1) { while (%s) ; __threadfence(); y[0] = x[0]; }"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "body",
     [
@@ -136,6 +138,7 @@ def test_a_chain_orders(launch: Launch, body: str) -> None:
     assert run(launch, body) == []
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("body", "kind", "text"),
     [

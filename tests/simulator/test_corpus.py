@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,11 @@ import numpy as np
 import pytest
 
 from cudabench.compile.compiler import compile_ptx, nvrtc_version
+from cudabench.compile.record import Compiled
 from cudabench.simulator.api import run as simulate
 from cudabench.source.choose_kernel import find_kernel as find
 from cudabench.source.files import read_file as read
+from cudabench.source.records import Kernel
 
 CORPUS = Path(__file__).parents[1] / "corpus"
 KINDS = {
@@ -29,12 +32,24 @@ Array = np.ndarray[Any, Any]
 pytestmark = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
 
 
+@cache
+def kernel_of(path: Path) -> Kernel:
+    """Return the file's one kernel."""
+    return find(read(path))
+
+
+@cache
+def compiled_file(path: Path, arch: str) -> Compiled:
+    """Return the file compiled, once for all its launches."""
+    return compile_ptx(path.read_text(), path.name, arch=arch, names=[kernel_of(path).expression])
+
+
 def execute(
     path: Path, grid: Shape, block: Shape, arguments: Sequence[Any], shared: int = 0, arch: str = "sm_90"
 ) -> list[Any]:
-    """Compile the file's one kernel, run it in the simulator and return the hazards."""
-    kernel = find(read(path))
-    compiled = compile_ptx(path.read_text(), path.name, arch=arch, names=[kernel.expression])
+    """Run the file's one kernel in the simulator and return the hazards."""
+    kernel = kernel_of(path)
+    compiled = compiled_file(path, arch)
     names = [parameter.name for parameter in kernel.parameters]
     entry = compiled.lowered[kernel.expression]
     report = simulate(compiled.ptx, entry, grid, block, list(arguments), shared_bytes=shared, names=names)
@@ -69,15 +84,17 @@ def launch(path: Path) -> tuple[Shape, Shape, int, list[Any]]:
     return shapes[0], shapes[1], int(line[3] or 0), arguments
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("path", WRONG, ids=lambda path: path.stem)
 def test_wrong_kernels_are_well_formed(path: Path) -> None:
     """Each says what is wrong, how to launch it with what its signature wants, and where the fault is to be found."""
     assert path.read_text().startswith("// Wrong: ")
     assert set(marks(path).values()) <= KINDS
     assert marks(path)
-    assert len(launch(path)[3]) == len(find(read(path)).parameters)
+    assert len(launch(path)[3]) == len(kernel_of(path).parameters)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("arch", ["sm_90", pytest.param("sm_120", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("path", WRONG, ids=lambda path: path.stem)
 def test_wrong(path: Path, arch: str) -> None:
@@ -675,6 +692,7 @@ RUNS += [
 ]
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(("name", "size", "arch"), RUNS)
 def test_right(name: str, size: int, arch: str) -> None:
     """The result is that of NumPy, and nothing is reported."""

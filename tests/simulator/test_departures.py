@@ -20,6 +20,7 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) k(int *y, volatile int *fla
 USE = "int got = far[threadIdx.x];"
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("body", "late"),
     [

@@ -185,6 +185,7 @@ def test_narrowing_conversions(target: str, source: str, mode: str) -> None:
     same(got.view(FORMATS[target][0]), [rounded(Fraction(float(v)), target, mode) for v in x], target)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("mode", ["rni", "rzi", "rmi", "rpi"])
 @pytest.mark.parametrize("target", ["s8", "u8", "s16", "u16", "s32", "u32", "s64", "u64"])
 @pytest.mark.parametrize("source", ["f32", "f64"])
@@ -234,6 +235,7 @@ def test_float_to_integer_rounds_and_clamps(target: str, source: str, mode: str)
     )
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("mode", ["rn", "rz", "rm", "rp"])
 @pytest.mark.parametrize("source", ["s16", "u16", "s32", "u32", "s64", "u64"])
 @pytest.mark.parametrize("target", ["f16", "bf16", "f32", "f64"])

@@ -89,6 +89,7 @@ def test_a_slot_is_filled_anew_once_its_last_copy_was_waited_for(launch: Callabl
     assert provoke(launch, ASYNC + body, 64) == []
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("body", "words"),
     [
@@ -240,6 +241,7 @@ def test_rows_that_only_some_blocks_share(launch: Callable[..., Any]) -> None:
 # Between blocks ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("body", "text"),
     [
@@ -279,6 +281,7 @@ def test_blocks_race(launch: Callable[..., Any], body: str, text: str) -> None:
     assert text in found[0][2]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "body",
     [

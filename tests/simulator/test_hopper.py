@@ -186,7 +186,6 @@ def run(cudabench: Runner, tmp_path: Path) -> Runner:
     return ran
 
 
-@pytest.mark.usefixtures("unread_machine_code")
 def test_maps_on_the_command_line(run: Runner) -> None:
     """A map by value and one by a pointer: a tile beyond the array reads zeros, and is not stored beyond the other."""
     source, target = (
@@ -201,7 +200,6 @@ def test_maps_on_the_command_line(run: Runner) -> None:
     assert "-2 elements of 4 bytes are not a multiple of 16 bytes" in " ".join(between.out.split())
 
 
-@pytest.mark.usefixtures("unread_machine_code")
 def test_steps_take_maps(cudabench: Runner, tmp_path: Path) -> None:
     """A step is passed the maps of --arg; an array in the place of one is refused."""
     (tmp_path / "c.cu").write_text(COPY)
@@ -215,7 +213,6 @@ def test_steps_take_maps(cudabench: Runner, tmp_path: Path) -> None:
     assert (refused.code, "'CUtensorMap from' is a tensor map: write" in refused.err) == (2, True), refused.err
 
 
-@pytest.mark.usefixtures("unread_machine_code")
 @pytest.mark.parametrize(
     ("source", "message"),
     [

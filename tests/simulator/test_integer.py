@@ -196,6 +196,7 @@ DPX: dict[str, Callable[[int, int, int], int]] = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 @pytest.mark.parametrize("name", DPX)
 def test_dynamic_programming_instructions(compiled: Callable[..., Any], name: str, arch: str) -> None:
@@ -321,6 +322,7 @@ def test_sad_and_dot_products() -> None:
         assert d == total & 0xFFFFFFFF
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("source", ["u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64"])
 @pytest.mark.parametrize("target", ["u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64"])
 @pytest.mark.parametrize("sat", ["", ".sat"])

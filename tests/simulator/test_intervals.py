@@ -59,6 +59,7 @@ extern "C" __global__ void exchanged(float **rows, int n) {
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("racy", [0, 1])
 def test_an_interval_of_many_turns(compiled: Build, racy: int) -> None:
     """A loop reads shared memory more often than a log holds: clean where it is clean, and its one race is found."""

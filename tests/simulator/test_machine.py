@@ -16,6 +16,7 @@ from tests.simulator.conftest import HEAD
 K = 'extern "C" __global__ void k'
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("arch", ["sm_75", "sm_90", "sm_120"])
 @pytest.mark.parametrize("n", [1, 31, 33, 127, 1000])
 def test_awkward_sizes(launch: Callable[..., Any], compiled: Callable[..., Any], n: int, arch: str) -> None:
@@ -196,6 +197,7 @@ def test_a_lock_is_no_livelock(launch: Callable[..., Any]) -> None:
     assert value[0] == 128
 
 
+@pytest.mark.slow
 def test_a_block_at_a_barrier_goes_on_while_another_spins(launch: Callable[..., Any]) -> None:
     """What a block waits for may be written behind a barrier of the block that writes it."""
     source = (

@@ -28,9 +28,12 @@ CARD: dict[str, dict[str, dict[str, Any]]] = {
 }
 PIECES = ("LDG", "STG", "LDL", "STL", "LDS", "STS", "ATOMS")
 
-pytestmark = pytest.mark.skipif(
-    nvdisasm.path() is None or native.library() is None, reason="needs nvdisasm and the native engine"
-)
+pytestmark = [
+    pytest.mark.machine_code,
+    pytest.mark.skipif(
+        nvdisasm.path() is None or native.library() is None, reason="needs nvdisasm and the native engine"
+    ),
+]
 
 
 @lru_cache
@@ -51,6 +54,7 @@ def run(
     return lines.code, machine
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 @pytest.mark.parametrize(("source", "kernel"), [(source, kernel) for source in CARD for kernel in sorted(CARD[source])])
 def test_counts_are_those_of_a_card(source: str, kernel: str, arch: str) -> None:

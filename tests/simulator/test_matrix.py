@@ -231,6 +231,7 @@ typedef wmma::col_major T;
 """
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "order", ["RT", *(pytest.param(order, marks=pytest.mark.slow) for order in ("RR", "TR", "TT"))]
 )

@@ -75,7 +75,7 @@ def test_a_stored_pointer_is_good_in_the_next_launch(other: str, program: simula
 
 
 def test_two_runs_print_the_same(
-    tmp_path: Path, cudabench: Callable[..., Ran], unread_machine_code: None, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, cudabench: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`explain` prints the same bytes twice, though the arrays lie elsewhere and in another order."""
     (tmp_path / "pick.cu").write_text(SOURCE)

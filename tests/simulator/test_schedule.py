@@ -8,12 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cudabench.compile.compiler import compile_ptx
 from cudabench.measure.simulated_run import other_orders
 from cudabench.simulator import api as simulator
-from cudabench.source.choose_kernel import find_kernel as find
-from cudabench.source.files import read_file as read
-from tests.simulator.test_corpus import CASES, CORPUS
+from tests.simulator.test_corpus import CASES, CORPUS, compiled_file, kernel_of
 
 Launch = Callable[..., simulator.Report]
 Array = np.ndarray[Any, Any]
@@ -102,6 +99,7 @@ def _looked_at_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cudabench.simulator.machine.FIRST", 2000)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("wait", RIGHT.values(), ids=RIGHT)
 def test_right_barrier(launch: Launch, wait: str) -> None:
     """Blocks that wait for each other as they should are right and clean in every order, also with many lanes."""
@@ -109,6 +107,7 @@ def test_right_barrier(launch: Launch, wait: str) -> None:
     assert [barrier(launch, wait, order, grid=300) for order in (None, "reverse")] == ["right"] * 2
 
 
+@pytest.mark.sampled(13)
 @pytest.mark.parametrize("grid", [2, 3, 6])
 @pytest.mark.parametrize("wait", WRONG.values(), ids=WRONG)
 def test_wrong_barrier(launch: Launch, wait: str, grid: int) -> None:
@@ -124,6 +123,7 @@ def test_barrier_without_fence(launch: Launch) -> None:
     assert found == {"missing-fence"}
 
 
+@pytest.mark.slow
 def test_cooperative_groups(launch: Launch) -> None:
     """The barrier of a cooperative launch holds in every order."""
     source = "#include <cooperative_groups.h>\n" + BARRIER.replace("FENCE", "").replace("WAIT", "")
@@ -154,6 +154,7 @@ WAITING = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WAITING)
 def test_blocks_that_wait(launch: Launch, name: str) -> None:
     """Blocks may wait for earlier ones, for a lock, for all of them, and be in calls meanwhile."""
@@ -213,12 +214,12 @@ BY_ORDER = {"cas_double", "cas_maximum", "compaction", "dot_double", "reduce_las
 ALONE = sorted(name for name in CASES.keys() - BY_ORDER if not name.startswith("chain_"))
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", ALONE)
 def test_results_and_counts_are_the_same(compiled: Any, name: str) -> None:
     """Where blocks tell each other nothing, every order leaves the same bytes, counts and hazards."""
     path = CORPUS / "right" / f"{name}.cu"
-    kernel = find(read(path))
-    found = compile_ptx(path.read_text(), path.name, arch="sm_90", names=[kernel.expression])
+    kernel, found = kernel_of(path), compiled_file(path, "sm_90")
     program, builder, size = simulator.load(found.ptx), CASES[name][0], CASES[name][1][-1]
 
     def outcome(order: str | None) -> tuple[Any, ...]:

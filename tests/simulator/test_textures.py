@@ -301,6 +301,7 @@ def test_writes_of_one_texel(launch: Launch) -> None:
     assert launch(beside, 1, 4, [Texture(data)]).hazards == ()
 
 
+@pytest.mark.slow
 def test_a_wait_for_a_surface(launch: Launch) -> None:
     """A block that reads a texel until another block has written it comes to its end; for ever, where none does."""
     source = """
@@ -458,6 +459,7 @@ extern "C" __global__ void k(cudaTextureObject_t t, float *o) {
     np.testing.assert_array_equal(out, 2 * data[0])
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("read", "races"),
     [

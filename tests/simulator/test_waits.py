@@ -85,6 +85,7 @@ def run(launch: Run) -> Run:
     return run_
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", STUCK)
 def test_what_nothing_ends_is_a_hazard(run: Run, name: str) -> None:
     """The launch stops long before its budget, and a hazard names what is waited for."""
@@ -94,6 +95,7 @@ def test_what_nothing_ends_is_a_hazard(run: Run, name: str) -> None:
     assert words in next(one.message for one in stopped.value.hazards if one.kind == kind)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ENDS)
 def test_what_another_thread_or_the_clock_ends_is_none(run: Run, name: str) -> None:
     """Long waits that end leave no hazard of waiting."""

@@ -34,6 +34,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.sampled(4)
 @FORKED
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_text(name: str, tmp_path: Path) -> None:
@@ -53,6 +54,7 @@ def test_hostile_text(name: str, tmp_path: Path) -> None:
     assert [kernel.name for kernel in parse_text("__global__ void after() {}", "t.cu").kernels] == ["after"]
 
 
+@pytest.mark.sampled(3)
 @FORKED
 @pytest.mark.parametrize("name", ["minuses", "stars", "structs"])
 def test_what_kills_the_parser_is_refused(name: str) -> None:

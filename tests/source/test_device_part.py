@@ -74,6 +74,7 @@ def test_functions_for_the_host_keep_their_heads() -> None:
     assert [(one.name, one.line) for one in found.hosts] == [("scale", 1), ("V", 2), ("~V", 2), ("of", 3)]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("text", "stays"),
     [
@@ -134,6 +135,7 @@ int scale(int x) { return x; }
 """
 
 
+@pytest.mark.sampled(5)
 @needs_nvrtc
 @pytest.mark.parametrize(
     ("body", "says"),
@@ -158,6 +160,7 @@ def test_a_library_that_is_missing(tmp_path: Path, body: str, says: str) -> None
     assert "no header <shapes/vector.hpp> was found" in str(refused.value)
 
 
+@pytest.mark.sampled(3)
 @needs_nvrtc
 @pytest.mark.parametrize("inner", ["using Real = absent::T;", "typedef absent::T Real;", "struct Real : Absent { };"])
 def test_a_fault_of_a_header_is_not_replaced(tmp_path: Path, inner: str) -> None:
@@ -193,6 +196,7 @@ def test_types_of_the_standard_library_in_a_class() -> None:
     assert compile_cubin(text, "f.cu", names=["k"], backend="nvrtc").cubin
 
 
+@pytest.mark.sampled(3)
 @needs_nvrtc
 @pytest.mark.parametrize(
     "front",

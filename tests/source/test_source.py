@@ -77,6 +77,7 @@ def test_chapter() -> None:
     assert source.types == {"T": "float"}
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("declaration", "expected"),
     [
@@ -121,6 +122,7 @@ def test_parameter_lists() -> None:
     assert parse("__global__ void f(void) {}", "t.cu").kernels[0].parameters == ()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "head",
     [
@@ -392,6 +394,7 @@ FRAGMENTS = """__global__ void f ( ) { } < > template namespace ; , * const floa
 #if~0 #else #endif""".split()  # noqa: SIM905
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.sampled_from(FRAGMENTS), max_size=40).map("\n".join)
     | st.lists(st.sampled_from(FRAGMENTS)).map(" ".join)

@@ -281,6 +281,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return source
 
 
+@pytest.mark.sampled(4)
 @needs_compiler
 @pytest.mark.parametrize(
     "lines",

@@ -34,6 +34,7 @@ def _signalled(number: signal.Signals, delay: float) -> None:
         sender.join()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGALRM])
 def test_a_signal_around_a_fork_is_heard(number: signal.Signals) -> None:
     """A handler's exception comes through a call in a forked process, though Python drops what its own hooks for a fork

@@ -25,8 +25,6 @@ from tests.cli.test_hostile_options import TREE
 from tests.conftest import Ran
 from tests.results.test_compare import RECORDED
 
-pytestmark = pytest.mark.usefixtures("unread_machine_code")
-
 ROOT = Path(__file__).resolve().parents[2]
 Runner = Callable[..., Ran]
 
@@ -293,6 +291,7 @@ def slow_of(*options: str) -> list[Any]:
     return [pytest.param(option, marks=pytest.mark.slow if option in options else ()) for option in OPTIONS]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("option", slow_of("fleet --plot", "plot -o"))
 def test_options_write_to_a_device(cudabench: Runner, recorded: str, option: str) -> None:
     """Every output option writes to /dev/null and leaves it alone."""
@@ -300,6 +299,7 @@ def test_options_write_to_a_device(cudabench: Runner, recorded: str, option: str
     assert (ran.code, ran.err) == (0, "")
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("option", slow_of("fleet --plot"))
 def test_options_on_a_full_disk(cudabench: Runner, recorded: str, option: str) -> None:
     """On a full disk every output option ends with one sentence and exit code 1."""
@@ -309,6 +309,7 @@ def test_options_on_a_full_disk(cudabench: Runner, recorded: str, option: str) -
     assert len(said) == 1
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("option", OPTIONS)
 def test_options_write_into_a_pipe(cudabench: Runner, recorded: str, pipe: Path, option: str) -> None:
     """A pipe's reader gets the output once, whole."""
@@ -322,6 +323,7 @@ def test_options_write_into_a_pipe(cudabench: Runner, recorded: str, pipe: Path,
     assert stat.S_ISFIFO(pipe.stat().st_mode)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("option", OPTIONS)
 @pytest.mark.parametrize(
     ("output", "message"),

@@ -73,6 +73,7 @@ def test_cdiv_rounds_up(a: int, b: int) -> None:
     assert (got - 1) * b < a <= got * b
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "text",
     [
@@ -264,6 +265,7 @@ BOMBS = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("text", BOMBS, ids=lambda text: text[:30])
 def test_bombs_are_refused_at_once(text: str) -> None:
     """What would fill the memory or run for ever is refused in no time, with the limit or the range."""
@@ -344,6 +346,7 @@ def test_tuples_are_dimensions() -> None:
 # Compiled == walked ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.recursive(NAMES | NUMBERS, compound, max_leaves=8), st.integers(0, 10**6), st.integers(1, 64))
 def test_compiled_arithmetic_is_what_is_walked(text: str, n: int, m: int) -> None:

@@ -55,8 +55,8 @@ def marked(file: Public) -> object:
     return pytest.param(file, id=file.path.name, marks=marks)
 
 
+@pytest.mark.sampled(8)
 @needs_simulator
-@pytest.mark.usefixtures("unread_machine_code")
 @pytest.mark.parametrize("file", [marked(file) for file in FILES[::3]])
 def test_every_third_file(file: Public, cudabench: Callable[..., Ran]) -> None:
     """The line runs and what is expected holds; a file that is refused says why, and its other line runs."""
@@ -65,13 +65,13 @@ def test_every_third_file(file: Public, cudabench: Callable[..., Ran]) -> None:
 
 @needs_simulator
 @pytest.mark.slow
-@pytest.mark.usefixtures("unread_machine_code")
 @pytest.mark.parametrize("file", [marked(file) for at, file in enumerate(FILES) if at % 3 and at % 4 != 1])
 def test_the_other_files(file: Public, cudabench: Callable[..., Ran]) -> None:
     """The same for the others."""
     holds(file, cudabench)
 
 
+@pytest.mark.machine_code
 @needs_simulator
 @pytest.mark.slow
 @pytest.mark.parametrize("file", [marked(file) for file in FILES[1::4]])
@@ -98,7 +98,6 @@ def holds(file: Public, cudabench: Callable[..., Ran]) -> None:
 
 @needs_simulator
 @pytest.mark.slow
-@pytest.mark.usefixtures("unread_machine_code")
 def test_whole_lines_run_clean(cudabench: Callable[..., Ran]) -> None:
     """The line that a message prints for a file has no gap in as many as promised, and nearly all these run clean."""
     whole, clean = [], []

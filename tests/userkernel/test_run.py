@@ -38,7 +38,6 @@ ARRAYS = ("--arg", "x=float32[n]:random", "--arg", "y=float32[n]:random")
 EXPECT = ("--expect", "y=a*x+y0", "--bytes", "3*4*n")
 SIM = ("--device", "sim", "--no-cpu")
 
-pytestmark = pytest.mark.usefixtures("unread_machine_code")
 simulated = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
 
 
@@ -234,6 +233,7 @@ def many(run: Runner) -> Runner:
     return lambda kernel, *words: run("many.cu", "-k", kernel, *words, *SIM, "--json", "-")
 
 
+@pytest.mark.sampled(3)
 @simulated
 @pytest.mark.parametrize("name", ["ns::deep::scale<float,32>", "scale<int, 32>", "deep::scale<double,  32>"])
 def test_template_in_a_namespace(many: Runner, name: str) -> None:
@@ -499,6 +499,7 @@ def test_mistakes(run: Runner, words: tuple[Any, ...], code: int, message: str) 
     assert ran.err.count("\n") == 1
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("kernel", "words", "message"),
     [
@@ -1125,6 +1126,7 @@ def test_a_struct_of_a_file(run: Runner) -> None:
     assert "has 12 bytes, P has 8" in ran.err
 
 
+@pytest.mark.sampled(4)
 @simulated
 @pytest.mark.parametrize("name", ["float4", "double2", "half2", "short3", "int2", "uchar4", "longlong2", "P"])
 def test_a_suggested_line_is_taken(run: Runner, name: str) -> None:

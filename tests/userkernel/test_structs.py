@@ -14,10 +14,7 @@ from cudabench.source.files import parse_text
 from cudabench.source.named_types import layout_of
 from tests.conftest import Ran
 
-pytestmark = [
-    pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC"),
-    pytest.mark.usefixtures("unread_machine_code"),
-]
+pytestmark = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
 Runner = Callable[..., Ran]
 
 SOURCE = """

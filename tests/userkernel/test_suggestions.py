@@ -138,6 +138,7 @@ def suggested(text: str) -> list[str]:
     return shlex.split(match[1])
 
 
+@pytest.mark.sampled(6)
 @needs_simulator
 @pytest.mark.parametrize("name", WHOLE)
 def test_a_whole_line_runs_as_it_is(name: str, cudabench: Callable[..., Ran]) -> None:
@@ -151,6 +152,7 @@ def test_a_whole_line_runs_as_it_is(name: str, cudabench: Callable[..., Ran]) ->
     assert ran.code == 0, ran.out + ran.err
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", PARTS)
 def test_what_only_the_user_knows_is_a_gap(name: str, cudabench: Callable[..., Ran]) -> None:
     """The line has these parts and gaps, the sentence says what gaps are for, and a gap that is left is refused."""
@@ -176,6 +178,7 @@ def test_each_command_prints_its_own_line(command: str, cudabench: Callable[...,
     assert line in said
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("parameter", "said"),
     [
@@ -237,6 +240,7 @@ AXPY = (
 X, Y = "x=float32[n]:random", "y=float32[n]:random"
 
 
+@pytest.mark.sampled(6)
 @needs_simulator
 @pytest.mark.parametrize("command", ["run", "check", "explain"])
 @pytest.mark.parametrize(
@@ -296,6 +300,7 @@ def test_numbers_that_name_each_other_are_refused(cudabench: Callable[..., Ran])
 # What else a line hangs on -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_files_own_kernel_comes_first(cudabench: Callable[..., Ran]) -> None:
     """Kernels of headers stand behind, overloads with their types; the line is for the file's own."""
     Path("book.h").write_text("__global__ void show(float *x) {}\n__global__ void show(int *x) {}\n")
@@ -396,6 +401,7 @@ def test_an_array_that_is_too_small_is_said_to_be_as_given(cudabench: Callable[.
     assert said in " ".join(cudabench("check", *line[1:-1]).out.split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("low", "said"), [(5, True), (3, False)])
 def test_a_launch_that_comes_to_no_store_says_so(low: int, said: bool, cudabench: Callable[..., Ran]) -> None:
     """`clean` of a kernel of which every thread left at once is not said without that."""

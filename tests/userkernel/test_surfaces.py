@@ -15,10 +15,7 @@ from tests.surface_cases import BEYOND, CASES, PLANE, SOURCE, WRONG
 
 Runner = Callable[..., Ran]
 
-pytestmark = [
-    pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC"),
-    pytest.mark.usefixtures("unread_machine_code"),
-]
+pytestmark = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
 
 
 @pytest.fixture
@@ -28,6 +25,7 @@ def run(cudabench: Runner, tmp_path: Path) -> Runner:
     return lambda *words: cudabench("run", "s.cu", *words, "--device", "sim", "--no-cpu")
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", CASES)
 def test_a_surface(run: Runner, name: str) -> None:
     """What a kernel writes to a surface is what is expected of its array, and no access is a hazard."""
@@ -52,6 +50,7 @@ def test_a_wrong_surface(run: Runner) -> None:
     assert "writes 4 bytes at x=800 of the surface 's' (800 bytes a row): x counts bytes" in ran.out + ran.err
 
 
+@pytest.mark.slow
 def test_other_values_and_sizes(run: Runner) -> None:
     """Cases of --fuzz draw other values and sizes of a surface; what only some values show is found."""
     words = CASES["line"][0]

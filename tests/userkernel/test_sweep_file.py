@@ -27,8 +27,6 @@ from tests.conftest import Ran
 from tests.measure.test_ab import SOURCE as DOUBLES
 from tests.sessions import Invented, invent
 
-pytestmark = pytest.mark.usefixtures("unread_machine_code")
-
 Runner = Callable[..., Ran]
 simulated = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
 GPU = DeviceInfo("Fake", "cuda", "9.0", 132, 1 << 20, 4000.0, index=0, uuid="GPU-1")
@@ -193,6 +191,7 @@ def test_best_is_printed_as_the_command_that_repeats_it(cudabench: Runner) -> No
     assert cudabench(*words).code == 0
 
 
+@pytest.mark.slow
 @simulated
 def test_parameters_of_templates(cudabench: Runner) -> None:
     """Template arguments and a block's range, put into the command as numbers, since `run` has no names for them."""
@@ -205,6 +204,7 @@ def test_parameters_of_templates(cudabench: Runner) -> None:
     assert "Repeat: cudabench run saxpy.cu --kernel 'tile<1,2>' --grid 'cdiv(n,32*1)' --block 32" in ran.out
 
 
+@pytest.mark.slow
 @simulated
 def test_a_wrong_point_is_exit_3(cudabench: Runner) -> None:
     """A point that is wrong is never best, and fails the sweep; one that does not compile is only told."""

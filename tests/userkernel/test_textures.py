@@ -16,10 +16,7 @@ from tests.conftest import Ran
 
 Runner = Callable[..., Ran]
 
-pytestmark = [
-    pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC"),
-    pytest.mark.usefixtures("unread_machine_code"),
-]
+pytestmark = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
 
 SOURCE = """\
 __global__ void up(cudaTextureObject_t t, float *y, int w, int h, float d) {
@@ -49,6 +46,7 @@ def up(texture: str, shift: str, expected: str) -> tuple[object, ...]:
     return ("-k", "up", "-g", "2,32", "-b", 32, *words, "--expect", f"y={expected}")
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("shift", "options", "expected"),
     [
@@ -156,6 +154,7 @@ __global__ void whole(cudaTextureObject_t t, int *y) { y[threadIdx.x] = tex1D<in
 """
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("kernel", "textures", "said"),
     [
@@ -187,6 +186,7 @@ def test_how_a_kernel_reads_a_texture(
     assert said in ran.err
 
 
+@pytest.mark.slow
 def test_linear_memory_is_told_by_the_name(run: Runner, tmp_path: Path) -> None:
     """Of two textures only the one that tex1Dfetch reads is linear memory, which is 0 outside."""
     (tmp_path / "t.cu").write_text(OTHERS)

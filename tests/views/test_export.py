@@ -85,6 +85,7 @@ def test_csv_of_the_simulator() -> None:
     assert [row[name] for name in counts] == ["1024", "256", "5000", "3"]
 
 
+@pytest.mark.slow
 @given(st.text())
 def test_csv_keeps_any_text(text: str) -> None:
     """Commas, quotes and line breaks in a reason come back as they were; control codes and formulas are inert."""

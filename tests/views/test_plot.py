@@ -257,6 +257,7 @@ def test_without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
         plot.draw([RECORDED], ["run.json"])
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ["a$b^c$d", "$\\frac{", "x\x1b[31m\x00\u202e", "\ud800", "two\nlines", "<svg>&"])
 def test_any_name_is_drawn(name: str) -> None:
     """Names from a file are drawn as they are: no formula, no control code, and the picture is whole."""

@@ -22,6 +22,8 @@ from cudabench.views.report import content, embedded, kernels, samples, source
 from tests.conftest import Ran
 from tests.reports import H200, HOSTILE, SAMPLES, hostile, ladder, timed
 
+pytestmark = pytest.mark.machine_code
+
 Runner = Callable[..., Ran]
 LIMIT = 300_000  # bytes of a page
 VOID = {"meta", "input", "br", "img", "link"}
@@ -92,6 +94,7 @@ def test_the_page_holds_the_results() -> None:
         assert one.time.median_s == other.time.median_s
 
 
+@pytest.mark.slow
 def test_thinned_samples_are_of_all_places() -> None:
     """Where samples alternate between places every place stays, and each sample keeps its own."""
     result = timed().results[0]
@@ -104,6 +107,7 @@ def test_thinned_samples_are_of_all_places() -> None:
     assert all(place == (sample - 1) % 6 for sample, place in zip(thin.samples_s, thin.samples_place, strict=True))
 
 
+@pytest.mark.slow
 def test_a_large_file_loses_pictures_before_counts() -> None:
     """With little room the page keeps status, times and the sums of accesses, and says what it left out."""
     held = embedded.documents([timed()], 1)

@@ -19,6 +19,7 @@ from tests.reports import HOSTILE, hostile, ladder, timed
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 DRIVER = shutil.which("chromedriver")
 pytestmark = [
+    pytest.mark.machine_code,
     pytest.mark.slow,  # a browser takes seconds to start
     pytest.mark.skipif(
         not (CHROMIUM and DRIVER), reason="no Chromium with its driver: apt-get install chromium chromium-driver"
