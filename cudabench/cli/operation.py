@@ -297,5 +297,5 @@ def exit_code_of(results: Sequence[Result], thresholds: Mapping[str, float], say
         return code
     misses = [miss for result in results for miss in missed(result, thresholds)]
     for miss in misses:
-        print_notice(f"{miss.sentence}: {miss.repair}." if miss.repair else f"{miss.sentence}.")
+        say(f"{miss.sentence}: {miss.repair}." if miss.repair else f"{miss.sentence}.")
     return exit_code((), missed=bool(misses))

@@ -135,8 +135,8 @@ def errors(
 ) -> str:
     """Return only the errors, as 'file:line: error: what', each with its line of source and the caret.
 
-    `lines` has the places of a refused PTX, from `source_lines`. `asked` are the plain names of the requested kernels:
-    if one of them has too much shared memory, others with too much are left out.
+    lines: the places of a refused PTX, from `source_lines`. requested: plain names of kernels; if one of them has too
+    much shared memory, others with too much are left out.
     """
     kept: list[str] = []
     keep = False

@@ -112,7 +112,7 @@ def test_reports_of_ptxas() -> None:
     assert errors(said, "k.cu") == errors(log, "k.cu")
     more = said + said.replace("two", "six").replace("0xea60", "0xea64")
     assert errors(more, "k.cu").count("\n") == 1
-    assert errors(more, "k.cu", asked=["six"]).startswith("k.cu: six has 60004 bytes")
+    assert errors(more, "k.cu", requested=["six"]).startswith("k.cu: six has 60004 bytes")
 
 
 @needs_nvrtc

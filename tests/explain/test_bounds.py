@@ -179,8 +179,9 @@ def test_a_sweep_does_not_prefer_waste(cudabench: Runner) -> None:
     )
     assert ran.code == 0
     assert "Best: IPAD=4, at least " in ran.out
-    (worst,) = (line for line in ran.out.splitlines() if "4.5x wavefronts" in line)
+    worst, default = (line for line in ran.out.splitlines() if "4.5x wavefronts" in line)
     assert worst.split()[0] == "0"
+    assert default.startswith("The default block 32 x 8: ")
 
 
 @needs_compiler

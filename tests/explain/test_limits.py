@@ -739,7 +739,7 @@ def test_the_code_is_the_cards() -> None:
     """--on brings the architecture of its card where none is named, and refuses another."""
     assert pricing.device_for_card({"card": "a100", "device": "sim"}) == "sim:sm_80"
     assert pricing.device_for_card({"card": "h100", "device": "sim:sm_90"}) == "sim:sm_90"
-    with pytest.raises(UsageError, match="sim:sm_80"):
+    with pytest.raises(UsageError, match="the code of --on is sm_80"):
         pricing.device_for_card({"card": "a100", "device": "sim:sm_90"})
 
 

@@ -6,7 +6,6 @@ import importlib.util
 import json
 import os
 import re
-import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -156,24 +155,6 @@ def test_pictures_of_a_ladder(pages: ModuleType, monkeypatch: pytest.MonkeyPatch
     assert (fast.kernel, len(after.passes)) == ("smem-pad", 1)
     assert "36 words" in "".join(pages.conflict_told("transpose"))
     assert "<svg" in pages.banks("transpose")
-
-
-def test_first_steps(cudabench: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The files and commands of the first page's own kernel do what it says, one after the other."""
-    monkeypatch.chdir(tmp_path)
-    text = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
-    section = text.split("## Kernels of your own")[1].split("\n## ")[0]
-    (source,) = re.findall(r"```cuda\n(.*?)```", section, re.DOTALL)
-    (profile,) = re.findall(r"```toml\n(.*?)```", section, re.DOTALL)
-    for name, content in (("scale.cu", source), ("old.cu", source), ("scale.toml", profile)):
-        (tmp_path / name).write_text(content)
-    (lines,) = re.findall(r"```sh\n(.*?)```", section, re.DOTALL)
-    for line in lines.splitlines():
-        words = shlex.split(line, comments=True)[1:]
-        words += ["--arch", "sm_90"] if words[0] == "diff" else ["-d", "sim"] if words[0] in ("run", "sweep") else []
-        ran = cudabench(*words)
-        assert ran.code == 0, (line, ran.out, ran.err)
-    assert (tmp_path / "r.html").exists()
 
 
 def test_chapter_pages(pages: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
