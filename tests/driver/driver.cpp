@@ -292,7 +292,7 @@ END
 CALL(cuMemHostRegister_v2, void *host, size_t bytes, unsigned)
     if (!host || !bytes) return INVALID_VALUE;
     if (pinned_slot(host) || pinned_slot((char *)host + bytes - 1)) return ALREADY_REGISTERED;
-    memories[free_slot()] = Memory{(char *)host, bytes, context(), REGISTERED, {}};
+    add_memory(free_slot(), Memory{(char *)host, bytes, context(), REGISTERED, {}});
 END
 CALL_STARTED(cuMemHostUnregister, void *host)
     int slot = pinned_slot(host);

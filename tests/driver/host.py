@@ -161,7 +161,7 @@ def texture(handle: int, resource: int, how: int, host: int, place: int, nbytes:
     described = ctypes.string_at(resource, ctypes.sizeof(driver_objects.ResourceDescriptor))
     reads = ctypes.string_at(how, ctypes.sizeof(driver_objects.TextureDescriptor)) if how else None
     try:
-        objects.add(handle, described, reads, _memory(host, nbytes), place, extents, flags)
+        objects.add(handle, described, reads, _memory(host, nbytes), place, tuple(extents[:3]), flags)
     except simulator.LaunchError as error:
         return _failed(INVALID_VALUE, error)
     return 0
