@@ -51,6 +51,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.machine_code
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "console",
