@@ -143,6 +143,8 @@ bool find(const Asked &asked, i64 first, Place &place) {
     if (slot <= 0 || slot >= i64(launch.regions.size()) || access.number[space] < 0)
         return false;
     const Region &region = launch.regions[size_t(slot)];
+    if (!region.data) // it was freed
+        return false;
     place = {space,
              i32(slot),
              region.base,
