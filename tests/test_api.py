@@ -104,7 +104,7 @@ def test_sweep_draws_a_map() -> None:
     """A sweep has a result a block, names the best, and is drawn as a map."""
     swept = package.sweep("transpose", "smem", [(32, 8), (16, 16), (8, 8)], size=(32, 32), device="sim")
     assert sorted(result.block[:2] for result in swept.results) == [(8, 8), (16, 16), (32, 8)]
-    assert "Best: 8 x 8" in str(swept)
+    assert "Best of the 3 points tried: 8 x 8" in str(swept)
     assert "svg" in swept.picture().svg
     told = swept.file.settings["sweep"]
     assert (told["blocks"], told["fixed"]["kernels"]) == (["32,8,1", "16,16,1", "8,8,1"], ["smem"])

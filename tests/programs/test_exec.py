@@ -166,7 +166,7 @@ def test_a_budget_ends_a_program(app: Path) -> None:
     code, said, file = ran(app, "loop", "--budget", "2")
     assert code == 1
     assert file["program"]["exit_code"] is None
-    assert "--budget 2 s was spent" in said
+    assert "--budget 2 s ended the program early" in said
 
 
 @pytest.mark.slow
