@@ -25,6 +25,7 @@ CASES = {f"{file}.{kernel}": case for file, kernels in TABLE.items() for kernel,
 pytestmark = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
 
 
+@pytest.mark.machine_code
 @pytest.mark.sampled(20)
 @pytest.mark.parametrize("name", CASES)
 def test_case(cudabench: Callable[..., Ran], name: str) -> None:

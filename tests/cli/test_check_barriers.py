@@ -43,6 +43,7 @@ PASSED_BY = {
 }
 
 
+@pytest.mark.machine_code
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("body", PASSED_BY.values(), ids=PASSED_BY)
 def test_lanes_that_pass_by(check: Check, body: str) -> None:
