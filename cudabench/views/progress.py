@@ -168,7 +168,7 @@ class Aside(_Beside):
 
     def _write(self, words: str) -> None:
         column = max(1, shutil.get_terminal_size().columns - len(words))
-        with contextlib.suppress(OSError, ValueError):  # nobody reads any more
+        with contextlib.suppress(OSError, ValueError):  # the stream was closed
             sys.stderr.write(f"\0337\033[{column}G\033[2m{words}\033[0m\0338")
             sys.stderr.flush()
 

@@ -53,16 +53,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.machine_code
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "console",
-    [
-        pytest.param(
-            each, id=each.command, marks=pytest.mark.slow if re.search("smem |naive|--kernel", each.command) else ()
-        )
-        for each in FOUND
-        if not each.on_gpu
-    ],
-)
+@pytest.mark.parametrize("console", [one for one in FOUND if not one.on_gpu], ids=lambda one: one.command)
 def test_simulated_consoles(console: consoles.Console, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A block of the simulator shows what the command prints; `python -m tests.consoles` writes it afresh."""
     monkeypatch.chdir(tmp_path)

@@ -373,11 +373,13 @@ class Races:
                 if kind in ("load", "store"):
                     (loads if kind == "load" else stores)[op.address, op.offset].append((block, op.line.ptx_line))
         found = set()
+        after: dict[int, frozenset[int]] = {}  # by block of a load: the blocks that may come after it
         for place in loads.keys() & stores.keys():
             for start, load in loads[place]:
-                after = reachable(blocks, ways(start), range(len(blocks)))
+                if start.number not in after:
+                    after[start.number] = reachable(blocks, ways(start), range(len(blocks)))
                 for block, store in stores[place]:
-                    if block.number in after or (block is start and load < store):
+                    if block.number in after[start.number] or (block is start and load < store):
                         found |= {load, store}
         return found
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cudabench.compile import sass
 from cudabench.simulator.machine_code import layout
@@ -53,6 +53,14 @@ def bits(places: Sequence[int] | set[int]) -> int:
     return sum(1 << place for place in {*places} if 0 <= place < layout.CONSTANTS + layout.PREDICATES)
 
 
+class Masks(NamedTuple):
+    """What an instruction reads, what of that decides, and what it writes, as `bits`."""
+
+    reads: int
+    decides: int
+    writes: int
+
+
 def predicate(number: int) -> int:
     """Return the place of a predicate behind the registers; -1 of one that is constant."""
     return -1 if number < 0 or number % 8 == layout.TRUE else layout.CONSTANTS + number
@@ -64,37 +72,38 @@ def stored(instructions: Sequence[sass.Instruction], rows: Sequence[Row], places
     Raises Unreadable where an address, a guard or a branch may hang on one.
     """
     sources = {number for number, one in enumerate(instructions) if one.opcode in OPCODES}
+    if not sources:
+        return False
+    masks = [Masks(bits(row.reads), bits(row.decides), bits(row.writes)) for row in rows]
     memory: set[str] = set()
-    while sources:
+    while True:
         before = len(memory)
-        states = _states(instructions, rows, places, sources, memory)
-        for number, (row, state) in enumerate(zip(rows, states, strict=True)):
-            if row.name in STORES and state & bits(row.reads):
+        states = _states(instructions, rows, masks, places, sources, memory)
+        for number, (row, mask, state) in enumerate(zip(rows, masks, states, strict=True)):
+            if row.name in STORES and state & mask.reads:
                 memory.add(STORES[row.name])
             if row.name == "ldgsts" and "global" in memory:
                 memory.add("shared")
-            if row.name in DECIDES and state & bits(row.decides):
+            if row.name in DECIDES and state & mask.decides:
                 raise Unreadable(f"{instructions[number].mnemonic} by a value that is not computed")
         if len(memory) == before:
-            break
-    return "global" in memory
+            return "global" in memory
 
 
 def _states(
-    instructions: Sequence[sass.Instruction], rows: Sequence[Row], places: Mapping[str, int], sources: set[int],
-    memory: set[str],
+    instructions: Sequence[sass.Instruction], rows: Sequence[Row], masks: Sequence[Masks], places: Mapping[str, int],
+    sources: set[int], memory: set[str],
 ) -> list[int]:  # fmt: skip
     """Return what is unknown in front of each instruction, as `bits`."""
     states, waiting = [0] * len(rows), [*range(len(rows))]
     called = [number + 1 for number, one in enumerate(instructions) if one.opcode == "CALL"]
     while waiting:
         number = waiting.pop()
-        row, one, state = rows[number], instructions[number], states[number]
-        into = bits(row.writes)
-        if number in sources or state & bits([*row.reads, *row.decides]) or LOADS.get(row.name) in memory:
-            state |= into
+        row, mask, one, state = rows[number], masks[number], instructions[number], states[number]
+        if number in sources or state & (mask.reads | mask.decides) or LOADS.get(row.name) in memory:
+            state |= mask.writes
         elif row.fields["guard"] == layout.TRUE:
-            state &= ~into
+            state &= ~mask.writes
         following = [number + 1, *(places[label] for label in one.targets if label in places)]
         if row.name == "jump":
             following += called if one.opcode == "RET" else places.values()

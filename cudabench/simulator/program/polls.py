@@ -146,6 +146,7 @@ class Loop:
     def decisive(self) -> set[int]:
         """Return the registers on which it depends whether the loop goes on."""
         found: set[int] = set()
+        turn = self.members - {self.head}
         guards: dict[int, set[int]] = {}  # by block: the registers that decide within a turn whether it runs
         for op, number, _, _ in self.ops:
             decides = {index for index in (op.guard, op.selector) if index >= 0}
@@ -155,7 +156,6 @@ class Loop:
             if op.kind in ("exit", "return") or not self.members.issuperset(successors):
                 found |= decides
                 continue
-            turn = self.members - {self.head}
             reached = [reachable(self.blocks, (one,), turn) for one in successors]
             for one in frozenset.union(*reached) - frozenset.intersection(*reached):
                 guards.setdefault(one, set()).update(decides)
