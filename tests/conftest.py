@@ -96,23 +96,37 @@ def operation_of(item: pytest.Item) -> str:
     return name if isinstance(name, str) and name in operations.SUMMARIES else ""
 
 
-def mark_sampled(items: Sequence[pytest.Item]) -> None:
-    """Mark as slow all but every n-th run of a test that is marked `sampled(n)`, of each operation if they are of such;
-    not those that need a driver.
+LEAST_RUNS, OF_SLOW = 6, 4  # a slow test with so many runs or more runs every fourth time only, the others are long
 
-    What is taken moves on by one each n runs, so that of two parameters no value of the inner one is left out.
-    """
+
+def mark_sampled(items: Sequence[pytest.Item]) -> None:
+    """Mark as slow all but every n-th run of a test that is marked `sampled(n)`, and as long most runs of slow tests."""
+    sampled, slow = runs_of(items, "sampled", "slow"), runs_of(items, "slow", "engine")
+    for group in sampled:
+        mark = group[0].get_closest_marker("sampled")
+        others = all_but_one_of(mark.args[0] if mark else 1, group)
+        for item in others:
+            item.add_marker("slow")
+        slow.append(others)
+    for group in slow:
+        for item in all_but_one_of(OF_SLOW, group) if len(group) >= LEAST_RUNS else []:
+            item.add_marker("long")
+
+
+def runs_of(items: Sequence[pytest.Item], marked: str, *without: str) -> list[list[pytest.Item]]:
+    """Return the runs of each test with a mark, of each operation if they are of such; none that needs a driver."""
     runs: dict[tuple[str, str], list[pytest.Item]] = {}
     for item in items:
-        marked = {mark.name for mark in item.iter_markers()}
-        if "sampled" in marked and not marked & {"driver", "gpu", "slow"}:
+        marks = {mark.name for mark in item.iter_markers()}
+        if marked in marks and not marks & {"driver", "gpu", "build", "long", *without}:
             runs.setdefault((item.nodeid.partition("[")[0], operation_of(item)), []).append(item)
-    for group in runs.values():
-        for at, item in enumerate(group):
-            mark = item.get_closest_marker("sampled")
-            every = mark.args[0] if mark else 1
-            if at % every != at // every % every:
-                item.add_marker("slow")
+    return [*runs.values()]
+
+
+def all_but_one_of(every: int, group: Sequence[pytest.Item]) -> list[pytest.Item]:
+    """Return the runs that a sample leaves out. What it takes moves on by one each `every` runs, so that of two
+    parameters no value of the inner one is left out."""
+    return [item for at, item in enumerate(group) if at % every != at // every % every]
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -178,7 +178,7 @@ def test_any_command_line_ends_well(folder: Callable[..., Any], line: list[str])
     check(line, folder(*line))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(line=command_lines())
 def test_hundreds_of_command_lines_end_well(folder: Callable[..., Any], line: list[str]) -> None:

@@ -232,3 +232,20 @@ def test_rows_that_were_finished(tmp_path: Path, name: str, number: signal.Signa
     assert (code, err.splitlines()[-1]) == ENDS[number]
     assert rows(file, key) > 0
     assert [*ran.temporary.iterdir()] == []
+
+
+def test_an_interrupt_within_exec() -> None:
+    """Python runs text, such as a dataclass that a module makes, with a mark of its own for interrupts, by which it
+    would end itself at its exit: the exit code is 130 all the same."""
+    lines = (
+        "from cudabench import cli",
+        "def interrupted(arguments):",
+        "    try:",
+        "        exec('raise KeyboardInterrupt')",
+        "    except KeyboardInterrupt:",
+        "        return cli.EXIT_INTERRUPTED",
+        "cli.invoke = interrupted",
+        "cli.main()",
+    )
+    ran = subprocess.run([sys.executable, "-c", "\n".join(lines)], cwd=ROOT, capture_output=True, check=False)
+    assert (ran.returncode, ran.stderr) == (130, b"")

@@ -208,17 +208,10 @@ REPLACEABLE = {
 }  # fmt: skip
 
 
-QUICK = ("overload", "member")  # with nvcc, which takes seconds; of the others every third is slow, the rest long
-
-
 def _each(cases: Iterable[str]) -> list[object]:
-    """All cases with both compilers."""
-    slow = {
-        case: [] if case in QUICK else [pytest.mark.long if number % 3 else pytest.mark.slow]
-        for number, case in enumerate(cases)
-    }
-    return [pytest.param(case, "nvrtc", marks=needs_nvrtc) for case in slow] + [
-        pytest.param(case, "nvcc", marks=[needs_nvcc, *marks]) for case, marks in slow.items()
+    """All cases with both compilers; nvcc takes seconds."""
+    return [pytest.param(case, "nvrtc", marks=needs_nvrtc) for case in cases] + [
+        pytest.param(case, "nvcc", marks=[needs_nvcc, pytest.mark.slow]) for case in cases
     ]
 
 

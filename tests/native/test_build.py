@@ -281,7 +281,7 @@ def test_the_engine_of_this_checkout(cudabench: Runner, monkeypatch: pytest.Monk
     assert engine["version"].startswith(("native (g++ ", "native (clang++ "))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @needs_compiler
 @pytest.mark.skipif(platform.machine() != "x86_64" or not shutil.which("nm"), reason="needs x86-64 and nm")
 def test_inline_functions_run_on_any_machine(tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ def holds(file: Public, cudabench: Callable[..., Ran]) -> None:
 
 
 @needs_simulator
-@pytest.mark.slow
+@pytest.mark.long
 def test_whole_lines_run_clean(cudabench: Callable[..., Ran]) -> None:
     """The line that a message prints for a file has no gap in as many as promised, and nearly all these run clean."""
     whole, clean = [], []
