@@ -96,13 +96,14 @@ def operation_of(item: pytest.Item) -> str:
     return name if isinstance(name, str) and name in operations.SUMMARIES else ""
 
 
-LEAST_RUNS, OF_SLOW = 6, 4  # a slow test with so many runs or more runs every fourth time only, the others are long
+LEAST_RUNS, OF_SLOW = 5, 5  # of a slow test with so many runs or more every fifth runs, the others are long
 
 
 def mark_sampled(items: Sequence[pytest.Item]) -> None:
-    """Mark as slow all but every n-th run of a test that is marked `sampled(n)`, and as long most runs of slow tests."""
-    sampled, slow = runs_of(items, "sampled", "slow"), runs_of(items, "slow", "engine")
-    for group in sampled:
+    """Mark as slow all but every n-th run of a test that is marked `sampled(n)`, of each operation if they are of such;
+    and mark as long most runs of slow tests."""
+    slow = runs_of(items, "slow", "engine", of=lambda item: "")
+    for group in runs_of(items, "sampled", "slow", of=operation_of):
         mark = group[0].get_closest_marker("sampled")
         others = all_but_one_of(mark.args[0] if mark else 1, group)
         for item in others:
@@ -113,13 +114,15 @@ def mark_sampled(items: Sequence[pytest.Item]) -> None:
             item.add_marker("long")
 
 
-def runs_of(items: Sequence[pytest.Item], marked: str, *without: str) -> list[list[pytest.Item]]:
-    """Return the runs of each test with a mark, of each operation if they are of such; none that needs a driver."""
+def runs_of(
+    items: Sequence[pytest.Item], marked: str, *without: str, of: Callable[[pytest.Item], str]
+) -> list[list[pytest.Item]]:
+    """Return the runs of each test with a mark, those apart for which `of` differs; none that needs a driver."""
     runs: dict[tuple[str, str], list[pytest.Item]] = {}
     for item in items:
         marks = {mark.name for mark in item.iter_markers()}
         if marked in marks and not marks & {"driver", "gpu", "build", "long", *without}:
-            runs.setdefault((item.nodeid.partition("[")[0], operation_of(item)), []).append(item)
+            runs.setdefault((item.nodeid.partition("[")[0], of(item)), []).append(item)
     return [*runs.values()]
 
 

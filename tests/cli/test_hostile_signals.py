@@ -234,7 +234,7 @@ def test_rows_that_were_finished(tmp_path: Path, name: str, number: signal.Signa
     assert [*ran.temporary.iterdir()] == []
 
 
-def test_an_interrupt_within_exec() -> None:
+def test_an_interrupt_within_exec(tmp_path: Path) -> None:
     """Python runs text, such as a dataclass that a module makes, with a mark of its own for interrupts, by which it
     would end itself at its exit: the exit code is 130 all the same."""
     lines = (
@@ -247,5 +247,8 @@ def test_an_interrupt_within_exec() -> None:
         "cli.invoke = interrupted",
         "cli.main()",
     )
-    ran = subprocess.run([sys.executable, "-c", "\n".join(lines)], cwd=ROOT, capture_output=True, check=False)
+    (tmp_path / "interrupted.py").write_text("\n".join(lines))
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    line = [sys.executable, "-m", "interrupted"]
+    ran = subprocess.run(line, cwd=tmp_path, env=environment, capture_output=True, check=False)
     assert (ran.returncode, ran.stderr) == (130, b"")
