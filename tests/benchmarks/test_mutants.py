@@ -124,7 +124,7 @@ def test_a_rung_is_right_without_optimisation(mutants: Any, name: str, rung: str
     assert mutants.end_of(name, case, case.source.text + "\n", settings, 300) == ("ok", "")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", sorted({*operations.SUMMARIES} - {"solve"}))
 def test_one_of_several_is_found(mutants: Any, name: str) -> None:
     """Of each chapter's mutants some, spread over its functions: found, or listed with the reason."""
