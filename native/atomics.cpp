@@ -12,7 +12,7 @@ constexpr size_t MOST_KEPT = 1 << 21;                      // of cudabench/simul
 
 // What requests cost, see cudabench/simulator/count/atomics.py.
 struct Price {
-    i64 pieces = 0, ideal = 0, reloads = 0, turns = 0, waiting = 0;
+    i64 pieces = 0, ideal = 0, reloads = 0;
 };
 
 int bank_of(i64 address, int width) { return int(width == 8 ? address >> 3 & 15 : address >> 2 & 31); }
@@ -33,8 +33,6 @@ Price looped(const i64 *addresses, u32 waiting, int width) {
     price.ideal = 3 * groups(waiting);
     while (waiting) {
         price.reloads += wavefronts(addresses, waiting, width, true).pieces;
-        price.turns++;
-        price.waiting += lanes_of(waiting);
         price.pieces += 2 * groups(waiting);
         i64 stored[LANES]; // by bank: the word that was stored this turn
         std::fill_n(stored, LANES, i64(-1));
@@ -199,8 +197,7 @@ template <class T, bool COMMUTES, class F> void atomic(Block &block, const Op &o
 
 } // namespace
 
-Atomics::Atomics(const Launch &launch)
-    : met(launch.accesses.size()), loops(launch.accesses.size(), Loop{}), executions(launch.accesses.size()) {}
+Atomics::Atomics(const Launch &launch) : met(launch.accesses.size()), executions(launch.accesses.size()) {}
 
 void Atomics::start() { std::fill(executions.begin(), executions.end(), 0); }
 
@@ -277,8 +274,6 @@ i64 count_atomic(Block &block, const Op &op, const Request &request, const u8 *d
     if (by_one_lane)
         price = {1, 1};
     block.worker.counters.add(block, request, Cost{price.pieces, price.ideal}, price.reloads);
-    atomics.loops[size_t(op.access)].turns += price.turns;
-    atomics.loops[size_t(op.access)].waiting += price.waiting;
     return access.size;
 }
 
@@ -351,13 +346,4 @@ PUBLIC void cudabench_contention(Launch *launch, i64 *hottest) {
         hottest[2 * number] = full ? -1 : most;
         hottest[2 * number + 1] = full || pairs > i64(MOST_KEPT) ? -1 : blocks;
     }
-}
-
-// By access: turns of atomics that are loops, and lanes that wait in them.
-PUBLIC void cudabench_turns(Launch *launch, i64 *turns) {
-    for (const auto &worker : launch->workers)
-        for (size_t access = 0; access < launch->accesses.size(); access++) {
-            turns[2 * access] += worker->atomics.loops[access].turns;
-            turns[2 * access + 1] += worker->atomics.loops[access].waiting;
-        }
 }

@@ -78,11 +78,7 @@ class Atomics {
         ByAddress<Hits> at;
         bool full = false; // there are too many addresses to tell
     };
-    struct Loop {
-        i64 turns, waiting; // of atomics that are loops of the machine code: how often warps go through it, their lanes
-    };
     std::vector<Met> met; // by access
-    std::vector<Loop> loops;
 
   private:
     struct First {

@@ -137,12 +137,7 @@ struct Counts {
 
 // How often a basic block of code ran.
 struct Executed {
-    i64 warps, lanes, taken, parted, taking;
-};
-
-// What a division or root, by its line, adds; and an atomic that is a loop.
-struct Detour {
-    i64 taken, taking, parted, zero_lanes, zero_warps, turns, waiting;
+    i64 warps, lanes, taken, parted;
 };
 
 struct Launch;
@@ -187,10 +182,8 @@ struct Table {
     size_t count;
 };
 
-// What vector code asks of the rest: the regions of the launch; and, to note of a warp, the lanes of a division or root
-// that call the subroutine behind the kernel, those that do not, and the ones of zero among the first.
+// What vector code asks of the rest: the regions of the launch.
 i64 constant_regions(const Block &block, const Region *&first);
-void note_detour(Block &block, const Op &op, u32 called, u32 others, u32 zero);
 
 // The operations of each part, by name.
 const std::vector<Operation> &memory_operations();

@@ -78,7 +78,6 @@ struct Worker {
     Flying flying;
     Atomics atomics;
     std::unique_ptr<Pattern[], void (*)(void *)> patterns; // by access
-    std::map<i32, Detour> detours;                         // by line of the PTX
 
     Worker(Launch &launch, int number);
     // Run until the time is up or nothing is left; return whether anything is left.

@@ -437,7 +437,6 @@ void Worker::execute(const CodeBlock &code, i32 number_, const u32 *mask) {
     case BRANCH:
         for (int warp = 0; warp < warps; warp++) {
             times.taken += lanes_of(yes[warp]);
-            times.taking += yes[warp] != 0;
             times.parted += yes[warp] && rest[warp];
         }
         arrive(code.target, yes);
@@ -526,19 +525,9 @@ using namespace engine;
 PUBLIC i64 cudabench_operations() { return i64(operations().size()); }
 PUBLIC const char *cudabench_operation(i64 index) { return operations()[size_t(index)].name; }
 PUBLIC i64 cudabench_size_of(i32 what) {
-    const i64 sizes[] = {sizeof(Op),
-                         sizeof(CodeBlock),
-                         sizeof(Access),
-                         sizeof(Region),
-                         sizeof(Register),
-                         sizeof(LaunchDescription),
-                         sizeof(Counts),
-                         sizeof(Executed),
-                         sizeof(Detour),
-                         sizeof(Sums),
-                         sizeof(ConstantRequest),
-                         sizeof(Look),
-                         sizeof(Turn),
+    const i64 sizes[] = {sizeof(Op),       sizeof(CodeBlock),         sizeof(Access), sizeof(Region),
+                         sizeof(Register), sizeof(LaunchDescription), sizeof(Counts), sizeof(Executed),
+                         sizeof(Sums),     sizeof(ConstantRequest),   sizeof(Look),   sizeof(Turn),
                          sizeof(Visit)};
     return sizes[what];
 }
@@ -579,7 +568,6 @@ PUBLIC i64 cudabench_executed(Launch *launch, Executed *executed, i64 *shares) {
             executed[number].lanes += more.lanes;
             executed[number].taken += more.taken;
             executed[number].parted += more.parted;
-            executed[number].taking += more.taking;
         }
         for (size_t place = 0; place < worker->shares.size(); place++)
             shares[place] += worker->shares[place];

@@ -181,6 +181,11 @@ const std::vector<Operation> &memory_operations() {
     return all;
 }
 
+i64 constant_regions(const Block &block, const Region *&first) {
+    first = block.launch.regions.data();
+    return i64(block.launch.regions.size());
+}
+
 } // namespace engine
 
 using namespace engine;

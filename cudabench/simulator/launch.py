@@ -267,7 +267,7 @@ def _outcome(machine: Machine, recorder: Recorder | None) -> Outcome:
         footprint = counters.footprints.footprint(counted, math.prod(machine.grid), machine.instructions)
     return Outcome(
         "numpy", machine.plan, machine.space, machine.instructions, executed_of(machine.executed), counters.rows,
-        counters.issued, counters.merged, counters.elsewhere, [*counters.turns.items(), *machine.detours.items()],
+        counters.issued, counters.merged, counters.elsewhere,
         {number: (*found.hottest(), returns) for number, (found, returns) in machine.contention.items()}, footprint,
         None if machine.shares is None else machine.shares.imbalance(machine.grid), machine.hazards.records(),
         machine.hazards.records(True), "".join(machine.output), recorder,

@@ -39,7 +39,6 @@ from cudabench.simulator.memory import PARAMETER_WINDOW, Region
 from cudabench.simulator.plan import Plan
 from cudabench.simulator.program.arguments import Placed
 from cudabench.simulator.program.code import Barrier, Block, Op
-from cudabench.simulator.report import Executed
 from cudabench.simulator.schedule import Turns
 from cudabench.simulator.special_registers import special
 from cudabench.simulator.stack import Stack
@@ -74,7 +73,7 @@ class Machine:
         self.parted: dict[tuple[int, int], int] = {}  # by file and line of a condition: how far it parts, see `cures`
         self.instructions = 0
         # By block of code: warps, lanes; of the branch at its end lanes that took it, warps parted, warps that took it.
-        self.executed = [[0, 0, 0, 0, 0] for _ in plan.code.blocks]
+        self.executed = [[0, 0, 0, 0] for _ in plan.code.blocks]
         self.ranks = [block.rank for block in plan.code.blocks]
         self.steps = 0
         self.output: list[str] = []
@@ -98,7 +97,6 @@ class Machine:
         self.barriers = Barriers(self)
         # By atomic instruction: its addresses, and whether what it returns is used.
         self.contention: dict[int, tuple[Contention, bool]] = {}
-        self.detours: dict[int, Executed] = {}  # by PTX line: what called a subroutine
         self._warps = -1
 
     # What instructions use.
@@ -137,20 +135,6 @@ class Machine:
         if self._warps < 0:
             self._warps = active(self.mask, self.chunk)[0]
         return self._warps
-
-    def detour(self, line: int, called: Array, zero: Array) -> None:
-        """Note which lanes call the subroutine of a division or root, and of those the ones whose operand is zero."""
-        running = self.chunk.root if self.mask is None else self.mask
-        others = ~called
-        if running is not None:
-            called, others = called & running, others & running
-        taking, lanes = active(called, self.chunk)
-        if lanes:
-            zero_warps, zero_lanes = active(called & zero, self.chunk)
-            self.detours[line] = self.detours.get(line, Executed()).plus(
-                taken=lanes, taking=taking, parted=taking + active(others, self.chunk)[0] - self.warps,
-                zero_lanes=zero_lanes, zero_warps=zero_warps,
-            )  # fmt: skip
 
     def lanes(self) -> Array:
         """Return the active lanes as a full (blocks, threads) bool array."""
@@ -426,7 +410,6 @@ class Machine:
         times = self.executed[number]
         taking, taken = active(yes, self.chunk)
         times[2] += taken
-        times[4] += taking
         self.arrive(op.targets[0], yes)
         if no is False:
             return

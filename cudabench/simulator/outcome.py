@@ -38,12 +38,9 @@ NEVER = Executed()
 
 
 def executed_of(blocks: Iterable[Sequence[int]]) -> list[Executed]:
-    """Return how often each basic block ran, by warps, lanes, and of the branch at its end the lanes that took it, the
-    warps that it parted, the warps that took it."""
-    return [
-        Executed(warps, lanes, taken, parted, 0, 0, taking) if warps else NEVER
-        for warps, lanes, taken, parted, taking in blocks
-    ]
+    """Return how often each basic block ran, by warps, lanes, and of the branch at its end the lanes that took it and
+    the warps that it parted."""
+    return [Executed(*times) if times[0] else NEVER for times in blocks]
 
 
 @dataclass
@@ -52,7 +49,7 @@ class Outcome:
 
     executed: of each basic block. rows: by memory instruction and array. issued: of memory instructions that the
     machine code has otherwise, see `launch.run`; merged: by number, the requests whose work others do. elsewhere: those
-    to the shared memory of other blocks. more: what some lines of the PTX did besides, see `executed_lines`. contended:
+    to the shared memory of other blocks. contended:
     by atomic instruction on global memory, hits of the most used address, blocks that they come from, and whether what
     it returns is used.
     """
@@ -66,7 +63,6 @@ class Outcome:
     issued: Mapping[int, tuple[int, int]]
     merged: list[int]
     elsewhere: set[int]
-    more: Iterable[tuple[int, Executed]]
     contended: Mapping[int, tuple[int | None, int | None, bool]]
     footprint: Footprint | None
     imbalance: Imbalance | None
@@ -86,7 +82,7 @@ class Outcome:
         return Report(
             self.instructions, self._accesses(), self.hazards, self.output,
             None if self.recorder is None else self.recorder.trace(self._shared_variables()), self.suspicions,
-            {code.name: executed_lines(plan.ways, self.executed, self.more)},
+            {code.name: executed_lines(plan.ways, self.executed)},
             branches(code, self.executed, plan.ways), tuple(contended), self.footprint, self.imbalance, self.engine,
         )  # fmt: skip
 

@@ -143,21 +143,13 @@ class Hazard(NamedTuple):
 class Executed(NamedTuple):
     """How often an instruction ran: warps with an active lane, their active lanes.
 
-    Of a branch also: the lanes that took it, the warps that it parted, and those of which any lane took it. The same of
-    a division or root whose machine code calls a subroutine for operands out of the ordinary; of those lanes the ones
-    whose operand is zero, and their warps. Of an atomic on shared memory that the machine code does in a loop: how
-    often warps go through it, and their lanes.
+    Of a branch also: the lanes that took it, and the warps that it parted.
     """
 
     warps: int = 0
     lanes: int = 0
     taken: int = 0
     parted: int = 0
-    turns: int = 0
-    waiting: int = 0
-    taking: int = 0
-    zero_warps: int = 0
-    zero_lanes: int = 0
 
     def plus(self, *counts: int, **named: int) -> Executed:
         """Return the sum."""

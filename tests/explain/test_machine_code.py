@@ -6,7 +6,6 @@ The texts in data/sass are of nvcc 13.0 for sm_90.
 from __future__ import annotations
 
 import functools
-import json
 import os
 import subprocess
 import sys
@@ -28,7 +27,6 @@ from cudabench.plan import cases
 from cudabench.records.planned import Case, Settings
 from cudabench.records.results import DeviceInfo
 from cudabench.simulator import api as simulator
-from cudabench.simulator.count import detours
 from cudabench.simulator.machine_code.image import readable
 from cudabench.simulator.machine_code.launch import Asked
 from tests import ladders
@@ -126,25 +124,6 @@ def test_code_of_one_way_runs_as_often_as_its_lines() -> None:
     assert counts == [executed.Count(4, 128), executed.Count(4, 100)]
     assert executed.count(functions, {}) == [[executed.Count(0, 0)] * 2]
     assert to_execute.parts(stored("matvec_warp")[0])
-
-
-def divisions() -> list[tuple[np.float32, np.float32, int]]:
-    """Return pairs of numerators and divisors, with the instructions of a warp that divided them on an H200."""
-    found = json.loads((DATA.parent / "divisions_h200.json").read_text())
-    bits = np.array([exponent << 23 | fraction for exponent, fraction in found["operands"]], np.uint32)
-    values = bits.view(np.float32)
-    rows = zip(values, found["instructions"], strict=True)
-    return [(x, y, n) for x, row in rows for y, n in zip(values, row, strict=True) if n is not None]
-
-
-def test_divisions_call_the_subroutine_as_on_an_h200() -> None:
-    """Of 355 pairs of exponents, from zero to infinity, those that took more than the 23 instructions in line."""
-    measured = divisions()
-    x, y, n = (np.array(column) for column in zip(*measured, strict=True))
-    rule = detours.rule("div", ("rn", "f32"))
-    assert rule is not None
-    assert len(measured) == 355
-    assert (rule(x, y) == (n > 23)).all()
 
 
 def test_a_branch_counts_lanes_and_parted_warps() -> None:

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cudabench.simulator.machine import Machine
 from cudabench.simulator.program.ptx import BITS
 from cudabench.system import native
 from tests.engines import both, loaded
@@ -418,28 +417,6 @@ ret;
     assert not isinstance(found.ran, str), f"{found.ran}\n{text}"
     assert found.same(), text
     assert found.ran.instructions == found.report.instructions
-
-
-@pytest.mark.parametrize(
-    "opcode", ["div.rn.f32", "div.rn.f64", "rcp.rn.f32", "rcp.rn.f64", "sqrt.rn.f32", "sqrt.rn.f64", "rsqrt.approx.f64"]
-)
-@pytest.mark.parametrize("threads", [1, 2])
-def test_divisions_that_call_a_subroutine_are_counted_alike(
-    opcode: str, threads: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Lanes, warps and zeros by line, for one and for two threads of the machine."""
-    machines: list[Machine] = []
-    run = Machine.run
-    monkeypatch.setattr(Machine, "run", lambda self: machines.append(self) or run(self))
-    type_ = opcode[-3:]
-    text, results, types = plain(opcode, type_, *[type_] * (2 if opcode.startswith("div") else 1))
-    draw = np.random.default_rng(3)
-    given_ = np.concatenate([*(values(each, draw) for each in types), draw.integers(0, 1 << 32, THREADS, np.uint64)])
-    program = loaded(HEAD + kernel("k", text, results, types))
-    found = both(program, "k", 6, 48, [np.zeros(2 * THREADS, np.uint64), given_], threads=threads)
-    assert not isinstance(found.ran, str), found.ran
-    assert len(found.ran.detours) == 2
-    assert found.ran.detours == machines[0].detours
 
 
 @pytest.mark.parametrize("written", [False, True])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import zlib
 from collections import Counter
@@ -76,6 +77,31 @@ def test_counts_are_those_of_a_card(source: str, kernel: str, arch: str) -> None
         counts.update({"warps": warps, "lanes": lanes, one.opcode: pieces})
     wrong = {name for name in ("warps", "lanes", *PIECES) if counts[name] != card[name]}
     assert wrong == ({"lanes"} if code.unsettled else set())
+
+
+def test_divisions_call_the_subroutine_as_on_an_h200() -> None:
+    """Of 355 pairs of exponents, from zero to infinity, those that took more than the 23 instructions in line; and the
+    longer a pair's way through the subroutine was there, the longer it is here."""
+    measured = json.loads((FOLDER.parent / "data" / "divisions_h200.json").read_text())
+    bits = np.array([exponent << 23 | fraction for exponent, fraction in measured["operands"]], np.uint32)
+    values = bits.view(np.float32)
+    made = compiled('extern "C" __global__ void k(float *o, float *a, float *b, int n) { *o = *a / *b; }')
+    machine = machine_code_of(made, "k")
+    counts: dict[tuple[int, int], tuple[int, int]] = {}
+    for (i, row), j in itertools.product(enumerate(measured["instructions"]), range(len(values))):
+        if row[j] is not None:
+            asked = Asked(lambda: machine)
+            arrays = [np.zeros(1, np.float32), values[i : i + 1].copy(), values[j : j + 1].copy()]
+            lines = simulator.run(made.ptx, "k", 1, 32, [*arrays, 1], machine=asked).executed["k"]
+            assert isinstance(lines, Lines)
+            code = lines.code
+            assert isinstance(code, Code), code
+            counts[i, j] = sum(warps for warps, *_ in code.counts.values()), row[j]
+    least = min(count for count, _ in counts.values())
+    assert len(counts) == 355
+    assert all((count > least) == (n > 23) for count, n in counts.values())
+    pairs = sorted(counts.values())
+    assert [n for _, n in pairs] == sorted(n for _, n in pairs)
 
 
 def test_what_is_not_known_is_said() -> None:

@@ -30,15 +30,13 @@ ONE_LANE = -1  # in place of bytes a lane: an atomic that one lane of a warp doe
 class Cost(NamedTuple):
     """Requests of atomics on shared memory, summed.
 
-    wavefronts: of the atomics alone. ideal: of as many lanes that do not meet, with the loads of a loop. Of a loop:
-    reloads, the wavefronts of its loads; turns, how often warps go through it; waiting, their lanes.
+    wavefronts: of the atomics alone. ideal: of as many lanes that do not meet, with the loads of a loop.
+    reloads: of a loop, the wavefronts of its loads.
     """
 
     wavefronts: int
     ideal: int
     reloads: int = 0
-    turns: int = 0
-    waiting: int = 0
 
 
 def served(operation: str, type_: str, by_one: bool) -> Served:
@@ -86,12 +84,10 @@ def _loop(addresses: Array, width: int, on: Array, groups: int) -> Cost:
     left = np.flatnonzero(on.any(axis=1))
     addresses, waiting = addresses[left], on[left].copy()
     places, words = _banks(addresses, width), addresses >> (3 if width == 8 else 2)
-    wavefronts = reloads = turns = lanes = 0
+    wavefronts = reloads = 0
     ideal = 3 * int(np.count_nonzero(waiting.reshape(len(waiting) * groups, -1).any(axis=1)))
     while len(waiting):
         reloads += int(banks.wavefronts(addresses, width, waiting).sum())
-        turns += len(waiting)
-        lanes += int(np.count_nonzero(waiting))
         wavefronts += 2 * int(np.count_nonzero(waiting.reshape(len(waiting) * groups, -1).any(axis=1)))
         stored = np.full((len(waiting), 32), NOBODY, dtype=np.int64)  # by bank: the word that was stored this turn
         size = 32 // groups
@@ -108,7 +104,7 @@ def _loop(addresses: Array, width: int, on: Array, groups: int) -> Cost:
         going = waiting.any(axis=1)
         if not going.all():
             addresses, waiting, places, words = addresses[going], waiting[going], places[going], words[going]
-    return Cost(wavefronts, ideal, reloads, turns, lanes)
+    return Cost(wavefronts, ideal, reloads)
 
 
 def sectors(addresses: Array, size: int, mask: Array | None) -> tuple[int, int]:

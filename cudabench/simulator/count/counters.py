@@ -39,7 +39,6 @@ from cudabench.simulator.count.requests import (
     spread,
     thread_steps,
 )
-from cudabench.simulator.report import Executed
 from cudabench.simulator.values import INT64, Affine, Array, Chunk, Key, broadcast, different
 
 if TYPE_CHECKING:
@@ -111,7 +110,6 @@ class Counters:
         self.patterns: dict[Key, Any] = {}  # what accesses count that come again, by what tells them from others
         self.seen = plan.seen
         self.rows: dict[tuple[int, Place], Row] = {}
-        self.turns: dict[int, Executed] = {}  # by PTX line, of atomics that are loops: turns, lanes that wait
         self.elsewhere: set[int] = set()  # accesses to the shared memory of other blocks, see `cluster`
         self.shared_starts = [offset for _, offset, _ in plan.code.shared_names]
         self.footprints: Footprints | None = None  # where somebody asks for what the launch touches
@@ -349,11 +347,7 @@ class Counters:
         cost, seen = self.once(lanes_key("atomic", address, mask, size, how), count)
         times = repeats(address, mask, chunk)
         row = self.add(number, warps, (cost.wavefronts + cost.reloads) * times, cost.ideal * times, array, seen)
-        if cost.turns:
-            row.reloads += cost.reloads * times
-            line = self.plan.code.accesses[number].location.ptx_line
-            more = Executed(turns=cost.turns * times, waiting=cost.waiting * times)
-            self.turns[line] = more.plus(*self.turns.get(line, ()))
+        row.reloads += cost.reloads * times
 
     def cluster(
         self, number: int, rows: Array, offset: Array, size: int, on: Array, chunk: Chunk, load: bool,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from cudabench.simulator.report import Executed
@@ -11,13 +11,8 @@ if TYPE_CHECKING:
     from cudabench.simulator.count.order import Ways
 
 
-def executed_lines(
-    ways: Ways, executed: Sequence[Executed], more: Iterable[tuple[int, Executed]]
-) -> dict[int, Executed]:
-    """Return how often each PTX line ran, from how often each block did; the copies of an inlined function add up.
-
-    more: what some lines did besides: atomics that are loops, divisions and roots that call a subroutine.
-    """
+def executed_lines(ways: Ways, executed: Sequence[Executed]) -> dict[int, Executed]:
+    """Return how often each PTX line ran, from how often each block did; the copies of an inlined function add up."""
     branching = [number for number, times in enumerate(executed) if times.taken or times.parted]
     own = [Executed(times.warps, times.lanes) if times.taken or times.parted else times for times in executed]
     lines = {line: own[number] for line, number in ways.first.items()}
@@ -28,7 +23,5 @@ def executed_lines(
         end, times = ways.blocks[number].terminator, executed[number]
         assert end is not None
         line = end.line.ptx_line
-        lines[line] = lines[line].plus(taken=times.taken, parted=times.parted, taking=times.taking)
-    for line, times in more:
-        lines[line] = lines[line].plus(*times)
+        lines[line] = lines[line].plus(taken=times.taken, parted=times.parted)
     return lines

@@ -11,7 +11,6 @@ from functools import partial
 
 import numpy as np
 
-from cudabench.simulator.count import detours
 from cudabench.simulator.isa import rounding
 from cudabench.simulator.isa.elementwise import elementwise, in_parts
 from cudabench.simulator.isa.opcodes import instruction, refuse, registers
@@ -110,24 +109,6 @@ def _with_nan(function: Function, opcode: str) -> Function:
     return compute
 
 
-def counted(builder: Builder, ins: Instruction, run: Run) -> Run:
-    """Return the run of a division or root that also notes which lanes call the subroutine behind the kernel."""
-    rule = detours.rule(ins.opcode, ins.modifiers)
-    if rule is None:
-        return run
-    dtype, line = DTYPES[ins.modifiers[-1]], ins.location.ptx_line
-    sources = tuple(builder.source(operand, ins.modifiers[-1]) for operand in ins.operands[1:])
-
-    def run_counted(machine: Machine) -> None:
-        values = [machine.array(source, dtype) for source in sources]
-        called = rule(*values)
-        if called.any():
-            machine.detour(line, called, values[0] == 0)
-        run(machine)
-
-    return run_counted
-
-
 def _wide(function: Function) -> Function:
     """Return a function computed in float64 and rounded to its argument's type."""
     return lambda x: function(x.astype(np.float64)).astype(x.dtype)
@@ -173,7 +154,7 @@ def _arithmetic(builder: Builder, ins: Instruction) -> Run:
     mode = rounding_mode(ins)
     if operands is not None and mode != "rn":
         function = lambda *given: rounding.rounded(name, mode, *operands(*given))  # noqa: E731
-    return counted(builder, ins, build_float(builder, ins, function, type_, keeps_nan=ins.opcode == "copysign"))
+    return build_float(builder, ins, function, type_, keeps_nan=ins.opcode == "copysign")
 
 
 @instruction("fma", "mad", types=FLOATS)

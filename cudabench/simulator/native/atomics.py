@@ -90,16 +90,3 @@ def contention(library: Any, handle: Any, encoded: Encoded, code: Code) -> dict[
             hits, blocks = (None if many < 0 else many for many in found[number].tolist())
             told[number] = Contention(hits, blocks, bool(record["returns"]))
     return told
-
-
-def turns(library: Any, handle: Any, encoded: Encoded) -> dict[int, tuple[int, int]]:
-    """Return by PTX line how often warps went through the loop that an atomic on shared memory is, and their lanes."""
-    found = np.zeros((len(encoded.made), 2), np.int64)
-    library.cudabench_turns(handle, ctypes.c_void_p(found.ctypes.data))
-    total: dict[int, tuple[int, int]] = {}
-    for access, (times, waiting) in zip(encoded.made, found.tolist(), strict=False):
-        line = access.location.ptx_line
-        before = total.get(line, (0, 0))
-        if times:
-            total[line] = before[0] + times, before[1] + waiting
-    return total

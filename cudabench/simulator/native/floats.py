@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-
-from cudabench.simulator.count import detours
 from cudabench.simulator.isa.floating import FLOATS, ROUNDINGS, rounding_mode
 from cudabench.simulator.native.emit import Emit, NotEncoded, encodes
-from cudabench.simulator.native.layout import DETOUR
 from cudabench.simulator.native.scalar import plain
 from cudabench.simulator.program.ptx import BITS, Instruction
-from cudabench.simulator.report import Executed
 
 FLUSH, SATURATE, RELU, PASS_NAN, BY_SIZE, SIGN_BY_XOR = 4, 8, 16, 32, 64, 128  # as in lanes.hpp
 _WORDS = {"ftz": FLUSH, "sat": SATURATE, "relu": RELU}
@@ -62,8 +55,6 @@ def _arithmetic(emit: Emit, ins: Instruction) -> None:
     if type_ == "f64" and {"approx", "ftz"} <= set(ins.modifiers):
         plain(emit, ins, f"{opcode}.upper.f64", ("f64",), "f64")
         return
-    if detours.rule(ins.opcode, ins.modifiers) is not None:
-        emit.op(f"detour.{opcode}.{type_}", (), tuple(_operands(emit, ins)))
     mode = ROUNDINGS.index(rounding_mode(ins)) if ins.opcode in _DIRECTED else 0
     _emit(emit, ins, opcode, mode | said(ins))
 
@@ -84,17 +75,3 @@ def _extreme(emit: Emit, ins: Instruction) -> None:
 @encodes("testp", types=("f32", "f64"))
 def _testp(emit: Emit, ins: Instruction) -> None:
     plain(emit, ins, f"testp.{ins.modifiers[0]}.{ins.modifiers[-1]}", ins.modifiers[-1:], "pred")
-
-
-def read_detours(library: Any, handle: Any) -> dict[int, Executed]:
-    """Return by line of the PTX what called the subroutine of a division or root, as `Machine.detours` has it."""
-    count = library.cudabench_detours(handle, None, None, 0)
-    if not count:
-        return {}
-    lines, found = np.zeros(count, np.int32), np.zeros(count, DETOUR)
-    library.cudabench_detours(handle, lines.ctypes.data, found.ctypes.data, count)
-    names = ("taken", "taking", "parted", "zero_lanes", "zero_warps")
-    return {
-        int(line): Executed().plus(**{name: int(row[name]) for name in names})
-        for line, row in zip(lines, found, strict=True)
-    }  # fmt: skip

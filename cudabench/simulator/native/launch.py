@@ -23,7 +23,7 @@ from cudabench.simulator.count.footprint import FOLLOWED
 from cudabench.simulator.errors import time_up
 from cudabench.simulator.heap import HeapRegion
 from cudabench.simulator.memory import SLOT_BITS, AddressSpace
-from cudabench.simulator.native import atomics, floats, layout
+from cudabench.simulator.native import atomics, layout
 from cudabench.simulator.native.atomics import Contention
 from cudabench.simulator.native.footprint import Traces, traces
 from cudabench.simulator.native.layout import COUNTED, REGION, Description
@@ -33,7 +33,7 @@ from cudabench.simulator.plan import Plan
 from cudabench.simulator.program.arguments import Placed
 from cudabench.simulator.program.code import Code
 from cudabench.simulator.program.program import MOST_PLACED
-from cudabench.simulator.report import Executed, Report
+from cudabench.simulator.report import Report
 from cudabench.simulator.textures import Texture
 from cudabench.simulator.values import Array
 from cudabench.system import children, native
@@ -51,9 +51,8 @@ THREADS: ContextVar[int | None] = ContextVar("threads", default=None)
 class Ran:
     """What the native engine counted of a launch that it found clean, for `outcome`.
 
-    shares: warp instructions by basic block of code and block of the grid, of which ready has the numbers. contention,
-    turns: see `atomics`. told: what lanes do. detours: see `floats`. report: the launch's, for others that count the
-    same.
+    shares: warp instructions by basic block of code and block of the grid, of which ready has the numbers. contention:
+    see `atomics`. told: what lanes do. report: the launch's, for others that count the same.
     """
 
     instructions: int
@@ -62,16 +61,14 @@ class Ran:
     counts: Array
     ready: Ready
     contention: dict[int, Contention]
-    turns: dict[int, tuple[int, int]]
     told: Told
-    detours: dict[int, Executed]
     traces: Traces | None = None
     report: Report | None = None
 
     def same_as(self, other: Ran) -> bool:
         """Tell whether another launch of its kernel, in the same address space, counted the same."""
         arrays = zip(self._arrays(), other._arrays(), strict=True)
-        return (self.contention, self.turns, self.detours) == (other.contention, other.turns, other.detours) and all(
+        return self.contention == other.contention and all(
             one is two or (one is not None and two is not None and one.tobytes() == two.tobytes())
             for one, two in arrays
         )
@@ -89,7 +86,6 @@ def _names() -> tuple[Any, dict[str, int]] | None:
     library.cudabench_size_of.restype = ctypes.c_int64
     library.cudabench_launch.restype = ctypes.c_void_p
     library.cudabench_executed.restype = library.cudabench_done.restype = ctypes.c_int64
-    library.cudabench_detours.restype = ctypes.c_int64
     library.cudabench_why.restype = ctypes.c_char_p
     pointer = ctypes.c_void_p
     library.cudabench_launch.argtypes = library.cudabench_end.argtypes = [pointer]
@@ -97,7 +93,6 @@ def _names() -> tuple[Any, dict[str, int]] | None:
     library.cudabench_executed.argtypes = [pointer, pointer, pointer]
     library.cudabench_done.argtypes = library.cudabench_undo.argtypes = library.cudabench_at.argtypes = [pointer]
     library.cudabench_counts.argtypes = [pointer, pointer]
-    library.cudabench_detours.argtypes = [pointer, pointer, pointer, ctypes.c_int64]
     sizes = [library.cudabench_size_of(place) for place in range(len(layout.SIZES))]
     assert sizes == [layout.size_of(one) for one in layout.SIZES], "layout.py and engine.hpp differ"
     return library, layout.numbers_of(library.cudabench_operations, library.cudabench_operation)
@@ -326,9 +321,7 @@ def _counted(
     ran = Ran(
         instructions, executed, by_block, counts, ready,
         atomics.contention(library, held, ready.encoded, code) if ready.atomics else {},
-        atomics.turns(library, held, ready.encoded) if ready.atomics else {},
-        lanes, floats.read_detours(library, held),
-        traces(library, held, counts, len(ready.order), regions) if footprint else None,
+        lanes, traces(library, held, counts, len(ready.order), regions) if footprint else None,
     )  # fmt: skip
     same = None if looked else next((one for one in ready.last if one.same_as(ran)), None)
     if same is None:

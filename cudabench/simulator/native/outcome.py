@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from cudabench.simulator.check.grid_races import too_many
 from cudabench.simulator.check.hazards import Hazards
 from cudabench.simulator.outcome import Outcome, executed_of
-from cudabench.simulator.report import Executed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,9 +36,8 @@ def outcome(
         imbalance = shares.imbalance(plan.grid)
     hazards = Hazards(plan.code, placed.space, plan.shared_size, None, None)
     too_many(hazards, plan.code, plan.grid, plan.block)
-    turns = ((line, Executed(turns=times, waiting=lanes)) for line, (times, lanes) in ran.turns.items())
     return Outcome(
         "native", plan, placed.space, ran.instructions, executed_of(ran.executed.tolist()), rows, issued,
-        ran.counts["merged"].sum(axis=1).tolist(), set(),
-        [*turns, *ran.detours.items()], ran.contention, footprint, imbalance, suspicions=hazards.records(True),
+        ran.counts["merged"].sum(axis=1).tolist(), set(), ran.contention, footprint,
+        imbalance, suspicions=hazards.records(True),
     )  # fmt: skip
