@@ -239,7 +239,7 @@ def run(
     """Run kernels of a .cu file: `cudabench run`.
 
     `args`, by the names of the kernel's parameters, `expect` and `constants` map names to what the command line takes
-    behind the `=`: `{"n": 1 << 20, "x": "float32[n]:random"}`. `measuring` and errors are those of `bench`.
+    after the `=`: `{"n": 1 << 20, "x": "float32[n]:random"}`. `measuring` and errors are those of `bench`.
     """
     from cudabench.userkernel import plan
 

@@ -23,7 +23,7 @@ def _demangled(symbol: str) -> str:
 
 @lru_cache(maxsize=4096)
 def plain_name(symbol: str) -> str:
-    """Return the last name of a mangled symbol, of a plain one what stands behind its last '::'.
+    """Return the last name of a mangled symbol, of a plain one what stands after its last '::'.
 
     >>> plain_name("_ZZ4bumpE5count"), plain_name("_ZN2ns5tableE"), plain_name("_ZL4flag"), plain_name("total")
     ('count', 'table', 'flag', 'total')

@@ -151,7 +151,7 @@ __device__ __forceinline__ void half_tile(const T *__restrict__ a, const T *__re
 
     // A thread copies 16 bytes of every apart-th row. Beyond the matrix it copies the rows and columns at the edge
     // again. The eight pieces of 128 bytes change places, differently in each of eight rows. A tile of b has parts of
-    // 64 columns, 128 bytes, one behind the other.
+    // 64 columns, 128 bytes, one after the other.
     const int apart_a = BLOCK / 8, apart_b = BLOCK / (BROAD / 8);
     const int row_a = idx / 8, at_a = idx % 8 * 8, row_b = idx / (BROAD / 8), at_b = idx % (BROAD / 8) * 8;
     const T *from_a = a + at_a, *from_b = b + (size_t)row_b * n;

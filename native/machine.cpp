@@ -488,7 +488,7 @@ void Worker::execute(const CodeBlock &code, i32 number_, const u32 *mask) {
     }
 }
 
-// Let all threads of the block go on behind the barrier at which they are; false where some are missing.
+// Let all threads of the block go on after the barrier at which they are; false where some are missing.
 bool Worker::release() {
     const CodeBlock &code = launch.blocks[size_t(parked_at)];
     if (!std::equal(parked.begin(), parked.end(), launch.root.begin())) {

@@ -5,7 +5,7 @@ namespace engine::LEVEL {
 Table memory();
 namespace {
 
-constexpr i32 IN_A_ROW = 2; // a flag: data in registers one behind the other
+constexpr i32 IN_A_ROW = 2; // a flag: data in registers one after the other
 
 // The register of an element.
 inline i32 element_of(const i32 *registers, const Op &op, int element) {

@@ -46,7 +46,7 @@ class Races {
     struct Pages {
         std::vector<Page *> of; // by number, null where nothing was touched
     };
-    // Lanes in a row that go to one place, or each to the place behind the last one's.
+    // Lanes in a row that go to one place, or each to the place after the last one's.
     struct Run {
         i64 granule;
         int low, high; // threads

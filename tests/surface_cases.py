@@ -10,7 +10,7 @@ NUMBERED = "np.arange(w*h).astype(np.float32)"
 
 
 def line(kernel: str, *arguments: str, launch: tuple[str, ...] = PLANE, expect: str) -> tuple[str, ...]:
-    """Return the words behind `run FILE` that launch one kernel; `launch` ends with its numbers."""
+    """Return the words after `run FILE` that launch one kernel; `launch` ends with its numbers."""
     given = [word for one in arguments for word in ("--arg", one)]
     return ("-k", kernel, *given, *launch, "--expect", expect)
 

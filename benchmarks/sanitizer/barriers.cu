@@ -285,7 +285,7 @@ __global__ void arrive_and_wait(const int *x, int *y)
     }
 }
 
-// Lanes leave a loop with barriers, and one store by thread 0 is all that comes behind.
+// Lanes leave a loop with barriers, and one store by thread 0 is all that comes after.
 __global__ void leaves_the_loop(const int *x, int *y, int n)
 {
     __shared__ int s[128];

@@ -47,10 +47,10 @@ code, 5 a needed part is missing, 130 interrupted.
 
 
 class _Program(Headed):
-    """A command whose words behind -- are the program's."""
+    """A command whose words after -- are the program's."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the words before --, and keep those behind it."""
+        """Parse the words before --, and keep those after it."""
         at = args.index("--") if "--" in args else len(args)
         ctx.meta["arguments"] = tuple(args[at + 1 :])
         return super().parse_args(ctx, args[:at])
@@ -144,7 +144,7 @@ def _built(given: dict[str, Any], cards: tuple[Card, ...], folder: Path) -> str:
     if not sources:
         if len(files) > 1:
             raise UsageError(
-                f"exec takes one program, not {' and '.join(files)}: write its arguments behind --, as in "
+                f"exec takes one program, not {' and '.join(files)}: write its arguments after --, as in "
                 f"cudabench exec {files[0]} -- {' '.join(files[1:])}."
             )
         return build.checked(files[0])

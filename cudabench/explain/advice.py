@@ -202,7 +202,7 @@ def _shifted(row: Access, found: PatternCount, others: Sequence[Access]) -> str 
     )
     several = len({p.pattern.offset % SECTOR for p in row.patterns if p.pattern.kind == pattern.kind}) > 1
     start = pattern.offset % SECTOR
-    cure = f"they start {start} bytes behind a multiple of 32 bytes; let thread 0 begin at one"
+    cure = f"they start {start} bytes after a multiple of 32 bytes; let thread 0 begin at one"
     return None if aligned or several else f"{_over(row)}: {cure}"
 
 

@@ -121,7 +121,7 @@ class BufferSet:
                 start = self.addresses[buffer.name]
                 offset = pointer - start + int(changed[-1 if pointer < start else 0])  # the byte nearest to the array
                 beyond, count = offset - buffer.nbytes, int(changed.size)
-                place = f"{-offset} bytes before its start" if beyond < 0 else f"{beyond} bytes behind its end"
+                place = f"{-offset} bytes before its start" if beyond < 0 else f"{beyond} bytes after its end"
                 message = f"the kernel wrote outside '{buffer.name}', first {place}, {count} bytes in all"
                 return Hazard("out-of-bounds", 0, "", (0, 0, 0), (0, 0, 0), count, message)
         return None

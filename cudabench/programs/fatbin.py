@@ -32,7 +32,7 @@ class Entry(NamedTuple):
 
 
 def entries(image: bytes) -> list[Entry]:
-    """Return the entries of one container or of several behind each other. Raises LookupError for a compression that
+    """Return the entries of one container or of several one after the other. Raises LookupError for a compression that
     this machine cannot undo."""
     found: list[Entry] = []
     at = 0

@@ -22,7 +22,7 @@ UNKNOWN = "..."  # a value that --arg cannot give
 
 class Example(NamedTuple):
     """A launch before it ran: its geometry, the bytes of each parameter, and of those that point into an allocation how
-    many bytes lie behind them, with a copy where contents are kept."""
+    many bytes lie after them, with a copy where contents are kept."""
 
     geometry: Geometry
     values: tuple[bytes, ...]

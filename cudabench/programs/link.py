@@ -46,7 +46,7 @@ def linked(texts: Sequence[str]) -> str:
 
 
 def _renumbered(text: str, first: int) -> str:
-    """Return a text whose files have numbers behind `first`."""
+    """Return a text whose files have numbers after `first`."""
 
     def more(match: re.Match[str]) -> str:
         return f"{match[1]}{int(match[2]) + first}"

@@ -52,7 +52,7 @@ class Memory:
         return int(array.ctypes.data - self.bytes.ctypes.data)
 
     def allocate(self, slot: int, offset: int, nbytes: int, name: str) -> None:
-        """Note an allocation, with the padding behind it."""
+        """Note an allocation, with the padding after it."""
         region = Region(name, slot << SLOT_BITS, self.bytes[offset : offset + nbytes], True)
         region.pad(self.bytes[offset : offset + -(-nbytes // PADDED) * PADDED])
         self.place(region)

@@ -119,7 +119,7 @@ class Heap:
         return bad
 
     def describe(self, offset: int) -> tuple[str, str]:
-        """Return (kind of hazard, the words behind 'at ...') of a place that no thread may use."""
+        """Return (kind of hazard, the words after 'at ...') of a place that no thread may use."""
         starts = sorted(self._allocations)
         place = bisect_right(starts, offset) - 1
         if place < 0:

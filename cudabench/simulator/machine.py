@@ -446,7 +446,7 @@ class Machine:
             self.parted[op.line.file, op.line.line] = WARP if (ways > 1).any() else BLOCK
 
     def go_back(self, op: Op, number: int, yes: Array | None, no: Any) -> None:
-        """Send lanes behind the calls of the function that they leave."""
+        """Send lanes after the calls of the function that they leave."""
         for following, lanes in self.stack.ways(self, yes):
             self.arrive(following, lanes)
 

@@ -45,7 +45,7 @@ class Region:
 
     element, shape: bytes of an element and elements by dimension, as messages say them; 0 and () where not known. host:
     where the bytes lie in the host's memory. freed: the bytes that it had, of one that was freed and has none. padded:
-    the region with the padding behind it, where a card does not fault; None where none is known.
+    the region with the padding after it, where a card does not fault; None where none is known.
     """
 
     __slots__ = (

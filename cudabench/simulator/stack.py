@@ -31,7 +31,7 @@ class Stack:
         self.backs: list[int | Array] = []
 
     def push(self, machine: Machine, site: Site, pointer: int) -> None:
-        """Note where the active lanes go on behind a call, and what they need there.
+        """Note where the active lanes go on after a call, and what they need there.
 
         pointer: the register of the stack pointer in local memory, which moves by the caller's frame.
         """

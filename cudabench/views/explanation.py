@@ -42,7 +42,7 @@ def show_kernel(
     for row in result.hazards or ():
         print_hazard(out, row)
     for text in changes(result):
-        say(out, text, "yellow")
+        say(out, text, "green" if text == NOTHING_TO_CHANGE else "yellow")
     out.print()
     if result.limits:
         say(out, verdict.line(result), "bold")

@@ -67,7 +67,7 @@ def _headline(program: Program) -> str:
 
 
 def _columns(program: Program, results: Sequence[Result], cards: Sequence[Card]) -> list[Column[Result]]:
-    """Return the columns: those of `run`, with the launches behind the kernel's name and the bound on each card."""
+    """Return the columns: those of `run`, with the launches after the kernel's name and the bound on each card."""
     launched = {launches.kernel: launches for launches in program.kernels}
     priced = any(result.limits for result in results)
     columns = kernels.bounded_columns(results) if priced else kernels.simulated_columns(results)

@@ -59,7 +59,7 @@ static Status copy_plane(const Plane &plane, void *linear, size_t pitch, size_t 
         return status;
     return copy_ends(to_array ? array : other, to_array ? other : array, box, stream, wait);
 }
-// Bytes of an array from a place on, one row behind the other.
+// Bytes of an array from a place on, one row after the other.
 static Status copy_run(const Plane &plane, void *linear, size_t bytes, int direction, bool to_array, Stream *stream,
                        bool wait) {
     if (!held(plane.array))

@@ -77,7 +77,7 @@ Status make_object(Address *handle, const Resource *resource, const void *how, c
     Address place = array ? array->place : resource->of.linear.place;
     size_t bytes = array ? array->bytes() : resource->of.linear.bytes;
     size_t room =
-        sides && sides[1] // behind the last row
+        sides && sides[1] // after the last row
             ? bytes / sides[1] - sides[0] * resource->of.linear.channels * format_bytes(resource->of.linear.format)
             : 0;
     char *host = host_of(place, bytes - room);

@@ -1,4 +1,4 @@
-// Keeps a mark behind the end of its output, in what the allocator rounds a size up by, and is idle once it is there.
+// Keeps a mark after the end of its output, in what the allocator rounds a size up by, and is idle once it is there.
 // Guard zones after every array hold a pattern that the run looks at again.
 // run: vecadd --size {size}
 // size: gpu=8388607 sim=10007

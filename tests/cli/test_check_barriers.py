@@ -108,7 +108,7 @@ def test_another_turn(check: Check) -> None:
     loop = "#pragma unroll 1\nfor (int k = 0; k < 4; k++) { if (k == t / 32)\n__syncthreads(); y[t] += k; }"
     ran, hazards, _ = check(loop)
     assert (ran.code, hazards) == (3, [("divergent-barrier", 4)])
-    assert "in a later turn of the loop than thread" in " ".join(ran.out.split())
+    assert "in a later iteration of the loop than thread" in " ".join(ran.out.split())
     inner = (
         "#pragma unroll 1\nfor (int k = 0; k < 4; k++) { for (int j = 0; j < t; j++) y[t] += x[j];\n__syncthreads(); }"
     )
@@ -161,4 +161,4 @@ def test_the_cause_of_a_wrong_result(cudabench: Runner, tmp_path: Path) -> None:
     said = " ".join((ran.out + ran.err).split())
     assert ran.code == 3
     assert "perhaps because of ended-before-barrier" in said
-    assert "in turn 3 of the loop, 84 threads of block (0, 0, 0) had ended or left for the end (line " in said
+    assert "in iteration 3 of the loop, 84 threads of block (0, 0, 0) had ended or left for the end (line " in said

@@ -1,6 +1,6 @@
 // Wrong: the barrier of a reduction stands under its condition.
 // LAUNCH: grid=1 block=128 args=x:float32[128],y:float32[1]
-// SAYS: Put one barrier behind the end of this condition, where all threads of the block come, and repeat the condition for
+// SAYS: Put one barrier after the end of this condition, where all threads of the block come, and repeat the condition for
 __global__ void reduce(const float *x, float *y) {
     __shared__ float s[128];
     int t = threadIdx.x;

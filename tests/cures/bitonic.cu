@@ -1,6 +1,6 @@
 // Wrong: a bitonic sort with no barrier between its exchanges.
 // LAUNCH: grid=1 block=128 args=x:float32[128]
-// SAYS: Put __syncthreads() at the end of the body of the loop in line 7, behind line 13, outside of the condition in line
+// SAYS: Put __syncthreads() at the end of the body of the loop in line 7, after line 13, outside of the condition in line
 __global__ void sort(float *x) {
     int t = threadIdx.x;
     for (int k = 2; k <= 128; k *= 2)

@@ -1,6 +1,6 @@
 // Wrong: odd-even exchange sort with no barrier between its turns.
 // LAUNCH: grid=1 block=32 args=x:int32[64]
-// SAYS: Put __syncwarp() at the end of the body of the loop in line 9, behind line 15, outside of the condition in line 11
+// SAYS: Put __syncwarp() at the end of the body of the loop in line 9, after line 15, outside of the condition in line 11
 __global__ void sort(int *x) {
     __shared__ int s[64];
     int t = threadIdx.x;

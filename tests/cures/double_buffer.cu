@@ -1,6 +1,6 @@
 // Wrong: the second buffer is read in the turn in which it is filled.
 // LAUNCH: grid=1 block=64 args=x:float32[512],y:float32[64]
-// SAYS: Put __syncthreads() at the end of the body of the loop in line 9, behind line 15
+// SAYS: Put __syncthreads() at the end of the body of the loop in line 9, after line 15
 __global__ void sums(const float *x, float *y) {
     __shared__ float s[2][64];
     int t = threadIdx.x;

@@ -1,6 +1,6 @@
 // Wrong: relaxations of one turn read what another turn writes.
 // LAUNCH: grid=1 block=32,32 args=w:int32[1024],d:int32[1024]
-// SAYS: Put __syncthreads() at the end of the body of the loop in line 9, behind line 12, outside of the condition in line
+// SAYS: Put __syncthreads() at the end of the body of the loop in line 9, after line 12, outside of the condition in line
 __global__ void paths(const int *w, int *d) {
     __shared__ int s[32][32];
     int x = threadIdx.x, y = threadIdx.y;

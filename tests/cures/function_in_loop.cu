@@ -1,6 +1,6 @@
 // Wrong: a device function in a loop fills its tile while others still read it.
 // LAUNCH: grid=1 block=128 args=x:float32[512],y:float32[4]
-// SAYS: Put __syncthreads() at the end of the body of the loop in line 13, behind line 14
+// SAYS: Put __syncthreads() at the end of the body of the loop in line 13, after line 14
 __device__ float block_sum(float v) {
     __shared__ float s[4];
     for (int d = 16; d; d /= 2) v += __shfl_down_sync(~0u, v, d);

@@ -1,4 +1,4 @@
-// Wrong: the last block reads partial sums that no fence stands behind.
+// Wrong: the last block reads partial sums that no fence stands after.
 // LAUNCH: grid=4 block=32 args=x:int32[128],part:int32[4],y:int32[1]
 // SAYS: Put __threadfence() between the write and the atomic
 __device__ unsigned done = 0;

@@ -1,6 +1,6 @@
 // Wrong: one lane of each warp takes a lock in shared memory, without fences.
 // LAUNCH: grid=1 block=128 args=x:int32[128],y:int32[1]
-// SAYS: put __threadfence() behind taking the lock and before giving it back
+// SAYS: put __threadfence() after taking the lock and before giving it back
 __global__ void total(const int *x, int *y) {
     __shared__ int lock, sum;
     if (threadIdx.x == 0) lock = sum = 0;

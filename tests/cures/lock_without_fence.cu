@@ -1,6 +1,6 @@
 // Wrong: a spin lock has no fences.
 // LAUNCH: grid=1 block=64 args=x:int32[64],list:int32[64],len:int32[1],lock:int32[1]
-// SAYS: put __threadfence() behind taking the lock and before giving it back
+// SAYS: put __threadfence() after taking the lock and before giving it back
 __global__ void push(const int *x, int *list, int *len, int *lock) {
     int i = threadIdx.x;
     while (atomicCAS(lock, 0, 1) != 0) ;

@@ -1,6 +1,6 @@
 // Wrong: the tiles are refilled while others still read them.
 // LAUNCH: grid=1 block=16,16 args=a:float32[1024],b:float32[1024],c:float32[256],n:int32=32
-// SAYS: Put __syncthreads() at the end of the body of the loop in line 8, behind line 13
+// SAYS: Put __syncthreads() at the end of the body of the loop in line 8, after line 13
 __global__ void matmul(const float *a, const float *b, float *c, int n) {
     __shared__ float as[16][16], bs[16][16];
     int x = threadIdx.x, y = threadIdx.y;

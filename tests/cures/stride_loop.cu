@@ -1,6 +1,6 @@
 // Wrong: a tile is refilled in a loop whose threads make different numbers of turns.
 // LAUNCH: grid=1 block=64 args=x:int32[200],y:int32[200],n:int32=200
-// SAYS: Put __syncwarp() at the end of the body of the loop in line 15, behind line 17. Not all threads of the warp make
+// SAYS: Put __syncwarp() at the end of the body of the loop in line 15, after line 17. Not all threads of the warp make
 __global__ void pairs(const int *x, int *y, int n) {
     __shared__ int s[64];
     int t = threadIdx.x;

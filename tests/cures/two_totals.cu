@@ -1,6 +1,6 @@
 // Wrong: one thread keeps a total that another one goes on with in the next turn.
 // LAUNCH: grid=1 block=64 args=x:int32[64],y:int32[1]
-// SAYS: Put __syncthreads() at the end of the body of the loop in line 9, behind line 11, outside of the condition in line
+// SAYS: Put __syncthreads() at the end of the body of the loop in line 9, after line 11, outside of the condition in line
 __global__ void serial(const int *x, int *y) {
     __shared__ int total;
     int t = threadIdx.x;

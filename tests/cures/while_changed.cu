@@ -1,6 +1,6 @@
 // Wrong: a flag of the block is cleared while others still read it.
 // LAUNCH: grid=1 block=64 args=x:int32[64],y:int32[1]
-// SAYS: Keep what is read in a variable, and put __syncthreads() behind that, before the condition in line 22
+// SAYS: Keep what is read in a variable, and put __syncthreads() after that, before the condition in line 22
 __global__ void settle(int *x, int *y) {
     __shared__ int changed;
     int t = threadIdx.x, turns = 0, again;

@@ -1,4 +1,4 @@
-// Wrong: a device function's tile is read with no barrier behind the call.
+// Wrong: a device function's tile is read with no barrier after the call.
 // LAUNCH: grid=1 block=64 args=x:float32[64],y:float32[64]
 // SAYS: Put __syncthreads() between line 9 and line 13
 __device__ void fill(float *s, const float *x) {

@@ -1,4 +1,4 @@
-"""Runs the tests of the GPU path without a GPU: `python -m tests.driver`, with pytest's arguments behind it.
+"""Runs the tests of the GPU path without a GPU: `python -m tests.driver`, with pytest's arguments after it.
 
 The simulated driver is built into a temporary folder and found first by every process that the tests start. With
 COVERAGE_PROCESS_CONFIG unset nothing is traced; `python -m tests.driver --cov` shows which lines of the GPU path ran.

@@ -306,9 +306,9 @@ def linear(kernel: str, said: dict[tuple[str, str], tuple[str, ...]] | None = No
 COLUMN = "neighbouring threads {} a column"
 CORPUS = [
     linear("copy"),
-    linear("shifted", {("in", "load"): ("5 sectors where 4 would do", "4 bytes behind a multiple of 32")}),
+    linear("shifted", {("in", "load"): ("5 sectors where 4 would do", "4 bytes after a multiple of 32")}),
     # The neighbours of a stencil lie beside each other whatever its layout.
-    linear("stencil", {("out", "store"): ("4 bytes behind a multiple of 32",)}),
+    linear("stencil", {("out", "store"): ("4 bytes after a multiple of 32",)}),
     Expected("stencil2d", (2, 8), (32, 8), {"out": floats(), "in": floats(), "nx": 128}),
     linear("reversed", n=4096),
     linear("permuted"),

@@ -384,7 +384,7 @@ def test_a_scan_that_knows_where_all_places_lie(name: str, cudabench: Runner) ->
     assert holds("honest-cost", ran, results(ran), median), f"twin's median {median}; {story(ran, results(ran))}"
 
 
-# Variables that do not begin at multiples of 16 bytes, which ptxas packs behind each other, and constant memory.
+# Variables that do not begin at multiples of 16 bytes, which ptxas packs one after the other, and constant memory.
 ODD = """
 __device__ int first = 3;
 __device__ float seven[7] = {1};

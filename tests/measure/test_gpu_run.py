@@ -264,8 +264,8 @@ def test_variable_that_is_set_back_is_no_state() -> None:
     [
         ([-3], "3 bytes before its start"),
         ([-9, -2], "2 bytes before its start"),
-        ([0], "0 bytes behind its end"),
-        ([4, 11], "4 bytes behind its end"),
+        ([0], "0 bytes after its end"),
+        ([4, 11], "4 bytes after its end"),
     ],
 )
 def test_writes_outside_an_array(strays: list[int], place: str) -> None:

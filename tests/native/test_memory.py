@@ -328,7 +328,7 @@ def test_requests_as_the_machine_code_has_them(space: str, issued: tuple[int, in
 
 
 def test_eight_elements_a_lane() -> None:
-    """Vectors of eight words go through registers one behind the other."""
+    """Vectors of eight words go through registers one after the other."""
     data = registers("u32", 8)
     body = f"add.s64 %d12, %d1, %d11;\nld.global.v8.b32 {data}, [%d12];\nst.global.v8.b32 [%d7], {data};"
     program = kernel(body)

@@ -199,7 +199,7 @@ def test_a_lock_is_no_livelock(launch: Callable[..., Any]) -> None:
 
 @pytest.mark.slow
 def test_a_block_at_a_barrier_goes_on_while_another_spins(launch: Callable[..., Any]) -> None:
-    """What a block waits for may be written behind a barrier of the block that writes it."""
+    """What a block waits for may be written after a barrier of the block that writes it."""
     source = (
         K
         + """(volatile int *flag, int *out) {

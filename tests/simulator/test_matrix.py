@@ -89,7 +89,7 @@ def packed(matrix: Array, place: Place, type_: str) -> Array:
 
 
 def multiply(words: str, a: Array, b: Array, c: Array) -> Array:
-    """Return C after one warp's mma.sync with the words behind `aligned`, of matrices of small integers."""
+    """Return C after one warp's mma.sync with the words after `aligned`, of matrices of small integers."""
     shape, _, _, outer, type_a, type_b, *_ = words.replace(".satfinite", "").split(".")
     m, n, _ = sides(shape)
     of_a, of_b = FIGURES[f"{shape}.{BITS[type_a]}"]

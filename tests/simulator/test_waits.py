@@ -24,7 +24,7 @@ STUCK: dict[str, tuple[str, str, str]] = {
     "lock that is not given back": (
         "if (t == 0) { while (atomicCAS(o, 0, 1) != 0) ; o[1] = 2; }", "deadlock", "tries again and again to change",
     ),
-    "flag behind a barrier": (
+    "flag after a barrier": (
         "__shared__ volatile int s; if (t == 0) s = 0; __syncthreads();\n"
         "if (t < 32) { while (s == 0) ; __syncthreads(); } else { __syncthreads(); s = 1; }",
         "divergent-barrier", "thread (0, 0, 0) waits in line",

@@ -44,7 +44,7 @@ def test_the_traps_work(sprung: Sprung) -> None:
 
 
 def test_a_program_finds_what_this_one_does(sprung: Sprung) -> None:
-    """A process has this one's path, and the words behind its text are its arguments."""
+    """A process has this one's path, and the words after its text are its arguments."""
     say = "import json; print(json.dumps([sys.argv[1:], sys.path]))"
     ran = subprocess.run([*children.code_command(say), "a b", "-c"], capture_output=True, text=True, check=True)
     assert json.loads(ran.stdout) == [["a b", "-c"], sys.path]

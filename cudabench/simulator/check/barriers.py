@@ -135,7 +135,7 @@ class Barriers:
         return True
 
     def go_on(self, following: int, mask: Array | None, barrier: Barrier) -> None:
-        """Let lanes of a complete barrier run what is behind it."""
+        """Let lanes of a complete barrier run what is after it."""
         machine = self.machine
         machine.mask, machine._warps = mask, -1
         barrier.reduce(machine, mask)
@@ -268,9 +268,9 @@ class Barriers:
                 behind = self.chunk.thread_index(int(np.argmax((here & (turns == least))[row])))
                 self.machine.hazards.report(
                     self.machine, "divergent-barrier", op.line, ahead,
-                    f"waits at the barrier in a later turn of the loop than thread {behind}: not all threads come to "
-                    "the barrier in each turn. Put the barrier where all threads of the block come in each turn of "
-                    "the loop",
+                    f"waits at the barrier in a later iteration of the loop than thread {behind}: not all threads come "
+                    "to the barrier in each iteration. Put the barrier where all threads of the block come in each "
+                    "iteration of the loop",
                 )  # fmt: skip
                 return
 
@@ -286,7 +286,7 @@ class Barriers:
         return next(block.number for block in self.machine.code.blocks if block.terminator is op)
 
     def behind(self, op: Op) -> frozenset[int]:
-        """Return the blocks of code behind a barrier that access memory or lead to a barrier."""
+        """Return the blocks of code after a barrier that access memory or lead to a barrier."""
         if id(op) not in self._behind:
             blocks = self.machine.code.blocks
             accessed = {access.location.ptx_line for access in self.machine.code.accesses}

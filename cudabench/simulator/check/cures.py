@@ -1,6 +1,6 @@
 """What mends the races of one line: a barrier and where it stands, or what else has to be done.
 
-A cure follows from all pairs of accesses that were found: it reaches the farthest pair of threads, and comes behind the
+A cure follows from all pairs of accesses that were found: it reaches the farthest pair of threads, and comes after the
 latest of the accesses before. Where a barrier that is advised for one line orders accesses of another one as well,
 those are not told: see `Cuts`.
 """
@@ -31,7 +31,7 @@ class Cure:
 
     barrier: how far it has to reach, 0 for none. gaps: where it stands, by the earlier access's line. splits: whether
     it comes between what a statement reads and what it writes. others: what is to be done besides. waited: whether it
-    comes behind a wait for an asynchronous copy.
+    comes after a wait for an asynchronous copy.
     """
 
     barrier: int = 0
@@ -90,7 +90,7 @@ class Cure:
         wheres = [_where(one) for one in gaps]
         around = list(dict.fromkeys(line for one in gaps for line in one.around))
         if self.waited:
-            wheres[-1] += ", behind the wait for the copy"
+            wheres[-1] += ", after the wait for the copy"
         if around:
             conditions = " and ".join(f"the condition in line {line}" for line in around)
             wheres[-1] += f", outside of {conditions}, where all threads of the {scope} come"
@@ -102,13 +102,13 @@ class Cure:
         outside = next((one for one in gaps if one.outside), None)
         if outside is not None and outside.is_loop:
             text += (
-                f". Not all threads of the {scope} make the same number of turns of the loop in line {outside.outside}:"
-                " let them, and put the condition around the work in it, not around the barrier"
+                f". Not all threads of the {scope} make the same number of iterations of the loop in line "
+                f"{outside.outside}: let them, and put the condition around the work in it, not around the barrier"
             )
         elif outside is not None:
             text += (
                 f". Not all threads of the {scope} meet the condition in line {outside.outside}: the barrier stands "
-                "outside of it, where all of them come. End the condition before the barrier, and repeat it behind it"
+                "outside of it, where all of them come. End the condition before the barrier, and repeat it after it"
             )
         leaves = next((one.leaves for one in gaps if one.leaves), 0)
         if leaves:
@@ -126,14 +126,14 @@ def place(gap: Gap) -> tuple[str, int]:
 def _where(gap: Gap) -> str:
     if gap.kind == "turn":
         braces = ", with braces around both" if gap.bare else ""
-        return f"at the end of the body of the loop in line {gap.loop}, behind line {gap.after}{braces}"
+        return f"at the end of the body of the loop in line {gap.loop}, after line {gap.after}{braces}"
     if gap.kind == "between" and gap.after >= gap.before:
         return f"in line {gap.after}, between the two statements"
     return {
         "between": f"between line {gap.after} and line {gap.before}",
-        "next": f"behind line {gap.after}, before its next turn",
+        "next": f"after line {gap.after}, before its next iteration",
         "same": "between the reads and the writes",
-        "head": f"behind that, before the condition in line {gap.span[0]}",
+        "head": f"after that, before the condition in line {gap.span[0]}",
         "branches": "between the two parts",
     }[gap.kind]
 
@@ -159,14 +159,14 @@ def around_barrier(machine: Machine, barrier: Location) -> str:
     gap = find_gap(machine, barrier, barrier, BLOCK)
     if gap.outside and gap.is_loop:
         return (
-            f": not all threads make the same number of turns of the loop in line {gap.outside}. Let them, and put the "
-            "condition around the work, not around the barrier"
+            f": not all threads make the same number of iterations of the loop in line {gap.outside}. Let them, and "
+            "put the condition around the work, not around the barrier"
         )
     if gap.outside:
         return (
             f": the barrier stands under the condition in line {gap.outside}, which not all threads of the block meet. "
-            "Put one barrier behind the end of this condition, where all threads of the block come, and repeat the "
-            "condition for what is to come behind the barrier"
+            "Put one barrier after the end of this condition, where all threads of the block come, and repeat the "
+            "condition for what is to come after the barrier"
         )
     if gap.leaves:
         return (
@@ -226,12 +226,12 @@ class Cuts:
             self.news = True
 
     def add(self, scope: int, time: int) -> None:
-        """Let a barrier stand behind what was done at a time."""
+        """Let a barrier stand after what was done at a time."""
         warp, block = self.times
         self.times = (max(warp, time), block) if scope == WARP else (warp, max(block, time))
 
     def crosses(self, gap: Gap, last: MemoryOp, access: MemoryOp) -> bool:
-        """Return whether a place for a barrier lies between two accesses, of which one came behind the other."""
+        """Return whether a place for a barrier lies between two accesses, of which one came after the other."""
         before, line = last.location.line, access.location.line
         if not gap.span[0] <= line <= gap.span[1]:
             return False
@@ -241,6 +241,6 @@ class Cuts:
             return True
         if gap.kind != "turn" or before != line:
             return False
-        # In a loop that the compiler unrolled, what comes behind a branch or a store is of a later turn.
+        # In a loop that the compiler unrolled, what comes after a branch or a store is of a later turn.
         first, then = (bisect_left(self.branches, one.location.ptx_line) for one in (last, access))
         return access.number <= last.number or first != then or (last.kind, access.kind) == ("store", "load")

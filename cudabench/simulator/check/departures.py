@@ -1,7 +1,7 @@
 """Blocks of a cluster that may end before another is done with their shared memory, in whatever order they run.
 
 CUDA C++ Programming Guide, "Distributed Shared Memory": a block's shared memory is there until the block ends. So
-behind an access to it its thread must arrive at the cluster's barrier, and a thread of the block whose memory it is
+after an access to it its thread must arrive at the cluster's barrier, and a thread of the block whose memory it is
 must wait for that. A block that has waited otherwise since then, by an mbarrier or by polling, may know of it: then
 nothing is told.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Departures:
-    """Who used the memory of which other block of a chunk last, and which waits have come behind that.
+    """Who used the memory of which other block of a chunk last, and which waits have come after that.
 
     uses: by an instruction's number and by how often its threads had arrived at the barrier before: the instruction,
     and by the block whose memory it is the time of the last use (0: none) and the thread of the chunk.
@@ -63,7 +63,7 @@ class Departures:
         return (times > self.heard) & (waited <= count)
 
     def finish(self) -> None:
-        """Record the uses that no wait has come behind, at the end of a chunk."""
+        """Record the uses that no wait has come after, at the end of a chunk."""
         machine, chunk = self.machine, self.machine.chunk
         for (_, count), (access, times, threads) in self.uses.items():
             late = self.late(count, times)

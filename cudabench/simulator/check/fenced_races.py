@@ -75,7 +75,7 @@ class FencedRaces(GridRaces):
                 self.chains.see(touch.owners[others], touch.last(kind)[others], np.abs(times[others]))
 
     def too_early(self, touch: Touch, bad: Array) -> Array:
-        """Report those bad reads that come behind the right flag, and lack but the reader's own fence; return them."""
+        """Report those bad reads that come after the right flag, and lack but the reader's own fence; return them."""
         early = self.earlier(touch, bad)
         if early.any():
             place = int(np.argmax(early))

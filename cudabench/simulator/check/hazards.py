@@ -171,9 +171,8 @@ class Hazards:
                 other, line = chunk.thread_index(int(np.argmax(away))), other_op.line.line
                 what = "at the barrier in" if other_op.kind == "barrier" else "in"
                 same = (other_op.kind, line) == ("barrier", op.line.line)
-                reason = (
-                    f"thread {other} waits {what} {'this line in another turn' if same else f'line {line}'} instead"
-                )
+                where = "this line in another iteration" if same else f"line {line}"
+                reason = f"thread {other} waits {what} {where} instead"
                 break
         else:
             gone = chunk.real(np.zeros((1, 1), bool) if machine.exited is None else machine.exited)[row] & ~here
@@ -200,12 +199,12 @@ class Hazards:
         if loop:
             why = (
                 f": the loop ends earlier for some threads of the warp (line {line}). Let all threads of the block "
-                "make the same number of turns, and put the condition around the work, not around the barrier"
+                "make the same number of iterations, and put the condition around the work, not around the barrier"
             )
         elif line and not why:
             why = (
                 f": the barrier stands under the condition in line {line}, which not all threads of the warp meet. Put "
-                "the barrier behind the end of this condition, where all threads of the block come"
+                "the barrier after the end of this condition, where all threads of the block come"
             )
         thread = machine.chunk.thread_index(lane)
         text = f"waits at the barrier, and thread {thread} of the same warp passes by it{why}"
@@ -240,7 +239,7 @@ class Hazards:
                 "all threads of the group to take part."
             )  # fmt: skip
         else:
-            when = f"in turn {turn} of the loop, " if turn > 1 else ""
+            when = f"in iteration {turn} of the loop, " if turn > 1 else ""
             kind, text = "ended-before-barrier", (
                 f"{when}{who} had ended or left for the end{where} when the others met the barrier in line "
                 f"{op.line.line}."

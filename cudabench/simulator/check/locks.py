@@ -1,4 +1,4 @@
-"""What atomics and fences order: what lanes do under a lock that they hold, and what they do behind a word that they
+"""What atomics and fences order: what lanes do under a lock that they hold, and what they do after a word that they
 have waited for."""
 
 from __future__ import annotations

@@ -15,11 +15,11 @@ Declared = Callable[[str, int, int], "tuple[int, tuple[int, ...]] | None"]
 
 
 class Gap(NamedTuple):
-    """Where a barrier can stand that comes behind an access and before a later one, by lines; 0 for none.
+    """Where a barrier can stand that comes after an access and before a later one, by lines; 0 for none.
 
     kind: 'between' the lines `after` and `before`; in another 'turn' of a loop, at whose end it stands; where both are
     in the 'same' statement, or the earlier in the 'head' of one whose part the later is; in the two 'branches' of one.
-    loop: where that begins. span: the first and the last line of what stands behind the barrier and has the later
+    loop: where that begins. span: the first and the last line of what stands after the barrier and has the later
     access in it. around: conditions which part threads and have one of the accesses in them, but not the barrier.
     outside: of such a one that has both in it, is_loop: whether it is a loop's. leaves: of one from which threads leave
     before. bare: whether the body of the loop has no braces. turn: where the later access may come in another turn,

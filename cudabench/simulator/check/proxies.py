@@ -1,4 +1,4 @@
-"""Ordinary stores to shared memory that the asynchronous proxy reads: wgmma and bulk copies, behind fence.proxy.async.
+"""Ordinary stores to shared memory that the asynchronous proxy reads: wgmma and bulk copies, after fence.proxy.async.
 
 PTX ISA, memory consistency model, proxies: what threads store is seen by wgmma and bulk copies only where a
 fence.proxy.async stands between, of the thread that stored or of the one that starts the read.
@@ -71,5 +71,5 @@ class Proxies:
         self.machine.hazards.add(
             "missing-fence", location, int(bad.sum()), block, thread,
             f"{what} reads {place} of block {block}, which thread {thread} has stored to with no fence.proxy.async "
-            "between: put one behind the stores, before the barrier.",
+            "between: put one after the stores, before the barrier.",
         )  # fmt: skip

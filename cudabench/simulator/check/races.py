@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 RELEASE = (
-    "write the word that a loop waits for by an atomic, such as atomicExch(), behind a __threadfence(), or through a "
+    "write the word that a loop waits for by an atomic, such as atomicExch(), after a __threadfence(), or through a "
     "volatile pointer"
 )
 UPDATE = "threads update one element: use an atomic, such as atomicAdd() or atomicMax(), or let one thread do it"
@@ -282,7 +282,7 @@ class Races:
             scope, lack, what = GRID, "without an atomic", RELEASE
         elif machine.locks and entry.locked is not None and entry.locked[block, mine] and number in machine.locks.under:
             scope, lack = GRID, "under a lock without fences"
-            what = "put __threadfence() behind taking the lock and before giving it back"
+            what = "put __threadfence() after taking the lock and before giving it back"
         elif (
             "store" in (access.kind, past)
             and not self.several.isdisjoint((number, *access.numbers.values()))
@@ -298,9 +298,9 @@ class Races:
                 f"let the copying thread wait for its copies before {when} (__pipeline_wait_prior() or "
                 "cp.async.wait_group)"
             )  # fmt: skip
-            what += "" if theirs == mine else f", and put {CURES[scope]} behind the wait"
+            what += "" if theirs == mine else f", and put {CURES[scope]} after the wait"
         elif shadow.order.acquired is not None and shadow.order.acquired.flat[lane]:
-            what = f"put __threadfence() behind line {location.line}, before the flag is raised"
+            what = f"put __threadfence() after line {location.line}, before the flag is raised"
         else:
             reach, gap = self.cut(access, number, (block, theirs), scope, before, start)
         if entry.role == "copy":

@@ -336,7 +336,7 @@ class Waits:
                 if not _SHARED.isdisjoint(spaces) and not decides.isdisjoint(op.defs):
                     return (
                         ": the compiler reads the memory once, before the loop. Read it through a volatile pointer or "
-                        "cuda::atomic_ref, then each turn of the loop reads it"
+                        "cuda::atomic_ref, then each iteration of the loop reads it"
                     )
         return ""
 

@@ -81,7 +81,7 @@ class Ways:
         return self.grown(index for op in sources for index in op.defs)
 
     def decided(self, given: set[int]) -> list[Block]:
-        """Return the blocks behind which some registers say where lanes go."""
+        """Return the blocks after which some registers say where lanes go."""
         ends = ((block, block.terminator) for block in self.blocks)
         choices = ((block, end) for block, end in ends if end is not None and end.kind in ("branch", "table", "exit"))
         return [block for block, end in choices if not given.isdisjoint((end.guard, end.selector))]
@@ -102,7 +102,7 @@ class Ways:
 
     @cached_property
     def decided_by_data(self) -> frozenset[int]:
-        """The numbers of the blocks behind which what was read from memory says where lanes go."""
+        """The numbers of the blocks after which what was read from memory says where lanes go."""
         return frozenset(block.number for block in self.decided(self._read))
 
     @cached_property

@@ -29,7 +29,7 @@ class Pattern(NamedTuple):
     kind: one lane alone; all or groups of lanes at one place; neighbours; rows of neighbours that lie apart; a step of
     more than an element; neighbours in another order; anything else. stride: bytes from a lane to the next, in a run;
     run: lanes until the stride breaks; jump: bytes from the start of a run to that of the next, 0 where that varies or
-    there is one run. offset: of the lowest address behind a multiple of 128 bytes, in the first warp; varies: whether
+    there is one run. offset: of the lowest address after a multiple of 128 bytes, in the first warp; varies: whether
     other warps start elsewhere in their sector. lanes: active ones. axes: bytes that a step of threadIdx.x, y and z
     makes, or None for an address that is not linear in them. gaps: whether lanes between the active ones are off.
     """

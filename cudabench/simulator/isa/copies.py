@@ -465,7 +465,7 @@ def _copy(builder: Builder, ins: Instruction) -> Run:
 
 
 def _bytes(load: MemoryOp, count: int) -> MemoryOp:
-    """Return a copy's load as of its first bytes: what lies behind them is neither read nor has to be there."""
+    """Return a copy's load as of its first bytes: what lies after them is neither read nor has to be there."""
     part = copy(load)
     part.dtype, part.count, part.width, part.size = UNSIGNED[8], count, 1, count
     return part

@@ -4,7 +4,7 @@ The 64 bits of a barrier, which the PTX ISA leaves open, are here, from the lowe
 expected arrivals, 22 of pending bytes (biased, since bytes may arrive before they are expected), the phase on top.
 
 A wait that is not over lets other lanes go first. What lanes did before a wait that ends is ordered before all that
-comes behind it.
+comes after it.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from cudabench.simulator.report import Code, Lines, Report
 from cudabench.simulator.values import Array
 from cudabench.system import native
 
-YIELDS = "in which order parted lanes run behind YIELD is not known"
+YIELDS = "in which order parted lanes run after YIELD is not known"
 TABLES = "which lanes of a jump by table go first is not known"
 SPARE_STACK = 64  # bytes of a lane
 SLACK, MOST = 8, 1 << 26  # warp instructions of a launch: so many times those of the PTX at most, and so many in all

@@ -49,7 +49,7 @@ def written(one: sass.Instruction) -> set[int]:
 
 
 def bits(places: Sequence[int] | set[int]) -> int:
-    """Return a set of registers, and of predicates behind them, as bits; those that are constant are left out."""
+    """Return a set of registers, and of predicates after them, as bits; those that are constant are left out."""
     return sum(1 << place for place in {*places} if 0 <= place < layout.CONSTANTS + layout.PREDICATES)
 
 
@@ -62,7 +62,7 @@ class Masks(NamedTuple):
 
 
 def predicate(number: int) -> int:
-    """Return the place of a predicate behind the registers; -1 of one that is constant."""
+    """Return the place of a predicate after the registers; -1 of one that is constant."""
     return -1 if number < 0 or number % 8 == layout.TRUE else layout.CONSTANTS + number
 
 

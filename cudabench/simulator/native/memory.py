@@ -10,7 +10,7 @@ from cudabench.simulator.native.emit import Emit, NotEncoded, encodes
 from cudabench.simulator.program.ptx import BITS, Address, Immediate, Instruction, Operand, Symbol
 from cudabench.simulator.values import Affine
 
-SHORT_ADDRESS, IN_A_ROW = 1, 2  # flags: an address of 32 bits; data in registers one behind the other
+SHORT_ADDRESS, IN_A_ROW = 1, 2  # flags: an address of 32 bits; data in registers one after the other
 AMOUNT, SKIPS, FLIPPED = 4, 8, 16  # of copies: a number of bytes; a predicate under which none is read
 MOST_TARGETS = 4  # that an operation has a place for
 
@@ -120,7 +120,7 @@ def _targets(emit: Emit, into: tuple[Operand, ...], bits: int) -> tuple[int, ...
 
 
 def _row(emit: Emit, count: int, width: int) -> tuple[int, ...]:
-    """Return new registers one behind the other."""
+    """Return new registers one after the other."""
     return tuple(emit.builder.new(width, Affine(0)) for _ in range(count))
 
 

@@ -99,7 +99,7 @@ class Builder:
         self.pointer: int | None = None
         self.write_addresses: list[int] = []
         self.cached: list[tuple[MemoryOp, int]] = []  # loads through the read-only cache, and where their addresses are
-        self.clocks: list[tuple[Op, list[int]]] = []  # what reads the clock, and how much of its block comes behind
+        self.clocks: list[tuple[Op, list[int]]] = []  # what reads the clock, and how much of its block comes after
         self.loads: list[tuple[MemoryOp, int, tuple[int, ...]]] = []  # with the registers of address and results
         self.strong: MemoryOp | None = None  # of the instruction that is being built, where it is a strong load
         self.strong_loads: list[StrongLoad] = []

@@ -191,7 +191,7 @@ class Shared:
 class Site:
     """A call of a shared function.
 
-    after: the label, `back` the block, at which lanes go on behind it. callees, addresses: which functions it may
+    after: the label, `back` the block, at which lanes go on after it. callees, addresses: which functions it may
     reach. frame: the function around it, None in the kernel. saved: the registers that the caller needs behind the
     call and that the callee may overwrite.
     """
@@ -271,7 +271,7 @@ def segments(blocks: Sequence[Block]) -> Iterator[tuple[int, Shared]]:
 
 
 def find_saved(builder: Builder, blocks: Sequence[Block]) -> None:
-    """Set which registers each recursive call saves: those needed behind it that functions in its cycle write."""
+    """Set which registers each recursive call saves: those needed after it that functions in its cycle write."""
     ops = [op for number, called in segments(blocks) if called.recursive for op in blocks[number].ops]
     written = {index for op in ops for index in op.defs}
     written -= {builder.stack_pointer, *builder.slots.get(RESULT, {}).values()}

@@ -79,7 +79,7 @@ class Op:
     register that picks from them. address: the register that a memory instruction's address is in, or -1; offset:
     the bytes to add to it. pointer: what the results point to (see `flow.points_to`), or None: what the operands
     point to. site: of a call, what it may reach: its targets are their first blocks, in their order, then the block
-    behind the call. native: what it is in the native engine, None where that lacks it. undefined: the registers that it
+    after the call. native: what it is in the native engine, None where that lacks it. undefined: the registers that it
     reads and that may never have been written. watched: whether anything else is noted before it runs.
     """
 
@@ -167,7 +167,7 @@ class Code(NamedTuple):
 
     calls: whether it enters functions by jumps, with a stack; recursive: whether such a function may be active twice.
     waits: whether atomics poll. written, cached: what it writes, and what it reads through the read-only cache, as the
-    bits of `flow.points_to`. polling: the blocks of code in which accesses poll. signs: those behind an access that may
+    bits of `flow.points_to`. polling: the blocks of code in which accesses poll. signs: those after an access that may
     let go on who polls. meets: whether a block may learn from global memory what others did in the same launch: by
     atomics that return what they find, by volatile or ordered reads, or where there are fences. fair:
     whether lanes may go round a loop until others have done something, so that all get their turn. encoded: the code as

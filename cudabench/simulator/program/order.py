@@ -52,7 +52,7 @@ def reachable(blocks: Sequence[Block], start: Iterable[int], members: Container[
 def _arrange(
     members: Collection[int], successors: Sequence[Sequence[int]], found: list[int], left: int = DEEPEST
 ) -> None:
-    """Append some blocks in their order; a loop's head goes behind the rest of it."""
+    """Append some blocks in their order; a loop's head goes after the rest of it."""
     inside = set(members)
     if not left:
         found += sorted(inside)

@@ -1,7 +1,7 @@
 """Registers of products that a warp group has begun: who reads them before their wait, and products without a fence.
 
 wgmma.mma_async writes its results some time later. PTX ISA, wgmma.mma_async: an access to its registers, by anything
-but a product of the same shape, is undefined until a wgmma.wait_group for its group; the first product stands behind a
+but a product of the same shape, is undefined until a wgmma.wait_group for its group; the first product stands after a
 wgmma.fence. Where in the code that is so is known without running it; a report waits until an op runs.
 """
 
@@ -69,7 +69,7 @@ def _merged(one: State, other: State) -> State:
 
 
 def _through(block: Block, state: State, steps: Mapping[int, Step], found: list[tuple[Op, str, str]] | None) -> State:
-    """Return what holds behind a block; `found` gets the faults of its ops."""
+    """Return what holds after a block; `found` gets the faults of its ops."""
     fenced, ages = state.fenced, dict(state.ages)
     for op in block.ops:
         step = steps.get(id(op))

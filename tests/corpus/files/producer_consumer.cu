@@ -1,4 +1,4 @@
-// One block waits for what another writes behind a barrier of its own.
+// One block waits for what another writes after a barrier of its own.
 // run: -k hand_over -g 2 -b 32 --arg 'data=int32[32]:zeros' --arg 'out=int32[32]:zeros' --arg 'flag=int32[1]:zeros'
 //      --expect 'out=np.arange(32)*3'
 // expect: ok

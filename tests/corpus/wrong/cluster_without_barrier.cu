@@ -1,4 +1,4 @@
-// Wrong: a block reads its neighbour's shared memory with no barrier of their cluster behind the stores.
+// Wrong: a block reads its neighbour's shared memory with no barrier of their cluster after the stores.
 // LAUNCH: grid=4 block=64 args=x:int32[256],y:int32[256]
 extern "C" __global__ void __cluster_dims__(2, 1, 1) cluster_without_barrier(const int *x, int *y)
 {

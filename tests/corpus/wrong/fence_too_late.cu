@@ -1,4 +1,4 @@
-// Wrong: the fence stands behind the count, where it orders nothing that others wait for.
+// Wrong: the fence stands after the count, where it orders nothing that others wait for.
 // LAUNCH: grid=4 block=64 args=in:int32[256],partial:int32[4],arrived:uint32[1],out:int32[1]
 __global__ void most(const int *in, int *partial, unsigned *arrived, int *out) {
     __shared__ bool last;
