@@ -110,7 +110,8 @@ def _cluster(
     for axis, blocks, side in zip("xyz", grid, found, strict=True):
         if blocks % side:
             raise LaunchError(
-                f"a grid of {blocks} blocks in {axis} is no multiple of kernel {kernel}'s clusters, which have {side}."
+                f"a grid of {blocks} blocks in {axis} is not a multiple of kernel {kernel}'s clusters, which have "
+                f"{side}."
             )
     return found
 
@@ -142,9 +143,9 @@ def run(
 ) -> Report:
     """Launch a kernel and return counts, hazards and printed text.
 
-    checked: not to look for races and to count nothing, but for addresses out of bounds or misaligned, undefined values
-    and barriers at which threads are missing, takes a fraction of the time; the report then counts nothing, unless the
-    launch has a fault of these or is none for the native engine.
+    checked: without it the launch takes a fraction of the time, and only these faults are looked for: addresses out of
+    bounds or misaligned, undefined values, barriers at which threads are missing. The report then lacks counts and
+    races, unless the launch has such a fault or runs in NumPy.
 
     program: a loaded Program, or PTX text. grid, block: numbers of blocks and threads, x first, as an int or 1 to 3
     ints. arguments: one for each parameter: NumPy arrays (C-contiguous, used in place as device pointers), numbers,
@@ -166,7 +167,7 @@ def run(
     whole. Of a sample the warp that `trace` names is that of the first block that runs.
 
     beside: all arrays of several launches in one order, and first_slot: the most `program.slots` of their programs;
-    with both an array has the same address in each of the launches, also where another array is no argument of all.
+    with both an array has the same address in each of the launches, even if another array is an argument of only some.
 
     declared: what the source says of a shared array, by its name, its bytes and the line of an access: the bytes of an
     element and the elements by dimension, or None; messages then name places as the source does. between: where a

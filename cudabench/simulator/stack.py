@@ -39,8 +39,8 @@ class Stack:
             if depth >= DEEPEST:
                 names = " or ".join(sorted({readable(callee.function.name) for callee in site.callees}))
                 raise KernelTrap(
-                    f"kernel {machine.code.name} calls {names} in itself more than {DEEPEST} times: no GPU's stack "
-                    "holds that unless cudaLimitStackSize is raised far; does the recursion end?"
+                    f"kernel {machine.code.name} calls {names} in itself more than {DEEPEST} times: the stack of "
+                    "a GPU holds that only if cudaLimitStackSize is raised far; does the recursion end?"
                 )
             if depth == len(self.levels):
                 self.levels.append({})

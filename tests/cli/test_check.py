@@ -136,7 +136,7 @@ def test_large_launch_says_what_is_not_looked_for(check: Runner) -> None:
     """Beyond 2^20 threads races between blocks are not looked for, which the line says."""
     ran = check("right.cu", "--grid", 4097, "--block", 256, *X, *A, "--arg", "n=1000")
     assert ran.code == 0
-    assert "races between blocks are looked for in at most 1048576 threads" in ran.out
+    assert "races between blocks are looked for in launches of at most 1048576 threads" in ran.out
 
 
 def test_profile(check: Runner, tmp_path: Path) -> None:

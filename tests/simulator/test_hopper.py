@@ -95,7 +95,7 @@ def test_clusters_of_a_launch() -> None:
     program = simulator.load(compile_ptx(PAIR, "p.cu").ptx)
     x = np.zeros(6, np.int32)
     with pytest.raises(
-        LaunchError, match="a grid of 5 blocks in x is no multiple of kernel f's clusters, which have 2"
+        LaunchError, match="a grid of 5 blocks in x is not a multiple of kernel f's clusters, which have 2"
     ):
         simulator.run(program, "f", 5, 1, [x])
     with pytest.raises(LaunchError, match="compiled for clusters of 2 x 1 x 1"):

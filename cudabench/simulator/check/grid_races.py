@@ -141,7 +141,8 @@ def too_many(hazards: Hazards, code: Code, grid: Index3, block: Index3) -> None:
     if blocks > 1 and blocks * prod(block) > MOST_LANES and code.written:
         hazards.unsearched(
             code.accesses[0].location,
-            f"races between blocks are looked for in at most {MOST_LANES} threads: take a smaller problem", "too-large",
+            f"races between blocks are looked for in launches of at most {MOST_LANES} threads: take a smaller problem",
+            "too-large",
         )  # fmt: skip
 
 

@@ -119,8 +119,9 @@ def _lanes_named(named: Array) -> Array:
 def _undefined(machine: Machine, location: Location, members: int | None, other: Array) -> Array | None:
     """Return the lanes (blocks or 1, threads) that shuffle from one that is elsewhere or that their mask leaves out.
 
-    None where there are none. That alone is not a hazard: reductions of less than a warp do so in lanes whose result
-    nobody reads. What such a lane gets is undefined; here it is poison, so that a result in which it is used is wrong.
+    None if all lanes shuffle from a lane that takes part. Such a lane alone is not a hazard: reductions of less
+    than a warp have them, and nobody reads their result. What such a lane gets is undefined; here it is poison, so
+    that a result in which it is used is wrong.
     """
     named = _named(machine, members)
     if machine.mask is None and (named == np.uint32(0xFFFFFFFF)).all():

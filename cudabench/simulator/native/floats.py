@@ -31,7 +31,7 @@ def _emit(emit: Emit, ins: Instruction, name: str, flags: int) -> None:
     if name == "sub" and flags & 3 and type_ in ("f32", "f64"):  # as the NumPy engine does, whose NaN it shows
         name, sources[1] = "add", emit.then(f"neg.{type_}", bits, sources[1])
     if type_ not in ("f32", "f64", "f32x2"):
-        flags &= ~FLUSH  # denormals of 16 bits are no denormals where they are computed
+        flags &= ~FLUSH  # denormals of 16 bits are normal numbers in the type that computes them
         if flags & 3:
             raise NotEncoded(ins.text)
     if type_ != "f32x2":

@@ -124,7 +124,9 @@ def refused(plan: Plan) -> str:
 
 
 def _refused(plan: Plan, placed: Placed, watched: set[int] | None) -> str:
-    """Return why a launch with these arguments is none for it; watched: of `written_regions`."""
+    """Return why the native engine refuses a launch with these arguments, or an empty text.
+
+    watched: of `written_regions`."""
     if plan.code.cached and regions_of(plan.code, *_given(placed)) != set():
         return "it may read through the read-only cache what it writes"
     if _too_large(plan, placed, watched):
