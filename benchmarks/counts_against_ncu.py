@@ -10,6 +10,7 @@ writes measured.json with both sides and a table of differences; earlier results
 again only with --again. ncu needs access to the hardware's counters. Inputs are made again from their seeds. After a
 repair of the simulator, `prepare --again` counts the existing machine code.
 
+`--only 'divergent/*'` are the random kernels of divergent_kernels.py. A count that the tool marks `~` has a `~` here.
 The corpus has the kernels of tests/corpus/right, and the files of tests/corpus/files with the arguments in their heads.
 If kernels use atomics or locks, their order changes the number of instructions or sectors (`ORDERED`). Textures have
 other counters and are left out. `--only 'files/*'` selects works by name.
@@ -39,6 +40,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 
+import divergent_kernels  # noqa: E402
 import ncu  # noqa: E402
 
 from cudabench import operations  # noqa: E402
@@ -64,6 +66,7 @@ SIZES: dict[str, list[tuple[int, ...]]] = {
     "lookup": [(65536,), (20_000,), (77_777,)],
     "solve": [(17,), (33,), (8,)],
 }
+DIVERGENT = 120
 ORDERED = (
     "spin_lock", "cas_double", "cas_maximum", "blocks_flag", "flag", "reduce_last_block", "compaction",
     "warp_aggregate", "distance/single-pass",
@@ -224,6 +227,17 @@ def file_works() -> Iterator[Work]:
                     yield ladder_work(f"files/{file.path.stem} {case.kernel}", case, operation)
 
 
+def divergent_works() -> Iterator[Work]:
+    """Yield kernels of random control flow, the image of each its text."""
+    words = divergent_kernels.WORDS
+    for seed in range(DIVERGENT):
+        x = np.random.default_rng(seed).integers(0, 4096, words, dtype=np.uint32)
+        arrays = {"x": x, "y": np.zeros(3 * words, np.uint32)}
+        grid, block = (divergent_kernels.GRID,), (divergent_kernels.BLOCK,)
+        launch = Launch(divergent_kernels.source(seed), "", grid, block, ["x", "y", np.int32(words)])
+        yield Work(f"divergent/{seed}", [launch], arrays)
+
+
 def works(only: str = "*") -> Iterator[Work]:
     """Yield the works whose names match, the most important first."""
     ladders = list(ladder_cases([]))
@@ -233,6 +247,7 @@ def works(only: str = "*") -> Iterator[Work]:
             yield ladder_work(name, case)
     yield from (work for work in corpus_works() if fnmatchcase(work.name, only))
     yield from (work for work in file_works() if fnmatchcase(work.name, only))
+    yield from (work for work in divergent_works() if fnmatchcase(work.name, only))
     for name, case in (*ladders[first:], *ladder_cases(["solve"])):
         if fnmatchcase(name, only):
             yield ladder_work(name, case)
@@ -262,9 +277,12 @@ def compiled(image: Any, known: dict[Any, Image]) -> Image:
     from cudabench.source.choose_kernel import find_kernel as find
     from cudabench.source.files import read_file as read
 
-    key = str(image) if isinstance(image, Path) else (image.source, tuple(image.defines.items()))
+    key = str(image) if isinstance(image, Path | str) else (image.source, tuple(image.defines.items()))
     if key not in known:
-        if isinstance(image, Path):
+        if isinstance(image, str):
+            record = compile_cubin(image, "parts.cu", arch=ARCH, names=["parts"])
+            program, entries = simulator.load(record.ptx), {"parts": record.lowered["parts"]}
+        elif isinstance(image, Path):
             kernel = find(read(image))
             record = compile_cubin(image.read_text(), image.name, arch=ARCH, names=[kernel.expression])
             program, entries = simulator.load(record.ptx), {kernel.expression: record.lowered[kernel.expression]}
@@ -275,7 +293,7 @@ def compiled(image: Any, known: dict[Any, Image]) -> Image:
         assert record.cubin is not None
         known[key] = Image(record.cubin, record.ptx, program, entries)
     found = known[key]
-    if not isinstance(image, Path):
+    if not isinstance(image, Path | str):
         entries = {launch.function: found.entries.get(launch.function, launch.function) for launch in image.launches}
         found = Image(found.cubin, found.ptx, found.program, {**found.entries, **entries})
     return found
@@ -292,8 +310,9 @@ def kept(path: Path, known: dict[Any, Image]) -> Image:
 
 def count(
     work: Work, known: dict[Any, Image], before: Sequence[Sequence[str]] | None = None, folder: Path | None = None
-) -> tuple[dict[str, int], list[tuple[str, str]]]:
-    """Return the simulator's counts of a work's launches, and the (name of the cubin, entry) of each.
+) -> tuple[dict[str, int], list[str], list[tuple[str, str]]]:
+    """Return the simulator's counts of a work's launches, those that are marked `~`, and the (name of the cubin, entry)
+    of each launch.
 
     before: its earlier result for the same work; then count the cubins in `folder` again.
     """
@@ -318,13 +337,14 @@ def count(
         reports[name, entry].append(report)
         places.append((name, entry))
     sums: Counter[str] = Counter(dict.fromkeys(COUNTS, 0))
+    marked: set[str] = set()
     for (name, entry), ran in reports.items():
-        sums.update(counted(images[name], entry, simulator.merge(ran)))
-    return dict(sums), places
+        sums.update(counted(images[name], entry, simulator.merge(ran), marked))
+    return dict(sums), sorted(marked), places
 
 
-def counted(image: Image, entry: str, report: simulator.Report) -> Counter[str]:
-    """Return the sums of one entry's launches under the names of COUNTS."""
+def counted(image: Image, entry: str, report: simulator.Report, marked: set[str]) -> Counter[str]:
+    """Return the sums of one entry's launches under the names of COUNTS, and add to `marked` those that have a `~`."""
     code, lines = nvdisasm.functions(image.cubin, entry), image.ptx.splitlines()
     opcodes: dict[int, set[str]] = defaultdict(set)
     for function in code:
@@ -332,10 +352,14 @@ def counted(image: Image, entry: str, report: simulator.Report) -> Counter[str]:
             opcodes[instruction.ptx_line].add(instruction.opcode)
     sums: Counter[str] = Counter()
     counts = executed.count(code, report.executed[entry])
-    ran = machine_code.Kernel(entry, report.executed[entry]).code
-    for access in machine_code.requested(report.accesses, entry, code, ran) if ran else report.accesses:
+    kernel = machine_code.Kernel(entry, report.executed[entry])
+    accesses = machine_code.as_executed(report.accesses, kernel, code)
+    if machine_code.inexact([machine_code.Image(image.cubin, [kernel], lines)], accesses):
+        marked |= {"instructions", "thread instructions"}
+    for access in accesses:
         there = opcodes[access.instruction]
         if access.space == "shared":
+            marked |= {f"shared {access.op} wavefronts"} if access.inexact else set()
             sums[f"shared {access.op} wavefronts"] += (access.wavefronts or 0) - access.reloads
             sums["shared load wavefronts"] += access.reloads
         elif access.space == "local":
@@ -345,6 +369,7 @@ def counted(image: Image, entry: str, report: simulator.Report) -> Counter[str]:
             if access.op == "atomic":
                 op = "reduction" if there & {"RED", "REDG"} else "atomic"
             sums[f"{op} sectors"] += access.sectors or 0
+            marked |= {f"{op} sectors"} if access.inexact else set()
     for function, times in zip(code, counts, strict=True):
         for block, ran in zip(function.blocks, times, strict=True):
             sums["instructions"] += round(ran.warps * len(block.instructions) + ran.again)
@@ -401,11 +426,11 @@ def prepared(place: int, folder: Path, before: Mapping[str, Any]) -> dict[str, A
     for work in _groups[place]:
         began = time.perf_counter()
         try:
-            sums, places = count(work, known, before.get(work.name), folder)
+            sums, marked, places = count(work, known, before.get(work.name), folder)
         except Exception as error:  # one kernel less; said here and in the table
             print(f"{work.name}: {type(error).__name__}: {error}", flush=True)
             continue
-        plan[work.name] = {"counts": sums, "launches": places}
+        plan[work.name] = {"counts": sums, "marked": marked, "launches": places}
         for image in known.values():
             path = folder / "cubins" / f"{hashlib.sha256(image.cubin).hexdigest()[:16]}.cubin"
             if not path.exists():
@@ -506,6 +531,7 @@ def measure(folder: Path, seconds: float, only: str, again: bool) -> None:
             break
         found[work["name"]] = {
             "simulator": plan["works"][work["name"]]["counts"],
+            "marked": plan["works"][work["name"]].get("marked", []),
             "hardware": {name: sum(round(ncu.number(row.get(name))) for row in mine) for name in counter_names},
             "fault": work["fault"],
             "kernels": sorted({row.get("Kernel Name", "") for row in mine}),
@@ -527,7 +553,8 @@ def compare(content: Mapping[str, Any]) -> None:
     works = {key: {**work, "hardware": summed(work["hardware"])} for key, work in content["works"].items()}
     print(f"{content['device']}: {len(works)} kernels\n")
     print(
-        "| count | kernels that have it | equal | within | bound | worst |\n| --- | ---: | ---: | ---: | ---: | --- |"
+        "| count | kernels that have it | equal | marked `~` | unequal without | within | bound | worst |\n"
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |"
     )
     for name, (_, bound) in COUNTS.items():
         pairs = [
@@ -537,9 +564,11 @@ def compare(content: Mapping[str, Any]) -> None:
         ]
         equal = sum(ours == theirs for _, ours, theirs in pairs)
         within = sum(off(ours, theirs) <= bound for _, ours, theirs in pairs)
+        marked = sum(name in works[key].get("marked", ()) for key, _, _ in pairs)
+        unmarked = sum(a != b and name not in works[key].get("marked", ()) for key, a, b in pairs)
         worst = max(pairs, key=lambda pair: off(*pair[1:]), default=None)
         worst_text = "" if worst is None or equal == len(pairs) else f"{worst[0]}: {worst[1]} for {worst[2]}"
-        print(f"| {name} | {len(pairs)} | {equal} | {within} | {bound:.0%} | {worst_text} |")
+        print(f"| {name} | {len(pairs)} | {equal} | {marked} | {unmarked} | {within} | {bound:.0%} | {worst_text} |")
     print("\n| kernel | count | simulator | hardware | ratio | why |\n| --- | --- | ---: | ---: | ---: | --- |")
     for key, work in works.items():
         for name, theirs in work["hardware"].items():
@@ -547,7 +576,8 @@ def compare(content: Mapping[str, Any]) -> None:
             if ours != theirs:
                 ratio = f"{ours / theirs:.4f}" if theirs else "-"
                 note = " (order)" if key.split()[0].removeprefix("corpus/") in ORDERED else ""
-                print(f"| {key}{note} | {name} | {ours} | {theirs} | {ratio} | {why(key, name)} |")
+                mark = "~" if name in work.get("marked", ()) else ""
+                print(f"| {key}{note} | {name} | {mark}{ours} | {theirs} | {ratio} | {why(key, name)} |")
     faults = [f"{key}: {work['fault']}" for key, work in works.items() if work["fault"]]
     print("\n".join(faults))
     if content["left_out"]:
@@ -597,7 +627,7 @@ def main() -> None:
         content = json.loads((folder / "measured.json").read_text())
         for name, work in json.loads((folder / "plan.json").read_text())["works"].items():
             if name in content["works"]:
-                content["works"][name]["simulator"] = work["counts"]
+                content["works"][name] |= {"simulator": work["counts"], "marked": work.get("marked", [])}
         compare(content)
 
 

@@ -288,18 +288,21 @@ def unknown(kernel: Kernel, functions: Sequence[Function]) -> str:
     return f"{to_execute.UNSURE}{f' (it was not executed: {kernel.inferred})' if kernel.inferred else ''}"
 
 
-def doubted(accesses: Iterable[Access], kernel: Kernel, functions: Sequence[Function]) -> tuple[Access, ...]:
-    """Return accesses, of which those of a kernel that only some lanes of a warp did say why there may be more of them,
-    where that is `unknown`."""
-    why, executions = unknown(kernel, functions), kernel.executions or {}
+def as_executed(accesses: Iterable[Access], kernel: Kernel, functions: Sequence[Function]) -> tuple[Access, ...]:
+    """Return accesses, with a kernel's requests as its machine code had them if that was executed. Those that hardware
+    may count otherwise say why: all where it is not known which lanes run together, else those of some lanes of a warp.
+    """
+    code, executions = kernel.code, kernel.executions or {}
+    rows = requested(accesses, kernel.entry, functions, code) if code else tuple(accesses)
+    why = code.unsettled if code else unknown(kernel, functions)
 
     def parts(line: int) -> bool:
         times = executions.get(line)
-        return bool(why) and times is not None and times.lanes < 32 * times.warps
+        return bool(why) and times is not None and (code is not None or times.lanes < 32 * times.warps)
 
     return tuple(
         row._replace(inexact=row.inexact or why) if row.kernel == kernel.entry and parts(row.instruction) else row
-        for row in accesses
+        for row in rows
     )
 
 

@@ -135,10 +135,8 @@ def with_machine_accesses(device: SimDevice, case: Case, report: simulator.Repor
     accesses = report.accesses
     for kernel in kernels(device, case):
         ran = machine_code.Kernel(kernel.entry, report.executed.get(kernel.entry))
-        if kernel.code and ran.code:
-            accesses = machine_code.requested(accesses, kernel.entry, kernel.code, ran.code)
-        elif kernel.code:
-            accesses = machine_code.doubted(accesses, ran, kernel.code)
+        if kernel.code:
+            accesses = machine_code.as_executed(accesses, ran, kernel.code)
     return replace(report, accesses=accesses)
 
 

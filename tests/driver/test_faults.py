@@ -94,14 +94,14 @@ def one_line(text: str) -> str:
 def test_faults_cost_their_kernel(faulty: Runner) -> None:
     """An illegal or misaligned address, a trap, an assert and a hang fail with CUDA's own words, and the kernels behind
     them are measured by a new process; what a kernel prints is shown as its own."""
-    ran = faulty(*named("first", "far", "odd", "trap", "check", "hang", "says"), *QUICK, "--timeout", "6")
+    ran = faulty(*named("first", "far", "odd", "trap", "check", "hang", "says"), *QUICK, "--timeout", "15")
     assert results() == [
         ("first", "ok", ""),
         ("far", "failed", "CUDA failed while running far: an illegal memory access was encountered."),
         ("odd", "failed", "CUDA failed while running odd: misaligned address."),
         ("trap", "failed", "CUDA failed while running trap: unspecified launch failure."),
         ("check", "failed", "CUDA failed while running check: device-side assert triggered."),
-        ("hang", "failed", "no sign of life for 6 s while running; raise --timeout if it is only slow"),
+        ("hang", "failed", "no sign of life for 15 s while running; raise --timeout if it is only slow"),
         ("says", "ok", ""),
     ]
     assert ran.code == 1
