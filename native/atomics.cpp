@@ -7,15 +7,12 @@ namespace {
 
 // Flags besides that of an address of 32 bits: adds the constant 1; order shows; does where lanes put different values.
 constexpr i32 ONE = 2, SHOWS = 4, SWAPS = 8;
-constexpr i32 WORDS = 0, OF_LANES = 1, SWAP = 2, LOOP = 3; // Access::served
-constexpr size_t MOST_KEPT = 1 << 21;                      // of cudabench/simulator/count/contention.py
+constexpr size_t MOST_KEPT = 1 << 21; // of cudabench/simulator/count/contention.py
 
 // What requests cost, see cudabench/simulator/count/atomics.py.
 struct Price {
     i64 pieces = 0, ideal = 0, reloads = 0;
 };
-
-int bank_of(i64 address, int width) { return int(width == 8 ? address >> 3 & 15 : address >> 2 & 31); }
 
 // The lanes in the fullest bank.
 i64 meeting(const i64 *addresses, u32 mask, int width) {
@@ -69,7 +66,7 @@ Price shared_price(const i64 *addresses, u32 mask, int width, i32 served) {
         price.pieces += most;
         price.ideal += most > 0;
     }
-    if (served == SWAP)
+    if (served == SWAPPED)
         price = {2 * price.pieces, 2 * price.ideal};
     return price;
 }
@@ -133,6 +130,17 @@ Price global_price(const Places &places, i64 size) {
         price.pieces += most[sector];
     return price;
 }
+
+} // namespace
+
+i64 atomic_sectors(const i64 *addresses, u32 mask, i64 size) {
+    return global_price(places_of(addresses, mask), size).pieces;
+}
+i64 atomic_wavefronts(const i64 *addresses, u32 mask, int width, i32 served) {
+    return shared_price(addresses, mask, width, served).pieces;
+}
+
+namespace {
 
 // The sum of two 16-bit floats, computed wider and rounded once.
 template <class K> u32 sum(u32 x, u32 y) {

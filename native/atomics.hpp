@@ -55,6 +55,13 @@ struct Places {
     i32 lanes[LANES];
 };
 
+// The bank of shared memory that has an address, or for 8 bytes the pair of banks.
+inline int bank_of(i64 address, int width) { return int(width == 8 ? address >> 3 & 15 : address >> 2 & 31); }
+// Sectors of an atomic on global memory.
+i64 atomic_sectors(const i64 *addresses, u32 mask, i64 size);
+// Wavefronts of an atomic that shared memory does itself; served: of an Access.
+i64 atomic_wavefronts(const i64 *addresses, u32 mask, int width, i32 served);
+
 // What one worker's blocks did with atomics.
 class Atomics {
   public:

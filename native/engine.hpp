@@ -70,6 +70,9 @@ struct CodeBlock {
     i32 expected;        // of a barrier: register of the number of threads that it waits for, -1: all of the block
 };
 
+// How shared memory serves an atomic, see cudabench/simulator/count/atomics.py.
+constexpr i32 WORDS = 0, OF_LANES = 1, SWAPPED = 2, LOOP = 3;
+
 struct Access {
     i32 number[4]; // under which requests are counted, by Space up to CONSTANT; -1 where it has none
     i32 kind;      // AccessKind
@@ -78,7 +81,7 @@ struct Access {
     i32 width;     // bytes of an element
     i32 count;     // elements of a lane
     i32 uniform;   // of a store: whether all lanes write one constant
-    i32 served;    // of an atomic on shared memory: 0 words, 1 lanes, 2 swap, 3 loop
+    i32 served;    // of an atomic on shared memory: WORDS ...
     i32 returns;   // of an atomic: whether anybody uses what it finds
     i32 line;      // of the PTX
     i32 skewed;    // local: aligned by accident at best

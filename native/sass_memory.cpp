@@ -1,4 +1,5 @@
 // Machine code: loads, stores and atomics, with their sectors and wavefronts.
+#include "atomics.hpp"
 #include "counts.hpp"
 #include "sass.hpp"
 
@@ -190,20 +191,19 @@ void update(Warp &warp, const Instruction &one, u8 *origin, const Addresses &all
         memcpy(&found, words, sizeof found);
         return found;
     };
-    u32 found[2][LANES] = {}, done = 0;
+    u32 found[2][LANES] = {}, served[2] = {}; // lanes; banks of this turn, of each half warp for 64 bits
     for (u32 rest = mask; rest; rest &= rest - 1) {
         const int lane = first_lane(rest);
         u8 *at = origin + all.of[lane];
         const T old = read<T>(at), by = operand(0, lane);
         T now = old;
-        if (one.mode[0] == CAST_SPIN) { // of an address one lane, if the word is as it was read; it gets 1
-            bool taken = old != by;
-            for (u32 others = done; others; others &= others - 1)
-                taken |= all.of[first_lane(others)] == all.of[lane];
-            if (!taken) {
+        if (one.mode[0] == CAST_SPIN) { // of a bank one lane, if the word is as it was read; it gets 1
+            u32 &banks = served[sizeof(T) == 8 && lane >= LANES / 2];
+            const u32 bank = 1u << bank_of(all.of[lane], sizeof(T));
+            const bool taken = old != by || banks & bank;
+            banks |= bank;
+            if (!taken)
                 now = operand(1, lane);
-                done |= 1u << lane;
-            }
             found[0][lane] = !taken;
         } else {
             now = one.mode[0] != SWAP ? changed<T, S, F>(one.mode[0], one.mode[1], old, by)
@@ -226,7 +226,7 @@ void update(Warp &warp, const Instruction &one, u8 *origin, const Addresses &all
 bool global_atomic(Machine &machine, Warp &warp, const Instruction &one, u32 mask, i64 &pieces) {
     Addresses all;
     fill(warp, one, false, mask, all);
-    pieces = sectors(all.of, mask, one.size).pieces;
+    pieces = atomic_sectors(all.of, mask, one.size);
     return by_array(machine, all, one.size, true,
                     [&](u8 *origin, u32 found) { update(warp, one, origin, all, found); });
 }
@@ -235,7 +235,10 @@ bool shared_atomic(Machine &machine, Warp &warp, const Instruction &one, u32 mas
     fill(warp, one, true, mask, all);
     if (!within(all, 0, i64(machine.shared.size()), one.size))
         return false;
-    pieces = wavefronts(all.of, mask, one.size, false).pieces;
+    const i32 how = one.mode[0], served = one.mode[2] ? WORDS : how == SWAP ? SWAPPED : OF_LANES;
+    // In a turn of a loop all lanes that are left try once, and each half warp by itself for 64 bits.
+    const bool halves = one.size == 8 && mask & 0xFFFFu && mask >> 16;
+    pieces = how == CAST_SPIN ? 2 + 2 * halves : atomic_wavefronts(all.of, mask, one.size, served);
     update(warp, one, machine.shared.data(), all, mask);
     return true;
 }

@@ -198,14 +198,29 @@ def predicated(functions: Iterable[Function], ptx_line: int) -> bool:
 
 _REQUESTS = {
     "LDG": ("global", "load"), "LD": ("global", "load"), "STG": ("global", "store"), "ST": ("global", "store"),
-    "LDS": ("shared", "load"), "STS": ("shared", "store"),
+    "LDS": ("shared", "load"), "STS": ("shared", "store"), "ATOMS": ("shared", "atomic"),
+    **dict.fromkeys(("ATOMG", "ATOM", "REDG", "RED"), ("global", "atomic")),
 }  # fmt: skip
+_OF_MEMORY = ("LD", "ST", "ATOM", "RED")  # how the opcodes begin that ask for global or shared memory
 
 
-def requested(accesses: Iterable[Access], entry: str, functions: Sequence[Function], code: Code) -> tuple[Access, ...]:
+def left(accesses: Iterable[Access], entry: str, functions: Sequence[Function]) -> tuple[Access, ...]:
+    """Return accesses without those of a kernel's global and shared memory of which ptxas left nothing."""
+    there = {
+        one.ptx_line for function in functions for one in function.instructions if one.opcode.startswith(_OF_MEMORY)
+    }
+    return tuple(
+        row
+        for row in accesses
+        if row.kernel != entry or row.space not in ("global", "shared") or row.instruction in there
+    )
+
+
+def requested(accesses: Sequence[Access], entry: str, functions: Sequence[Function], code: Code) -> tuple[Access, ...]:
     """Return accesses, with a kernel's requests, sectors and wavefronts as its machine code had them.
 
-    What one line of the PTX became counts for it; of several arrays that its lanes went to each keeps its part.
+    What one line of the PTX became counts for it; of several arrays that its lanes went to each keeps its part. A loop
+    of atomics keeps what its model says.
     """
     found: dict[tuple[int, str, str], list[int]] = defaultdict(lambda: [0, 0])
     for one in (each for function in functions for each in function.instructions if each.opcode in _REQUESTS):
@@ -217,7 +232,9 @@ def requested(accesses: Iterable[Access], entry: str, functions: Sequence[Functi
     for row, key in zip(accesses, keys, strict=True):
         before[key] += row.sectors or row.wavefronts or 0
     return tuple(
-        _as_requested(row, before[key], *found[key]) if row.kernel == entry and key in found else row
+        _as_requested(row, before[key], *found[key])
+        if row.kernel == entry and key in found and not row.reloads
+        else row
         for row, key in zip(accesses, keys, strict=True)
     )
 
@@ -289,11 +306,12 @@ def unknown(kernel: Kernel, functions: Sequence[Function]) -> str:
 
 
 def as_executed(accesses: Iterable[Access], kernel: Kernel, functions: Sequence[Function]) -> tuple[Access, ...]:
-    """Return accesses, with a kernel's requests as its machine code had them if that was executed. Those that hardware
+    """Return accesses that the machine code has, with its requests if it was executed. Those that hardware
     may count otherwise say why: all where it is not known which lanes run together, else those of some lanes of a warp.
     """
     code, executions = kernel.code, kernel.executions or {}
-    rows = requested(accesses, kernel.entry, functions, code) if code else tuple(accesses)
+    rows = left(accesses, kernel.entry, functions)
+    rows = requested(rows, kernel.entry, functions, code) if code else rows
     why = code.unsettled if code else unknown(kernel, functions)
 
     def parts(line: int) -> bool:

@@ -282,7 +282,7 @@ def _atomic(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[
         raise Unreadable(one.mnemonic)
     kind = 2 if _has(one, "F32", "F64") else 1 if _has(one, "S32", "S64") else 0
     if _has(one, "POPC"):
-        return name, "da1", [ATOMICS["ADD"], 0]
+        return name, "da1", [ATOMICS["ADD"], 0, 1]
     how = _pick(one, ATOMICS)
     values = "vv" if how >= ATOMICS["CAS"] else "v"
     return name, ("a" if one.opcode in ("RED", "REDG") else "qda") + values, [how, kind]
