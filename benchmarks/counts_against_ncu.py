@@ -353,7 +353,7 @@ def counted(image: Image, entry: str, report: simulator.Report, marked: set[str]
     sums: Counter[str] = Counter()
     counts = executed.count(code, report.executed[entry])
     kernel = machine_code.Kernel(entry, report.executed[entry])
-    accesses = machine_code.as_executed(report.accesses, kernel, code)
+    accesses = machine_code.as_executed(report.accesses, kernel, code, lines)
     if machine_code.inexact([machine_code.Image(image.cubin, [kernel], lines)], accesses):
         marked |= {"instructions", "thread instructions"}
     for access in accesses:

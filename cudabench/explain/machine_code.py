@@ -201,18 +201,24 @@ _REQUESTS = {
     "LDS": ("shared", "load"), "STS": ("shared", "store"), "ATOMS": ("shared", "atomic"),
     **dict.fromkeys(("ATOMG", "ATOM", "REDG", "RED"), ("global", "atomic")),
 }  # fmt: skip
-_OF_MEMORY = ("LD", "ST", "ATOM", "RED")  # how the opcodes begin that ask for global or shared memory
+_OF_MEMORY = ("LD", "ST", "ATOM", "RED")  # how the opcodes begin of loads, stores and atomics
+_UNSETTLED = {"YIELD", "BRX", "BRXU", "JMX", "JMXU"}  # after these it may not be known which lanes run together
 
 
-def left(accesses: Iterable[Access], entry: str, functions: Sequence[Function]) -> tuple[Access, ...]:
-    """Return accesses without those of a kernel's global and shared memory of which ptxas left nothing."""
+def left(
+    accesses: Iterable[Access], entry: str, functions: Sequence[Function], ptx: Sequence[str]
+) -> tuple[Access, ...]:
+    """Return accesses without the loads, stores and atomics of a kernel of which ptxas left nothing."""
+    text = ptx_text.read(ptx)
     there = {
         one.ptx_line for function in functions for one in function.instructions if one.opcode.startswith(_OF_MEMORY)
     }
     return tuple(
         row
         for row in accesses
-        if row.kernel != entry or row.space not in ("global", "shared") or row.instruction in there
+        if row.kernel != entry
+        or row.instruction in there
+        or text[row.instruction].op not in ("ld", "st", "atom", "red")
     )
 
 
@@ -305,23 +311,41 @@ def unknown(kernel: Kernel, functions: Sequence[Function]) -> str:
     return f"{to_execute.UNSURE}{f' (it was not executed: {kernel.inferred})' if kernel.inferred else ''}"
 
 
-def as_executed(accesses: Iterable[Access], kernel: Kernel, functions: Sequence[Function]) -> tuple[Access, ...]:
-    """Return accesses that the machine code has, with its requests if it was executed. Those that hardware
-    may count otherwise say why: all where it is not known which lanes run together, else those of some lanes of a warp.
-    """
+def as_executed(
+    accesses: Iterable[Access], kernel: Kernel, functions: Sequence[Function], ptx: Sequence[str]
+) -> tuple[Access, ...]:
+    """Return accesses that the machine code has, with its requests if it was executed. Those that hardware may count
+    otherwise say why."""
     code, executions = kernel.code, kernel.executions or {}
-    rows = left(accesses, kernel.entry, functions)
-    rows = requested(rows, kernel.entry, functions, code) if code else rows
-    why = code.unsettled if code else unknown(kernel, functions)
-
-    def parts(line: int) -> bool:
-        times = executions.get(line)
-        return bool(why) and times is not None and (code is not None or times.lanes < 32 * times.warps)
-
+    rows = left(accesses, kernel.entry, functions, ptx)
+    if code:
+        rows, why = requested(rows, kernel.entry, functions, code), code.unsettled
+        doubted = _unsettled(functions) if why else set()
+    else:
+        why = unknown(kernel, functions)
+        doubted = {line for line, times in executions.items() if why and times.lanes < 32 * times.warps}
     return tuple(
-        row._replace(inexact=row.inexact or why) if row.kernel == kernel.entry and parts(row.instruction) else row
+        row._replace(inexact=row.inexact or why) if row.kernel == kernel.entry and row.instruction in doubted else row
         for row in rows
     )
+
+
+def _unsettled(functions: Sequence[Function]) -> set[int]:
+    """Return the PTX lines of which code runs after a YIELD or a jump by a table; all, if a subroutine has one."""
+    found = set[int]()
+    for function in functions:
+        blocks = {block.number: block for block in function.blocks}
+        waiting = [block for block in function.blocks if any(one.opcode in _UNSETTLED for one in block.instructions)]
+        if waiting and function.name != function.entry:
+            return {one.ptx_line for each in functions for one in each.instructions}
+        reached = set[int]()
+        while waiting:
+            block = waiting.pop()
+            if block.number not in reached:
+                reached.add(block.number)
+                found |= {one.ptx_line for one in block.instructions}
+                waiting += [blocks[number] for number in block.successors]
+    return found
 
 
 def inexact(images: Sequence[Image], accesses: Iterable[Access] = ()) -> str | None:

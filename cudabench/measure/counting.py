@@ -136,7 +136,7 @@ def with_machine_accesses(device: SimDevice, case: Case, report: simulator.Repor
     for kernel in kernels(device, case):
         ran = machine_code.Kernel(kernel.entry, report.executed.get(kernel.entry))
         if kernel.code:
-            accesses = machine_code.as_executed(accesses, ran, kernel.code)
+            accesses = machine_code.as_executed(accesses, ran, kernel.code, kernel.compiled.lines)
     return replace(report, accesses=accesses)
 
 
