@@ -10,7 +10,7 @@ writes measured.json with both sides and a table of differences; earlier results
 again only with --again. ncu needs access to the hardware's counters. Inputs are made again from their seeds. After a
 repair of the simulator, `prepare --again` counts the existing machine code.
 
-`--only 'divergent/*'` are the random kernels of divergent_kernels.py. A count that the tool marks `~` has a `~` here.
+`--only 'divergent/*'` are the random kernels of tests/machine_code/divergent.py. Counts that the tool marks `~` have it here.
 The corpus has the kernels of tests/corpus/right, and the files of tests/corpus/files with the arguments in their heads.
 If kernels use atomics or locks, their order changes the number of instructions or sectors (`ORDERED`). Textures have
 other counters and are left out. `--only 'files/*'` selects works by name.
@@ -40,7 +40,6 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 
-import divergent_kernels  # noqa: E402
 import ncu  # noqa: E402
 
 from cudabench import operations  # noqa: E402
@@ -229,13 +228,13 @@ def file_works() -> Iterator[Work]:
 
 def divergent_works() -> Iterator[Work]:
     """Yield kernels of random control flow, the image of each its text."""
-    words = divergent_kernels.WORDS
+    from tests.machine_code import divergent
+
     for seed in range(DIVERGENT):
-        x = np.random.default_rng(seed).integers(0, 4096, words, dtype=np.uint32)
-        arrays = {"x": x, "y": np.zeros(3 * words, np.uint32)}
-        grid, block = (divergent_kernels.GRID,), (divergent_kernels.BLOCK,)
-        launch = Launch(divergent_kernels.source(seed), "", grid, block, ["x", "y", np.int32(words)])
-        yield Work(f"divergent/{seed}", [launch], arrays)
+        x, y = divergent.arrays(seed)
+        arguments = ["x", "y", np.int32(divergent.WORDS)]
+        launch = Launch(divergent.source(seed), "", (divergent.GRID,), (divergent.BLOCK,), arguments)
+        yield Work(f"divergent/{seed}", [launch], {"x": x, "y": y})
 
 
 def works(only: str = "*") -> Iterator[Work]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
+
 GRID, BLOCK, WORDS = 3, 96, 1999  # neither whole warps of data nor a round grid
 HEAD = """__device__ __noinline__ unsigned far(unsigned a, unsigned b) {
     for (unsigned k = 0; k < (b & 7); k++) { if (a % 11 == 4) return a + k; a = a * 3 + b; }
@@ -90,3 +92,9 @@ tail:
     y[i] += w;
 }}
 """
+
+
+def arrays(seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return x and y of a kernel."""
+    x = np.random.default_rng(seed).integers(0, 4096, WORDS, dtype=np.uint32)
+    return x, np.zeros(3 * WORDS, np.uint32)
