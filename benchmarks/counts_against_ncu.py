@@ -10,7 +10,7 @@ writes measured.json with both sides and a table of differences; earlier results
 again only with --again. ncu needs access to the hardware's counters. Inputs are made again from their seeds. After a
 repair of the simulator, `prepare --again` counts the existing machine code.
 
-`--only 'divergent/*'` are the random kernels of tests/machine_code/divergent.py. Counts that the tool marks `~` have it here.
+`--only 'divergent/*'`: random kernels, tests/machine_code/divergent.py. Counts that the tool marks `~` have it here.
 The corpus has the kernels of tests/corpus/right, and the files of tests/corpus/files with the arguments in their heads.
 If kernels use atomics or locks, their order changes the number of instructions or sectors (`ORDERED`). Textures have
 other counters and are left out. `--only 'files/*'` selects works by name.
