@@ -87,7 +87,6 @@ struct Warp {
     u32 predicates[PREDICATES];
     const u32 (*constants)[LANES];
     u32 barriers[BARRIERS];
-    i32 meets[BARRIERS]; // the instruction behind each
     u32 living;
     i32 number;
     std::vector<Path> freed, others;

@@ -323,7 +323,7 @@ void Machine::release(Warp &warp, bool again) {
         auto end = std::remove_if(warp.waits.begin(), warp.waits.end(), [&](const Wait &one) {
             if (!same(one) || (one.kind == WARP && !(one.mask & wanted)))
                 return false;
-            join(free, {one.kind == WARP ? one.at + 1 : warp.meets[one.barrier], one.mask & warp.living});
+            join(free, {one.at + 1, one.mask & warp.living});
             return true;
         });
         warp.waits.erase(end, warp.waits.end());
@@ -364,10 +364,7 @@ bool Machine::control(Warp &warp, const Instruction &one, Path &path, u32 mask) 
         path.at = one.sources[0].place < CONSTANTS && wanted != path.mask ? one.target : path.at + 1;
         return true;
     }
-    case BSSY:
-        warp.barriers[barrier] |= path.mask;
-        warp.meets[barrier] = one.target;
-        break;
+    case BSSY: warp.barriers[barrier] |= path.mask; break;
     case BREAK:
         if (const u32 out = mask & warp.holds(one.conditions[0])) {
             warp.barriers[barrier] &= warp.living & ~out;
@@ -391,9 +388,8 @@ bool Machine::control(Warp &warp, const Instruction &one, Path &path, u32 mask) 
         if (mask == path.mask && (warp.barriers[barrier] & warp.living) == mask) {
             if (warp.barriers[barrier] & ~warp.living)
                 issue(path.at, mask);
-            path.at = warp.meets[barrier];
             warp.barriers[barrier] = 0;
-            return true;
+            break;
         }
         warp.waits.push_back({CONVERGENCE, barrier, 0, mask, path.at++});
         path.mask &= ~mask;

@@ -70,7 +70,8 @@ def ran(folder: Path, text: str, **environment: str) -> subprocess.CompletedProc
     executable(tools / "cudabench", f'exec "{sys.executable}" -m cudabench "$@"')
     executable(tools / "cudabench-nvcc", f'exec "{sys.executable}" -m cudabench nvcc "$@"')
     (tools / "activate").touch()
-    variables = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT), **environment}
+    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    variables = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}", "PYTHONPATH": path, **environment}
     return subprocess.run(["bash", "-ec", text], cwd=folder, env=variables, capture_output=True, text=True)
 
 
@@ -81,6 +82,12 @@ def checkout(folder: Path) -> None:
     history = f"git init -q . && git add examples && {git} commit -qm first && {git} commit -qm more --allow-empty"
     done = ran(folder, f"{history}\ngit update-ref refs/remotes/origin/main HEAD~1")
     assert done.returncode == 0, done.stderr
+
+
+# The times of two runs, as the scripts of ci.md leave them.
+BASELINE = """cudabench transpose smem --device cuda --json times-base.json
+cudabench transpose smem --device cuda --json times.json
+"""
 
 
 def given(folder: Path, document: str) -> None:
@@ -184,7 +191,9 @@ def test_commands_run_as_printed_on_a_gpu(document: str, tmp_path: Path) -> None
     """The commands that need a GPU run as printed on one."""
     checkout(tmp_path)
     blocks = [one for one in OF_DOCUMENT[document] if one.needs == "a GPU"]
-    done = ran(tmp_path, "set -x\n" + script(tmp_path, blocks))
+    before = BASELINE if document == "ci.md" else ""
+    summary = str(tmp_path / "summary.md")
+    done = ran(tmp_path, f"set -x\n{before}" + script(tmp_path, blocks), GITHUB_STEP_SUMMARY=summary)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -400,7 +400,7 @@ def _row(reader: Reader, one: sass.Instruction, places: Mapping[str, int]) -> Ro
         | RELU * _has(one, "RELU"),
         "size": next((size for width, size in _WIDTHS.items() if width in one.modifiers), 4),
     }  # fmt: skip
-    if one.targets and name in ("bra", "bra.div", "bssy", "call"):
+    if one.targets and name in ("bra", "bra.div", "call"):
         row.fields["target"] = places[one.targets[0]]
     if name in ("ldc", "mov") and one.opcode == "CS2R":
         if into == "" or operands[1] != "SRZ":
