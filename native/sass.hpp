@@ -71,6 +71,7 @@ struct MachineLaunch {
 struct Path {
     i32 at;
     u32 mask;
+    bool met = false; // whether lanes that waited here came to it
 };
 
 enum WaitKind : i32 { CONVERGENCE, WARP, BLOCK };

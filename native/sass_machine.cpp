@@ -3,10 +3,11 @@
 // Where lanes part, the smaller side runs first, the way straight on of two equal ones. The side that parted last is
 // remembered apart, until the next parting puts it to the others. When the running lanes wait or end, the remembered
 // side runs; else the newest of the others, with all lanes that stand at the same instruction, those that wait there
-// too. The last lanes to come to a BSYNC go on, and nothing is issued again; lanes that the end of others or BREAK set
-// free issue BSYNC once more. BSSY adds lanes to a barrier. A lane that ends leaves the barriers that have living
-// lanes; in others it stays until BREAK, and then BSYNC is issued once more. What YIELD does is not known. Measured on
-// an H100: tests/machine_code/h100.json.
+// too. The last lanes to come to a BSYNC go on after it, and nothing is issued again; lanes that the end of others or
+// BREAK set free issue BSYNC once more. BSSY adds lanes to a barrier. A lane that ends leaves the barriers that have
+// living lanes; in others it stays until BREAK, and then BSYNC is issued once more, unless lanes that waited there are
+// taken along. What YIELD does is not known. Measured on
+// an H100: tests/machine_code.
 #include "sass.hpp"
 
 #include <algorithm>
@@ -233,8 +234,9 @@ bool Machine::next(Warp &warp, Path &path) {
         bool at_block = false;
         for (const Wait &wait : warp.waits)
             at_block |= wait.kind == BLOCK && wait.at == path.at;
-        if (!at_block)
-            path.mask |= take_at(warp.waits, path.at);
+        const u32 waited = at_block ? 0 : take_at(warp.waits, path.at);
+        path.mask |= waited;
+        path.met = waited != 0;
     } else
         return false;
     return true;
@@ -386,8 +388,9 @@ bool Machine::control(Warp &warp, const Instruction &one, Path &path, u32 mask) 
         if (!mask)
             break;
         if (mask == path.mask && (warp.barriers[barrier] & warp.living) == mask) {
-            if (warp.barriers[barrier] & ~warp.living)
+            if (!path.met && warp.barriers[barrier] & ~warp.living)
                 issue(path.at, mask);
+            path.met = false;
             warp.barriers[barrier] = 0;
             break;
         }
