@@ -257,7 +257,12 @@ def failures(comparison: Comparison, threshold: float | None, strict: bool) -> l
     """
     sentences = []
     for row in comparison.rows:
-        if row.name not in UNSTEADY and threshold is not None and row.better is not None and 1 / row.better - 1 > threshold:
+        if (
+            row.name not in UNSTEADY
+            and threshold is not None
+            and row.better is not None
+            and 1 / row.better - 1 > threshold
+        ):
             sentences.append(
                 f"{row.name} is worse by {1 / row.better - 1:.1%}, more than {threshold * 100:.3g}%: "
                 f"{value(row.base.value if row.base else None, row.unit)} -> "

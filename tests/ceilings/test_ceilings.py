@@ -444,6 +444,14 @@ def test_compare_as_a_gate(cudabench: Runner, two: tuple[Path, Path], tmp_path: 
     assert ran.code == 4
     assert "l2-latency is worse by 50.0%, more than 5%" in ran.err
     assert cudabench("compare", *two, "--fail-on-regression", "60%").code == 0
+    slower = card("Card A")
+    slower.ceilings[:] = [
+        replace(one, value=one.value / 2) if one.value and one.name.endswith("pageable") else one
+        for one in slower.ceilings
+    ]
+    slower.write(tmp_path / "slower.json")
+    assert any(one.name.endswith("pageable") and one.value for one in slower.ceilings)
+    assert cudabench("compare", two[0], tmp_path / "slower.json", "--fail-on-regression", "5%").code == 0
     lost = card("Card A")
     lost.ceilings[0] = replace(lost.ceilings[0], value=None, status="failed", reason="it broke")
     lost.write(tmp_path / "lost.json")
