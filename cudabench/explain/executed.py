@@ -1,6 +1,7 @@
 """Counts how often each block of machine code ran: as that itself ran, or as the lines of its PTX tell.
 
-Code whose lanes have one way alone runs as often as its PTX: a block as most of its lines. Other code runs itself
+Code whose lanes have one way alone runs as often as its PTX: a block as its stores, which stay where they are, or else
+as most of its lines, of which some came from before the guarded EXIT that it stands after. Other code runs itself
 (`to_execute`), and its instructions were counted. Where that cannot be, its blocks count as most of their lines do too,
 each line shared by its copies in the block; such counts are marked.
 
@@ -16,10 +17,11 @@ from math import ceil
 from typing import NamedTuple
 
 from cudabench.compile.sass import Block, Function
-from cudabench.explain import ptx_text
+from cudabench.explain import ptx_text, to_execute
 from cudabench.simulator.report import Code, Executed, Lines
 
 Executions = Mapping[int, Executed]  # how often each PTX line ran
+_STORES = ("ST", "RED", "ATOM")  # how the opcodes begin of what ptxas does not move past an EXIT
 
 
 class Count(NamedTuple):
@@ -80,9 +82,12 @@ def counted(functions: Sequence[Function], counts: Sequence[Sequence[Count]] | N
 def _from_lines(functions: Sequence[Function], executions: Executions) -> list[list[Count]]:
     """Return the counts of blocks by the lines of their instructions; of none with a line that ran 0."""
 
+    kept = () if to_execute.parts(functions) else _STORES
+
     def of(block: Block) -> Count:
         votes: Counter[tuple[float, float]] = Counter()
-        alike = Counter((one.ptx_line, one.mnemonic, bool(one.guard)) for one in block.instructions)
+        stores = [one for one in block.instructions if not one.guard and one.opcode.startswith(kept)]
+        alike = Counter((one.ptx_line, one.mnemonic, bool(one.guard)) for one in stores or block.instructions)
         for (line, _, guarded), copies in alike.items():
             if times := executions.get(line):
                 votes[times.warps / copies, times.lanes / copies] += 1 if guarded else 2

@@ -208,7 +208,10 @@ _UNSETTLED = {"YIELD", "BRX", "BRXU", "JMX", "JMXU"}  # after these it may not b
 def left(
     accesses: Iterable[Access], entry: str, functions: Sequence[Function], ptx: Sequence[str]
 ) -> tuple[Access, ...]:
-    """Return accesses without the loads, stores and atomics of a kernel of which ptxas left nothing."""
+    """Return accesses without a kernel's loads, stores and atomics of which ptxas left nothing.
+
+    A load of constant memory may be an operand of another instruction, and a tensor copy has other opcodes: they stay.
+    """
     text = ptx_text.read(ptx)
     there = {
         one.ptx_line for function in functions for one in function.instructions if one.opcode.startswith(_OF_MEMORY)
@@ -217,6 +220,7 @@ def left(
         row
         for row in accesses
         if row.kernel != entry
+        or row.space not in ("global", "shared")
         or row.instruction in there
         or text[row.instruction].op not in ("ld", "st", "atom", "red")
     )

@@ -1,6 +1,7 @@
-"""Which counts depend on the order in which atomics come: here one order of many, on hardware another each time.
+"""Which counts depend on the order in which threads come: here one order of many, on hardware another each time.
 
-By the registers alone: what an atomic returns, what is computed from it, where that says whither a lane goes.
+By the registers alone: what an atomic or a load that waits for another thread returns, what is computed from it, where
+that says whither a lane goes.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from cudabench.simulator.program.flow import closure
 TRIES = "how often a lane tries again depends on the order in which atomics come"
 PLACES = "where lanes go is what an atomic gave them, and depends on the order in which they come"
 BRANCHES = "which lanes come here is what an atomic told them, and depends on the order in which they come"
+WAITS = "how often a lane looks depends on when another thread writes what it waits for"
 TURNS = "other warps that store to the word between a load and its store make the loop go round more often"
-REPEATED = (TRIES, BRANCHES, TURNS)  # those that change how often instructions run, and not only where they go
+REPEATED = (TRIES, BRANCHES, WAITS, TURNS)  # those that change how often instructions run, and not only where they go
 
 
 class Ways:
@@ -107,9 +109,15 @@ class Ways:
 
     @cached_property
     def undecided(self) -> dict[int, str]:
-        """The lines of the PTX whose counts depend on the order of atomics, and by what."""
+        """The lines of the PTX whose counts depend on the order of atomics or on who waits for whom, and by what."""
+        found = dict[int, str]()
+        polled = self.computed(op for n in self.code.polling for op in self.blocks[n].ops if op.opcode == "ld")
+        for block in self.decided(polled):
+            inside = self.between(block)
+            if block.number in inside:
+                found |= {op.line.ptx_line: WAITS for number in inside for op in self.blocks[number].ops}
         given = self.computed(op for op in self.ops if op.opcode == "atom" and not self.code.read.isdisjoint(op.defs))
-        found = {op.line.ptx_line: PLACES for op in self.ops if op.address in given}
+        found |= {op.line.ptx_line: PLACES for op in self.ops if op.address in given}
         for block in self.decided(given):
             inside = self.between(block)
             reason = TRIES if block.number in inside else BRANCHES
