@@ -80,8 +80,8 @@ def test_constants_and_tensor_copies_stay(cudabench: Runner) -> None:
 
 
 def test_a_block_after_an_exit_runs_as_often_as_its_stores(result: Any) -> None:
-    """What ptxas moved past `if (i >= n) return` runs in fewer warps than its PTX: two of eight have lanes beyond n, one
-    of them no others."""
+    """What ptxas moved past `if (i >= n) return` runs in fewer warps than its PTX: of eight warps one ends there, 24
+    lanes of another too."""
     code = result("ends", 4, "x=int32[n]:i0", "y=int32[n]:zeros", "n=200")["machine_code"]
     whole = result("ends", 4, "x=int32[n]:i0", "y=int32[n]:zeros", "n=256")["machine_code"]
     lost = 32 * whole["instructions_executed"] - code["instructions_executed"] * code["threads_per_instruction"]
@@ -92,7 +92,7 @@ def test_a_block_after_an_exit_runs_as_often_as_its_stores(result: Any) -> None:
 
 
 def test_who_waits_for_another_block_is_marked(result: Any) -> None:
-    """How often a block looks for another's flag is the card's to say: the load and the instructions have their reason."""
+    """How often a block looks for another's flag is the card's to say: load and instructions give the reason."""
     found = result("hands", 4, "flag=int32[4]:zeros", "y=int32[4]:zeros")
     (load,) = (row for row in found["access"] if row["op"] == "load")
     assert load["inexact"] == "how often a lane looks depends on when another thread writes what it waits for"
