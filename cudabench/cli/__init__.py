@@ -6,7 +6,6 @@ import errno
 import gc
 import os
 import re
-import signal
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -115,9 +114,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     heed_termination()
     code = invoke(arguments)
     fault = output_fault()
-    if code == EXIT_INTERRUPTED and hasattr(signal, "pthread_sigmask"):
-        # Interrupted in `exec`, as of a class that is imported, Python would end itself by the signal at its exit.
-        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    if code == EXIT_INTERRUPTED:
+        # Interrupted in `exec` of a text, as of a class that is imported, Python ends itself by the signal at its exit,
+        # unless another text has been executed since.
+        exec("")
     gc.freeze()  # the system takes memory back faster than a last collection of all modules
     sys.exit(_say(f"standard output cannot be written: {fault.strerror}.", EXIT_FAILED) if fault else code)
 
