@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import builtins
 import gc
 import os
 import re
@@ -116,8 +117,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     fault = output_fault()
     if code == EXIT_INTERRUPTED:
         # Interrupted in `exec` of a text, as of a class that is imported, Python ends itself by the signal at its exit,
-        # unless another text has been executed since.
-        exec("")
+        # unless another text has been executed since. `exec` alone may be the command's module here.
+        builtins.exec("")
     gc.freeze()  # the system takes memory back faster than a last collection of all modules
     sys.exit(_say(f"standard output cannot be written: {fault.strerror}.", EXIT_FAILED) if fault else code)
 

@@ -240,6 +240,7 @@ def test_an_interrupt_within_exec(tmp_path: Path) -> None:
     lines = (
         "import threading, time",
         "from cudabench import cli",
+        "import cudabench.cli.exec",
         "threading.Thread(target=time.sleep, args=[60], daemon=True).start()",
         "def interrupted(arguments):",
         "    try:",
