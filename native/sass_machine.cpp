@@ -6,8 +6,7 @@
 // too. The last lanes to come to a BSYNC go on after it, and nothing is issued again; lanes that the end of others or
 // BREAK set free issue BSYNC once more. BSSY adds lanes to a barrier. A lane that ends leaves the barriers that have
 // living lanes; in others it stays until BREAK, and then BSYNC is issued once more, unless lanes that waited there are
-// taken along. What YIELD does is not known. Measured on
-// an H100: tests/machine_code.
+// taken along. What YIELD does is not known. Measured on an H100: tests/machine_code.
 #include "sass.hpp"
 
 #include <algorithm>

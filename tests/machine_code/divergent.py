@@ -44,15 +44,15 @@ class Writer:
         return "(" + self.random.choice((" && ", " || ")).join(parts) + ")"
 
     def block(self, depth: int, leaves: tuple[str, ...]) -> str:
-        """Return one to four statements; leaves: the ways out of what is around."""
+        """Return one to three statements; leaves: the ways out of what is around."""
         return " ".join(self.statement(depth, leaves) for _ in range(self.random.randint(1, 3)))
 
     def statement(self, depth: int, leaves: tuple[str, ...]) -> str:
         """Return a statement of at most this many levels more."""
         kind = self.random.choice(KINDS if depth else KINDS[:3])
         if kind == "leave":
-            text = f"y[n + i] = s; {self.random.choice(leaves)}"
-            return f"if {self.condition()} {{ {text} }}"
+            leaf = self.random.choice(leaves)  # before the condition: the order of choices makes the kernels
+            return f"if {self.condition()} {{ y[n + i] = s; {leaf} }}"
         if kind == "if":
             other = f" else {{ {self.block(depth - 1, leaves)} }}" if self.random.random() < 0.5 else ""
             return f"if {self.condition()} {{ {self.block(depth - 1, leaves)} }}{other}"
