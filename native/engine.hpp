@@ -176,7 +176,7 @@ struct Block {
     void suspect(const char *why, const Op &op) const;
 };
 
-inline int lanes_of(u32 mask) { return __builtin_popcount(mask); }
+inline int lanes_of(u32 mask) { return mask == ALL ? LANES : __builtin_popcount(mask); }
 inline int first_lane(u32 mask) { return __builtin_ctz(mask); }
 
 // Operations as a file of vector code has them, see lanes.hpp.

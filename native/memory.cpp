@@ -14,6 +14,10 @@ Undo::~Undo() {
 void Undo::start(const Launch &launch) {
     count = launch.regions.size();
     regions.reset(new std::atomic<State *>[count]());
+    fill.assign(count, 0);
+    for (size_t number = 0; number < count; number++)
+        if (launch.regions[number].data && launch.regions[number].size >= i64(sizeof(u64)))
+            std::memcpy(&fill[number], launch.regions[number].data, sizeof(u64));
 }
 
 // Return what is there, or zeros that are made now; other workers may do so at the same time.
@@ -37,20 +41,34 @@ u8 *Undo::copy(u32 number) {
     return made(chunks[chunk], many * PAGE) + (number - (many - FIRST)) * PAGE;
 }
 
+bool Undo::is_filled(const u8 *page, u64 word) {
+    u64 others = 0;
+    for (i64 at = 0; at < PAGE; at += i64(sizeof word)) {
+        u64 here;
+        std::memcpy(&here, page + at, sizeof here);
+        others |= here ^ word;
+    }
+    return !others;
+}
+
 void Undo::keep(const Launch &launch, i32 region, i64 low, i64 high) {
     const Region &of = launch.regions[size_t(region)];
     State *states = made(regions[size_t(region)], size_t((of.size + PAGE - 1) / PAGE));
     for (i64 page = low / PAGE; page <= (high - 1) / PAGE; page++) {
         State &state = states[page];
-        if (state.load(std::memory_order_acquire) >= KEPT)
+        if (state.load(std::memory_order_acquire) >= FILLED)
             continue;
         u32 untouched = 0;
         if (state.compare_exchange_strong(untouched, 1)) {
+            if (PAGE <= of.size - page * PAGE && is_filled(of.data + page * PAGE, fill[size_t(region)])) {
+                state.store(FILLED, std::memory_order_release);
+                continue;
+            }
             const u32 number = kept++;
             std::memcpy(copy(number), of.data + page * PAGE, size_t(std::min(PAGE, of.size - page * PAGE)));
             state.store(KEPT + number, std::memory_order_release);
         } else
-            while (state.load(std::memory_order_acquire) < KEPT) {
+            while (state.load(std::memory_order_acquire) < FILLED) {
             }
     }
 }
@@ -69,7 +87,10 @@ void Undo::restore(const Launch &launch) {
         if (const State *states = regions[number]) {
             const Region &of = launch.regions[number];
             for (i64 page = 0; page * PAGE < of.size; page++)
-                if (states[page] >= KEPT)
+                if (states[page] == FILLED)
+                    for (i64 word = 0; word < PAGE; word += i64(sizeof(u64)))
+                        std::memcpy(of.data + page * PAGE + word, &fill[number], sizeof(u64));
+                else if (states[page] >= KEPT)
                     std::memcpy(of.data + page * PAGE, copy(states[page] - KEPT),
                                 size_t(std::min(PAGE, of.size - page * PAGE)));
         }

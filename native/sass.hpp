@@ -85,6 +85,7 @@ struct Wait {
 
 struct Warp {
     alignas(64) u32 registers[CONSTANTS][LANES];
+    alignas(64) u32 thread[3][LANES]; // threadIdx
     u32 predicates[PREDICATES];
     const u32 (*constants)[LANES];
     u32 barriers[BARRIERS];
@@ -115,8 +116,10 @@ struct MemoryOperation {
     const char *name;
     bool (*run)(Machine &, Warp &, const Instruction &, u32 mask, i64 &pieces);
 };
-extern const MemoryOperation MEMORY[];
-extern const size_t MEMORY_COUNT;
+struct MemoryTable {
+    const MemoryOperation *first;
+    size_t count;
+};
 
 // What the threads of a launch share: each takes the next block.
 struct Progress {
@@ -151,7 +154,8 @@ class Machine {
     void special(Warp &warp, const Instruction &one, u32 mask);
     bool open_barrier(size_t warps);
 
-    size_t simple_count;                   // of codes
+    size_t simple_count; // of codes
+    MemoryTable memory;
     std::vector<const Operation *> simple; // by instruction; null where it is not one
     std::vector<u32> constants;
     std::vector<Warp *> warps;

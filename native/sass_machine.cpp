@@ -15,35 +15,38 @@
 
 namespace engine {
 
+#define MACHINE_CODE(LEVEL)                                                                                            \
+    namespace LEVEL {                                                                                                  \
+    sass::Table machine_code();                                                                                        \
+    sass::MemoryTable machine_memory();                                                                                \
+    }
+MACHINE_CODE(base)
 #ifdef HAVE_AVX2
-namespace avx2 {
-sass::Table machine_code();
-}
+MACHINE_CODE(avx2)
 #endif
 #ifdef HAVE_AVX512
-namespace avx512 {
-sass::Table machine_code();
-}
+MACHINE_CODE(avx512)
 #endif
-namespace base {
-sass::Table machine_code();
-}
 
 namespace sass {
 
 namespace {
 
-Table registers_only() {
+struct Tables {
+    Table registers_only;
+    MemoryTable memory;
+};
+Tables operations() {
 #ifdef HAVE_AVX512
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512vl"))
-        return avx512::machine_code();
+        return {avx512::machine_code(), avx512::machine_memory()};
 #endif
 #ifdef HAVE_AVX2
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        return avx2::machine_code();
+        return {avx2::machine_code(), avx2::machine_memory()};
 #endif
-    return base::machine_code();
+    return {base::machine_code(), base::machine_memory()};
 }
 
 // The codes: operations on registers, memory operations, control.
@@ -91,8 +94,10 @@ void join(std::vector<Path> &to, Path path) {
 } // namespace
 
 Machine::Machine(const MachineLaunch &launch_) : launch(launch_), left(launch_.budget) {
-    const Table table = registers_only();
+    const Tables all = operations();
+    const Table table = all.registers_only;
     simple_count = table.count;
+    memory = all.memory;
     for (i64 k = 0; k < launch.code_count; k++) {
         const size_t code = size_t(launch.code[k].code);
         simple.push_back(code < table.count ? table.first + code : nullptr);
@@ -171,6 +176,12 @@ bool Machine::run_block() {
         if (warps.size() == k) {
             warps.push_back(new Warp());
             warps[k]->number = i32(k);
+            for (u32 lane = 0; lane < LANES; lane++) {
+                const u32 thread = u32(k) * LANES + lane, x = u32(launch.block[0]), y = u32(launch.block[1]);
+                warps[k]->thread[0][lane] = thread % x;
+                warps[k]->thread[1][lane] = thread / x % y;
+                warps[k]->thread[2][lane] = thread / x / y;
+            }
         }
         start(*warps[k], threads - i64(k) * LANES);
     }
@@ -258,9 +269,9 @@ bool Machine::follow(Warp &warp, Path path) {
             continue;
         }
         const size_t code = size_t(one.code) - simple_count;
-        if (code < MEMORY_COUNT) {
+        if (code < memory.count) {
             i64 pieces = 0;
-            if (mask && !MEMORY[code].run(*this, warp, one, one.uniform ? ALL : mask, pieces))
+            if (mask && !memory.first[code].run(*this, warp, one, one.uniform ? ALL : mask, pieces))
                 return fails("an address is out of bounds or misaligned");
             counts[size_t(path.at)].requests += mask != 0;
             counts[size_t(path.at)].pieces += pieces;
@@ -340,22 +351,30 @@ void Machine::release(Warp &warp, bool again) {
     }
 }
 
+// mode: 0 threadIdx, 3 blockIdx, 6 the lane, from 7 on masks of the lanes before and behind it
 void Machine::special(Warp &warp, const Instruction &one, u32 mask) {
-    const u32 x = u32(launch.block[0]), y = u32(launch.block[1]);
-    for (u32 lane = 0; lane < LANES; lane++) {
-        const u32 thread = u32(warp.number) * LANES + lane;
-        const u32 values[] = {
-            thread % x, thread / x % y,   thread / x / y, u32(index[0]),    u32(index[1]),       u32(index[2]),
-            lane,       (1u << lane) - 1, 1u << lane,     (2u << lane) - 1, ~((1u << lane) - 1), ~((2u << lane) - 1),
-            0};
-        if (one.into >= 0 && mask >> lane & 1)
-            warp.registers[one.into][lane] = values[one.mode[0]];
-    }
+    if (one.into < 0)
+        return;
+    const i32 which = one.mode[0];
+    u32 own[LANES], *into = warp.registers[one.into];
+    const u32 *from = which < 3 ? warp.thread[which] : own;
+    for (u32 lane = 0; lane < LANES && which >= 3; lane++)
+        switch (which) {
+        case 6: own[lane] = lane; break;
+        case 7: own[lane] = (1u << lane) - 1; break;
+        case 8: own[lane] = 1u << lane; break;
+        case 9: own[lane] = (2u << lane) - 1; break;
+        case 10: own[lane] = ~((1u << lane) - 1); break;
+        case 11: own[lane] = ~((2u << lane) - 1); break;
+        default: own[lane] = which < 6 ? u32(index[which - 3]) : 0;
+        }
+    for (u32 lane = 0; lane < LANES; lane++)
+        into[lane] = mask >> lane & 1 ? from[lane] : into[lane];
 }
 
 // One instruction of control; false when the lanes of the path wait or have ended.
 bool Machine::control(Warp &warp, const Instruction &one, Path &path, u32 mask) {
-    const size_t code = size_t(one.code) - simple_count - MEMORY_COUNT;
+    const size_t code = size_t(one.code) - simple_count - memory.count;
     const i32 barrier = one.mode[0];
     switch (Control(code)) {
     case SPECIAL: special(warp, one, one.uniform && mask ? ALL : mask); break;
@@ -451,15 +470,18 @@ bool Machine::control(Warp &warp, const Instruction &one, Path &path, u32 mask) 
 
 using namespace sass;
 
-PUBLIC i64 cudabench_machine_operations() { return i64(registers_only().count + MEMORY_COUNT + CONTROL_COUNT); }
+PUBLIC i64 cudabench_machine_operations() {
+    const sass::Tables all = sass::operations();
+    return i64(all.registers_only.count + all.memory.count + CONTROL_COUNT);
+}
 
 PUBLIC const char *cudabench_machine_operation(i64 number) {
-    const sass::Table table = registers_only();
+    const auto [table, memory] = sass::operations();
     size_t place = size_t(number);
     if (place < table.count)
         return table.first[place].name;
     place -= table.count;
-    return place < MEMORY_COUNT ? MEMORY[place].name : CONTROLS[place - MEMORY_COUNT];
+    return place < memory.count ? memory.first[place].name : CONTROLS[place - memory.count];
 }
 
 PUBLIC i64 cudabench_machine_size(i64 which) {

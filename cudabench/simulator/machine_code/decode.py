@@ -193,6 +193,11 @@ def _halves(name: str, count: int) -> Callable[[sass.Instruction, list[str]], tu
                 raise Unreadable(one.mnemonic)
             del operands[1]
             return "hadd2.f32", "dh", []
+        # So ptxas writes that a register gets a constant.
+        zeros = [operand.lstrip("-") for operand in operands[1:3]] == ["RZ", "RZ"]
+        if count == 3 and zeros and NUMBER.fullmatch(operands[3]) and len(one.modifiers) <= 1:
+            del operands[1:3]
+            return "mov", "dh", []
         return f"{name}.{'bf16' if any('BF16' in m for m in one.modifiers) else 'f16'}", "d" + "h" * count, []
 
     return form

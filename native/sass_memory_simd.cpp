@@ -1,15 +1,21 @@
 // Machine code: loads, stores and atomics, with their sectors and wavefronts.
 #include "atomics.hpp"
 #include "counts.hpp"
+#include "lanes.hpp"
 #include "sass.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
-namespace engine::sass {
+namespace engine::LEVEL {
 
 namespace {
+
+using sass::Instruction;
+using sass::Machine;
+using sass::MachineLaunch;
+using sass::Warp;
 
 // The addresses of a warp's active lanes; the inactive ones have that of the first active one.
 struct Addresses {
@@ -17,64 +23,61 @@ struct Addresses {
     u32 mask;
 };
 
-i64 scaled(const Warp &warp, i32 place, i32 wide, i32 scale, int lane) {
-    if (place < 0)
-        return 0;
-    const u32 low = warp.at(place)[lane];
-    return wide == 64 ? i64(low | u64(warp.at(place + 1)[lane]) << 32) : i64(u64(low) << scale);
+// The lanes of one register, or zeros for none.
+const u32 *lanes_at(const Warp &warp, i32 place) {
+    alignas(64) static constexpr u32 ZEROS[LANES] = {};
+    return place < 0 ? ZEROS : warp.at(place);
 }
-// wide: bits of the sum
+// wide: bits of the address in registers, and of `beside` if the sum is not narrow
 void fill(const Warp &warp, i32 place, i32 wide, i32 scale, i32 beside, i32 offset, bool narrow, u32 mask,
           Addresses &into) {
-    const u64 plus = u64(scaled(warp, beside, wide == 64 || !narrow ? 64 : 32, 0, 0)) + u64(i64(offset));
+    const bool both = wide == 64;
+    const u32 *low = lanes_at(warp, place), *high = lanes_at(warp, both && place >= 0 ? place + 1 : -1);
+    const u64 above = beside >= 0 && (both || !narrow) ? u64(warp.at(beside + 1)[0]) << 32 : 0;
+    const u64 plus = (lanes_at(warp, beside)[0] | above) + u64(i64(offset)), keep = narrow ? u64(ALL) : ~u64(0);
     into.mask = mask;
-    for (int lane = 0; lane < LANES; lane++) {
-        const u64 sum = u64(scaled(warp, place, wide, scale, lane)) + plus;
-        into.of[lane] = i64(narrow ? sum & ALL : sum);
-    }
+    for (int lane = 0; lane < LANES; lane++)
+        into.of[lane] = i64(((u64(low[lane]) << scale | u64(high[lane]) << 32) + plus) & keep);
+    if (mask == ALL)
+        return;
     const i64 first = into.of[first_lane(mask)];
     for (int lane = 0; lane < LANES; lane++)
-        into.of[lane] = mask >> lane & 1 ? into.of[lane] : first;
+        into.of[lane] = mask & bit<u32>(lane) ? into.of[lane] : first;
 }
 void fill(const Warp &warp, const Instruction &one, bool narrow, u32 mask, Addresses &into) {
-    fill(warp, one.address, one.wide, one.scale, one.beside, one.offset, narrow, mask, into);
+    fill(warp, one.address, one.wide, one.wide == 64 ? 0 : one.scale, one.beside, one.offset, narrow, mask, into);
 }
 
-bool within(const Addresses &all, i64 low, i64 size, i64 each) {
+bool within(const i64 *all, i64 low, i64 size, i64 each) {
     u64 bad = 0, bits = 0;
     for (int lane = 0; lane < LANES; lane++) {
-        const u64 place = u64(all.of[lane]) - u64(low);
+        const u64 place = u64(all[lane]) - u64(low);
         bad |= place | (u64(size - each) - place);
-        bits |= u64(all.of[lane]);
+        bits |= u64(all[lane]);
     }
     return size >= each && i64(bad) >= 0 && !(bits & u64(each - 1));
 }
 
-// Where lanes in one array find their bytes, less their addresses; and the lanes that are in that array.
-u8 *array_of(const MachineLaunch &launch, Addresses all, u32 left, i64 size, bool writes, u32 &found) {
-    const i64 slot = all.of[first_lane(left)] >> SLOT_BITS;
-    if (slot <= 0 || slot >= launch.regions_count)
-        return nullptr;
-    found = 0;
-    for (int lane = 0; lane < LANES; lane++)
-        found |= u32(all.of[lane] >> SLOT_BITS == slot) << lane;
-    found &= left;
-    for (int lane = 0; lane < LANES; lane++)
-        all.of[lane] = found >> lane & 1 ? all.of[lane] : all.of[first_lane(found)];
-    const Region &region = launch.regions[slot];
-    if (!within(all, region.base, region.size, size) || (writes && !region.writable))
-        return nullptr;
-    return region.data - region.base;
-}
-
-// Call `move` for the lanes of each array.
+// Call `move` for the lanes of each array, with where it has its bytes, less their addresses.
 template <class F> bool by_array(Machine &machine, const Addresses &all, i64 size, bool writes, F move) {
     for (u32 left = all.mask; left;) {
-        u32 found;
-        u8 *origin = array_of(machine.launch, all, left, size, writes, found);
-        if (!origin)
+        const i64 slot = all.of[first_lane(left)] >> SLOT_BITS;
+        if (slot <= 0 || slot >= machine.launch.regions_count)
             return false;
-        move(origin, found);
+        const Region &region = machine.launch.regions[slot];
+        if (writes && !region.writable)
+            return false;
+        if (left == all.mask && within(all.of, region.base, region.size, size)) {
+            move(region.data - region.base, left);
+            return true;
+        }
+        i64 own[LANES];
+        const u32 found = left & lanes_where<u64>([&](int lane) { return all.of[lane] >> SLOT_BITS == slot; });
+        for (int lane = 0; lane < LANES; lane++)
+            own[lane] = all.of[found >> lane & 1 ? lane : first_lane(found)];
+        if (!within(own, region.base, region.size, size))
+            return false;
+        move(region.data - region.base, found);
         left &= ~found;
     }
     return true;
@@ -110,18 +113,37 @@ void store(const Warp &warp, const Instruction &one, u8 *origin, i64 step, const
     const i32 from = one.sources[0].place;
     for (int word = 0; word < std::max(1, one.size / 4); word++) {
         // Behind RZ there is no pair of registers but RZ again.
-        const u32 *value = warp.at(from < CONSTANTS ? from + word : from);
-        for (u32 rest = mask; rest; rest &= rest - 1) {
-            const int lane = first_lane(rest);
-            memcpy(origin + lane * step + all.of[lane] + 4 * word, value + lane, size_t(std::min(4, one.size)));
-        }
+        const u32 *value = warp.at(from < sass::CONSTANTS ? from + word : from);
+        u8 *into = origin + 4 * word;
+        if (one.size >= 4 && mask == ALL)
+            for (int lane = 0; lane < LANES; lane++)
+                memcpy(into + lane * step + all.of[lane], value + lane, 4);
+        else
+            for (u32 rest = mask; rest; rest &= rest - 1) {
+                const int lane = first_lane(rest);
+                memcpy(into + lane * step + all.of[lane], value + lane, size_t(std::min(4, one.size)));
+            }
     }
+}
+
+// Sectors of a request, as `sectors` has them; those of a full warp whose addresses rise are counted here.
+i64 sectors_of(const Addresses &all, i64 size) {
+    i64 pieces = 1, falls = 0;
+    if (all.mask == ALL && size < 32) {
+        for (int lane = 1; lane < LANES; lane++) {
+            falls |= all.of[lane] - all.of[lane - 1];
+            pieces += all.of[lane] >> 5 != all.of[lane - 1] >> 5;
+        }
+        if (falls >= 0)
+            return pieces;
+    }
+    return sectors(all.of, all.mask, size).pieces;
 }
 
 template <bool LOADS> bool global(Machine &machine, Warp &warp, const Instruction &one, u32 mask, i64 &pieces) {
     Addresses all;
     fill(warp, one, false, mask, all);
-    pieces = sectors(all.of, mask, one.size).pieces;
+    pieces = sectors_of(all, one.size);
     return by_array(machine, all, one.size, !LOADS, [&](u8 *origin, u32 found) {
         LOADS ? load(warp, one, origin, 0, all, found) : store(warp, one, origin, 0, all, found);
     });
@@ -129,7 +151,7 @@ template <bool LOADS> bool global(Machine &machine, Warp &warp, const Instructio
 template <bool LOADS> bool shared(Machine &machine, Warp &warp, const Instruction &one, u32 mask, i64 &pieces) {
     Addresses all;
     fill(warp, one, true, mask, all);
-    if (!within(all, 0, i64(machine.shared.size()), one.size))
+    if (!within(all.of, 0, i64(machine.shared.size()), one.size))
         return false;
     pieces = wavefronts(all.of, mask, one.size, LOADS).pieces;
     u8 *origin = machine.shared.data();
@@ -141,7 +163,7 @@ template <bool LOADS> bool local(Machine &machine, Warp &warp, const Instruction
     Addresses all;
     const i64 size = machine.launch.local_size;
     fill(warp, one, true, mask, all);
-    if (!within(all, 0, size, one.size))
+    if (!within(all.of, 0, size, one.size))
         return false;
     i64 touched[LANES * 4];
     int count = 0;
@@ -233,7 +255,7 @@ bool global_atomic(Machine &machine, Warp &warp, const Instruction &one, u32 mas
 bool shared_atomic(Machine &machine, Warp &warp, const Instruction &one, u32 mask, i64 &pieces) {
     Addresses all;
     fill(warp, one, true, mask, all);
-    if (!within(all, 0, i64(machine.shared.size()), one.size))
+    if (!within(all.of, 0, i64(machine.shared.size()), one.size))
         return false;
     const i32 how = one.mode[0], served = one.mode[2] ? WORDS : how == SWAP ? SWAPPED : OF_LANES;
     // In a turn of a loop all lanes that are left try once, and each half warp by itself for 64 bits.
@@ -249,7 +271,7 @@ bool copy(Machine &machine, Warp &warp, const Instruction &one, u32 mask, i64 &p
     const u32 reads = mask & warp.holds(one.conditions[0]);
     Addresses from, to;
     fill(warp, one.mode[0], 32, 0, one.mode[1], one.mode[2], true, mask, to);
-    if (!within(to, 0, i64(machine.shared.size()), one.size))
+    if (!within(to.of, 0, i64(machine.shared.size()), one.size))
         return false;
     for (u32 rest = mask & ~reads; rest; rest &= rest - 1)
         memset(machine.shared.data() + to.of[first_lane(rest)], 0, size_t(one.size));
@@ -257,7 +279,7 @@ bool copy(Machine &machine, Warp &warp, const Instruction &one, u32 mask, i64 &p
         return true;
     fill(warp, one, false, reads, from);
     fill(warp, one.mode[0], 32, 0, one.mode[1], one.mode[2], true, reads, to);
-    pieces = sectors(from.of, reads, one.size).pieces;
+    pieces = sectors_of(from, one.size);
     if (one.size == 16) {
         i64 both[LANES];
         for (int lane = 0; lane < LANES; lane++)
@@ -276,19 +298,20 @@ bool copy(Machine &machine, Warp &warp, const Instruction &one, u32 mask, i64 &p
 bool constant(Machine &machine, Warp &warp, const Instruction &one, u32 mask, i64 &) {
     Addresses all;
     fill(warp, one, true, mask, all);
-    if (!within(all, 0, machine.launch.bank_sizes[one.mode[1]], one.size))
+    if (!within(all.of, 0, machine.launch.bank_sizes[one.mode[1]], one.size))
         return false;
     load(warp, one, machine.launch.banks[one.mode[1]], 0, all, mask);
     return true;
 }
 
-} // namespace
-
-const MemoryOperation MEMORY[] = {
+const sass::MemoryOperation ALL_OF_THEM[] = {
     {"ldg", global<true>}, {"stg", global<false>}, {"lds", shared<true>},    {"sts", shared<false>},
     {"ldl", local<true>},  {"stl", local<false>},  {"atomg", global_atomic}, {"atoms", shared_atomic},
     {"ldgsts", copy},      {"ldc", constant},
 };
-const size_t MEMORY_COUNT = sizeof MEMORY / sizeof *MEMORY;
 
-} // namespace engine::sass
+} // namespace
+
+sass::MemoryTable machine_memory() { return {ALL_OF_THEM, sizeof ALL_OF_THEM / sizeof *ALL_OF_THEM}; }
+
+} // namespace engine::LEVEL
