@@ -286,8 +286,8 @@ Notes = Mapping[str, Sequence[Warning]]  # warnings by kind
 # The order of warnings by kind.
 MEASURED = ("launch", "simulated", "unverified", "tolerance", "code", "state", "timing", "arithmetic", "scale")
 SIMULATED = (
-    "differs", "unverified", "extent", "arithmetic", "tolerance", "launch", "state", "code", "leak", "unreached",
-    "suspected", "costly",
+    "differs", "unverified", "extent", "arithmetic", "tolerance", "launch", "state", "code", "leak", "stack",
+    "unreached", "suspected", "costly",
 )  # fmt: skip
 
 

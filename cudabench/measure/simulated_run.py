@@ -23,7 +23,7 @@ from cudabench.devices import sim
 from cudabench.devices.sim import SimDevice
 from cudabench.errors import CompilerError, CudabenchError, NoRoom
 from cudabench.explain import costly, drawings, machine_code, recorded, statements
-from cudabench.measure import verify
+from cudabench.measure import unwritten, verify
 from cudabench.measure.context import (
     SIMULATED,
     Arrays,
@@ -50,6 +50,7 @@ from cudabench.measure.counting import (
     with_counts,
     with_machine_accesses,
 )
+from cudabench.measure.unwritten import SAMPLE
 from cudabench.occupancy import capability
 from cudabench.records.planned import Case
 from cudabench.records.results import Hazard, Result, Verification, Warning, Watch
@@ -57,6 +58,7 @@ from cudabench.results.warnings import warning
 from cudabench.simulator import api as simulator
 from cudabench.simulator.machine_code.launch import DIFFERS
 
+STACK_BYTES = 1024  # cudaLimitStackSize's default
 LITERALS = 4  # most literals of a line that a warning names
 
 LONG_S = 2.0  # a kernel that took longer does not run again in another order
@@ -213,6 +215,8 @@ class SimulatedRun(RunContext):
                 warning("leak", line=at, count=count, bytes=nbytes, heap_mib=simulator.HEAP_BYTES >> 20)
                 for at, count, nbytes in leaks
             ]
+        if run.report.stack_bytes > STACK_BYTES:
+            notes["stack"] = [warning("stack", bytes=run.report.stack_bytes, limit=STACK_BYTES)]
         if not case.source.builtin and _wrote_nothing(run, own):
             notes["unreached"] = [warning("unreached", kernel=case.kernel)]
         return conclude(result, self, case, evidence, notes, order)
@@ -261,7 +265,8 @@ class SimulatedRun(RunContext):
             result, faults = self._in_another_order(case, result, arrays, began, took)
         if case.bounds and not faults:
             more, unchecked = self._beyond_registers(case, self._seconds() - (time.monotonic() - began))
-            result = replace(result, hazards=(*(result.hazards or ()), *more), warnings=(*result.warnings, *unchecked))
+            known = [note for note in result.warnings if not (more and note.code == "undefined-shuffle")]
+            result = replace(result, hazards=(*(result.hazards or ()), *more), warnings=(*known, *unchecked))
             faults = [hazard_reason(more)] if more else []
         return result, faults
 
@@ -341,7 +346,24 @@ class SimulatedRun(RunContext):
         except CudabenchError as error:
             reason = str(error).partition("\n")[0].partition(";")[0].removeprefix("Error: ").rstrip(".:")
             return (), (warning("unchecked", kernel=case.kernel, reason=reason),)
-        return hazards_of(filter(_is_beyond, run.report.hazards), case), ()
+        beyond = [*filter(_is_beyond, run.report.hazards)]
+        if not beyond:
+            until = time.monotonic() + min(MOST_S, seconds)
+            with suppress(CudabenchError):
+                beyond = unwritten.hazards(partial(self._unwritten, plain, until), self.operation.buffers(self.problem))
+        return hazards_of(beyond, case), ()
+
+    def _unwritten(self, case: Case, until: float, byte: int, looked: simulator.Unwritten) -> tuple[sim.Run, Arrays]:
+        """Launch a case with a byte in all memory that nobody has written; see `unwritten.hazards`."""
+        self.device.reset(case)
+        buffers = self.operation.buffers(self.problem)
+        arrays = arrays_of(buffers, self.input_sets[0].arrays, byte, kept=case.source.builtin)
+        alone = len(case.launches) == 1 and not self.device.meetings(case)[0]
+        run = self._launch(
+            case, arrays, "looking for unwritten memory", seconds=until - time.monotonic(), unwritten=looked,
+            sample=SAMPLE if alone else None,
+        )  # fmt: skip
+        return run, arrays
 
     def _seconds(self) -> float:
         """Return the seconds that a kernel may be simulated: --timeout, or the rest of --budget."""

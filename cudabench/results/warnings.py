@@ -81,6 +81,11 @@ KINDS = {
         "line {line} leaves {bytes} bytes in {count} allocations on the device's heap of {heap_mib} MiB, which "
         "many launches fill: free them, or pass the memory as an --arg",
     ),
+    "stack": Kind(
+        "Recursive calls need more stack than a thread has by default.",
+        "recursive calls take at least {bytes} bytes of stack in a thread, which has {limit} unless the program calls "
+        "cudaDeviceSetLimit(cudaLimitStackSize, ...): on a card an illegal address is reported",
+    ),
     "eviction": Kind(
         "The kernel controls which lines stay in the L2 cache.",
         "the kernel controls the L2 cache ({hints}): lines lose their priority before a sample of --cache cold; "

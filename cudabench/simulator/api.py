@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from cudabench.simulator.check.unwritten import Unwritten
 from cudabench.simulator.errors import (
     BudgetExceeded,
     KernelAssert,
@@ -44,5 +45,5 @@ __all__ = [
     "DEFAULT_BUDGET", "HEAP_BYTES", "THREADS", "Access", "AddressSpace", "Branch", "BudgetExceeded", "Code",
     "Contended", "Executed", "Footprint", "Hazard", "Imbalance", "Kernel", "KernelAssert", "KernelTrap", "LaunchError",
     "Leak", "Lines", "Placed", "Program", "PtxError", "Report", "Rows", "Struct", "TensorMap", "Texture", "Touch",
-    "Unsupported", "UnsupportedKernel", "load", "merge", "run", "scaled", "summed",
+    "Unsupported", "UnsupportedKernel", "Unwritten", "load", "merge", "run", "scaled", "summed",
 ]  # fmt: skip

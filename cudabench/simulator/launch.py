@@ -20,6 +20,7 @@ from cudabench.occupancy import (
     over_bound,
 )
 from cudabench.simulator.check.places import Between, Declared, same_memory
+from cudabench.simulator.check.unwritten import Unwritten
 from cudabench.simulator.count.footprint import Footprints
 from cudabench.simulator.count.shares import Shares
 from cudabench.simulator.count.trace import Recorder
@@ -140,6 +141,7 @@ def run(
     schedule: str | None = None,
     machine: Asked | None = None,
     checked: bool = True,
+    unwritten: Unwritten | None = None,
 ) -> Report:
     """Launch a kernel and return counts, hazards and printed text.
 
@@ -172,7 +174,8 @@ def run(
     declared: what the source says of a shared array, by its name, its bytes and the line of an access: the bytes of an
     element and the elements by dimension, or None; messages then name places as the source does. between: where a
     barrier can stand between two accesses, or None: see `check.places.Gap`.
-    schedule: run the blocks in another order, see `schedule`. machine: also run this machine code where that is needed,
+    schedule: run the blocks in another order, see `schedule`. unwritten: look for reads of memory that nobody has
+    written; the launch then runs in NumPy. machine: also run this machine code where that is needed,
     see `machine_code.launch.beside`.
 
     Raises LaunchError (a launch or argument no GPU would take), UnsupportedKernel (the kernel reaches what the
@@ -204,7 +207,7 @@ def run(
     shares = Shares(code, plan.blocks) if plan.blocks == math.prod(grid3) and Shares.fit(code, plan.blocks) else None
     told = with_machine_code(machine, plan, placed)
     ends = math.inf if seconds is None else time.monotonic() + seconds
-    if recorder is None and native.wanted(plan, checked):
+    if recorder is None and unwritten is None and native.wanted(plan, checked):
         ran = native.attempt(
             plan, placed, budget=budget or DEFAULT_BUDGET, seconds=seconds, footprint=footprint and checked,
             shares=shares is not None and checked, issued=issued, progress=progress, threads=native.threads(),
@@ -224,7 +227,7 @@ def run(
     )
     if footprint:
         engine.counters.footprints = Footprints(placed.space, code.accesses, plan.blocks)
-    engine.shares = shares
+    engine.shares, engine.unwritten = shares, unwritten
     try:
         engine.run()
     except BudgetExceeded as stopped:
@@ -271,5 +274,5 @@ def _outcome(machine: Machine, recorder: Recorder | None) -> Outcome:
         counters.issued, counters.merged, counters.elsewhere,
         {number: (*found.hottest(), returns) for number, (found, returns) in machine.contention.items()}, footprint,
         None if machine.shares is None else machine.shares.imbalance(machine.grid), machine.hazards.records(),
-        machine.hazards.records(True), "".join(machine.output), recorder,
+        machine.hazards.records(True), "".join(machine.output), recorder, machine.stack_bytes,
     )  # fmt: skip

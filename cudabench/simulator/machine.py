@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Collection, Container, Mapping
 from functools import reduce
 from operator import or_
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -43,6 +43,9 @@ from cudabench.simulator.schedule import Turns
 from cudabench.simulator.special_registers import special
 from cudabench.simulator.stack import Stack
 from cudabench.simulator.values import BOOL, UNSIGNED, Affine, Array, Chunk, Value, as_array, broadcast, truth
+
+if TYPE_CHECKING:
+    from cudabench.simulator.check.unwritten import Unwritten
 
 # Of so many turns of lanes that parted, those that the lanes farthest behind in turn get.
 FAIRNESS, BURST = 4096, 64
@@ -90,6 +93,8 @@ class Machine:
         self.shared: Array = None
         self.local: Array = None
         self.local_bytes = 0  # of a thread, in use
+        self.stack_bytes = 0  # that recursive calls of a thread take at least
+        self.unwritten: Unwritten | None = None  # where reads of memory that nobody wrote are looked for
         self.shared_races = SharedRaces(self)
         self.global_races = GlobalRaces(self)
         self.stale = StaleReads(self)
@@ -199,6 +204,8 @@ class Machine:
             if self.local is None or self.local.shape[0] != chunk.blocks:
                 self.local = np.zeros((chunk.blocks, chunk.threads, size), dtype=np.uint8)
                 self.local_bytes = self.code.local_bytes
+        if self.unwritten is not None:
+            self.unwritten.start(self)
         self.stack: Stack = Stack(chunk)
         self.locks = Locks(chunk) if self.code.locks or self.code.waits else None
         self.releases = Releases(chunk) if self.code.waits else None

@@ -70,6 +70,7 @@ class Outcome:
     suspicions: tuple[Hazard, ...] = ()
     output: str = ""
     recorder: Recorder | None = None
+    stack_bytes: int = 0
 
     def report(self) -> Report:
         """Return the report."""
@@ -84,6 +85,7 @@ class Outcome:
             None if self.recorder is None else self.recorder.trace(self._shared_variables()), self.suspicions,
             {code.name: executed_lines(plan.ways, self.executed)},
             branches(code, self.executed, plan.ways), tuple(contended), self.footprint, self.imbalance, self.engine,
+            self.stack_bytes,
         )  # fmt: skip
 
     def _accesses(self) -> tuple[Access, ...]:

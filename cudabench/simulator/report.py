@@ -320,7 +320,7 @@ class Report:
     kernel, how often each line of the PTX ran that holds an instruction of it; the kernel's first one is the first.
     footprint: which memory one launch touches, where that was asked for; of several the sums. imbalance: of the launch
     whose busiest block is furthest beyond the mean; None where blocks are alike, or few. engine: which one ran it; of
-    several launches "native" where it ran all.
+    several launches "native" where it ran all. stack_bytes: what recursive calls of a thread take at least.
     """
 
     instructions: int
@@ -335,6 +335,7 @@ class Report:
     footprint: Footprint | None
     imbalance: Imbalance | None
     engine: Engine
+    stack_bytes: int = 0
 
     @classmethod
     def later(cls, make: Callable[[], Report], **known: Any) -> Report:
@@ -406,6 +407,7 @@ def merge(reports: Iterable[Report]) -> Report:
         footprints[0].plus(*footprints[1:]) if footprints else None,
         max(imbalances, key=lambda each: each.instructions - each.mean, default=None),
         "native" if reports and all(report.engine == "native" for report in reports) else "numpy",
+        max((report.stack_bytes for report in reports), default=0),
     )
 
 

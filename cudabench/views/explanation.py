@@ -219,6 +219,7 @@ def print_branches(out: Console, costly: Sequence[Branch], instructions: int) ->
 # Warnings that qualify the hazards found, or their absence.
 OF_CLEAN = (
     "unreached", "undefined-shuffle", "skipped-barrier", "early-exit", "ended-before-barrier", "unsearched",
+    "stack",
 )  # fmt: skip
 LIMITING = ("constant", "extent", "unchecked", "order-dependent", "undecided", *OF_CLEAN)
 

@@ -55,6 +55,8 @@ class GlobalRaces(Races):
         self, access: MemoryOp, region: Region, address: Value, offset: int, mask: Array | None, data: Sequence[Value]
     ) -> None:
         """Log an access to a region that some access of the kernel may write."""
+        if self.machine.unwritten is not None:
+            self.machine.unwritten.reach(self.machine, access, region, address, offset, mask)
         if self.written is not None and region.base not in self.written:
             return
         if access.polls:

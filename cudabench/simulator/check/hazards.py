@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -183,6 +184,16 @@ class Hazards:
         text = f"waits at a barrier that not all threads of the block reach: {reason}{why}"
         self.report(machine, kind, op.line, stuck, text)
 
+    def other_counts(self, machine: Machine, number: int, waiting: list[tuple[Op, Array, int | None]]) -> None:
+        """Record a barrier that waits for other numbers of threads in different lines (PTX ISA, "bar")."""
+        told = {count: (op, lanes) for op, lanes, count in waiting}
+        (first, (other, _)), (count, (op, lanes)) = [*told.items()][:2]
+        text = (
+            f"waits at barrier {number} for {_threads(count)}, and line {other.line.line} waits there for "
+            f"{_threads(first)}: give both lines the number of all threads that come to this barrier"
+        )
+        self.report(machine, "divergent-barrier", op.line, lanes, text)
+
     def parted_at_barrier(
         self, machine: Machine, op: Op, here: Array, away: Array, condition: tuple[int, bool], kind: str
     ) -> None:
@@ -313,12 +324,23 @@ class Hazards:
             text = "uses a variable that was never given a value"
             self.report(machine, "undefined-value", location, lanes, text, suspected=True)
 
+    def unwritten(
+        self, machine: Machine, location: Location, lanes: Array, place: Callable[[tuple[int, int]], str]
+    ) -> None:
+        """Note lanes that read memory that nobody has written; place: what one of them reads."""
+        what = f"reads {place(first_lane(lanes, machine.chunk)[1])}, which nobody has written"
+        self.report(machine, "unwritten", location, lanes, what, suspected=True)
+
 
 def first_lane(lanes: Array, chunk: Chunk) -> tuple[int, tuple[int, int]]:
     """Return (number of lanes, (block, thread) of the first) of a mask that broadcasts over the chunk."""
     full = chunk.real(lanes)
     place = int(np.argmax(full))
     return int(np.count_nonzero(full)), (place // chunk.threads, place % chunk.threads)
+
+
+def _threads(count: int | None) -> str:
+    return "all threads of the block" if count is None else f"{count} threads"
 
 
 _BEFORE = "before the start"

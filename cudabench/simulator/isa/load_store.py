@@ -68,6 +68,8 @@ def load_local(machine: Machine, access: MemoryOp, address: Value, offset: int) 
     if found is None:
         return None
     index = found[0]
+    if machine.unwritten is not None:
+        machine.unwritten.load_local(machine, access, index)
     if isinstance(index, int):
         view = machine.local.view(access.dtype)
         return [np.ascontiguousarray(view[:, :, index + place]) for place in range(access.count)]
@@ -81,6 +83,8 @@ def store_local(machine: Machine, access: MemoryOp, address: Value, offset: int,
     if found is None:
         return
     index, mask = found
+    if machine.unwritten is not None:
+        machine.unwritten.store_local(machine, access, index, mask)
     for place, value in enumerate(data):
         value = as_array(value, access.dtype, machine.chunk)
         if isinstance(index, int):

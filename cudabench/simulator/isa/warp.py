@@ -100,7 +100,8 @@ def _shfl(builder: Builder, ins: Instruction) -> Op:
         found = np.take_along_axis(np.broadcast_to(wide, shape), np.broadcast_to(other, shape), axis=2)
         found = found.reshape(shape[0], -1)
         if undefined is not None:
-            found = np.where(undefined, POISON, found)
+            poison = POISON if machine.unwritten is None else np.uint32(machine.unwritten.byte * 0x01010101)
+            found = np.where(undefined, poison, found)
         machine.put(target, canonical(found))
 
     return collective(builder, ins, run, members)

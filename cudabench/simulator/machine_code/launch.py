@@ -174,8 +174,8 @@ def differ(mine: Array, other: Array) -> bool:
         return False
     for kind, most in ROUNDING.items():
         width = np.dtype(kind).itemsize
-        x, y = (each[: each.size // width * width].view(kind).astype(np.float64) for each in (mine, other))
         with np.errstate(all="ignore"):
+            x, y = (each[: each.size // width * width].view(kind).astype(np.float64) for each in (mine, other))
             largest = np.max(np.abs(y), where=np.isfinite(y), initial=0.0)
             near = np.abs(x - y) <= most * (np.maximum(np.abs(x), np.abs(y)) + largest)
         if np.all(near | (x == y) | (np.isnan(x) & np.isnan(y))):

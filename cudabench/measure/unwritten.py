@@ -1,0 +1,62 @@
+"""Whether a kernel's results depend on values that nobody has written: of local variables and arrays, of arrays that
+begin unwritten, or of a shuffle in which the lane that it reads does not take part.
+
+A kernel runs with one byte in all of this memory, and, if it reads some of it, once more with another byte. A read is a
+fault if a result then differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from cudabench.devices import sim
+from cudabench.records.launch import POISON
+from cudabench.records.planned import Buffer
+from cudabench.simulator import api as simulator
+
+OTHER = 0x41  # 12.1 as a float32, and no result of a sum hides it
+REPAIRS = {  # by the kinds of the suspicions that may be faults
+    "unwritten": "write it before it is read",
+    "undefined-value": "give it a value on every way",
+    "undefined-shuffle": "let that lane take part, or do not use what is shuffled from it",
+}
+SAMPLE = 1 << 12, 8  # threads and blocks that run of a kernel whose blocks do not depend on each other
+
+Launch = Callable[[int, simulator.Unwritten], tuple[sim.Run, dict[str, Any]]]
+
+
+def hazards(launch: Launch, buffers: Sequence[Buffer]) -> list[simulator.Hazard]:
+    """Return the reads on which a result depends.
+
+    launch: runs the kernel with a byte in the outputs and in local memory; returns the run and its arrays.
+    """
+    begins_unwritten = [buffer.name for buffer in buffers if buffer.role == "out"]
+    run, first = launch(POISON, simulator.Unwritten(POISON, begins_unwritten))
+    suspected = [one for one in run.report.suspicions if one.kind in REPAIRS]
+    if not suspected:
+        return []
+    _, second = launch(OTHER, simulator.Unwritten(OTHER, None))
+    names = [buffer.name for buffer in buffers if buffer.role in ("out", "inout")]
+    place = next((place for name in names if (place := dependent(name, first[name], second[name]))), None)
+    if place is None:
+        return []
+    return [
+        one._replace(
+            kind="undefined-value",
+            message=f"{one.message.removesuffix('.')}; {place} depends on it: {REPAIRS[one.kind]}.",
+        )
+        for one in suspected
+    ]
+
+
+def dependent(name: str, first: np.ndarray, second: np.ndarray) -> str | None:
+    """Return the first element of an array that was written and differs, as text; None if there is none."""
+    one, two = (np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in (first, second))
+    differs = (one != two) & ~((one == POISON) & (two == OTHER))
+    if not differs.any():
+        return None
+    index = np.unravel_index(int(np.argmax(differs)) // first.itemsize, first.shape)
+    return f"{name}[{', '.join(map(str, index))}]" if index else name
