@@ -33,14 +33,18 @@ def hazards(launch: Launch, buffers: Sequence[Buffer]) -> list[simulator.Hazard]
 
     launch: runs the kernel with a byte in the outputs and in local memory; returns the run and its arrays.
     """
-    begins_unwritten = [buffer.name for buffer in buffers if buffer.role == "out"]
-    run, first = launch(POISON, simulator.Unwritten(POISON, begins_unwritten))
+    looked = simulator.Unwritten(POISON, [buffer.name for buffer in buffers if buffer.role == "out"])
+    run, first = launch(POISON, looked)
     suspected = [one for one in run.report.suspicions if one.kind in REPAIRS]
     if not suspected:
         return []
     _, second = launch(OTHER, simulator.Unwritten(OTHER, None))
-    names = [buffer.name for buffer in buffers if buffer.role in ("out", "inout")]
-    place = next((place for name in names if (place := dependent(name, first[name], second[name]))), None)
+    results = {buffer.name: buffer.role == "out" for buffer in buffers if buffer.role in ("out", "inout")}
+    places = (
+        dependent(name, first[name], second[name], looked.written(name) if begins_so else None)
+        for name, begins_so in results.items()
+    )
+    place = next(filter(None, places), None)
     if place is None:
         return []
     return [
@@ -52,10 +56,15 @@ def hazards(launch: Launch, buffers: Sequence[Buffer]) -> list[simulator.Hazard]
     ]
 
 
-def dependent(name: str, first: np.ndarray, second: np.ndarray) -> str | None:
-    """Return the first element of an array that was written and differs, as text; None if there is none."""
+def dependent(name: str, first: np.ndarray, second: np.ndarray, written: np.ndarray | None) -> str | None:
+    """Return the first element of an array that differs between two runs, as text; None if there is none.
+
+    written: by byte whether the kernel wrote it, 0 if not; None: the array does not begin unwritten.
+    """
     one, two = (np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in (first, second))
-    differs = (one != two) & ~((one == POISON) & (two == OTHER))
+    differs = one != two if written is None else (one != two) & (written != 0)
+    if first.itemsize == 1 or first.dtype.kind == "V":  # of records: a copy has their padding, which nobody writes
+        differs &= (one != POISON) | (two != OTHER)
     if not differs.any():
         return None
     index = np.unravel_index(int(np.argmax(differs)) // first.itemsize, first.shape)

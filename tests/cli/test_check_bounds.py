@@ -214,9 +214,9 @@ struct alignas(16) Wide { float a, b, c; };
 union Either { float4 all; float each[4]; };
 extern "C" __global__ void k(const float2 *x, float *y) {
   int t = threadIdx.x;
-  float2 before, v[3];
-  alignas(16) float w[8];
-  Wide wide; Either either; float4 whole;
+  float2 before, v[3] = {};
+  alignas(16) float w[8] = {};
+  Wide wide = {}; Either either = {}; float4 whole = {};
   before = x[t]; (&before.x)[1] += 1;
   v[0] = x[t];
   copy<16>(TO, x + 2 * t);

@@ -382,6 +382,12 @@ class GridRaces:
             location = touch.access.location
             self.add(touch, place, int(bad.sum()), self.called(int(touch.owners[other])), "store", location)
 
+    def stored_by_others(self, touch: Touch, place: int) -> bool:
+        """Return whether other blocks store the granule at a place too: so far, or by the same store."""
+        together = touch.owners[touch.granules == touch.granules[place]] != touch.owners[place]
+        before = touch.others("store")
+        return bool(together.any() or (before is not None and before[place]))
+
     def report(self, touch: Touch, bad: Array, kind: str) -> None:
         """Report an access to what other blocks accessed, where it is bad."""
         if bad.any():
@@ -395,7 +401,8 @@ class GridRaces:
         block, thread, spot = self.told_place(touch, place)
         access = touch.access
         line = "the same line" if location.line == access.location.line else f"line {location.line}"
-        if {access.location.ptx_line, location.ptx_line} <= self.machine.global_races.updated:
+        update = {access.location.ptx_line, location.ptx_line} <= self.machine.global_races.updated
+        if update and ((access.kind, kind) != ("store", "load") or self.stored_by_others(touch, place)):
             cure = "they update one element, which takes an atomic, such as atomicAdd() or atomicMax()"
         elif access.kind == kind == "store":
             cure = "let each of them write to places of its own, or use an atomic"

@@ -33,6 +33,11 @@ class Unwritten:
         self._arrays: dict[str, Array] = dict.fromkeys(arrays or ())
         self._local: Array = None
 
+    def written(self, name: str) -> Array:
+        """Return for each byte of an array whether it was written: 0 if not."""
+        marks = self._arrays[name]
+        return np.zeros(1, np.uint8) if marks is None else marks
+
     def start(self, machine: Machine) -> None:
         """Forget the local memory of the blocks before, and fill the registers of the code that nothing writes."""
         if machine.local is not None:
