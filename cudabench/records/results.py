@@ -290,8 +290,8 @@ class Hazard:
 
     kind: Annotated[
         str,
-        "race, missing-fence, out-of-bounds, use-after-free, uninitialized-shared, divergent-barrier, invalid-mask, "
-        "misaligned, stale-read, deadlock, endless-loop.",
+        "race, missing-fence, out-of-bounds, use-after-free, uninitialized-shared, undefined-value, divergent-barrier, "
+        "invalid-mask, misaligned, stale-read, deadlock, endless-loop.",
     ]
     line: Annotated[int, "Line of the source, from 1."]
     source: Annotated[str, "Text of the line."]

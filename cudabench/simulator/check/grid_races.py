@@ -333,7 +333,7 @@ class GridRaces:
             "missing-fence", location, int(different(touch.granules[bad]).size), block, thread,
             f"{party} writes {spot} and then {sign}, without __threadfence() in between; thread {thread} of block "
             f"{block} reads it in line {touch.access.location.line} and may get what was there before. Put "
-            "__threadfence() between the write and the atomic.",
+            f"__threadfence() between the write and the {sign.partition(' ')[2]}.",
         )  # fmt: skip
 
     def told_place(self, touch: Touch, place: int) -> tuple[Any, Any, str]:

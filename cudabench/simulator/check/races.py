@@ -303,6 +303,11 @@ class Races:
             what = f"put __threadfence() after line {location.line}, before the flag is raised"
         else:
             reach, gap = self.cut(access, number, (block, theirs), scope, before, start)
+            own = self.own_access(number, (block, theirs), offset, before)
+            if own != number:
+                location = machine.code.accesses[own].location
+                upper, lower = sorted((location, access.location))
+                gap = find_gap(machine, upper, lower, scope)
         if entry.role == "copy":
             subject += "'s asynchronous copy"
         lines = "the same line" if location.line == access.location.line else f"line {location.line}"
@@ -317,6 +322,24 @@ class Races:
             machine.hazards.add("race", access.location, lanes, at, chunk.thread_index(mine), text, scope)
 
         return record
+
+    def own_access(self, number: int, party: tuple[int, int], offset: int, before: Log) -> int:
+        """Return by which access a thread (block, thread) came to a byte of the memory in hand.
+
+        number: of the last access to the granule, of whichever thread.
+        """
+        entries = [one for one in reversed(before) if isinstance(one, LogEntry)]
+        kind = self.machine.code.accesses[number].kind
+        if any(_did(one, number, party) for one in entries):
+            return number
+        for one in entries:
+            own = one.access.numbers.get(self.memory)
+            if own is None or one.access.kind != kind or not _did(one, own, party):
+                continue
+            start = int(broadcast(flat(one.address, one.offset, self.chunk), self.chunk.shape)[party]) - self.base
+            if start <= offset < start + one.access.size:
+                return int(own)
+        return number
 
     def gives_back(self, number: int, access: MemoryOp) -> bool:
         """Return whether of two accesses one takes a lock and the other, a plain store, gives it back."""
