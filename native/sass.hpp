@@ -121,6 +121,13 @@ struct MemoryTable {
     size_t count;
 };
 
+// Where the lanes of a memory instruction went last, from the first lane on, and what that cost: most warps go there in
+// the same form again. All zeros before the first time.
+struct Priced {
+    i64 steps[LANES], phase, pieces;
+    u32 mask;
+};
+
 // What the threads of a launch share: each takes the next block.
 struct Progress {
     std::atomic<i64> next{0}, instructions{0};
@@ -138,6 +145,7 @@ class Machine {
     const char *why = "";
     i64 failed = INT64_MAX;
     std::vector<u8> shared;
+    std::vector<Priced> priced; // by instruction
 
   private:
     bool run_block();

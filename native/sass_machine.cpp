@@ -107,6 +107,7 @@ Machine::Machine(const MachineLaunch &launch_) : launch(launch_), left(launch_.b
         constants[k] = launch.constants[k / LANES];
     shared.resize(size_t(launch.shared_size));
     counts.resize(size_t(launch.code_count));
+    priced.resize(size_t(launch.code_count));
 }
 Machine::~Machine() {
     for (Warp *warp : warps)

@@ -126,24 +126,30 @@ void store(const Warp &warp, const Instruction &one, u8 *origin, i64 step, const
     }
 }
 
-// Sectors of a request, as `sectors` has them; those of a full warp whose addresses rise are counted here.
-i64 sectors_of(const Addresses &all, i64 size) {
-    i64 pieces = 1, falls = 0;
-    if (all.mask == ALL && size < 32) {
-        for (int lane = 1; lane < LANES; lane++) {
-            falls |= all.of[lane] - all.of[lane - 1];
-            pieces += all.of[lane] >> 5 != all.of[lane - 1] >> 5;
-        }
-        if (falls >= 0)
-            return pieces;
-    }
-    return sectors(all.of, all.mask, size).pieces;
+// Sectors or wavefronts of a request, which depend on the steps between its lanes and on where in a piece of so many
+// bytes the first one begins.
+template <class F> i64 priced(Machine &machine, const Instruction &one, const Addresses &all, i64 bytes, F count) {
+    sass::Priced &known = machine.priced[size_t(&one - machine.launch.code)];
+    const i64 first = all.of[0];
+    i64 others = 0;
+    for (int lane = 0; lane < LANES; lane++)
+        others |= (all.of[lane] - first) ^ known.steps[lane];
+    if (!others && known.mask == all.mask && known.phase == (first & (bytes - 1)))
+        return known.pieces;
+    for (int lane = 0; lane < LANES; lane++)
+        known.steps[lane] = all.of[lane] - first;
+    known.mask = all.mask;
+    known.phase = first & (bytes - 1);
+    return known.pieces = count();
+}
+i64 sectors_of(Machine &machine, const Instruction &one, const Addresses &all) {
+    return priced(machine, one, all, 32, [&] { return sectors(all.of, all.mask, one.size).pieces; });
 }
 
 template <bool LOADS> bool global(Machine &machine, Warp &warp, const Instruction &one, u32 mask, i64 &pieces) {
     Addresses all;
     fill(warp, one, false, mask, all);
-    pieces = sectors_of(all, one.size);
+    pieces = sectors_of(machine, one, all);
     return by_array(machine, all, one.size, !LOADS, [&](u8 *origin, u32 found) {
         LOADS ? load(warp, one, origin, 0, all, found) : store(warp, one, origin, 0, all, found);
     });
@@ -153,7 +159,8 @@ template <bool LOADS> bool shared(Machine &machine, Warp &warp, const Instructio
     fill(warp, one, true, mask, all);
     if (!within(all.of, 0, i64(machine.shared.size()), one.size))
         return false;
-    pieces = wavefronts(all.of, mask, one.size, LOADS).pieces;
+    // Another word begins the same number of turns over the banks.
+    pieces = priced(machine, one, all, 4, [&] { return wavefronts(all.of, mask, one.size, LOADS).pieces; });
     u8 *origin = machine.shared.data();
     LOADS ? load(warp, one, origin, 0, all, mask) : store(warp, one, origin, 0, all, mask);
     return true;
@@ -279,7 +286,7 @@ bool copy(Machine &machine, Warp &warp, const Instruction &one, u32 mask, i64 &p
         return true;
     fill(warp, one, false, reads, from);
     fill(warp, one.mode[0], 32, 0, one.mode[1], one.mode[2], true, reads, to);
-    pieces = sectors_of(from, one.size);
+    pieces = sectors_of(machine, one, from);
     if (one.size == 16) {
         i64 both[LANES];
         for (int lane = 0; lane < LANES; lane++)
