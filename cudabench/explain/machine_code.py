@@ -230,7 +230,8 @@ def requested(accesses: Sequence[Access], entry: str, functions: Sequence[Functi
     """Return accesses, with a kernel's requests, sectors and wavefronts as its machine code had them.
 
     What one line of the PTX became counts for it; of several arrays that its lanes went to each keeps its part. A loop
-    of atomics keeps what its model says.
+    of atomics keeps what its model says. A line whose machine code never ran, because ptxas let that of another line
+    do its work, is left out.
     """
     found: dict[tuple[int, str, str], list[int]] = defaultdict(lambda: [0, 0])
     for one in (each for function in functions for each in function.instructions if each.opcode in _REQUESTS):
@@ -241,12 +242,13 @@ def requested(accesses: Sequence[Access], entry: str, functions: Sequence[Functi
     keys = [(row.instruction, row.space, row.op) for row in accesses]
     for row, key in zip(accesses, keys, strict=True):
         before[key] += row.sectors or row.wavefronts or 0
-    return tuple(
+    rows = (
         _as_requested(row, before[key], *found[key])
         if row.kernel == entry and key in found and not row.reloads
         else row
         for row, key in zip(accesses, keys, strict=True)
     )
+    return tuple(row for row in rows if row.requests or row.merged)
 
 
 def _as_requested(row: Access, before: int, requests: int, pieces: int) -> Access:

@@ -11,6 +11,7 @@ import pytest
 
 from cudabench.compile import nvdisasm
 from tests.conftest import Ran
+from tests.userkernel.test_files import FOLDER, read
 
 Runner = Callable[..., Ran]
 
@@ -105,3 +106,13 @@ def test_reductions_cost_what_meets(result: Any) -> None:
     (row,) = (r for r in result("adds", 1, "x=int32[64]:i0", "y=int32[4]:zeros")["access"] if r["op"] != "load")
     lanes = [[v % 4 for v in range(first, first + 32) if v % 3] for first in (0, 32)]
     assert row["sectors"] == sum(max(map(words.count, words)) for words in lanes)
+
+
+def test_what_never_ran_is_not_listed(cudabench: Runner) -> None:
+    """Where ptxas lets one atomic do the work of two lines, the other has no row: a row without requests has no cost."""
+    file = read(FOLDER / "spinlock_list.cu")
+    ran = cudabench("run", file.path, *file.run, "-d", "sim:sm_90", "--no-cpu", "--json", "r.json")
+    assert ran.code == 0, ran.err
+    rows = json.loads(Path("r.json").read_text())["results"][0]["access"]
+    assert all(row["requests"] for row in rows)
+    assert "atomic" in {row["op"] for row in rows}
