@@ -109,7 +109,7 @@ def test_reductions_cost_what_meets(result: Any) -> None:
 
 
 def test_what_never_ran_is_not_listed(cudabench: Runner) -> None:
-    """Where ptxas lets one atomic do the work of two lines, the other has no row: a row without requests has no cost."""
+    """Where ptxas lets one atomic do the work of two lines, the other has no row: none is without requests."""
     file = read(FOLDER / "spinlock_list.cu")
     ran = cudabench("run", file.path, *file.run, "-d", "sim:sm_90", "--no-cpu", "--json", "r.json")
     assert ran.code == 0, ran.err
