@@ -62,6 +62,7 @@ STACK_BYTES = 1024  # cudaLimitStackSize's default
 LITERALS = 4  # most literals of a line that a warning names
 
 LONG_S = 2.0  # a kernel that took longer does not run again in another order
+LOOK_S = 10.0  # most seconds of the look for reads of unwritten memory
 MOST_S = 30.0  # most seconds of that run; it takes long only if blocks wait for each other forever
 # Relative error of a sum of floats in another order, by the bytes of a float.
 ROUNDING = {2: 2e-3, 4: 1e-5, 8: 1e-12}
@@ -344,14 +345,16 @@ class SimulatedRun(RunContext):
             arrays = self._arrays(case, self.input_sets[0])
             run = self._launch(plain, arrays, seconds=seconds, **source_texts(case))
         except CudabenchError as error:
-            reason = str(error).partition("\n")[0].partition(";")[0].removeprefix("Error: ").rstrip(".:")
-            return (), (warning("unchecked", kernel=case.kernel, reason=reason),)
+            return (), (warning("unchecked", kernel=case.kernel, reason=_reason(error)),)
         beyond = [*filter(_is_beyond, run.report.hazards)]
+        notes: tuple[Warning, ...] = ()
         if not beyond:
-            until = time.monotonic() + min(MOST_S, seconds)
-            with suppress(CudabenchError):
+            until = time.monotonic() + min(LOOK_S, seconds)
+            try:
                 beyond = unwritten.hazards(partial(self._unwritten, plain, until), self.operation.buffers(self.problem))
-        return hazards_of(beyond, case), ()
+            except CudabenchError as error:
+                notes = (warning("unwritten", kernel=case.kernel, reason=_reason(error)),)
+        return hazards_of(beyond, case), notes
 
     def _unwritten(self, case: Case, until: float, byte: int, looked: simulator.Unwritten) -> tuple[sim.Run, Arrays]:
         """Launch a case with a byte in all memory that nobody has written; see `unwritten.hazards`."""
@@ -555,6 +558,11 @@ def first_difference(first: np.ndarray, second: np.ndarray) -> tuple[int, ...] |
     if not differs.any():
         return None
     return tuple(int(index) for index in np.unravel_index(int(np.argmax(differs)), first.shape))
+
+
+def _reason(error: CudabenchError) -> str:
+    """Return the first part of an error's message."""
+    return str(error).partition("\n")[0].partition(";")[0].removeprefix("Error: ").rstrip(".:")
 
 
 def _text(value: Any) -> str:

@@ -172,6 +172,10 @@ KINDS = {
         "accesses past an array in registers were not checked, because {kernel} did not run "
         "without optimisation: {reason}; if its time was up, raise --timeout",
     ),
+    "unwritten": Kind(
+        "Reads of memory that nobody has written were not looked for in a clean kernel.",
+        "reads of memory that nobody has written were not looked for in {kernel}: {reason}; take a smaller problem",
+    ),
     "differs": Kind(
         "The simulator executed the PTX and the machine code, and their results differ: one of the two is wrong.",
         "the PTX of {kernel} and its machine code, both executed here, have different results in {names}: the "

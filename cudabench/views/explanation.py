@@ -221,7 +221,7 @@ OF_CLEAN = (
     "unreached", "undefined-shuffle", "skipped-barrier", "early-exit", "ended-before-barrier", "unsearched",
     "stack",
 )  # fmt: skip
-LIMITING = ("constant", "extent", "unchecked", "order-dependent", "undecided", *OF_CLEAN)
+LIMITING = ("constant", "extent", "unchecked", "unwritten", "order-dependent", "undecided", *OF_CLEAN)
 
 
 def print_hazards(out: Console, rows: Sequence[Hazard], warnings: Sequence[Warning] = ()) -> None:

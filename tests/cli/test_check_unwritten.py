@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from cudabench.compile.compiler import nvrtc_version
-from cudabench.measure.unwritten import OTHER, dependent
+from cudabench.measure.unwritten import OTHER, dependent, hazards
 from cudabench.records.launch import POISON
+from cudabench.records.planned import Buffer
+from cudabench.simulator import api as simulator
 from tests.conftest import Ran
 
 Runner = Callable[..., Ran]
@@ -43,6 +48,12 @@ __global__ void padding(const int *x, Record *out) {
     record.kind = 1;
     record.value = x[threadIdx.x];
     out[threadIdx.x] = record;
+}
+__global__ void bound(const int *x, int *out) {
+    int n, sum = 0;
+    if (x[threadIdx.x] > 1 << 30) n = 3;
+    for (int k = 0; k < n; k++) sum += x[k & 31];
+    out[threadIdx.x] = sum;
 }
 __device__ int tmp[64];
 __global__ void first(const int *x) { tmp[threadIdx.x] = x[threadIdx.x]; }
@@ -79,6 +90,7 @@ needs_nvrtc = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
         ("scalar", X + OUT, "uses a variable that was never given a value; out["),
         ("output", X + OUT, "line 14: thread (0, 0, 0) of block (0, 0, 0) reads out[0], which nobody has written; out"),
         ("shuffle", X + OUT, "let that lane take part, or do not use what is shuffled from it"),
+        ("bound", (*X, *OUT, "--timeout", "4"), "whether the kernel comes to its end depends on it"),
     ],
 )
 def test_a_result_that_depends_on_unwritten_memory(
@@ -130,3 +142,37 @@ def test_only_written_bytes_count() -> None:
     assert dependent("out", one, two, None) == "out[0]"
     assert dependent("out", one.view(np.uint8), two.view(np.uint8), every) is None
     assert dependent("out", one, one, every) is None
+
+
+@pytest.mark.parametrize(
+    ("second", "found"),
+    [
+        (simulator.KernelTrap("a trap"), 1),  # the other byte leads elsewhere
+        (simulator.BudgetExceeded("no time is left"), 0),  # too soon to tell
+    ],
+)
+def test_a_second_run_that_does_not_end(second: Exception, found: int) -> None:
+    """It shows that the kernel depends on the value, unless its time is up before ten times that of the first run."""
+    suspected = simulator.Hazard("unwritten", "k.cu", 3, (0, 0, 0), (0, 0, 0), 1, "it reads v.")
+    run = SimpleNamespace(report=SimpleNamespace(suspicions=(suspected,)))
+    ends = iter([None, second])
+
+    def launch(byte: int, looked: simulator.Unwritten) -> Any:
+        time.sleep(0.05)
+        if (error := next(ends)) is not None:
+            raise error
+        return run, {"out": np.zeros(1, np.int32)}
+
+    told = hazards(launch, [Buffer("out", (1,), "int32", "out")])
+    assert [hazard.kind for hazard in told] == ["undefined-value"] * found
+    if told:
+        assert "it reads v; whether the kernel comes to its end depends on it" in told[0].message
+
+
+@needs_nvrtc
+def test_a_look_that_takes_too_long_is_said(check: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is called clean in silence that was not looked at."""
+    monkeypatch.setattr("cudabench.measure.simulated_run.LOOK_S", 0.0)
+    result = check("scalar", *X, *OUT, START="= 0")
+    assert result.code == 0
+    assert "reads of memory that nobody has written were not looked for in scalar" in " ".join(result.out.split())
