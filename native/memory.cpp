@@ -14,10 +14,6 @@ Undo::~Undo() {
 void Undo::start(const Launch &launch) {
     count = launch.regions.size();
     regions.reset(new std::atomic<State *>[count]());
-    fill.assign(count, 0);
-    for (size_t number = 0; number < count; number++)
-        if (launch.regions[number].data && launch.regions[number].size >= i64(sizeof(u64)))
-            std::memcpy(&fill[number], launch.regions[number].data, sizeof(u64));
 }
 
 // Return what is there, or zeros that are made now; other workers may do so at the same time.
@@ -41,7 +37,9 @@ u8 *Undo::copy(u32 number) {
     return made(chunks[chunk], many * PAGE) + (number - (many - FIRST)) * PAGE;
 }
 
-bool Undo::is_filled(const u8 *page, u64 word) {
+// Whether all of a page is one byte, as where outputs begin.
+bool Undo::is_filled(const u8 *page) {
+    const u64 word = page[0] * 0x0101010101010101u;
     u64 others = 0;
     for (i64 at = 0; at < PAGE; at += i64(sizeof word)) {
         u64 here;
@@ -60,8 +58,8 @@ void Undo::keep(const Launch &launch, i32 region, i64 low, i64 high) {
             continue;
         u32 untouched = 0;
         if (state.compare_exchange_strong(untouched, 1)) {
-            if (PAGE <= of.size - page * PAGE && is_filled(of.data + page * PAGE, fill[size_t(region)])) {
-                state.store(FILLED, std::memory_order_release);
+            if (PAGE <= of.size - page * PAGE && is_filled(of.data + page * PAGE)) {
+                state.store(FILLED + of.data[page * PAGE], std::memory_order_release);
                 continue;
             }
             const u32 number = kept++;
@@ -87,9 +85,8 @@ void Undo::restore(const Launch &launch) {
         if (const State *states = regions[number]) {
             const Region &of = launch.regions[number];
             for (i64 page = 0; page * PAGE < of.size; page++)
-                if (states[page] == FILLED)
-                    for (i64 word = 0; word < PAGE; word += i64(sizeof(u64)))
-                        std::memcpy(of.data + page * PAGE + word, &fill[number], sizeof(u64));
+                if (states[page] >= FILLED && states[page] < KEPT)
+                    std::memset(of.data + page * PAGE, int(states[page] - FILLED), size_t(PAGE));
                 else if (states[page] >= KEPT)
                     std::memcpy(of.data + page * PAGE, copy(states[page] - KEPT),
                                 size_t(std::min(PAGE, of.size - page * PAGE)));

@@ -21,14 +21,13 @@ class Undo {
 
   private:
     static constexpr i64 PAGE = 512;
-    static constexpr u32 FILLED = 2, KEPT = 3;
-    // Of a page: 0 untouched, 1 being looked at, FILLED with `fill`, KEPT + the number of its copy.
+    static constexpr u32 FILLED = 2, KEPT = FILLED + 256;
+    // Of a page: 0 untouched, 1 being looked at, FILLED + the byte that it is full of, KEPT + the number of its copy.
     using State = std::atomic<u32>;
     template <class T> static T *made(std::atomic<T *> &place, size_t many);
-    static bool is_filled(const u8 *page, u64 word);
+    static bool is_filled(const u8 *page);
     u8 *copy(u32 number);
     std::unique_ptr<std::atomic<State *>[]> regions; // the states of their pages, null where nobody wrote
-    std::vector<u64> fill; // by region, the first word of those that are not smaller: outputs begin as one byte
     size_t count = 0;
     std::atomic<u32> kept{0};
     std::atomic<u8 *> chunks[32]{}; // of copies

@@ -177,11 +177,15 @@ def launch_of(name: str, geometry: Geometry) -> Launch:
 
 
 class Outcome(NamedTuple):
-    """What the program is told of a launch: a CUresult, the time that it took on a card, what it printed."""
+    """What the program is told of a launch: a CUresult, the time that it took on a card, what it printed.
+
+    report: of a checked launch.
+    """
 
     status: int
     nanoseconds: float = 0.0
     output: str = ""
+    report: simulator.Report | None = None
 
 
 @dataclass
@@ -234,7 +238,8 @@ class Launcher:
         faulty = next((FAULTS[one.kind] for one in report.hazards if one.kind in FAULTS and not one.padding), 0)
         if (checked or report.hazards) and kind.keep(report):
             self._open.append(report)
-        return Outcome(faulty, LAUNCH_NS + report.instructions / self.rate, report.output)
+        told = report if checked else None
+        return Outcome(faulty, LAUNCH_NS + report.instructions / self.rate, report.output, told)
 
     def _failed(self, kernel: Launching, error: Exception, status: int = 0, *, lacks: bool = False) -> Outcome:
         sentence = str(error).replace(kernel.entry, kernel.name)

@@ -37,6 +37,7 @@ class Places:
         self._tools: dict[str, subprocess.Popen[str] | None] = {}
         self._known: dict[str, Place | None] = {}
         self._texts: dict[str, list[str]] = {}
+        self._calls: dict[tuple[str, int], list[str]] = {}  # that allocate, by file and line
 
     def close(self) -> None:
         """End what was started."""
@@ -59,12 +60,15 @@ class Places:
 
     def named(self, place: str) -> str:
         """Return what an allocation is called: the variable that the call's line gives it to, else its line; empty
-        where neither is known."""
+        where neither is known. Of several calls in a line, the first that allocates is the first in the text."""
         found = self.of(place)
         if found is None:
             return ""
-        match = _ALLOCATED.search(found.source)
-        return match[1] if match else f"memory of {found}"
+        calls = self._calls.setdefault(found[:2], [])
+        if place not in calls:
+            calls.append(place)
+        names = _ALLOCATED.findall(found.source)
+        return names[min(calls.index(place), len(names) - 1)] if names else f"memory of {found}"
 
     def text(self, file: str, line: int) -> str:
         """Return a line of a source."""

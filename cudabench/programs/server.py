@@ -16,7 +16,7 @@ from typing import Any
 
 from cudabench.programs import build, device, launches, lines, wire
 from cudabench.programs.launches import Geometry, Launcher, Launching
-from cudabench.programs.memory import Memory
+from cudabench.programs.memory import DEVICE, Memory
 from cudabench.programs.modules import Loaded
 from cudabench.programs.objects import Objects
 from cudabench.programs.places import Places
@@ -24,6 +24,7 @@ from cudabench.programs.wire import Kind, Reader
 from cudabench.records.launch import Source
 from cudabench.records.program import Finding
 from cudabench.simulator import api as simulator
+from cudabench.simulator.memory import SLOT_BITS
 
 RESOURCE_BYTES, TEXTURE_BYTES = 144, 104
 # Of cudaError_t: what calls return after a launch's fault.
@@ -60,6 +61,7 @@ class Server:
         self._modules: dict[int, Loaded] = {}
         self._names: dict[str, str] = {}
         self._sources: dict[str, Source] = {}
+        self._allocated: dict[int, str] = {}  # by slot, where
         self._placed: dict[tuple[str, bytes], simulator.Placed] = {}
         self._answers: dict[int, Callable[[Reader], bytes]] = {
             Kind.HELLO: self._hello, Kind.LOAD: self._load, Kind.UNLOAD: self._unload, Kind.FIND: self._find,
@@ -153,21 +155,25 @@ class Server:
             self.examples[kernel.entry] = lines.example_of(
                 kernel, geometry, placed.parameters, placed.space, contents=self.keeps
             )
+        unwritten = self.memory.unwritten(raw)
         try:
             done = self.launcher.run(kernel, geometry, placed)
         except simulator.BudgetExceeded:
             raise Stopped from None
+        if done.report is not None:
+            self._read_unwritten(kernel, done.report, unwritten)
         self._faulty = (kernel, geometry) if done.status else None
         return wire.answer(done.status, wire.packed("d", done.nanoseconds) + wire.text(done.output))
 
     def _memory(self, asked: Reader) -> bytes:
         for _ in range(asked.number()):
-            slot, _kind, offset, nbytes = asked.take("iIQQ")
+            slot, kind, offset, nbytes = asked.take("iIQQ")
             place = asked.text()
             self._placed.clear()  # with what lay there
             if nbytes:
                 name = self.places.named(place) or f"allocation {slot}"
-                self.memory.allocate(slot, offset, nbytes, name)
+                self.memory.allocate(slot, offset, nbytes, name, of_device=kind == DEVICE)
+                self._allocated[slot] = place
             else:
                 self.launcher.close()
                 self.memory.free(slot)
@@ -261,6 +267,19 @@ class Server:
         key = kind, message, file, line
         count = self.findings[key].count + 1 if key in self.findings else 1
         self.findings[key] = Finding(kind, message, _shown(file), line, source, count)
+
+    def _read_unwritten(self, kernel: Launching, report: simulator.Report, unwritten: Sequence[int]) -> None:
+        """Note allocations that a launch reads and does not store to, and that nobody had written before."""
+        for slot in unwritten:
+            rows = [row for row in report.accesses if row.space == "global" and row.start >> SLOT_BITS == slot]
+            if rows and all(row.op != "store" for row in rows):
+                name, nbytes = self.memory.space.slots[slot].name, self.memory.space.slots[slot].size
+                self.found(
+                    "unwritten-memory",
+                    f"Kernel {kernel.name} reads {name} in line {rows[0].line}, and nobody has written its {nbytes} "
+                    "bytes, which are allocated here: copy data to them, or set them, before the launch",
+                    self._allocated[slot],
+                )
 
     def _place(self, kernel: Launching, raw: bytes) -> simulator.Placed:
         """Return the arguments of a launch in the address space as it is now."""

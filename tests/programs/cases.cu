@@ -116,6 +116,15 @@ int main(int count, char **words)
     }
     if (is("forget"))
         add<<<1, 2048>>>(x, y, N);
+    if (is("unwritten") || is("set")) {
+        float *a, *b;
+        cudaMalloc(&a, N * sizeof *a), cudaMalloc(&b, N * sizeof *b);
+        cudaMemset(a, 0, N * sizeof *a);
+        if (is("set"))
+            cudaMemset(b, 0, N * sizeof *b);
+        add<<<1, N>>>(a, b, N);
+        cudaFree(a), cudaFree(b);
+    }
     if (is("twice"))
         cudaFree(y);
     if (is("lack")) {

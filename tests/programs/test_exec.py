@@ -121,6 +121,7 @@ def test_hazards_of_kernels_are_named(app: Path, word: str, kind: str, line: str
         ("touch", "host-touches-device", 'printf("%g\\n", x[1]);'),
         ("twice", "double-free", "cudaFree(x), cudaFree(y);"),
         ("forget", "unasked-error", "add<<<1, 2048>>>(x, y, N);"),
+        ("unwritten", "unwritten-memory", "cudaMalloc(&a, N * sizeof *a), cudaMalloc(&b, N * sizeof *b);"),
     ],
 )
 def test_errors_of_host_code_are_named(app: Path, word: str, kind: str, line: str) -> None:
@@ -129,6 +130,12 @@ def test_errors_of_host_code_are_named(app: Path, word: str, kind: str, line: st
     assert code == 3, said
     found = {one["kind"]: one["source"] for one in file["program"]["findings"]}
     assert found.get(kind) == line, said
+
+
+def test_memory_that_the_program_wrote_is_not_reported(app: Path) -> None:
+    """With the second array set, nothing is found; without it, the message names that array, not the line's first."""
+    assert ran(app, "set")[0] == 0
+    assert "Kernel add<float> reads b in line" in ran(app, "unwritten")[1]
 
 
 def test_what_the_runtime_lacks_is_named(app: Path) -> None:
