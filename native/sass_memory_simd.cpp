@@ -14,7 +14,6 @@ namespace {
 
 using sass::Instruction;
 using sass::Machine;
-using sass::MachineLaunch;
 using sass::Warp;
 
 // The addresses of a warp's active lanes; the inactive ones have that of the first active one.

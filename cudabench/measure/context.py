@@ -349,10 +349,10 @@ def wrong_reason(verification: Verification) -> str:
     """Return one sentence about a wrong output."""
     first = verification.first
     assert first is not None
-    index = f"[{', '.join(str(i) for i in first.index)}]" if first.index else ""
     bound = f", accepted: {verification.atol:g} + {verification.rtol:g} * |expected|" if verification.rtol else ""
     return (
-        f"{verification.mismatches} wrong elements ({LOOKS[verification.checked[-1]]}), first {first.output}{index}: "
+        f"{verification.mismatches} wrong elements ({LOOKS[verification.checked[-1]]}), first "
+        f"{verify.element_name(first.output, first.index)}: "
         f"got {first.got:g}, expected {first.expected:g}{bound}"
     )
 

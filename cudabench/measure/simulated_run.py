@@ -50,7 +50,6 @@ from cudabench.measure.counting import (
     with_counts,
     with_machine_accesses,
 )
-from cudabench.measure.unwritten import SAMPLE
 from cudabench.occupancy import capability
 from cudabench.records.planned import Case
 from cudabench.records.results import Hazard, Result, Verification, Warning, Watch
@@ -266,8 +265,9 @@ class SimulatedRun(RunContext):
             result, faults = self._in_another_order(case, result, arrays, began, took)
         if case.bounds and not faults:
             more, unchecked = self._beyond_registers(case, self._seconds() - (time.monotonic() - began))
-            known = [note for note in result.warnings if not (more and note.code == "undefined-shuffle")]
-            result = replace(result, hazards=(*(result.hazards or ()), *more), warnings=(*known, *unchecked))
+            decided = any(hazard.kind == "undefined-value" for hazard in more)
+            notes = [note for note in result.warnings if not (decided and note.code == "undefined-shuffle")]
+            result = replace(result, hazards=(*(result.hazards or ()), *more), warnings=(*notes, *unchecked))
             faults = [hazard_reason(more)] if more else []
         return result, faults
 
@@ -324,9 +324,8 @@ class SimulatedRun(RunContext):
                 place = first_difference(arrays[name], other_arrays[name])
                 if place is not None:
                     first, second = (_text(array[name][place]) for array in (arrays, other_arrays))
-                    index = f"[{', '.join(map(str, place))}]" if place else ""
                     note = warning(
-                        "order-dependent", place=f"{name}{index}", name=name, one=first, two=second,
+                        "order-dependent", place=verify.element_name(name, place), name=name, one=first, two=second,
                         order=order_name(schedule), other=order_name(another),
                     )  # fmt: skip
                     return replace(result, warnings=(*result.warnings, note)), []
@@ -364,7 +363,7 @@ class SimulatedRun(RunContext):
         alone = len(case.launches) == 1 and not self.device.meetings(case)[0]
         run = self._launch(
             case, arrays, "looking for unwritten memory", seconds=until - time.monotonic(), unwritten=looked,
-            sample=SAMPLE if alone else None,
+            sample=unwritten.SAMPLE if alone else None,
         )  # fmt: skip
         return run, arrays
 

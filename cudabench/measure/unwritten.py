@@ -15,6 +15,7 @@ import numpy as np
 
 from cudabench.devices import sim
 from cudabench.errors import CudabenchError
+from cudabench.measure import verify
 from cudabench.records.launch import POISON
 from cudabench.records.planned import Buffer
 from cudabench.simulator import api as simulator
@@ -81,4 +82,4 @@ def dependent(name: str, first: np.ndarray, second: np.ndarray, written: np.ndar
     if not differs.any():
         return None
     index = np.unravel_index(int(np.argmax(differs)) // first.itemsize, first.shape)
-    return f"{name}[{', '.join(map(str, index))}]" if index else name
+    return verify.element_name(name, index)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import reduce
 
 import numpy as np
@@ -122,9 +122,8 @@ def changed(inputs: Mapping[str, np.ndarray], got: Mapping[str, np.ndarray]) -> 
             differs = before[start : start + CHUNK] != after[start : start + CHUNK]
             if differs.any():
                 at = (start + int(np.argmax(differs))) // array.itemsize
-                index = ", ".join(str(int(i)) for i in np.unravel_index(at, array.shape))
                 was, now = inputs[name].reshape(-1)[at].item(), array.reshape(-1)[at].item()
-                place = f"{name}[{index}] was {was}, is {now}"
+                place = f"{element_name(name, np.unravel_index(at, array.shape))} was {was}, is {now}"
                 return f"the kernel wrote into {name}, which is const in its signature: {place}"
     return None
 
@@ -141,3 +140,8 @@ def merge(first: Verification, second: Verification) -> Verification:
         first.checked + tuple(c for c in second.checked if c not in first.checked),
         largest_error_ulp=max(known, default=None),
     )
+
+
+def element_name(name: str, index: Sequence[object]) -> str:
+    """Return what messages call an element of an array: 'out[3, 0]', or 'out' of an array without dimensions."""
+    return f"{name}[{', '.join(map(str, index))}]" if len(index) else name

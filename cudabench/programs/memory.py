@@ -35,7 +35,7 @@ class Memory:
             ) from None
         self.bytes = np.frombuffer(self._map, np.uint8)
         self._next = OWN
-        self._unwritten: dict[int, tuple[int, int]] = {}  # by slot, offset and bytes of device memory
+        self._unwritten: dict[int, tuple[int, int, str]] = {}  # by slot, offset and bytes of device memory, where
         self.space = AddressSpace(lasts=True)
         self.space.skip_to(BARRIER)
         self.space.barrier = self.space.place("the grid's barrier", self.new(64), True)
@@ -53,10 +53,10 @@ class Memory:
         """Return where in the file an array lies."""
         return int(array.ctypes.data - self.bytes.ctypes.data)
 
-    def allocate(self, slot: int, offset: int, nbytes: int, name: str, *, of_device: bool) -> None:
-        """Note an allocation, with the padding after it; of_device: the host cannot write it."""
-        if of_device:
-            self._unwritten[slot] = offset, nbytes
+    def allocate(self, slot: int, offset: int, nbytes: int, name: str, place: str | None) -> None:
+        """Note an allocation, with the padding after it; place: where it was made, None if the host can write it."""
+        if place is not None:
+            self._unwritten[slot] = offset, nbytes, place
         region = Region(name, slot << SLOT_BITS, self.bytes[offset : offset + nbytes], True)
         region.pad(self.bytes[offset : offset + -(-nbytes // PADDED) * PADDED])
         self.place(region)
@@ -66,21 +66,21 @@ class Memory:
         self.space.skip_to(region.base >> SLOT_BITS)
         self.space.put(region)
 
-    def unwritten(self, parameters: bytes) -> list[int]:
-        """Return the slots that parameters point to and that nobody has written since they were allocated.
+    def unwritten(self, parameters: bytes) -> dict[int, str]:
+        """Return where the memory was allocated that parameters point to and nobody has written, by its slot.
 
         Of these the file has no data yet, which a first access makes, also one that reads.
         """
         if not self._unwritten:
-            return []
+            return {}
         words = np.frombuffer(parameters, np.uint64, len(parameters) // 8)
         asked = {int(word) >> SLOT_BITS for word in words} & self._unwritten.keys()
         for slot in asked:
-            offset, nbytes = self._unwritten[slot]
+            offset, nbytes, _ = self._unwritten[slot]
             with suppress(OSError):  # there is no data from here on
                 if os.lseek(self.fd, offset, os.SEEK_DATA) < offset + nbytes:
                     del self._unwritten[slot]
-        return sorted(asked & self._unwritten.keys())
+        return {slot: self._unwritten[slot][2] for slot in sorted(asked & self._unwritten.keys())}
 
     def free(self, slot: int) -> None:
         """Free what a slot holds; who goes there from now on is told of a use after free."""

@@ -9,7 +9,7 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -61,7 +61,6 @@ class Server:
         self._modules: dict[int, Loaded] = {}
         self._names: dict[str, str] = {}
         self._sources: dict[str, Source] = {}
-        self._allocated: dict[int, str] = {}  # by slot, where
         self._placed: dict[tuple[str, bytes], simulator.Placed] = {}
         self._answers: dict[int, Callable[[Reader], bytes]] = {
             Kind.HELLO: self._hello, Kind.LOAD: self._load, Kind.UNLOAD: self._unload, Kind.FIND: self._find,
@@ -172,8 +171,7 @@ class Server:
             self._placed.clear()  # with what lay there
             if nbytes:
                 name = self.places.named(place) or f"allocation {slot}"
-                self.memory.allocate(slot, offset, nbytes, name, of_device=kind == DEVICE)
-                self._allocated[slot] = place
+                self.memory.allocate(slot, offset, nbytes, name, place if kind == DEVICE else None)
             else:
                 self.launcher.close()
                 self.memory.free(slot)
@@ -268,9 +266,9 @@ class Server:
         count = self.findings[key].count + 1 if key in self.findings else 1
         self.findings[key] = Finding(kind, message, _shown(file), line, source, count)
 
-    def _read_unwritten(self, kernel: Launching, report: simulator.Report, unwritten: Sequence[int]) -> None:
+    def _read_unwritten(self, kernel: Launching, report: simulator.Report, unwritten: Mapping[int, str]) -> None:
         """Note allocations that a launch reads and does not store to, and that nobody had written before."""
-        for slot in unwritten:
+        for slot, place in unwritten.items():
             rows = [row for row in report.accesses if row.space == "global" and row.start >> SLOT_BITS == slot]
             if rows and all(row.op != "store" for row in rows):
                 name, nbytes = self.memory.space.slots[slot].name, self.memory.space.slots[slot].size
@@ -278,7 +276,7 @@ class Server:
                     "unwritten-memory",
                     f"Kernel {kernel.name} reads {name} in line {rows[0].line}, and nobody has written its {nbytes} "
                     "bytes, which are allocated here: copy data to them, or set them, before the launch",
-                    self._allocated[slot],
+                    place,
                 )
 
     def _place(self, kernel: Launching, raw: bytes) -> simulator.Placed:

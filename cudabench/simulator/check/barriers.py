@@ -153,10 +153,10 @@ class Barriers:
             counts = [identities[place][1] for place in members]
             expected = max((count for count in counts if count is not None), default=chunk.real_threads - gone)
             whole = np.asarray(arrived >= expected)
-            if len({chunk.real_threads if count is None else count for count in counts}) > 1:
-                machine.hazards.other_counts(
-                    machine, identity, [(entries[place][2], full[place], identities[place][1]) for place in members]
-                )
+            asked = [chunk.real_threads if count is None else count for count in counts]
+            if len(set(asked)) > 1:
+                waiting = {count: (entries[place][2], full[place]) for place, count in zip(members, asked, strict=True)}
+                machine.hazards.other_counts(machine, identity, waiting)
             sites: dict[int, Array] = {}
             for place in members:
                 op, barrier = entries[place][2:]

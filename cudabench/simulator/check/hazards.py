@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -184,13 +184,15 @@ class Hazards:
         text = f"waits at a barrier that not all threads of the block reach: {reason}{why}"
         self.report(machine, kind, op.line, stuck, text)
 
-    def other_counts(self, machine: Machine, number: int, waiting: list[tuple[Op, Array, int | None]]) -> None:
-        """Record a barrier that waits for other numbers of threads in different lines (PTX ISA, "bar")."""
-        told = {count: (op, lanes) for op, lanes, count in waiting}
-        (first, (other, _)), (count, (op, lanes)) = [*told.items()][:2]
+    def other_counts(self, machine: Machine, number: int, waiting: Mapping[int, tuple[Op, Array]]) -> None:
+        """Record a barrier that waits for other numbers of threads in different lines (PTX ISA, "bar").
+
+        waiting: by how many threads they wait for, the barrier and the lanes.
+        """
+        (first, (other, _)), (count, (op, lanes)) = [*waiting.items()][:2]
         text = (
-            f"waits at barrier {number} for {_threads(count)}, and line {other.line.line} waits there for "
-            f"{_threads(first)}: give both lines the number of all threads that come to this barrier"
+            f"waits at barrier {number} for {count} threads, and line {other.line.line} waits there for "
+            f"{first} threads: give both lines the number of all threads that come to this barrier"
         )
         self.report(machine, "divergent-barrier", op.line, lanes, text)
 
@@ -337,10 +339,6 @@ def first_lane(lanes: Array, chunk: Chunk) -> tuple[int, tuple[int, int]]:
     full = chunk.real(lanes)
     place = int(np.argmax(full))
     return int(np.count_nonzero(full)), (place // chunk.threads, place % chunk.threads)
-
-
-def _threads(count: int | None) -> str:
-    return "all threads of the block" if count is None else f"{count} threads"
 
 
 _BEFORE = "before the start"
