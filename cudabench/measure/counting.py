@@ -7,7 +7,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from math import prod
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ from cudabench.compile.record import Compiled
 from cudabench.compile.sass import Function
 from cudabench.devices.sim import Arrays, Loaded, Run, SimDevice, machine_code_of, poisoned_array, scratch_array
 from cudabench.errors import CudabenchError
-from cudabench.explain import advice, drawings, lower_bounds, machine_code, merged, recorded, to_execute
+from cudabench.explain import advice, drawings, lower_bounds, machine_code, merged, recorded, statements, to_execute
 from cudabench.explain.card_rates import launch_of
 from cudabench.explain.executed import Executions
 from cudabench.measure.context import constants_of
@@ -510,3 +510,9 @@ def hazard_reason(hazards: Sequence[Hazard]) -> str:
     first = hazards[0]
     more = f", and {len(hazards) - 1} more" if len(hazards) > 1 else ""
     return f"{first.kind} on line {units.place_of(first)}: {first.message.rstrip('.')}{more}"
+
+
+def source_texts(case: Case) -> dict[str, Any]:
+    """Return the arguments of a run that let hazards name parts of the source."""
+    texts = {part.source.name: part.source.text for part in case.parts}
+    return {"declared": partial(drawings.declared_shape, case), "between": partial(statements.gap, texts)}

@@ -1,8 +1,4 @@
-"""Simulates a kernel: run, verify, count, check. It is the counterpart of `gpu_run`.
-
-A clean kernel runs again with its blocks in another order if blocks may exchange data during a launch: by results of
-atomics, by flags, by volatile and ordered reads. For other kernels the order has no effect.
-"""
+"""Simulates a kernel: run, verify, count, check, as `gpu_run` does on a GPU; `further_runs` runs clean ones again."""
 
 from __future__ import annotations
 
@@ -15,15 +11,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from cudabench.compile import limits
 from cudabench.compile.limits import CompilerStopped
 from cudabench.devices import sim
 from cudabench.devices.sim import SimDevice
 from cudabench.errors import CompilerError, CudabenchError, NoRoom
-from cudabench.explain import costly, drawings, machine_code, recorded, statements
-from cudabench.measure import unwritten, verify
+from cudabench.explain import costly, drawings, machine_code, recorded
+from cudabench.measure import further_runs, verify
 from cudabench.measure.context import (
     SIMULATED,
     Arrays,
@@ -47,26 +41,19 @@ from cudabench.measure.counting import (
     machine_code_record,
     machine_codes_to_run,
     merged_issues,
+    source_texts,
     with_counts,
     with_machine_accesses,
 )
 from cudabench.occupancy import capability
 from cudabench.records.planned import Case
-from cudabench.records.results import Hazard, Result, Verification, Warning, Watch
+from cudabench.records.results import Result, Verification, Warning, Watch
 from cudabench.results.warnings import warning
 from cudabench.simulator import api as simulator
 from cudabench.simulator.machine_code.launch import DIFFERS
 
 STACK_BYTES = 1024  # cudaLimitStackSize's default
 LITERALS = 4  # most literals of a line that a warning names
-
-LONG_S = 2.0  # a kernel that took longer does not run again in another order
-LOOK_S = 10.0  # most seconds of the look for reads of unwritten memory
-MOST_S = 30.0  # most seconds of that run; it takes long only if blocks wait for each other forever
-# Relative error of a sum of floats in another order, by the bytes of a float.
-ROUNDING = {2: 2e-3, 4: 1e-5, 8: 1e-12}
-RANDOM = "random:1"
-ORDERS = {None: "in their own order", "reverse": "in reverse order"}
 
 # Suspicions that become warnings for every kernel, and those only for `check`.
 ALWAYS = ("skipped-barrier", "early-exit", "unsearched")
@@ -146,7 +133,7 @@ class SimulatedRun(RunContext):
             for cubin in {kernel.compiled.cubin for kernel in own} if self.disassemble else ():
                 if cubin is not None:
                     machine_code.begin(cubin)  # runs beside the simulation
-        arrays = self._arrays(case, self.input_sets[0], self._done)
+        arrays = self.arrays(case, self.input_sets[0], self._done)
         self._done = {
             buffer.name: arrays[buffer.name] for buffer in self.operation.buffers(self.problem) if buffer.role == "out"
         }
@@ -157,7 +144,7 @@ class SimulatedRun(RunContext):
         self.progress("simulating", 0)
         began = time.monotonic()
         trace = self.trace or (self.record and recorded.watch(case))
-        run = self._launch(
+        run = self.launch(
             case,
             arrays,
             trace=trace,
@@ -256,127 +243,39 @@ class SimulatedRun(RunContext):
         if result.state and not faults:
             # Launch again on other inputs, with the variables as the first launch left them.
             inputs = self.input_sets[1]
-            left = self._arrays(case, inputs)
-            self._launch(case, left, "launching again")
+            left = self.arrays(case, inputs)
+            self.launch(case, left, "launching again")
             again = inputs.compare(case.expects, left, "again")
             if again and again.mismatches:
                 faults = [f"{wrong_reason(again)}: {changed_state_sentence(result.state)}"]
         if case.bounds and not faults:
-            result, faults = self._in_another_order(case, result, arrays, began, took)
+            result, faults = further_runs.in_another_order(self, case, result, arrays, began, took)
         if case.bounds and not faults:
-            more, unchecked = self._beyond_registers(case, self._seconds() - (time.monotonic() - began))
-            decided = any(hazard.kind == "undefined-value" for hazard in more)
+            more, unchecked = further_runs.without_optimisation(self, case, self.seconds() - (time.monotonic() - began))
+            # Either a result depends on what a shuffle gave, which is a hazard, or none does.
+            decided = not unchecked and all(hazard.kind == "undefined-value" for hazard in more)
             notes = [note for note in result.warnings if not (decided and note.code == "undefined-shuffle")]
             result = replace(result, hazards=(*(result.hazards or ()), *more), warnings=(*notes, *unchecked))
             faults = [hazard_reason(more)] if more else []
         return result, faults
 
-    def _launch(
+    def launch(
         self, case: Case, arrays: Arrays, phase: str = "simulating", *, trace: Watch = False, **how: Any
     ) -> sim.Run:
-        how = {"seconds": self._seconds(), "schedule": self.settings.schedule, **how}
+        """Run a case on arrays, which change; phase: for the progress; how: see `SimDevice.run`."""
+        how = {"seconds": self.seconds(), "schedule": self.settings.schedule, **how}
         return self.device.run(case, arrays, trace=trace, progress=partial(self.progress, phase), **how)
 
-    def _in_another_order(
-        self, case: Case, result: Result, arrays: Arrays, began: float, took: float
-    ) -> tuple[Result, list[str]]:
-        """Launch a clean kernel in other orders of its blocks, until one has a finding. Return the result with the
-        finding, and faults. `took`: the seconds of the first run, which wrote `arrays`."""
-        schedule = self.settings.schedule
-        meets, waits = self.device.meetings(case)
-        if not meets:
-            return result, []
-
-        def undecided(another: str | None, reason: str) -> tuple[Result, list[str]]:
-            order, option = order_name(schedule), another or RANDOM
-            note = warning("undecided", kernel=case.kernel, order=order, reason=reason, option=option)
-            return replace(result, warnings=(*result.warnings, note)), []
-
-        def with_hazards(hazards: Sequence[simulator.Hazard], prefix: str) -> tuple[Result, list[str]]:
-            converted = hazards_of((hazard._replace(message=f"{prefix} {hazard.message}") for hazard in hazards), case)
-            return replace(result, hazards=(*(result.hazards or ()), *converted)), [hazard_reason(converted)]
-
-        tried = other_orders(schedule, waits)
-        if took > LONG_S:
-            return undecided(tried[0], f"that took {took:.1f} s")
-        expected = self.expected(case.expects)
-        written = [buffer.name for buffer in self.operation.buffers(self.problem) if buffer.role in ("out", "inout")]
-        for another in tried:
-            start, prefix = time.monotonic(), f"with the blocks {order_name(another)}"
-            self.device.reset(case)
-            other_arrays = self._arrays(case, self.input_sets[0])
-            seconds = min(MOST_S, self._seconds() - (start - began))
-            try:
-                run = self._launch(case, other_arrays, "in another order", seconds=seconds, schedule=another)
-            except simulator.BudgetExceeded as stopped:
-                if stopped.hazards:
-                    return with_hazards(stopped.hazards, prefix)
-                ran = f"{order_name(another)} they had not ended after {time.monotonic() - start:.1f} s"
-                return undecided(another, ran)
-            except CudabenchError as error:
-                return result, [f"{prefix}: {error}"]
-            if run.report.hazards:
-                return with_hazards(run.report.hazards, prefix)
-            verification = self.input_sets[0].compare(case.expects, other_arrays, "simulated")
-            if verification and verification.mismatches:
-                return result, [f"{prefix}: {wrong_reason(verification)}"]
-            for name in (name for name in written if name not in expected):
-                place = first_difference(arrays[name], other_arrays[name])
-                if place is not None:
-                    first, second = (_text(array[name][place]) for array in (arrays, other_arrays))
-                    note = warning(
-                        "order-dependent", place=verify.element_name(name, place), name=name, one=first, two=second,
-                        order=order_name(schedule), other=order_name(another),
-                    )  # fmt: skip
-                    return replace(result, warnings=(*result.warnings, note)), []
-        return result, []
-
-    def _beyond_registers(self, case: Case, seconds: float) -> tuple[tuple[Hazard, ...], tuple[Warning, ...]]:
-        """Return the hazards of the kernel compiled without optimisation, whose local arrays are in memory; and a
-        warning if the compiler refuses it, or it does not run to its end.
-
-        An optimising compiler keeps a small array in registers, and drops accesses past its end and the stores that
-        depend on them.
-        """
-        plain = replace(case, source=replace(case.source, debug=True))
-        try:
-            self.device.reset(plain)
-            arrays = self._arrays(case, self.input_sets[0])
-            run = self._launch(plain, arrays, seconds=seconds, **source_texts(case))
-        except CudabenchError as error:
-            return (), (warning("unchecked", kernel=case.kernel, reason=_reason(error)),)
-        beyond = [*filter(_is_beyond, run.report.hazards)]
-        notes: tuple[Warning, ...] = ()
-        if not beyond:
-            until = time.monotonic() + min(LOOK_S, seconds)
-            try:
-                beyond = unwritten.hazards(partial(self._unwritten, plain, until), self.operation.buffers(self.problem))
-            except CudabenchError as error:
-                notes = (warning("unwritten", kernel=case.kernel, reason=_reason(error)),)
-        return hazards_of(beyond, case), notes
-
-    def _unwritten(self, case: Case, until: float, byte: int, looked: simulator.Unwritten) -> tuple[sim.Run, Arrays]:
-        """Launch a case with a byte in all memory that nobody has written; see `unwritten.hazards`."""
-        self.device.reset(case)
-        buffers = self.operation.buffers(self.problem)
-        arrays = arrays_of(buffers, self.input_sets[0].arrays, byte, kept=case.source.builtin)
-        alone = len(case.launches) == 1 and not self.device.meetings(case)[0]
-        run = self._launch(
-            case, arrays, "looking for unwritten memory", seconds=until - time.monotonic(), unwritten=looked,
-            sample=unwritten.SAMPLE if alone else None,
-        )  # fmt: skip
-        return run, arrays
-
-    def _seconds(self) -> float:
+    def seconds(self) -> float:
         """Return the seconds that a kernel may be simulated: --timeout, or the rest of --budget."""
         left = math.inf if self.until is None else max(self.until - time.monotonic(), 0.0)
         return min(self.settings.timeout, left)
 
     def _compile_limit(self) -> AbstractContextManager[None]:
         """Return the time limit for compiling and reading a kernel: a compile's own limit, plus the kernel's."""
-        return limits.shared_deadline(self._seconds() + limits.longest_seconds())
+        return limits.shared_deadline(self.seconds() + limits.longest_seconds())
 
-    def _arrays(self, case: Case, inputs: InputSet, done: Mapping[str, Any] = {}) -> Arrays:
+    def arrays(self, case: Case, inputs: InputSet, done: Mapping[str, Any] = {}) -> Arrays:
         """Return the buffers of a problem: inputs, and poison for outputs; done: see `arrays_of`."""
         poison, _ = inputs.poisons(case.expects)
         buffers = self.operation.buffers(self.problem)
@@ -421,12 +320,6 @@ class SimulatedRun(RunContext):
         return notes
 
 
-def source_texts(case: Case) -> dict[str, Any]:
-    """Return the arguments of a run that let hazards name parts of the source."""
-    texts = {part.source.name: part.source.text for part in case.parts}
-    return {"declared": partial(drawings.declared_shape, case), "between": partial(statements.gap, texts)}
-
-
 # Instructions that write memory that outlives a block.
 _WRITES = re.compile(
     r"\s*(?:@!?%\w+\s+)?(?:(?:st|atom|red)\.(?![\w.:]*(?:shared|local|param))|sust\.|multimem\.|cp\.[\w.:]*global\.shared)"
@@ -455,14 +348,6 @@ def _wrote_nothing(run: sim.Run, kernels: Sequence[Kernel]) -> bool:
         if number in executed and _WRITES.match(text)
     ]
     return bool(lanes) and not any(lanes)
-
-
-def _is_beyond(hazard: simulator.Hazard) -> bool:
-    """Tell whether a hazard of unoptimised code is also a fault of the source; races with wgmma are not, because only
-    unoptimised code copies registers that a wgmma still writes."""
-    if hazard.kind == "race":
-        return "wgmma" not in hazard.message
-    return hazard.kind in ("out-of-bounds", "misaligned", "stale-read")
 
 
 def with_barriers(run: sim.Run, kernels: Sequence[Kernel], disassemble: bool) -> sim.Run:
@@ -526,43 +411,3 @@ def undecided_warnings(report: simulator.Report, checked: bool, expected: bool) 
         for suspicion in shown
         if by_line[suspicion.kind, suspicion.file, suspicion.line] is suspicion
     ]
-
-
-# Other orders of the blocks ------------------------------------------------------------------------------------------
-
-
-def other_orders(schedule: str | None, waits: bool) -> tuple[str | None, ...]:
-    """Return the orders to try after this one; waits: blocks may wait for each other."""
-    other = None if schedule == "reverse" else "reverse"
-    return (other, RANDOM) if waits and schedule != RANDOM else (other,)
-
-
-def order_name(schedule: str | None) -> str:
-    """Return an order's name in messages."""
-    return ORDERS.get(schedule, f"in the order {schedule}")
-
-
-def first_difference(first: np.ndarray, second: np.ndarray) -> tuple[int, ...] | None:
-    """Return the index of the first element that differs by more than the rounding of a sum of floats, or None."""
-    if first.tobytes() == second.tobytes():
-        return None
-    if first.dtype.kind in "fc":
-        rtol = ROUNDING.get(first.itemsize >> (first.dtype.kind == "c"), 0.0)
-        finite = np.abs(first[np.isfinite(first)])
-        largest = float(finite.max()) if finite.size else 0.0
-        with np.errstate(invalid="ignore", over="ignore"):
-            differs = ~np.isclose(second, first, rtol=rtol, atol=rtol * largest, equal_nan=True)
-    else:
-        differs = first != second
-    if not differs.any():
-        return None
-    return tuple(int(index) for index in np.unravel_index(int(np.argmax(differs)), first.shape))
-
-
-def _reason(error: CudabenchError) -> str:
-    """Return the first part of an error's message."""
-    return str(error).partition("\n")[0].partition(";")[0].removeprefix("Error: ").rstrip(".:")
-
-
-def _text(value: Any) -> str:
-    return f"{value:g}" if value.dtype.kind == "f" else str(value)

@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 
 from cudabench.devices.sim import Launched
 from cudabench.explain import merged
-from cudabench.measure.counting import Kernel, machine_code_to_run
-from cudabench.measure.simulated_run import source_texts
+from cudabench.measure.counting import Kernel, machine_code_to_run, source_texts
 from cudabench.programs.modules import Loaded
 from cudabench.records.launch import Dim, Launch, Source
 from cudabench.records.planned import Case, Problem

@@ -119,7 +119,7 @@ def test_trap(cudabench: Runner) -> None:
 
 def test_not_tried(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     """A kernel that took long is not run again, and where blocks tell each other something that is said."""
-    monkeypatch.setattr("cudabench.measure.simulated_run.LONG_S", -1.0)
+    monkeypatch.setattr("cudabench.measure.further_runs.LONG_S", -1.0)
     ran = cudabench("check", "early.cu", *LAUNCH, *BOTH)
     assert ran.code == 0
     assert "they ran in their own order only, because that took" in " ".join(ran.out.split())

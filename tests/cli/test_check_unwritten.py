@@ -172,7 +172,7 @@ def test_a_second_run_that_does_not_end(second: Exception, found: int) -> None:
 @needs_nvrtc
 def test_a_look_that_takes_too_long_is_said(check: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is called clean in silence that was not looked at."""
-    monkeypatch.setattr("cudabench.measure.simulated_run.LOOK_S", 0.0)
+    monkeypatch.setattr("cudabench.measure.further_runs.LOOK_S", 0.0)
     result = check("scalar", *X, *OUT, START="= 0")
     assert result.code == 0
     assert "reads of memory that nobody has written were not looked for in scalar" in " ".join(result.out.split())

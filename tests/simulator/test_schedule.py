@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cudabench.measure.simulated_run import other_orders
+from cudabench.measure.further_runs import other_orders
 from cudabench.simulator import api as simulator
 from tests.simulator.test_corpus import CASES, CORPUS, compiled_file, kernel_of
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -44,7 +45,7 @@ ATOMICS = {
     name: number
     for number, name in enumerate(("ADD", "MIN", "MAX", "AND", "OR", "XOR", "EXCH", "INC", "DEC", "CAS", "CAST"))
 }
-# What does nothing to the lanes of one block that runs alone.
+# These do nothing to the lanes of a block that runs alone.
 IDLE = (
     "NOP", "DEPBAR", "LDGDEPBAR", "ERRBAR", "CGAERRBAR", "MEMBAR", "CCTL", "FENCE", "PMTRIG", "NANOSLEEP",
     "ENDCOLLECTIVE",
@@ -91,31 +92,32 @@ class Decoded:
 
     def code(self, numbers: Mapping[str, int]) -> Array:
         """Return the records, given the numbers of operations."""
-        if id(numbers) in self.records:
-            return self.records[id(numbers)]
-        found = np.zeros(len(self.rows), layout.INSTRUCTION)
-        for record, row in zip(found, self.rows, strict=True):
-            record["code"] = numbers[row.name]
-            for name, value in {"into": -1, "address": -1, "beside": -1, **row.fields}.items():
-                if name not in ("guard", "guard_flip"):
-                    record[name] = value
-            record["guard"] = row.fields["guard"], row.fields["guard_flip"]
-            record["mode"][: len(row.mode)] = row.mode
-            record["into_predicate"] = [*row.predicates, -1, -1][:2]
-            record["sources"]["keep"] = ALL
-            record["sources"]["place"] = layout.CONSTANTS
-            record["conditions"]["predicate"] = layout.TRUE
-            record["conditions"]["flip"] = 0
-            for number, source in enumerate(row.sources):
-                record["sources"][number] = source
-            for number, asked in enumerate(row.conditions):
-                record["conditions"][number] = asked
-        self.records[id(numbers)] = found
-        return found
+        if id(numbers) not in self.records:
+            records = [_record(row, numbers[row.name]) for row in self.rows]
+            self.records[id(numbers)] = np.array(records, layout.INSTRUCTION)
+        return self.records[id(numbers)]
+
+
+_NO_SOURCE, _NO_CONDITION = (layout.CONSTANTS, ALL, 0, 0, 0), (layout.TRUE, 0)
+
+
+def _record(row: Row, code: int) -> tuple[Any, ...]:
+    """Return the fields of `layout.INSTRUCTION`; code: the number of the operation."""
+    fields = {"into": -1, "address": -1, "beside": -1, **row.fields}
+    values = {
+        **fields,
+        "code": code,
+        "guard": (fields["guard"], fields["guard_flip"]),
+        "into_predicate": [*row.predicates, -1, -1][:2],
+        "mode": [*row.mode, 0, 0, 0, 0][:4],
+        "sources": [*row.sources, *(_NO_SOURCE,) * 4][:4],
+        "conditions": [*row.conditions, *(_NO_CONDITION,) * 3][:3],
+    }
+    return tuple(values.get(name, 0) for name in layout.INSTRUCTION.names or ())
 
 
 # By opcode: the operation, and its operands in their order. d: the register that is written; p: a predicate that is,
-# where there is one; x, w, f, r, h: see `Reader.source`; c: a predicate that is read, true where it is left out;
+# if there is one; x, w, f, r, h: see `Reader.source`; c: a predicate that is read, true where it is left out;
 # k: likewise, but false; i: a number for the mode; a: an address; s: a special register; m: a mask of lanes.
 Form = tuple[str, str] | Callable[[sass.Instruction, list[str]], tuple[str, str, list[int]]]
 
@@ -125,86 +127,86 @@ _SCALED = {"D8": 124, "D4": 125, "D2": 126, "M2": 128, "M4": 129, "M8": 130}  # 
 
 
 def _float(name: str, kinds: str) -> Callable[[sass.Instruction, list[str]], tuple[str, str, list[int]]]:
-    def form(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
-        if name == "fmul" and _has(one, *_SCALED):
-            return "fmul.scaled", kinds, [_pick(one, _SCALED) << 23]
-        if set(one.modifiers) - _OF_FLOATS:
-            raise Unreadable(one.mnemonic)
+    def form(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+        if name == "fmul" and _has(ins, *_SCALED):
+            return "fmul.scaled", kinds, [_pick(ins, _SCALED) << 23]
+        if set(ins.modifiers) - _OF_FLOATS:
+            raise Unreadable(ins.mnemonic)
         return name, kinds, []
 
     return form
 
 
-def _has(one: sass.Instruction, *names: str) -> bool:
-    return any(name in one.modifiers for name in names)
+def _has(ins: sass.Instruction, *names: str) -> bool:
+    return any(name in ins.modifiers for name in names)
 
 
-def _pick(one: sass.Instruction, table: Mapping[str, int], other: int | None = None) -> int:
-    found = next((table[name] for name in one.modifiers if name in table), other)
-    if found is None:
-        raise Unreadable(one.mnemonic)
-    return found
+def _pick(ins: sass.Instruction, table: Mapping[str, int], other: int | None = None) -> int:
+    value = next((table[name] for name in ins.modifiers if name in table), other)
+    if value is None:
+        raise Unreadable(ins.mnemonic)
+    return value
 
 
 def _compared(kind: str) -> Callable[[sass.Instruction, list[str]], tuple[str, str, list[int]]]:
-    def form(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
-        modes = [RELATIONS.get(one.modifiers[0], 0), _pick(one, JOINED), int(_has(one, "EX"))]
+    def form(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+        modes = [RELATIONS.get(ins.modifiers[0], 0), _pick(ins, JOINED), int(_has(ins, "EX"))]
         if kind == "x":
-            return ("isetp.u32" if _has(one, "U32") else "isetp.s32"), "ppxxck", modes
-        if one.modifiers[0] in ("MAX", "MIN"):
-            modes[2] = 1 if one.modifiers[0] == "MAX" else 2
-        elif one.modifiers[0] not in RELATIONS:
-            raise Unreadable(one.mnemonic)
+            return ("isetp.u32" if _has(ins, "U32") else "isetp.s32"), "ppxxck", modes
+        if ins.modifiers[0] in ("MAX", "MIN"):
+            modes[2] = 1 if ins.modifiers[0] == "MAX" else 2
+        elif ins.modifiers[0] not in RELATIONS:
+            raise Unreadable(ins.mnemonic)
         return ("dsetp" if kind == "r" else "fsetp"), f"pp{kind}{kind}c", modes
 
     return form
 
 
-def _multiply(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
-    if _has(one, "WIDE", "HI"):
-        return "imad.wide", "dpxxwk", [int(not _has(one, "U32")), int(_has(one, "HI"))]
-    return ("imad.x" if _has(one, "X") else "imad"), "dxxxk", []
+def _multiply(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+    if _has(ins, "WIDE", "HI"):
+        return "imad.wide", "dpxxwk", [int(not _has(ins, "U32")), int(_has(ins, "HI"))]
+    return ("imad.x" if _has(ins, "X") else "imad"), "dxxxk", []
 
 
-def _add(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
-    carries = _has(one, "X") or PREDICATE.fullmatch(operands[1])
+def _add(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+    carries = _has(ins, "X") or PREDICATE.fullmatch(operands[1])
     return ("iadd3.carry" if carries else "iadd3"), "dppxxxkk", []
 
 
-def _shift_and_add(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
-    if not _has(one, "HI"):
+def _shift_and_add(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+    if not _has(ins, "HI"):
         return "lea", "dpxxik", [0, 0]
-    return "lea", "dpxxik" if _has(one, "SX32") else "dpxxxik", [1, int(_has(one, "SX32"))]
+    return "lea", "dpxxik" if _has(ins, "SX32") else "dpxxxik", [1, int(_has(ins, "SX32"))]
 
 
-def _logic(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
-    return "lop3", "pdxxxik", [int(not _has(one, "PAND"))]
+def _logic(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+    return "lop3", "pdxxxik", [int(not _has(ins, "PAND"))]
 
 
-def _shift(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
-    kind = _pick(one, {"U32": 0, "S32": 1, "U64": 2, "S64": 3})
-    return "shf", "dxxx", [int(_has(one, "R")), int(_has(one, "HI")), int(_has(one, "W")), kind]
+def _shift(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+    kind = _pick(ins, {"U32": 0, "S32": 1, "U64": 2, "S64": 3})
+    return "shf", "dxxx", [int(_has(ins, "R")), int(_has(ins, "HI")), int(_has(ins, "W")), kind]
 
 
 def _halves(name: str, count: int) -> Callable[[sass.Instruction, list[str]], tuple[str, str, list[int]]]:
-    def form(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
-        if _has(one, "F32"):
+    def form(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+        if _has(ins, "F32"):
             if operands[1].lstrip("-") != "RZ":
-                raise Unreadable(one.mnemonic)
+                raise Unreadable(ins.mnemonic)
             del operands[1]
             return "hadd2.f32", "dh", []
         # So ptxas writes that a register gets a constant.
         zeros = [operand.lstrip("-") for operand in operands[1:3]] == ["RZ", "RZ"]
-        if count == 3 and zeros and NUMBER.fullmatch(operands[3]) and len(one.modifiers) <= 1:
+        if count == 3 and zeros and NUMBER.fullmatch(operands[3]) and len(ins.modifiers) <= 1:
             del operands[1:3]
             return "mov", "dh", []
-        return f"{name}.{'bf16' if any('BF16' in m for m in one.modifiers) else 'f16'}", "d" + "h" * count, []
+        return f"{name}.{'bf16' if any('BF16' in m for m in ins.modifiers) else 'f16'}", "d" + "h" * count, []
 
     return form
 
 
-def _to_float(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
-    size = next((m for m in one.modifiers if re.fullmatch(r"[US](8|16|32|64)", m)), "S32")
+def _to_float(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+    size = next((m for m in ins.modifiers if re.fullmatch(r"[US](8|16|32|64)", m)), "S32")
     part = re.fullmatch(r"(.*)\.([BH])(\d)", operands[1].replace(".reuse", ""))
     bits = int(size[1:])
     if part:
@@ -212,131 +214,131 @@ def _to_float(one: sass.Instruction, operands: list[str]) -> tuple[str, str, lis
     first = int(part[3]) * (8 if part[2] == "B" else 16) if part and bits < 32 else 0
     cut = (32 - bits) << 8 | (32 - bits - first) if bits < 32 else 0
     wide = bits == 64
-    return "i2f", "dw" if wide else "dx", [int(size[0] == "S"), int(wide), int(_has(one, "F64")), cut]
+    return "i2f", "dw" if wide else "dx", [int(size[0] == "S"), int(wide), int(_has(ins, "F64")), cut]
 
 
-def _special_function(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
-    name = one.modifiers[0].lower()
+def _special_function(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+    name = ins.modifiers[0].lower()
     if name.endswith("64h") and NUMBER.fullmatch(operands[1]):
         operands[1] = hex(number_bits(operands[1], "r"))  # the upper word of a float64
     return f"mufu.{name}", "df", []
 
 
-def _to_integer(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
-    if _has(one, "U8", "S8", "U16", "S16", "F16"):
-        raise Unreadable(one.mnemonic)
-    double, wide = _has(one, "F64"), _has(one, "U64", "S64")
+def _to_integer(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+    if _has(ins, "U8", "S8", "U16", "S16", "F16"):
+        raise Unreadable(ins.mnemonic)
+    double, wide = _has(ins, "F64"), _has(ins, "U64", "S64")
     return "f2i", "dr" if double else "df", [
-        int(not _has(one, "U32", "U64")), int(wide), int(double), _pick(one, WHOLE, 0),
+        int(not _has(ins, "U32", "U64")), int(wide), int(double), _pick(ins, WHOLE, 0),
     ]  # fmt: skip
 
 
-def _float_to_float(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
-    into, of = [m for m in one.modifiers if m in ("F64", "F32", "F16", "BF16")]
+def _float_to_float(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+    into, of = [m for m in ins.modifiers if m in ("F64", "F32", "F16", "BF16")]
     if (into, of) in (("F32", "F32"), ("F32", "F16")):
-        raise Unreadable(one.mnemonic)
+        raise Unreadable(ins.mnemonic)
     return f"f2f.{into.lower()}.{of.lower()}", "dr" if of == "F64" else "df", []
 
 
-def _packed(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
-    if set(one.modifiers) - {"F16", "BF16", "F32", "PACK_AB"}:
-        raise Unreadable(one.mnemonic)
-    return f"f2fp.{'bf16' if _has(one, 'BF16') else 'f16'}", "dff", []
+def _packed(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+    if set(ins.modifiers) - {"F16", "BF16", "F32", "PACK_AB"}:
+        raise Unreadable(ins.mnemonic)
+    return f"f2fp.{'bf16' if _has(ins, 'BF16') else 'f16'}", "dff", []
 
 
-def _find_leading(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
-    return f"flo{'.sh' if _has(one, 'SH') else ''}{'.u32' if _has(one, 'U32') else '.s32'}", "dpx", []
+def _find_leading(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+    return f"flo{'.sh' if _has(ins, 'SH') else ''}{'.u32' if _has(ins, 'U32') else '.s32'}", "dpx", []
 
 
 def _least(name: str) -> Callable[[sass.Instruction, list[str]], tuple[str, str, list[int]]]:
-    def form(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
-        if any(m not in ("U32", "S32") for m in one.modifiers):
-            raise Unreadable(one.mnemonic)
-        return f"{name}.{'u32' if _has(one, 'U32') else 's32'}", "dxxc" if name == "min" else "dxxxc", []
+    def form(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+        if any(m not in ("U32", "S32") for m in ins.modifiers):
+            raise Unreadable(ins.mnemonic)
+        return f"{name}.{'u32' if _has(ins, 'U32') else 's32'}", "dxxc" if name == "min" else "dxxxc", []
 
     return form
 
 
-def _vote(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
-    modes = [{"ANY": 0, "ALL": 1, "EQ": 2}[one.modifiers[0]], int(one.opcode == "VOTEU")]
+def _vote(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+    modes = [{"ANY": 0, "ALL": 1, "EQ": 2}[ins.modifiers[0]], int(ins.opcode == "VOTEU")]
     return "vote", "pc" if PREDICATE.fullmatch(operands[0]) else "dpc", modes
 
 
-def _constant(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+def _constant(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
     match = CONSTANT.fullmatch(operands[1])
     if match is None:
         raise Unreadable(operands[1])
-    if not match[2] and not set(one.modifiers) - {"32"}:
+    if not match[2] and not set(ins.modifiers) - {"32"}:
         return "mov", "dx", []
     if int(match[1], 16) >= layout.BANKS - 1:
         raise Unreadable(operands[1])
-    return "ldc", "dl", [int(_has(one, "S8", "S16")), int(match[1], 16)]
+    return "ldc", "dl", [int(_has(ins, "S8", "S16")), int(match[1], 16)]
 
 
 def _loaded(name: str) -> Callable[[sass.Instruction, list[str]], tuple[str, str, list[int]]]:
-    def form(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+    def form(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
         # A predicate that is written says of a load whether it was a hit.
-        return name, "dpa" if name.startswith("ld") else "ax", [int(_has(one, "S8", "S16"))]
+        return name, "dpa" if name.startswith("ld") else "ax", [int(_has(ins, "S8", "S16"))]
 
     return form
 
 
-def _atomic(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
-    name = "atoms" if one.opcode == "ATOMS" else "atomg"
-    if any(m.startswith(("F16", "BF16", "VEC", "128", "ARRIVE")) for m in one.modifiers):
-        raise Unreadable(one.mnemonic)
-    kind = 2 if _has(one, "F32", "F64") else 1 if _has(one, "S32", "S64") else 0
-    if _has(one, "POPC"):
+def _atomic(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+    name = "atoms" if ins.opcode == "ATOMS" else "atomg"
+    if any(m.startswith(("F16", "BF16", "VEC", "128", "ARRIVE")) for m in ins.modifiers):
+        raise Unreadable(ins.mnemonic)
+    kind = 2 if _has(ins, "F32", "F64") else 1 if _has(ins, "S32", "S64") else 0
+    if _has(ins, "POPC"):
         return name, "da1", [ATOMICS["ADD"], 0, 1]
-    how = _pick(one, ATOMICS)
+    how = _pick(ins, ATOMICS)
     values = "vv" if how >= ATOMICS["CAS"] else "v"
-    return name, ("a" if one.opcode in ("RED", "REDG") else "qda") + values, [how, kind]
+    return name, ("a" if ins.opcode in ("RED", "REDG") else "qda") + values, [how, kind]
 
 
-def _copied(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+def _copied(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
     if len(operands) == 1:  # no comma in front of the descriptor in some versions' text
         operands[:] = re.findall(r"(?:desc\[[^\]]*\])?\[[^\]]*\]", operands[0])
     return "ldgsts", "tac", []
 
 
-def _branch(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
-    if _has(one, "DIV"):
+def _branch(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+    if _has(ins, "DIV"):
         return "bra.div", "x", []
-    if any(m not in ("U", "CONV") for m in one.modifiers):
-        raise Unreadable(one.mnemonic)
+    if any(m not in ("U", "CONV") for m in ins.modifiers):
+        raise Unreadable(ins.mnemonic)
     return "bra", "c" if PREDICATE.fullmatch(operands[0]) else "", []
 
 
-def _to_register(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+def _to_register(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
     operands[:] = [operand for operand in operands if operand != "PR"]
-    by = 8 * _pick(one, {"B1": 1, "B2": 2, "B3": 3}, 0)
-    return one.opcode.lower(), "dxx" if one.opcode == "P2R" else "xx", [by]
+    by = 8 * _pick(ins, {"B1": 1, "B2": 2, "B3": 3}, 0)
+    return ins.opcode.lower(), "dxx" if ins.opcode == "P2R" else "xx", [by]
 
 
-def _barrier(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
-    if operands[0] != "0x0" or not _has(one, "SYNC", "RED") or len(operands) > 1 + _has(one, "RED"):
-        raise Unreadable(f"{one.mnemonic} {', '.join(operands)}")
-    return "bar", "-c", [0, int(_has(one, "RED"))]
+def _barrier(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+    if operands[0] != "0x0" or not _has(ins, "SYNC", "RED") or len(operands) > 1 + _has(ins, "RED"):
+        raise Unreadable(f"{ins.mnemonic} {', '.join(operands)}")
+    return "bar", "-c", [0, int(_has(ins, "RED"))]
 
 
-def _barrier_result(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
-    return "b2r", "pd" if PREDICATE.fullmatch(operands[0]) else "dp", [_pick(one, REDUCED)]
+def _barrier_result(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+    return "b2r", "pd" if PREDICATE.fullmatch(operands[0]) else "dp", [_pick(ins, REDUCED)]
 
 
-def _moved_barrier(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+def _moved_barrier(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
     if re.fullmatch(r"B\d+", operands[0]):
         return "bmov.to", "bx", []
-    return "bmov.from", "db", [int(_has(one, "CLEAR"))]
+    return "bmov.from", "db", [int(_has(ins, "CLEAR"))]
 
 
-def _jump(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
-    if one.opcode == "RET" and not _has(one, "REL"):
-        raise Unreadable(one.mnemonic)
+def _jump(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+    if ins.opcode == "RET" and not _has(ins, "REL"):
+        raise Unreadable(ins.mnemonic)
     return "jump", "j", []
 
 
-def _warpsync(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
-    return "warpsync", "" if _has(one, "ALL") else "x", [int(_has(one, "ALL"))]
+def _warpsync(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+    return "warpsync", "" if _has(ins, "ALL") else "x", [int(_has(ins, "ALL"))]
 
 
 def _idle(_: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
@@ -355,14 +357,14 @@ FORMS: dict[str, Form] = {
     "FCHK": _float("fchk", "pff"),
     "HADD2": _halves("hadd2", 2), "HMUL2": _halves("hmul2", 2), "HFMA2": _halves("hfma2", 3),
     "I2F": _to_float, "I2FP": _to_float, "F2I": _to_integer, "F2F": _float_to_float, "F2FP": _packed,
-    "FRND": lambda one, _: ("frnd", "df", [0, 0, 0, _pick(one, WHOLE, 0)]),
+    "FRND": lambda ins, _: ("frnd", "df", [0, 0, 0, _pick(ins, WHOLE, 0)]),
     "MUFU": _special_function,
-    "IDP": lambda one, _: ("idp", "dxxx", [int(m == "S8") for m in one.modifiers[1:3]]),
-    "S2R": ("special", "ds"), "CS2R": lambda one, _: ("mov" if _has(one, "32") else "ldc", "dz", [0, 5]),
-    "LDC": _constant, "R2UR": ("r2ur", "pdx"), "VOTE": _vote, "REDUX": lambda one, _: (
-        "redux", "dx", [_pick(one, {n: k for k, n in enumerate(REDUCTIONS)}, 3), int(_has(one, "S32"))]),
-    "MATCH": lambda one, _: ("match", "pdx", [int(_has(one, "ALL"))]),
-    "SHFL": lambda one, _: ("shfl", "pdxxx", [{"IDX": 0, "UP": 1, "DOWN": 2, "BFLY": 3}[one.modifiers[0]]]),
+    "IDP": lambda ins, _: ("idp", "dxxx", [int(m == "S8") for m in ins.modifiers[1:3]]),
+    "S2R": ("special", "ds"), "CS2R": lambda ins, _: ("mov" if _has(ins, "32") else "ldc", "dz", [0, 5]),
+    "LDC": _constant, "R2UR": ("r2ur", "pdx"), "VOTE": _vote, "REDUX": lambda ins, _: (
+        "redux", "dx", [_pick(ins, {n: k for k, n in enumerate(REDUCTIONS)}, 3), int(_has(ins, "S32"))]),
+    "MATCH": lambda ins, _: ("match", "pdx", [int(_has(ins, "ALL"))]),
+    "SHFL": lambda ins, _: ("shfl", "pdxxx", [{"IDX": 0, "UP": 1, "DOWN": 2, "BFLY": 3}[ins.modifiers[0]]]),
     "P2R": _to_register, "R2P": _to_register,
     "LD": _loaded("ldg"), "LDG": _loaded("ldg"), "LDS": _loaded("lds"), "LDL": _loaded("ldl"),
     "ST": _loaded("stg"), "STG": _loaded("stg"), "STS": _loaded("sts"), "STL": _loaded("stl"), "LDGSTS": _copied,
@@ -377,62 +379,62 @@ _TO_ALL = ("VOTEU", "R2UR", "REDUX")  # they read the active lanes, though what 
 _WIDTHS = {"128": 16, "64": 8, "F64": 8, "S64": 8, "U64": 8, "U8": 1, "S8": 1, "8": 1, "U16": 2, "S16": 2, "16": 2}
 
 
-def _form(one: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
-    opcode = one.opcode
+def _form(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+    opcode = ins.opcode
     if opcode[0] == "U" and opcode[1:] in FORMS:
         opcode = opcode[1:]
     elif opcode not in FORMS:
         opcode = {"S2UR": "S2R", "LDCU": "LDC", "ULDC": "LDC", "VOTEU": "VOTE", "IADD": "VIADD"}.get(opcode, opcode)
     form = FORMS.get(opcode)
     if form is None:
-        raise Unreadable(one.mnemonic)
-    return (*form, []) if isinstance(form, tuple) else form(one, operands)
+        raise Unreadable(ins.mnemonic)
+    return (*form, []) if isinstance(form, tuple) else form(ins, operands)
 
 
-def _row(reader: Reader, one: sass.Instruction, places: Mapping[str, int]) -> Row:
-    """Decode one instruction; places: the numbers of instructions by their labels."""
-    operands = [operand.partition(' (*"SpillRefill')[0].strip() for operand in one.operands if operand]
-    guard = condition(one.guard) if one.guard else (layout.TRUE, 0)
-    if one.opcode in unknown.OPCODES:
-        return Row("nop", {"guard": guard[0], "guard_flip": guard[1]}, writes=[*unknown.written(one)])
-    name, kinds, modes = _form(one, operands)
+def _row(reader: Reader, ins: sass.Instruction, places: Mapping[str, int]) -> Row:
+    """Decode an instruction; places: the numbers of instructions by their labels."""
+    operands = [operand.partition(' (*"SpillRefill')[0].strip() for operand in ins.operands if operand]
+    guard = condition(ins.guard) if ins.guard else (layout.TRUE, 0)
+    if ins.opcode in unknown.OPCODES:
+        return Row("nop", {"guard": guard[0], "guard_flip": guard[1]}, writes=[*unknown.written(ins)])
+    name, kinds, modes = _form(ins, operands)
     row = Row(name, mode=modes)
     into = operands[0] if operands else ""
     row.fields |= {
         "guard": guard[0], "guard_flip": guard[1],
-        "uniform": int(one.opcode[0] == "U" or one.opcode in ("S2UR", "LDCU")),
-        "flags": _pick(one, ROUNDING, 0) | FLUSH * _has(one, "FTZ") | SATURATE * _has(one, "SAT")
-        | RELU * _has(one, "RELU"),
-        "size": next((size for width, size in _WIDTHS.items() if width in one.modifiers), 4),
+        "uniform": int(ins.opcode[0] == "U" or ins.opcode in ("S2UR", "LDCU")),
+        "flags": _pick(ins, ROUNDING, 0) | FLUSH * _has(ins, "FTZ") | SATURATE * _has(ins, "SAT")
+        | RELU * _has(ins, "RELU"),
+        "size": next((size for width, size in _WIDTHS.items() if width in ins.modifiers), 4),
     }  # fmt: skip
-    if one.targets and name in ("bra", "bra.div", "call"):
-        row.fields["target"] = places[one.targets[0]]
-    if name in ("ldc", "mov") and one.opcode == "CS2R":
+    if ins.targets and name in ("bra", "bra.div", "call"):
+        row.fields["target"] = places[ins.targets[0]]
+    if name in ("ldc", "mov") and ins.opcode == "CS2R":
         if into == "" or operands[1] != "SRZ":
-            raise Unreadable(one.mnemonic)
+            raise Unreadable(ins.mnemonic)
         row.fields["size"] = 4 if name == "mov" else 8
     immediate: list[int] = []
     for kind in kinds:
         _operand(reader, row, kind, operands, immediate)
     # Of what is left a branch has its label, a call its function, and a shuffle or vote a register of no use.
     if any(not operand.startswith(("`", "(")) for operand in operands):
-        raise Unreadable(f"{one.mnemonic} {', '.join(one.operands)}")
-    if one.opcode == "BRX":
-        row.fields["offset"] += one.address + 16
-    if name == "atomg" and _has(one, "E"):
+        raise Unreadable(f"{ins.mnemonic} {', '.join(ins.operands)}")
+    if ins.opcode == "BRX":
+        row.fields["offset"] += ins.address + 16
+    if name == "atomg" and _has(ins, "E"):
         row.fields["wide"] = 64  # also where CAS has no .64 at its register
     row.mode = immediate + row.mode
-    _note_uses(row, one)
+    _note_uses(row, ins)
     return row
 
 
 _PAIRS = ("dadd", "dmul", "dfma", "f2f.f64.f32")  # operations that write two registers
 
 
-def _note_uses(row: Row, one: sass.Instruction) -> None:
+def _note_uses(row: Row, ins: sass.Instruction) -> None:
     """Note which registers and predicates an instruction asks for its way or its address, and which it writes."""
     place, beside = row.fields.get("address", -1), row.fields.get("beside", -1)
-    asked = [unknown.predicate(number) for number in (row.fields["guard"], *(one for one, _ in row.conditions))]
+    asked = [unknown.predicate(number) for number in (row.fields["guard"], *(number for number, _ in row.conditions))]
     asked += [place, place + (place >= 0 and row.fields["wide"] == 64), beside, beside + (beside >= 0)]
     asked += row.mode[:2] if row.name == "ldgsts" else []
     if row.name in ("jump", "warpsync", "bra.div"):
@@ -455,7 +457,7 @@ def _note_uses(row: Row, one: sass.Instruction) -> None:
 
 
 def _operand(reader: Reader, row: Row, kind: str, operands: list[str], immediate: list[int]) -> None:
-    """Take the operands of one kind of `FORMS` off the list."""
+    """Remove the operands of one kind of `FORMS` from the list."""
     if kind in "dpqck":
         _written_or_asked(reader, row, kind, operands)
     elif kind in "xwfrhv1z":
@@ -535,19 +537,19 @@ def decode(items: Sequence[sass.Instruction | str]) -> Decoded:
         else:
             instructions.append(item)
     reader, rows, stack, reduced = Reader(), [], 0, ""
-    for one in instructions:
-        if one.opcode == "BAR":
-            reduced = next((name for name in one.modifiers if name in REDUCED), reduced)
-        if one.opcode == "B2R":  # of the barrier in front of it
-            one = one._replace(modifiers=(*one.modifiers, reduced))
+    for ins in instructions:
+        if ins.opcode == "BAR":
+            reduced = next((name for name in ins.modifiers if name in REDUCED), reduced)
+        if ins.opcode == "B2R":  # of the barrier in front of it
+            ins = ins._replace(modifiers=(*ins.modifiers, reduced))
         try:
-            rows.append(_row(reader, one, places))
+            rows.append(_row(reader, ins, places))
         except (KeyError, IndexError, ValueError) as error:
-            raise Unreadable(f"{one.mnemonic} {', '.join(one.operands)}") from error
-        if one.operands[:1] == ("R1",) and one.opcode in ("IADD3", "VIADD"):
-            step = next((int(part, 16) for part in one.operands[1:] if re.fullmatch(r"-?0x[0-9a-f]+", part)), 0)
+            raise Unreadable(f"{ins.mnemonic} {', '.join(ins.operands)}") from error
+        if ins.operands[:1] == ("R1",) and ins.opcode in ("IADD3", "VIADD"):
+            step = next((int(part, 16) for part in ins.operands[1:] if re.fullmatch(r"-?0x[0-9a-f]+", part)), 0)
             stack += max(0, -(step - (1 << 32) if step >> 31 > 0 else step))
-    opcodes = {one.opcode for one in instructions}
+    opcodes = {ins.opcode for ins in instructions}
     yields, atomics = "YIELD" in opcodes, not opcodes.isdisjoint(GLOBAL_ATOMICS)
     stored = unknown.stored(instructions, rows, places)
     return Decoded(tuple(instructions), tuple(rows), tuple(reader.constants), stack, yields, atomics, stored)

@@ -41,19 +41,19 @@ class Kernel(NamedTuple):
         Raises Unreadable for a pointer to something else.
         """
         regions = {region.name: region for region in space.slots}
-        found = [bytearray(self.banks.get(number, b"")) for number in range(5)]
+        data = [bytearray(self.banks.get(number, b"")) for number in range(5)]
         start = ARGUMENTS[self.major]
-        found[0] = bytearray(start) + parameters
-        struct.pack_into("<6I", found[0], 0, *block, *grid)
-        struct.pack_into("<I", found[0], STACK_AT, stack)
+        data[0] = bytearray(start) + parameters
+        struct.pack_into("<6I", data[0], 0, *block, *grid)
+        struct.pack_into("<I", data[0], STACK_AT, stack)
         for place, name in self.variables:
-            data = regions[name].bytes.tobytes()
-            found[3][place : place + len(data)] = data
+            content = regions[name].bytes.tobytes()
+            data[3][place : place + len(content)] = content
         for bank, place, name, behind in self.pointers:
             if name not in regions:
                 raise Unreadable(f"the address of {name}")
-            struct.pack_into("<Q", found[bank], place, regions[name].base + behind)
-        return [bytes(one) + bytes(16) for one in (*found, b"")]
+            struct.pack_into("<Q", data[bank], place, regions[name].base + behind)
+        return [bytes(bank) + bytes(16) for bank in (*data, b"")]
 
 
 @lru_cache(maxsize=64)
@@ -86,10 +86,10 @@ def kernel(image: bytes, entry: str) -> Kernel:
             target = elf.get_section(section["sh_info"]).name
             if target == f".text.{entry}" and section.num_relocations():
                 raise Unreadable("an address that is put into the code")
-            for one in section.iter_relocations() if target in numbers else ():
-                name = plain_name(table.get_symbol(one["r_info_sym"]).name)
-                behind = one["r_addend"] if one.is_RELA() else 0
-                pointers.append((numbers[target], one["r_offset"], name, behind))
+            for relocation in section.iter_relocations() if target in numbers else ():
+                name = plain_name(table.get_symbol(relocation["r_info_sym"]).name)
+                behind = relocation["r_addend"] if relocation.is_RELA() else 0
+                pointers.append((numbers[target], relocation["r_offset"], name, behind))
         elif section.name in numbers:
             banks[numbers[section.name]] = section.data()
     for symbol in table.iter_symbols():

@@ -68,7 +68,7 @@ class Counted(NamedTuple):
         """Sectors or wavefronts of a kind of `PIECES`."""
         opcodes = PIECES[kind]
         rows = zip(self.decoded.instructions, self.counts["pieces"], strict=True)
-        return int(sum(pieces for one, pieces in rows if one.opcode in opcodes))
+        return int(sum(pieces for ins, pieces in rows if ins.opcode in opcodes))
 
 
 @lru_cache(1)
@@ -101,7 +101,7 @@ def blocks_of(plan: Plan) -> Array:
     if plan.blocks == x * y * z:
         return np.arange(plan.blocks)
     numbers = np.arange(x * y * z).reshape(z, y, x)
-    boxes = [tuple(slice(o, o + e) for o, e in zip(at, one.extent, strict=True))[::-1] for at, one in plan.chunks]
+    boxes = [tuple(slice(o, o + e) for o, e in zip(at, chunk.extent, strict=True))[::-1] for at, chunk in plan.chunks]
     return np.sort(np.concatenate([numbers[box].ravel() for box in boxes]))
 
 
@@ -135,14 +135,14 @@ def beside(asked: Asked | None, plan: Plan, placed: Placed) -> Callable[[Report]
         except Unreadable as error:
             why = str(error)
 
-    def told(report: Report) -> Report:
+    def with_code(report: Report) -> Report:
         code: Code | str = why or ("the launch has hazards" if report.hazards else "")
         lines = {name: Lines(executed) for name, executed in report.executed.items()}
-        for found in lines.values():
-            found.code = code or _code(asked, plan, placed, before, report)
+        for executed in lines.values():
+            executed.code = code or _code(asked, plan, placed, before, report)
         return replace(report, executed=lines)
 
-    return told
+    return with_code
 
 
 def _code(asked: Asked, plan: Plan, placed: Placed, before: dict[int, Array], report: Report) -> Code | str:
@@ -157,25 +157,25 @@ def _code(asked: Asked, plan: Plan, placed: Placed, before: dict[int, Array], re
     arrays = {} if kernel.decoded.unknown else ran.arrays
     unlike = [slots[at].name for at, data in arrays.items() if differ(data, slots[at].bytes)]
     if unlike:
-        # What an atomic returns hangs on the order of warps, which is another one here.
-        ordered = plan.code.meets or any(one.opcode in ORDERED for one in ran.decoded.instructions)
+        # What an atomic returns depends on the order of warps, which differs here.
+        ordered = plan.code.meets or any(ins.opcode in ORDERED for ins in ran.decoded.instructions)
         differs = IN_ANOTHER_ORDER if ordered else ROUNDED if asked.fuses() else DIFFERS
         return f"{differs} {', '.join(unlike)}"
     rows = zip(ran.decoded.instructions, ran.counts.tolist(), strict=True)
-    return Code({one.address: tuple(row) for one, row in rows}, ran.unsettled)
+    return Code({ins.address: tuple(row) for ins, row in rows}, ran.unsettled)
 
 
-def differ(mine: Array, other: Array) -> bool:
+def differ(left: Array, right: Array) -> bool:
     """Return whether bytes differ by more than the rounding of some type of floats."""
-    words = mine.size // 8 * 8
-    if np.array_equal(mine[:words].view(np.uint64), other[:words].view(np.uint64)) and np.array_equal(
-        mine[words:], other[words:]
+    words = left.size // 8 * 8
+    if np.array_equal(left[:words].view(np.uint64), right[:words].view(np.uint64)) and np.array_equal(
+        left[words:], right[words:]
     ):
         return False
     for kind, most in ROUNDING.items():
         width = np.dtype(kind).itemsize
         with np.errstate(all="ignore"):
-            x, y = (each[: each.size // width * width].view(kind).astype(np.float64) for each in (mine, other))
+            x, y = (each[: each.size // width * width].view(kind).astype(np.float64) for each in (left, right))
             largest = np.max(np.abs(y), where=np.isfinite(y), initial=0.0)
             near = np.abs(x - y) <= most * (np.maximum(np.abs(x), np.abs(y)) + largest)
         if np.all(near | (x == y) | (np.isnan(x) & np.isnan(y))):
@@ -188,15 +188,15 @@ def execute(kernel: Kernel, plan: Plan, placed: Placed, before: dict[int, Array]
 
     budget: warp instructions after which it is given up.
     """
-    found = _library()
-    if found is None:
+    loaded = _library()
+    if loaded is None:
         return native.reason()
-    library, numbers = found
+    library, numbers = loaded
     decoded = kernel.decoded
     stack = -(-(decoded.stack + SPARE_STACK) // 16) * 16
     try:
         banks = kernel.bank_bytes(placed.space, plan.grid, plan.block, placed.parameters, stack)
-        constants = np.array([_constant(one, banks) for one in decoded.constants], np.uint32)
+        constants = np.array([_constant(constant, banks) for constant in decoded.constants], np.uint32)
         code = decoded.code(numbers)
     except (Unreadable, KeyError, ValueError) as error:
         return f"the machine code is not read whole: {error}"
@@ -212,9 +212,9 @@ def execute(kernel: Kernel, plan: Plan, placed: Placed, before: dict[int, Array]
     about.code, about.constants = code.ctypes.data, constants.ctypes.data
     about.regions, about.counts = regions.ctypes.data, counts.ctypes.data
     about.code_count, about.constants_count, about.regions_count = len(code), len(constants), len(regions)
-    buffers = [ctypes.create_string_buffer(one, len(one)) for one in banks]
-    about.banks[:] = [ctypes.addressof(one) for one in buffers]
-    about.bank_sizes[:] = [len(one) for one in banks]
+    buffers = [ctypes.create_string_buffer(bank, len(bank)) for bank in banks]
+    about.banks[:] = [ctypes.addressof(buffer) for buffer in buffers]
+    about.bank_sizes[:] = [len(bank) for bank in banks]
     about.grid[:], about.block[:] = plan.grid, plan.block
     about.shared_size = -(-kernel.shared // 16) * 16 + plan.dynamic_shared
     about.threads = 1 if plan.code.meets or decoded.atomics else threads()
@@ -230,10 +230,10 @@ def execute(kernel: Kernel, plan: Plan, placed: Placed, before: dict[int, Array]
     return Counted(decoded, counts, before, unsettled)
 
 
-def _constant(one: tuple[int, int] | int, banks: Sequence[bytes]) -> int:
-    if isinstance(one, int):
-        return one
-    bank, offset = one
+def _constant(constant: tuple[int, int] | int, banks: Sequence[bytes]) -> int:
+    if isinstance(constant, int):
+        return constant
+    bank, offset = constant
     if bank >= len(banks) or offset + 4 > len(banks[bank]):
         raise Unreadable(f"c[{bank:#x}][{offset:#x}]")
     return int.from_bytes(banks[bank][offset : offset + 4], "little")

@@ -82,21 +82,21 @@ class Reader:
         match = _ADDRESS.fullmatch(text.replace(".reuse", ""))
         if match is None:
             raise Unreadable(text)
-        found = {"address": -1, "beside": -1, "offset": 0, "wide": 32, "scale": 0}
+        address = {"address": -1, "beside": -1, "offset": 0, "wide": 32, "scale": 0}
         for part in re.findall(r"[^+]+", match[1]):
             if of := re.fullmatch(r"(R(?:Z|\d+))(\.64|\.U32|\.X\d+)?", part):
                 place = self.register(of[1])
-                found["address"] = -1 if place == layout.CONSTANTS else place
-                found["wide"] = 64 if of[2] == ".64" else 32
-                found["scale"] = int(of[2][2:]).bit_length() - 1 if (of[2] or "").startswith(".X") else 0
+                address["address"] = -1 if place == layout.CONSTANTS else place
+                address["wide"] = 64 if of[2] == ".64" else 32
+                address["scale"] = int(of[2][2:]).bit_length() - 1 if (of[2] or "").startswith(".X") else 0
             elif of := re.fullmatch(r"(UR(?:Z|\d+))(?:\.64)?", part):
                 place = self.register(of[1])
-                found["beside"] = -1 if place == layout.CONSTANTS else place
+                address["beside"] = -1 if place == layout.CONSTANTS else place
             elif re.fullmatch(r"-?0x[0-9a-f]+", part):
-                found["offset"] = int(part, 16)
+                address["offset"] = int(part, 16)
             else:
                 raise Unreadable(text)
-        return found
+        return address
 
 
 def number_bits(text: str, kind: str) -> int:

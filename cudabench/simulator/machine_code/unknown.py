@@ -1,6 +1,6 @@
-"""Values that are not computed, as a tensor core's product: which registers may hold one, and what may hang on it.
+"""Values that are not computed, as a tensor core's product: which registers may hold one, and what may depend on it.
 
-Counts hang on addresses, guards and branches alone. So an instruction whose value is not known here does not matter
+Counts depend on addresses, guards and branches alone. So an instruction whose value is not known here does not matter
 until one of those comes from it, which the code itself shows: a register is unknown where any way to it writes such a
 value. What was stored unknown makes all loads from that memory unknown.
 """
@@ -33,18 +33,18 @@ DECIDES = (
 _REGISTER = re.compile(r"R(\d+)")
 
 
-def written(one: sass.Instruction) -> set[int]:
+def written(ins: sass.Instruction) -> set[int]:
     """Return the registers that an instruction of `OPCODES` writes."""
-    most = OPCODES[one.opcode]
-    if one.opcode[0] == "T" and re.fullmatch("0x[0-9a-f]", one.operands[-1]):
-        most = min(2, int(one.operands[-1], 16).bit_count())  # of the four components those that are asked for
-    elif one.opcode == "LDSM":
-        most = int(next((part for part in one.modifiers if part in "124"), "1"))
-    elif one.opcode == "HMMA" and "F32" not in one.modifiers:
+    most = OPCODES[ins.opcode]
+    if ins.opcode[0] == "T" and re.fullmatch("0x[0-9a-f]", ins.operands[-1]):
+        most = min(2, int(ins.operands[-1], 16).bit_count())  # of the four components those that are asked for
+    elif ins.opcode == "LDSM":
+        most = int(next((part for part in ins.modifiers if part in "124"), "1"))
+    elif ins.opcode == "HMMA" and "F32" not in ins.modifiers:
         most = 2
-    firsts = [match for text in one.operands[:2] if (match := _REGISTER.fullmatch(text))]
+    firsts = [match for text in ins.operands[:2] if (match := _REGISTER.fullmatch(text))]
     # A texture's values go to two places of two.
-    several = firsts if one.opcode.startswith("T") else firsts[:1]
+    several = firsts if ins.opcode.startswith("T") else firsts[:1]
     return {int(match[1]) + place for match in several for place in range(most)}
 
 
@@ -69,9 +69,9 @@ def predicate(number: int) -> int:
 def stored(instructions: Sequence[sass.Instruction], rows: Sequence[Row], places: Mapping[str, int]) -> bool:
     """Return whether unknown values reach global memory; places: the numbers of instructions by their labels.
 
-    Raises Unreadable where an address, a guard or a branch may hang on one.
+    Raises Unreadable where an address, a guard or a branch may depend on one.
     """
-    sources = {number for number, one in enumerate(instructions) if one.opcode in OPCODES}
+    sources = {number for number, ins in enumerate(instructions) if ins.opcode in OPCODES}
     if not sources:
         return False
     masks = [Masks(bits(row.reads), bits(row.decides), bits(row.writes)) for row in rows]
@@ -96,17 +96,17 @@ def _states(
 ) -> list[int]:  # fmt: skip
     """Return what is unknown in front of each instruction, as `bits`."""
     states, waiting = [0] * len(rows), [*range(len(rows))]
-    called = [number + 1 for number, one in enumerate(instructions) if one.opcode == "CALL"]
+    called = [number + 1 for number, ins in enumerate(instructions) if ins.opcode == "CALL"]
     while waiting:
         number = waiting.pop()
-        row, mask, one, state = rows[number], masks[number], instructions[number], states[number]
+        row, mask, ins, state = rows[number], masks[number], instructions[number], states[number]
         if number in sources or state & (mask.reads | mask.decides) or LOADS.get(row.name) in memory:
             state |= mask.writes
         elif row.fields["guard"] == layout.TRUE:
             state &= ~mask.writes
-        following = [number + 1, *(places[label] for label in one.targets if label in places)]
+        following = [number + 1, *(places[label] for label in ins.targets if label in places)]
         if row.name == "jump":
-            following += called if one.opcode == "RET" else places.values()
+            following += called if ins.opcode == "RET" else places.values()
         for then in following:
             if then < len(rows) and state & ~states[then]:
                 states[then] |= state

@@ -74,19 +74,19 @@ def served_as(access: MemoryOp, code: Code) -> int:
 def ordered(code: Code, accesses: Iterable[MemoryOp]) -> bool:
     """Return whether the order of the blocks may show in what a kernel leaves in global memory: where atomics give back
     what they find, round, or put something in the place of what is there, or where several operations may meet."""
-    found = [_what(one, code) for one in accesses if one.kind == "atomic" and "global" in one.numbers]
-    kinds = {(name, type_ if name in ("min", "max") else "") for name, type_ in found}
-    return code.meets or len(kinds) > 1 or any(n not in COMMUTING or t in FLOATS for n, t in found)
+    atomics = [_what(access, code) for access in accesses if access.kind == "atomic" and "global" in access.numbers]
+    kinds = {(name, type_ if name in ("min", "max") else "") for name, type_ in atomics}
+    return code.meets or len(kinds) > 1 or any(n not in COMMUTING or t in FLOATS for n, t in atomics)
 
 
 def contention(library: Any, handle: Any, encoded: Encoded, code: Code) -> dict[int, Contention]:
-    """Return how often the atomics on global memory met, by the number of the access, of those that a lane came to."""
-    found = np.zeros((len(code.accesses), 2), np.int64)
-    library.cudabench_contention(handle, ctypes.c_void_p(found.ctypes.data))
-    told = {}
+    """Return how much the executed atomics on global memory contend, by the number of the access."""
+    counts = np.zeros((len(code.accesses), 2), np.int64)
+    library.cudabench_contention(handle, ctypes.c_void_p(counts.ctypes.data))
+    contended = {}
     for access, record in zip(encoded.made, encoded.accesses, strict=True):
         number = access.numbers.get("global", -1) if access.kind == "atomic" else -1
-        if number >= 0 and found[number, 0]:
-            hits, blocks = (None if many < 0 else many for many in found[number].tolist())
-            told[number] = Contention(hits, blocks, bool(record["returns"]))
-    return told
+        if number >= 0 and counts[number, 0]:
+            hits, blocks = (None if count < 0 else count for count in counts[number].tolist())
+            contended[number] = Contention(hits, blocks, bool(record["returns"]))
+    return contended

@@ -143,8 +143,8 @@ def _pack(emit: Emit, ins: Instruction) -> None:
         wide = emit.then(f"resize.{sign(type_)}32.u64", 64, emit.source(operand, type_))
         wide = emit.then("clamp.s64", 64, wide, flags=bits | SIGNED * (result[0] == "s"))
         parts.append(emit.then("and.64", 64, wide, constant((1 << bits) - 1, 64)))
-    found = emit.then("or.64", 64, emit.then("shl.64", 64, parts[0], constant(bits, 32)), parts[1])
+    packed = emit.then("or.64", 64, emit.then("shl.64", 64, parts[0], constant(bits, 32)), parts[1])
     if len(ins.operands) > 3 and bits < 16:
         above = emit.then("resize.u32.u64", 64, emit.source(ins.operands[3], "b32"))
-        found = emit.then("or.64", 64, found, emit.then("shl.64", 64, above, constant(2 * bits, 32)))
-    emit.op("resize.u64.u32", (emit.target(ins.operands[0], 32),), (found,))
+        packed = emit.then("or.64", 64, packed, emit.then("shl.64", 64, above, constant(2 * bits, 32)))
+    emit.op("resize.u64.u32", (emit.target(ins.operands[0], 32),), (packed,))

@@ -42,8 +42,8 @@ def _emit(emit: Emit, ins: Instruction, name: str, flags: int) -> None:
         halves = emit.scratch(32), emit.scratch(32)
         emit.op("unpack.64.32", halves, (source,))
         parts.append(halves)
-    found = tuple(emit.then(f"{name}.f32", 32, *each, flags=flags) for each in zip(*parts, strict=True))
-    emit.op("pack.64.32", (emit.target(ins.operands[0], 64),), found)
+    results = tuple(emit.then(f"{name}.f32", 32, *each, flags=flags) for each in zip(*parts, strict=True))
+    emit.op("pack.64.32", (emit.target(ins.operands[0], 64),), results)
 
 
 @encodes(

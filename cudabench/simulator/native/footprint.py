@@ -31,19 +31,21 @@ class Traces(NamedTuple):
         block.
         """
         blocks, sums, log = len(followed), self.sums, self.constants
-        found = {}
+        touched = {}
         went = counts["requests"] + counts["beside"]
         every = sums.view(np.int64).reshape(*sums.shape, len(SUMS.names or ())).sum(axis=1)
         for number in np.flatnonzero(sums["requests"].any(axis=1)).tolist():
             places = tuple(np.flatnonzero(went[number]).tolist())
             of = dict(zip(SUMS.names or (), map(float, every[number].tolist()), strict=True))
-            found[number, places if len(places) > 1 else places[0]] = of
+            touched[number, places if len(places) > 1 else places[0]] = of
             of["turns"] /= 4
-        read, written = ({slot: many for slot, many in enumerate(of) if many >= 0} for of in self.sectors.T.tolist())
-        many = np.diff(chunks, append=blocks).tolist()
-        parts = tuple(zip(many, np.add.reduceat(self.instructions, chunks).tolist(), strict=True))
+        read, written = (
+            {slot: sectors for slot, sectors in enumerate(of) if sectors >= 0} for of in self.sectors.T.tolist()
+        )
+        sizes = np.diff(chunks, append=blocks).tolist()
+        parts = tuple(zip(sizes, np.add.reduceat(self.instructions, chunks).tolist(), strict=True))
         lines = _fetched(log, self.requests, chunks, warps, blocks) if len(log) else 0.0
-        return Touched(found, read, written, blocks, int(np.count_nonzero(followed)), parts, lines)
+        return Touched(touched, read, written, blocks, int(np.count_nonzero(followed)), parts, lines)
 
 
 def traces(library: Any, handle: Any, counts: Array, blocks: int, regions: int) -> Traces:

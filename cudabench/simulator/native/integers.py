@@ -31,11 +31,11 @@ def _packed(emit: Emit, ins: Instruction, name: str) -> None:
         halves = emit.scratch(16), emit.scratch(16)
         emit.op("unpack.32.16", halves, (emit.source(operand, "b32"),))
         parts.append(halves)
-    found = [emit.then(name, 16, *halves) for halves in zip(*parts, strict=True)]
+    results = [emit.then(name, 16, *halves) for halves in zip(*parts, strict=True)]
     if "relu" in ins.modifiers:
         zero = emit.builder.constant(0, 16)
-        found = [emit.then("max.s16", 16, half, zero) for half in found]
-    emit.op("pack.32.16", (emit.target(ins.operands[0], 32),), tuple(found))
+        results = [emit.then("max.s16", 16, half, zero) for half in results]
+    emit.op("pack.32.16", (emit.target(ins.operands[0], 32),), tuple(results))
 
 
 @encodes("add", "sub")
@@ -103,8 +103,8 @@ def _mul24(emit: Emit, ins: Instruction) -> None:
     product = emit.then(f"mul24.{sign(type_)}", 64, x, y)
     if "hi" in ins.modifiers:
         product = emit.then(f"shr.{sign(type_)}64", 64, product, emit.builder.constant(16, 32))
-    found = emit.then("resize.u64.u32", 32, product)
-    name, sources = ("add.32", (found, rest[0])) if rest else ("mov.32", (found,))
+    high = emit.then("resize.u64.u32", 32, product)
+    name, sources = ("add.32", (high, rest[0])) if rest else ("mov.32", (high,))
     emit.op(name, (emit.target(ins.operands[0], 32),), sources)
 
 
@@ -131,8 +131,8 @@ def _extreme(emit: Emit, ins: Instruction) -> None:
     if "relu" not in ins.modifiers:
         plain(emit, ins, name, (type_, type_), type_)
         return
-    found = emit.then(name, bits, *(emit.source(operand, type_) for operand in ins.operands[1:]))
-    emit.op(f"max.s{bits}", (emit.target(ins.operands[0], bits, True),), (found, emit.builder.constant(0, bits)))
+    result = emit.then(name, bits, *(emit.source(operand, type_) for operand in ins.operands[1:]))
+    emit.op(f"max.s{bits}", (emit.target(ins.operands[0], bits, True),), (result, emit.builder.constant(0, bits)))
 
 
 @encodes("and", "or", "xor", "not", "cnot")

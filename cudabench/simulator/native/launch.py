@@ -27,7 +27,7 @@ from cudabench.simulator.native import atomics, layout
 from cudabench.simulator.native.atomics import Contention
 from cudabench.simulator.native.footprint import Traces, traces
 from cudabench.simulator.native.layout import COUNTED, REGION, Description
-from cudabench.simulator.native.looks import Told, due, told
+from cudabench.simulator.native.looks import LaneCounts, due, lane_counts
 from cudabench.simulator.native.program import Encoded, encode, linear, refusal
 from cudabench.simulator.plan import Plan
 from cudabench.simulator.program.arguments import Placed
@@ -52,7 +52,7 @@ class Ran:
     """What the native engine counted of a launch that it found clean, for `outcome`.
 
     shares: warp instructions by basic block of code and block of the grid, of which ready has the numbers. contention:
-    see `atomics`. told: what lanes do. report: the launch's, for others that count the same.
+    see `atomics`. lanes: see `LaneCounts`. report: the launch's, for others that count the same.
     """
 
     instructions: int
@@ -61,7 +61,7 @@ class Ran:
     counts: Array
     ready: Ready
     contention: dict[int, Contention]
-    told: Told
+    lanes: LaneCounts
     traces: Traces | None = None
     report: Report | None = None
 
@@ -69,8 +69,8 @@ class Ran:
         """Tell whether another launch of its kernel, in the same address space, counted the same."""
         arrays = zip(self._arrays(), other._arrays(), strict=True)
         return self.contention == other.contention and all(
-            one is two or (one is not None and two is not None and one.tobytes() == two.tobytes())
-            for one, two in arrays
+            left is right or (left is not None and right is not None and left.tobytes() == right.tobytes())
+            for left, right in arrays
         )
 
     def _arrays(self) -> tuple[Array | None, ...]:
@@ -94,7 +94,7 @@ def _names() -> tuple[Any, dict[str, int]] | None:
     library.cudabench_done.argtypes = library.cudabench_undo.argtypes = library.cudabench_at.argtypes = [pointer]
     library.cudabench_counts.argtypes = [pointer, pointer]
     sizes = [library.cudabench_size_of(place) for place in range(len(layout.SIZES))]
-    assert sizes == [layout.size_of(one) for one in layout.SIZES], "layout.py and engine.hpp differ"
+    assert sizes == [layout.size_of(name) for name in layout.SIZES], "layout.py and engine.hpp differ"
     return library, layout.numbers_of(library.cudabench_operations, library.cudabench_operation)
 
 
@@ -239,7 +239,7 @@ def _ready(
     issued: Mapping[int, tuple[int, int]],
     checked: bool,
 ) -> Ready | str:
-    """Return what the engine is told of a launch, kept by its plan, or why it cannot run there."""
+    """Return the description of a launch for the engine, kept by its plan, or why it cannot run there."""
     code, key = plan.code, id(library)
     if plan.ready is None or code.encoded.get(key) is not plan.ready.encoded or plan.ready.issued != issued:
         if reason := refused(plan):
@@ -271,10 +271,10 @@ def attempt(
 
     Or why it did not come to its end: then memory is as it was before. Raises BudgetExceeded when the time is up.
     """
-    found = _names()
-    if found is None:
+    loaded = _names()
+    if loaded is None:
         return native.reason()
-    library, names = found
+    library, names = loaded
     code = plan.code
     ready = _ready(library, names, plan, placed, issued, checked)
     if isinstance(ready, str):
@@ -308,7 +308,7 @@ def attempt(
 def _counted(
     library: Any, handle: int, plan: Plan, ready: Ready, footprint: bool, shares: bool, regions: int, looked: bool
 ) -> Ran | None:  # fmt: skip
-    """Return what was counted of a launch that has ended; looked: see `told`."""
+    """Return what was counted of a launch that has ended; looked: see `lane_counts`."""
     code, held = plan.code, ctypes.c_void_p(handle)
     executed = np.zeros(len(code.blocks), layout.EXECUTED)
     by_block = np.zeros((len(code.blocks), len(ready.order)), np.int64) if shares else None
@@ -317,7 +317,7 @@ def _counted(
     )
     counts = np.zeros((len(code.accesses), max(1, regions, len(code.shared_names))), layout.COUNTS)
     library.cudabench_counts(handle, counts.ctypes.data)
-    lanes = told(library, held, counts, plan, ready.issued, looked)
+    lanes = lane_counts(library, held, counts, plan, ready.issued, looked)
     if lanes is None:
         return None
     ran = Ran(
@@ -325,7 +325,7 @@ def _counted(
         atomics.contention(library, held, ready.encoded, code) if ready.atomics else {},
         lanes, traces(library, held, counts, len(ready.order), regions) if footprint else None,
     )  # fmt: skip
-    same = None if looked else next((one for one in ready.last if one.same_as(ran)), None)
+    same = None if looked else next((before for before in ready.last if before.same_as(ran)), None)
     if same is None:
         ready.last = [ran, *ready.last[: MOST_APART - 1]]
     return same or ran
@@ -359,7 +359,7 @@ def _order(plan: Plan) -> Array:
         place = np.arange(chunk.blocks, dtype=np.int64)
         across, down = chunk.extent[:2]
         own = (place % across, place // across % down, place // (across * down))
-        parts.append(sum((first + one) * step for first, one, step in zip(origin, own, (1, x, x * y), strict=True)))
+        parts.append(sum((first + place) * step for first, place, step in zip(origin, own, (1, x, x * y), strict=True)))
     return np.concatenate(parts)
 
 

@@ -51,20 +51,20 @@ class Seen(NamedTuple):
         visits = visits[np.lexsort((visits["turn"], visits["number"]))]
         apart = looks["number"][turns["look"]], visits["number"]
         numbers = np.unique(np.concatenate(apart))
-        starts, ends = ([one.searchsorted(numbers, side).tolist() for one in apart] for side in ("left", "right"))
-        found = {
+        starts, ends = ([own.searchsorted(numbers, side).tolist() for own in apart] for side in ("left", "right"))
+        by_number = {
             number: Seen(looks, turns[starts[0][at] : ends[0][at]], visits[starts[1][at] : ends[1][at]])
             for at, number in enumerate(numbers.tolist())
         }
-        return defaultdict(lambda: Seen(looks, turns[:0], visits[:0]), found)
+        return defaultdict(lambda: Seen(looks, turns[:0], visits[:0]), by_number)
 
 
 class Rows:
     """A kernel's rows as they were looked at last, by memory instruction, array and bytes of a lane, made when
     somebody asks for them; these are never changed. seen: launches of which they have to be made."""
 
-    def __init__(self, before: Rows | None = None, told: Told | None = None) -> None:
-        self._before, self._told = before, told
+    def __init__(self, before: Rows | None = None, counts: LaneCounts | None = None) -> None:
+        self._before, self._counts = before, counts
         self._made: Mapping[tuple[int, Place, int], Row] = {}
         self.seen: int = 0 if before is None else before.seen + 1
         if self.seen > MOST_SEEN:
@@ -72,9 +72,9 @@ class Rows:
 
     def made(self) -> Mapping[tuple[int, Place, int], Row]:
         """Return them."""
-        if self._before is not None and self._told is not None:
-            self._made = {**self._before.made(), **self._told.looked_at()}
-            self._before = self._told = None
+        if self._before is not None and self._counts is not None:
+            self._made = {**self._before.made(), **self._counts.looked_at()}
+            self._before = self._counts = None
             self.seen = 0
         return self._made
 
@@ -90,7 +90,7 @@ class Known:
     rows: Rows = field(default_factory=Rows)
 
 
-class Told(NamedTuple):
+class LaneCounts(NamedTuple):
     """The counts of a launch by memory instruction and array, and by what lanes did, in this launch or in earlier ones:
     that is looked at in the first launches of a kernel and in ever fewer later ones, as the NumPy engine looks at
     executions."""
@@ -114,12 +114,12 @@ class Told(NamedTuple):
         arrays: dict[int, list[int]] = {}
         for number, at in np.argwhere(_went(self.counts)).tolist():
             arrays.setdefault(number, []).append(at)
-        found = {}
+        rows = {}
         for number, places in arrays.items():
             access = self.plan.code.accesses[number]
             place: Place = NOWHERE if access.space == "local" else places[0] if len(places) == 1 else tuple(places)
             size = self.issued.get(number, (0, access.size))[1]
-            row = found[number, place, size] = Row(number, place)
+            row = rows[number, place, size] = Row(number, place)
             *totals, _, row.reloads, _ = sums[number]
             if self.seen is not None:
                 _Looked(row, self.plan, size, each[number]).fill(totals)
@@ -127,7 +127,7 @@ class Told(NamedTuple):
                 last = self.last.made()[number, place, size]
                 row.looks = dict(zip(last.looks, _parts(totals, [*last.looks.values()]), strict=True))
                 row.first, row.step = last.first, last.step
-        return found
+        return rows
 
 
 def due(plan: Plan) -> bool:
@@ -137,9 +137,9 @@ def due(plan: Plan) -> bool:
     return known.strayed > 2 or known.launches <= ALWAYS_SEEN or not known.launches & (known.launches - 1)
 
 
-def told(
+def lane_counts(
     library: Any, handle: Any, counts: Array, plan: Plan, issued: Mapping[int, tuple[int, int]], looked: bool
-) -> Told | None:
+) -> LaneCounts | None:
     """Return what the lanes of a launch that has ended did; counts: by memory instruction and array. None where it was
     not looked at, but went where no launch went that was: then it is to run again."""
     known = plan.code.looked[plan.block]
@@ -147,17 +147,17 @@ def told(
     exact = there.tobytes(), *issued.items()
     went = {exact}
     if looked or exact not in known.went:  # of a space that has grown, the same regions
-        went.add((*(one.tobytes() for one in np.nonzero(there)), *issued.items()))
+        went.add((*(indices.tobytes() for indices in np.nonzero(there)), *issued.items()))
     strays = went.isdisjoint(known.went)
     known.strayed = known.strayed + 1 if strays else 0
     if not looked and strays:
         return None
     known.went |= went
     if not looked:
-        return Told(counts, plan, issued, None, known.rows)
-    found = Told(counts, plan, issued, _seen(library, handle), known.rows)
-    known.rows = Rows(known.rows, found)
-    return found._replace(seen=None, last=known.rows)
+        return LaneCounts(counts, plan, issued, None, known.rows)
+    seen = LaneCounts(counts, plan, issued, _seen(library, handle), known.rows)
+    known.rows = Rows(known.rows, seen)
+    return seen._replace(seen=None, last=known.rows)
 
 
 def _went(counts: Array) -> Array:
@@ -167,11 +167,11 @@ def _went(counts: Array) -> Array:
 
 def _seen(library: Any, handle: Any) -> Seen:
     """Return what warps of a launch that has ended did."""
-    many = ctypes.c_int64(), ctypes.c_int64()
-    library.cudabench_looks(handle, None, ctypes.byref(many[0]), None, ctypes.byref(many[1]))
-    looks, turns = np.zeros(many[0].value, layout.LOOK), np.zeros(many[1].value, layout.TURN)
+    counts = ctypes.c_int64(), ctypes.c_int64()
+    library.cudabench_looks(handle, None, ctypes.byref(counts[0]), None, ctypes.byref(counts[1]))
+    looks, turns = np.zeros(counts[0].value, layout.LOOK), np.zeros(counts[1].value, layout.TURN)
     into, beside = (ctypes.c_void_p(array.ctypes.data) for array in (looks, turns))
-    library.cudabench_looks(handle, into, ctypes.byref(many[0]), beside, ctypes.byref(many[1]))
+    library.cudabench_looks(handle, into, ctypes.byref(counts[0]), beside, ctypes.byref(counts[1]))
     library.cudabench_visits.restype = ctypes.c_int64
     visits = np.zeros(library.cudabench_visits(handle, None, ctypes.c_int64(0)), layout.VISIT)
     library.cudabench_visits(handle, ctypes.c_void_p(visits.ctypes.data), ctypes.c_int64(len(visits)))
@@ -192,35 +192,35 @@ class _Looked:
 
     def fill(self, totals: Sequence[int]) -> None:
         """Give the row its looks, whose counts come to the totals, and where its executions went."""
-        counted: dict[Any, list[int]] = {}  # by what is told of a look
+        counted: dict[Any, list[int]] = {}  # by the key of a look
         numbers = dict.fromkeys(self.turns["look"].tolist())
-        told = {number: self.key(self.looks[number]) for number in numbers}
+        keys = {number: self.key(self.looks[number]) for number in numbers}
         of: dict[Any, list[int]] = {}  # looks
-        for number, key in told.items():
+        for number, key in keys.items():
             of.setdefault(key, []).append(number)
         for number, group in groupby(self.turns.tolist(), itemgetter(1)):
-            turn = [(told[look], many) for look, _, *many in group]
+            turn = [(keys[look], many) for look, _, *many in group]
             for key, many in turn if number == layout.MOST_TURNS else [_as_most(turn)]:
-                mine = counted.setdefault(key, [0, 0, 0])
-                mine[:] = map(add, mine, many)
-        found = [*map(self.look, (self.looks[of[key]] for key in counted))] or [UNKNOWN]
-        for one, many in zip(found, _parts(totals, [*counted.values()] or [[1, 1, 1]]), strict=True):
-            mine = self.row.looks.setdefault(one, [0, 0, 0])
-            mine[:] = map(add, mine, many)
+                own = counted.setdefault(key, [0, 0, 0])
+                own[:] = map(add, own, many)
+        looks = [*map(self.look, (self.looks[of[key]] for key in counted))] or [UNKNOWN]
+        for each, many in zip(looks, _parts(totals, [*counted.values()] or [[1, 1, 1]]), strict=True):
+            own = self.row.looks.setdefault(each, [0, 0, 0])
+            own[:] = map(add, own, many)
         if self.space == "global" and not self.atomic:
             self.follow()
 
-    def key(self, one: Any) -> Any:
+    def key(self, record: Any) -> Any:
         """Return what tells the look of some warps from others."""
-        if one["kind"] != layout.WARP or self.space == "local":
-            return int(one["kind"]), int(one["mask"]) if one["kind"] == layout.ONE_PLACE else 0
-        on, addresses = _lanes(one["mask"]), one["addresses"]
+        if record["kind"] != layout.WARP or self.space == "local":
+            return int(record["kind"]), int(record["mask"]) if record["kind"] == layout.ONE_PLACE else 0
+        on, addresses = _lanes(record["mask"]), record["addresses"]
         apart = on.tolist() if on[-1] - on[0] >= len(on) else []
         return shape(addresses[on].tolist(), self.size, apart), len(on), bool(apart)
 
-    def look(self, some: Array) -> Look:
+    def look(self, records: Array) -> Look:
         """Return the look of warps that have one key."""
-        first = some[0]
+        first = records[0]
         lanes = int(first["mask"])
         if first["kind"] == layout.REST:
             return UNKNOWN
@@ -232,15 +232,17 @@ class _Looked:
             if not (moves or (self.space == "shared" and self.size > 4)) or self.atomic or self.by_data:
                 return BROADCAST if lanes == LANES else ONE_PLACE[lanes]
             start = int(first["addresses"][0])
-            one = Shape("broadcast", 0, 32, 0) if lanes > 1 else Shape("single", 0, 1, 0)
-            moved = moves and bool((some["addresses"][:, 0] - start).any())
+            same = Shape("broadcast", 0, 32, 0) if lanes > 1 else Shape("single", 0, 1, 0)
+            moved = moves and bool((records["addresses"][:, 0] - start).any())
             return Look(
-                Pattern(*one, start % LINE, moved, lanes, (0, 0, 0)), (start,) * lanes + (None,) * (LANES - lanes)
+                Pattern(*same, start % LINE, moved, lanes, (0, 0, 0)), (start,) * lanes + (None,) * (LANES - lanes)
             )
-        on = (some["mask"][:, None] >> _BITS & 1).astype(np.bool_)
-        found = look(some["addresses"], on, self.size, None if self.atomic or self.space == "constant" else self.axes)
-        varies = found.pattern.varies or bool(some["varies"].any())
-        return Look(found.pattern._replace(varies=varies), found.example)
+        on = (records["mask"][:, None] >> _BITS & 1).astype(np.bool_)
+        looked = look(
+            records["addresses"], on, self.size, None if self.atomic or self.space == "constant" else self.axes
+        )
+        varies = looked.pattern.varies or bool(records["varies"].any())
+        return Look(looked.pattern._replace(varies=varies), looked.example)
 
     def follow(self) -> None:
         """Note where the executions of the first block went."""
@@ -290,9 +292,9 @@ def _axes(visits: Array, threads: Array) -> Steps | None:
     steps = [0, 0, 0]
     for axis in range(3):
         # A thread that differs from the first one along this axis, and else along those that are known.
-        some = np.flatnonzero((index[:, axis] != 0) & (index[:, axis + 1 :] == 0).all(axis=1))
-        if len(some):
-            at = some[0]
+        steps_along = np.flatnonzero((index[:, axis] != 0) & (index[:, axis + 1 :] == 0).all(axis=1))
+        if len(steps_along):
+            at = steps_along[0]
             steps[axis], rest = divmod(int(places[at] - index[at] @ np.array(steps)), int(index[at, axis]))
             if rest:
                 return None
@@ -303,7 +305,7 @@ def _parts(totals: Sequence[int], weights: Sequence[Sequence[int]]) -> list[list
     """Return the totals of requests, pieces and ideal pieces for each look, by what the looks have of them."""
     if len(weights) == 1:
         return [[*totals]]
-    each = [_shared_out(total, [one[place] for one in weights]) for place, total in enumerate(totals)]
+    each = [_shared_out(total, [weight[place] for weight in weights]) for place, total in enumerate(totals)]
     return [[*many] for many in zip(*each, strict=True)]
 
 

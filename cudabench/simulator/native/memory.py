@@ -37,8 +37,8 @@ def _ld(emit: Emit, ins: Instruction) -> None:
     if count > MOST_TARGETS:
         row = _row(emit, count, bits)
         emit.op(f"ld.{name}", (row[0],), (register,), immediate=offset, access=emit.access, flags=flags | IN_A_ROW)
-        for target, one in zip(targets, row, strict=True):
-            emit.op(f"mov.{bits}", (target,), (one,))
+        for target, register in zip(targets, row, strict=True):
+            emit.op(f"mov.{bits}", (target,), (register,))
         return
     emit.op(f"ld.{name}", targets, (register,), immediate=offset, access=emit.access, flags=flags)
 
@@ -61,8 +61,8 @@ def _st(emit: Emit, ins: Instruction) -> None:
     width = builder.width(sources[0])
     if count > MOST_TARGETS:
         row = _row(emit, count, width)
-        for one, source in zip(row, sources, strict=True):
-            emit.op(f"mov.{width}", (one,), (source,))
+        for register, source in zip(row, sources, strict=True):
+            emit.op(f"mov.{width}", (register,), (source,))
         sources, flags = (row[0],), flags | IN_A_ROW
     emit.op(f"st.{bits}.{width}", (), (register, *sources), immediate=offset, access=emit.access, flags=flags)
 
@@ -111,12 +111,12 @@ def _check(emit: Emit) -> None:
 def _targets(emit: Emit, into: tuple[Operand, ...], bits: int) -> tuple[int, ...]:
     """Return the registers of what is loaded, all of one width."""
     named = [isinstance(item, Symbol) and item.name == "_" for item in into]
-    found = [-1 if nobodys else emit.builder.target(item) for item, nobodys in zip(into, named, strict=True)]
-    widths = {emit.builder.width(index) for index in found if index >= 0} or {bits}
+    registers = [-1 if unnamed else emit.builder.target(item) for item, unnamed in zip(into, named, strict=True)]
+    widths = {emit.builder.width(index) for index in registers if index >= 0} or {bits}
     width = widths.pop()
     if widths or width < bits or width > 64:
         raise NotEncoded(emit.ins.text)
-    return tuple(emit.builder.new(width, Affine(0)) if index < 0 else index for index in found)
+    return tuple(emit.builder.new(width, Affine(0)) if index < 0 else index for index in registers)
 
 
 def _row(emit: Emit, count: int, width: int) -> tuple[int, ...]:

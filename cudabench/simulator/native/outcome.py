@@ -22,7 +22,7 @@ def outcome(
     ran: Ran, plan: Plan, placed: Placed, issued: Mapping[int, tuple[int, int]], shares: Shares | None
 ) -> Outcome:
     """Return what a launch came to."""
-    rows = ran.told.rows()
+    rows = ran.lanes.rows()
     footprint = None
     if ran.traces is not None:
         counted = {key: row.totals for key, row in rows.items()}

@@ -65,8 +65,8 @@ def refusal(code: Code) -> str:
     """Return why the NumPy engine runs all launches of a kernel, "" where the native one may."""
     if REFUSAL not in code.encoded:
         code.encoded[REFUSAL] = _refusal(code)
-    found: str = code.encoded[REFUSAL]
-    return found
+    reason: str = code.encoded[REFUSAL]
+    return reason
 
 
 def _refusal(code: Code) -> str:
@@ -99,8 +99,8 @@ def linear(code: Code) -> bool:
             and not ways.decided_by_data
             and all(op.address not in bent for op in ways.ops)
         )
-    found: bool = code.encoded[LINEAR]
-    return found
+    is_linear: bool = code.encoded[LINEAR]
+    return is_linear
 
 
 _STRAIGHT = ("mov", "add", "sub", "neg", "mul", "mad", "shl", "cvt", "cvta")  # NumPy keeps what is linear so
@@ -114,23 +114,23 @@ def encode(code: Code, names: dict[str, int]) -> Encoded:
     places: dict[int, int] = {}  # likewise, in `made`
     blocks = np.zeros(len(code.blocks), CODE_BLOCK)
 
-    def row(op: Op, one: NativeOp) -> tuple[Any, ...]:
+    def row(op: Op, step: NativeOp) -> tuple[Any, ...]:
         access = -1
-        if one.access is not None:
-            made.setdefault(id(one.access), one.access)
-            access = places.setdefault(id(one.access), len(places))
-        into = (*one.into, *[-1] * (4 - len(one.into)))
-        sources = (*one.sources, *[-1] * (8 - len(one.sources)))
+        if step.access is not None:
+            made.setdefault(id(step.access), step.access)
+            access = places.setdefault(id(step.access), len(places))
+        into = (*step.into, *[-1] * (4 - len(step.into)))
+        sources = (*step.sources, *[-1] * (8 - len(step.sources)))
         return (
-            names[one.name], op.guard, op.inverted, op.line.ptx_line, into, sources, access, one.flags, one.immediate
+            names[step.name], op.guard, op.inverted, op.line.ptx_line, into, sources, access, step.flags, step.immediate
         )  # fmt: skip
 
     for block in code.blocks:
         record = blocks[block.number]
         record["first"] = len(ops)
         for op in block.ops:
-            for one in _native(op, code, names):
-                ops.append(row(op, one))
+            for step in _native(op, code, names):
+                ops.append(row(op, step))
         record["count"] = len(ops) - record["first"]
         record["weight"], record["rank"] = block.weight, block.rank
         record["members"] = _members(block)
@@ -172,8 +172,10 @@ def _native(op: Op, code: Code, names: dict[str, int]) -> list[NativeOp]:
     native = op.native
     if op.run is None and native is None:
         return []
-    told = native is not None and any(one.access and (one.access.guess or one.access.polls) for one in native.ops)
-    if native is None or told or op.watched or not {one.name for one in native.ops} <= names.keys():
+    observed = native is not None and any(
+        step.access and (step.access.guess or step.access.polls) for step in native.ops
+    )
+    if native is None or observed or op.watched or not {step.name for step in native.ops} <= names.keys():
         return [NativeOp(OTHER)]
     checks = [NativeOp(f"defined.{code.widths[index]}", (), (index,)) for index in op.undefined]
     return [*checks, *native.ops]
@@ -221,12 +223,12 @@ def _alike(code: Code) -> set[int]:
     stores: list[tuple[MemoryOp, int]] = []
     for op in (op for block in code.blocks for op in block.every):
         made = op.native.ops if op.native is not None else ()
-        for one in made:
-            for index in one.into:
-                writers[index].append((op, one))
-            if one.access is not None and one.access.kind == "store" and one.access.count == 1:
-                stores.append((one.access, one.sources[1]))
-        for index in {*op.defs}.difference(*(one.into for one in made)):
+        for step in made:
+            for index in step.into:
+                writers[index].append((op, step))
+            if step.access is not None and step.access.kind == "store" and step.access.count == 1:
+                stores.append((step.access, step.sources[1]))
+        for index in {*op.defs}.difference(*(step.into for step in made)):
             writers[index].append((op, None))
 
     def same(index: int, width: int) -> bool:
@@ -234,9 +236,9 @@ def _alike(code: Code) -> set[int]:
         if index not in writers:
             fits = type(value) is Affine and (width >= 4 or 0 <= value.base < 1 << 8 * width)
             return fits and not is_undefined(value) and index not in code.special.values()
-        if code.blocks[0].live >> index & 1 or any(op.guard >= 0 or one is None for op, one in writers[index]):
+        if code.blocks[0].live >> index & 1 or any(op.guard >= 0 or step is None for op, step in writers[index]):
             return False
-        ((name, sources), *others) = {(one.name, one.sources) for _, one in writers[index] if one is not None}
+        ((name, sources), *others) = {(step.name, step.sources) for _, step in writers[index] if step is not None}
         if others or (len(writers[index]) > 1 and not sources):
             return False
         resized = name.startswith("resize.") and writers[index][0][0].opcode == "st"

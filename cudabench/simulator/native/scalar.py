@@ -116,10 +116,10 @@ def _halves(emit: Emit, ins: Instruction) -> tuple[int, int]:
         low, high = emit.scratch(16), emit.scratch(16)
         emit.op("unpack.32.16", (low, high), (emit.source(operand, "b32"),))
         parts.append([emit.then(f"cvt.f32.{type_[:-2]}", 32, half) for half in (low, high)])
-    found = emit.scratch(1), emit.scratch(1)
-    for into, x, y in zip(found, *parts, strict=True):
+    results = emit.scratch(1), emit.scratch(1)
+    for into, x, y in zip(results, *parts, strict=True):
         _compare(emit, ins.modifiers[0], "f32", into, x, y)
-    return found
+    return results
 
 
 @encodes("setp")
@@ -133,14 +133,14 @@ def _setp(emit: Emit, ins: Instruction) -> None:
     if third is None and second is None:
         _compared(emit, ins, emit.target(first, 1))
         return
-    found, results = emit.scratch(1), []
-    _compared(emit, ins, found)
+    compared, results = emit.scratch(1), []
+    _compared(emit, ins, compared)
     for inverted in (False,) if second is None else (False, True):
         if third is None:
-            results.append(emit.then("mov.1", 1, found, flags=int(inverted)))
+            results.append(emit.then("mov.1", 1, compared, flags=int(inverted)))
         else:
             name, other, flip = third
-            results.append(emit.then(f"{name}.1", 1, found, other, flags=INVERTED[inverted, flip]))
+            results.append(emit.then(f"{name}.1", 1, compared, other, flags=INVERTED[inverted, flip]))
     _give(emit, ins, results, (first,) if second is None else (first, second))
 
 
@@ -162,12 +162,12 @@ def _set(emit: Emit, ins: Instruction) -> None:
         halves = tuple(emit.then("selp.16", 16, yes, no, half) for half in _halves(emit, ins))
         emit.op("pack.32.16", (emit.target(ins.operands[0], 32),), halves)
         return
-    bits, found, third = BITS[result], emit.scratch(1), _third(emit, ins)
-    _compared(emit, ins, found)
+    bits, compared, third = BITS[result], emit.scratch(1), _third(emit, ins)
+    _compared(emit, ins, compared)
     if third is not None:
         name, other, flip = third
-        found = emit.then(f"{name}.1", 1, found, other, flags=INVERTED[False, flip])
-    sources = (constant(ones.get(result, (1 << bits) - 1), bits), constant(0, bits), found)
+        compared = emit.then(f"{name}.1", 1, compared, other, flags=INVERTED[False, flip])
+    sources = (constant(ones.get(result, (1 << bits) - 1), bits), constant(0, bits), compared)
     emit.op(f"selp.{bits}", (emit.target(ins.operands[0], bits),), sources)
 
 

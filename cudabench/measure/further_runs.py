@@ -1,0 +1,178 @@
+"""Launches a kernel that `check` found clean again: in other orders of its blocks, and compiled without optimisation.
+
+A clean kernel runs again with its blocks in another order if blocks may exchange data during a launch: by results of
+atomics, by flags, by volatile and ordered reads. For other kernels the order has no effect.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cudabench.devices import sim
+from cudabench.errors import CudabenchError
+from cudabench.measure import unwritten, verify
+from cudabench.measure.context import Arrays, wrong_reason
+from cudabench.measure.counting import arrays_of, hazard_reason, hazards_of, source_texts
+from cudabench.records.planned import Case
+from cudabench.records.results import Hazard, Result, Warning
+from cudabench.results.warnings import warning
+from cudabench.simulator import api as simulator
+
+if TYPE_CHECKING:
+    from cudabench.measure.simulated_run import SimulatedRun
+
+LONG_S = 2.0  # a kernel that took longer does not run again in another order
+LOOK_S = 10.0  # most seconds of the look for reads of unwritten memory
+MOST_S = 30.0  # most seconds of that run; it takes long only if blocks wait for each other forever
+# Relative error of a sum of floats in another order, by the bytes of a float.
+ROUNDING = {2: 2e-3, 4: 1e-5, 8: 1e-12}
+RANDOM = "random:1"
+ORDERS = {None: "in their own order", "reverse": "in reverse order"}
+
+
+def in_another_order(
+    run: SimulatedRun, case: Case, result: Result, arrays: Arrays, began: float, took: float
+) -> tuple[Result, list[str]]:
+    """Launch a clean kernel in other orders of its blocks, until one has a finding. Return the result with the
+    finding, and faults. `took`: the seconds of the first run, which wrote `arrays`."""
+    schedule = run.settings.schedule
+    meets, waits = run.device.meetings(case)
+    if not meets:
+        return result, []
+
+    def undecided(another: str | None, reason: str) -> tuple[Result, list[str]]:
+        order, option = order_name(schedule), another or RANDOM
+        note = warning("undecided", kernel=case.kernel, order=order, reason=reason, option=option)
+        return replace(result, warnings=(*result.warnings, note)), []
+
+    def with_hazards(hazards: Sequence[simulator.Hazard], prefix: str) -> tuple[Result, list[str]]:
+        converted = hazards_of((hazard._replace(message=f"{prefix} {hazard.message}") for hazard in hazards), case)
+        return replace(result, hazards=(*(result.hazards or ()), *converted)), [hazard_reason(converted)]
+
+    tried = other_orders(schedule, waits)
+    if took > LONG_S:
+        return undecided(tried[0], f"that took {took:.1f} s")
+    expected = run.expected(case.expects)
+    written = [buffer.name for buffer in run.operation.buffers(run.problem) if buffer.role in ("out", "inout")]
+    for another in tried:
+        start, prefix = time.monotonic(), f"with the blocks {order_name(another)}"
+        run.device.reset(case)
+        other_arrays = run.arrays(case, run.input_sets[0])
+        seconds = min(MOST_S, run.seconds() - (start - began))
+        try:
+            other = run.launch(case, other_arrays, "in another order", seconds=seconds, schedule=another)
+        except simulator.BudgetExceeded as stopped:
+            if stopped.hazards:
+                return with_hazards(stopped.hazards, prefix)
+            ran = f"{order_name(another)} they had not ended after {time.monotonic() - start:.1f} s"
+            return undecided(another, ran)
+        except CudabenchError as error:
+            return result, [f"{prefix}: {error}"]
+        if other.report.hazards:
+            return with_hazards(other.report.hazards, prefix)
+        verification = run.input_sets[0].compare(case.expects, other_arrays, "simulated")
+        if verification and verification.mismatches:
+            return result, [f"{prefix}: {wrong_reason(verification)}"]
+        for name in (name for name in written if name not in expected):
+            place = first_difference(arrays[name], other_arrays[name])
+            if place is not None:
+                first, second = (_text(array[name][place]) for array in (arrays, other_arrays))
+                note = warning(
+                    "order-dependent", place=verify.element_name(name, place), name=name, one=first, two=second,
+                    order=order_name(schedule), other=order_name(another),
+                )  # fmt: skip
+                return replace(result, warnings=(*result.warnings, note)), []
+    return result, []
+
+
+def without_optimisation(
+    run: SimulatedRun, case: Case, seconds: float
+) -> tuple[tuple[Hazard, ...], tuple[Warning, ...]]:
+    """Return the hazards of the kernel compiled without optimisation, whose local arrays are in memory; and a
+    warning if the compiler refuses it, or it does not run to its end.
+
+    An optimising compiler keeps a small array in registers, and drops accesses past its end and the stores that
+    depend on them.
+    """
+    plain = replace(case, source=replace(case.source, debug=True))
+    try:
+        run.device.reset(plain)
+        arrays = run.arrays(case, run.input_sets[0])
+        other = run.launch(plain, arrays, seconds=seconds, **source_texts(case))
+    except CudabenchError as error:
+        return (), (warning("unchecked", kernel=case.kernel, reason=_reason(error)),)
+    beyond = [*filter(_is_beyond, other.report.hazards)]
+    notes: tuple[Warning, ...] = ()
+    if not beyond:
+        until = time.monotonic() + min(LOOK_S, seconds)
+        try:
+            beyond = unwritten.hazards(partial(_with_byte, run, plain, until), run.operation.buffers(run.problem))
+        except CudabenchError as error:
+            notes = (warning("unwritten", kernel=case.kernel, reason=_reason(error)),)
+    return hazards_of(beyond, case), notes
+
+
+def _is_beyond(hazard: simulator.Hazard) -> bool:
+    """Return whether a hazard of unoptimised code is also a fault of the source; races with wgmma are not, because only
+    unoptimised code copies registers that a wgmma still writes."""
+    if hazard.kind == "race":
+        return "wgmma" not in hazard.message
+    return hazard.kind in ("out-of-bounds", "misaligned", "stale-read")
+
+
+def _with_byte(
+    run: SimulatedRun, case: Case, until: float, byte: int, looked: simulator.Unwritten
+) -> tuple[sim.Run, Arrays]:
+    """Launch a case with a byte in all unwritten memory; see `unwritten.hazards`."""
+    run.device.reset(case)
+    buffers = run.operation.buffers(run.problem)
+    arrays = arrays_of(buffers, run.input_sets[0].arrays, byte, kept=case.source.builtin)
+    alone = len(case.launches) == 1 and not run.device.meetings(case)[0]
+    ran = run.launch(
+        case, arrays, "looking for unwritten memory", seconds=until - time.monotonic(), unwritten=looked,
+        sample=unwritten.SAMPLE if alone else None,
+    )  # fmt: skip
+    return ran, arrays
+
+
+def other_orders(schedule: str | None, waits: bool) -> tuple[str | None, ...]:
+    """Return the orders to try after this one; waits: blocks may wait for each other."""
+    other = None if schedule == "reverse" else "reverse"
+    return (other, RANDOM) if waits and schedule != RANDOM else (other,)
+
+
+def order_name(schedule: str | None) -> str:
+    """Return an order's name in messages."""
+    return ORDERS.get(schedule, f"in the order {schedule}")
+
+
+def first_difference(first: np.ndarray, second: np.ndarray) -> tuple[int, ...] | None:
+    """Return the index of the first element that differs by more than the rounding of a sum of floats, or None."""
+    if first.tobytes() == second.tobytes():
+        return None
+    if first.dtype.kind in "fc":
+        rtol = ROUNDING.get(first.itemsize >> (first.dtype.kind == "c"), 0.0)
+        finite = np.abs(first[np.isfinite(first)])
+        largest = float(finite.max()) if finite.size else 0.0
+        with np.errstate(invalid="ignore", over="ignore"):
+            differs = ~np.isclose(second, first, rtol=rtol, atol=rtol * largest, equal_nan=True)
+    else:
+        differs = first != second
+    if not differs.any():
+        return None
+    return tuple(int(index) for index in np.unravel_index(int(np.argmax(differs)), first.shape))
+
+
+def _reason(error: CudabenchError) -> str:
+    """Return the first part of an error's message."""
+    return str(error).partition("\n")[0].partition(";")[0].removeprefix("Error: ").rstrip(".:")
+
+
+def _text(value: Any) -> str:
+    return f"{value:g}" if value.dtype.kind == "f" else str(value)
