@@ -41,7 +41,7 @@ class Rates:
     constants, after the first of a request. fetch: seconds to fetch a missing line of constants. tensor: operations by
     number format. memory, l2: bytes, for memory the most of any kind; read, written: of each alone. l2_clock: Hz.
     latencies in seconds. gap, alone: seconds of empty launches, in a row and single. turns: seconds that an empty block
-    of one warp and of 32 occupies its place. blocks: starts.
+    of one warp and of 32 occupies its place. blocks: block starts.
     """
 
     sms: int

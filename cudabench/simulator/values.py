@@ -216,7 +216,7 @@ def bounds(base: int, coefficients: Coefficients, chunk: Chunk) -> tuple[int, in
 
 
 def fit(base: int, coefficients: Coefficients | None, low: int, high: int, bits: int, chunk: Chunk) -> Value:
-    """Return an affine value where it does not wrap inside the chunk, else the wrapped array."""
+    """Return an affine value if it does not wrap inside the chunk, else the wrapped array."""
     if low >= -HALF[bits] and high < FULL[bits]:
         return Affine(base, coefficients, low, high)
     shift = (low >> bits) << bits
