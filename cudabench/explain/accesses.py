@@ -57,7 +57,7 @@ def total(rows: Iterable[Access], space: str, op: str | None = None) -> Cost:
     """Return the cost of all accesses to a space, or of those of one `op`."""
     costs = [cost(row) for row in rows if row.space == space and (op is None or row.op == op)]
     return Cost(
-        sum(each.requests for each in costs), sum(each.actual for each in costs), sum(each.ideal for each in costs)
+        sum(item.requests for item in costs), sum(item.actual for item in costs), sum(item.ideal for item in costs)
     )
 
 
@@ -83,25 +83,25 @@ def wasted(rows: Iterable[Access]) -> float:
 
 def excesses(rows: Sequence[Access]) -> list[Excess]:
     """Return the notable excesses of all accesses by unit, the most cycles first."""
-    found = []
+    results = []
     for name in CYCLES:
-        own = [row for row in rows if unit(row.space) == name]
-        actual, ideal = sum(cost(row).actual for row in own), sum(cost(row).ideal for row in own)
+        unit_rows = [row for row in rows if unit(row.space) == name]
+        actual, ideal = sum(cost(row).actual for row in unit_rows), sum(cost(row).ideal for row in unit_rows)
         if ideal and actual > NOTABLE * ideal:
-            found.append(Excess(name, actual / ideal, wasted(own)))
-    return sorted(found, key=lambda one: -one.cycles)
+            results.append(Excess(name, actual / ideal, wasted(unit_rows)))
+    return sorted(results, key=lambda excess: -excess.cycles)
 
 
 def by_line(rows: Sequence[Access]) -> list[Access]:
     """Return one row for each line, kind, width, array and pattern; counts are summed, in the order of the source."""
-    found: dict[tuple[object, ...], Access] = {}
+    merged: dict[tuple[object, ...], Access] = {}
     for row in rows:
         pattern = row.pattern
         shape = (pattern.kind, pattern.stride_bytes, pattern.run) if pattern else None
         key = (row.file, row.line, row.source, row.space, row.op, row.bytes, row.array, shape, row.advice)
-        have = found.get(key)
-        found[key] = row if have is None else _sum(have, row)
-    return list(found.values())
+        previous = merged.get(key)
+        merged[key] = row if previous is None else _sum(previous, row)
+    return list(merged.values())
 
 
 def _sum(first: Access, second: Access) -> Access:

@@ -1,7 +1,7 @@
 """Advice for a wasteful access, in a sentence, from the pattern of its lanes; pure rules over the counts.
 
 An access is judged together with the kernel's other accesses to the same array: bytes between two lanes are not waste
-if another access of the same threads takes them; a row that is read beside its start is not a fault of the layout if
+if another access of the same threads uses them; a row that is read beside its start is not a fault of the layout if
 another access reads it at its start; a tile in shared memory is padded only if all its accesses together gain.
 """
 
@@ -52,14 +52,14 @@ def advise(rows: Sequence[Access], blocks: Mapping[str, Dim]) -> tuple[str | Non
     alike: dict[tuple[object, ...], list[Access]] = defaultdict(list)
     for row, likeness in zip(rows, likeness_of, strict=True):
         alike[likeness].append(row)
-    said = {likeness: _said(reduce(Access.plus, group), rows, blocks) for likeness, group in alike.items()}
+    sentences = {likeness: _sentence(reduce(Access.plus, group), rows, blocks) for likeness, group in alike.items()}
     return tuple(
-        said[likeness] if likeness != _place(row) or _waste(row) else None
+        sentences[likeness] if likeness != _place(row) or _waste(row) else None
         for row, likeness in zip(rows, likeness_of, strict=True)
     )
 
 
-def _said(row: Access, rows: Sequence[Access], blocks: Mapping[str, Dim]) -> str | None:
+def _sentence(row: Access, rows: Sequence[Access], blocks: Mapping[str, Dim]) -> str | None:
     """Return the advice for an access; rows: all accesses."""
     kernel = [other for other in rows if other.kernel == row.kernel]
     others = [other for other in kernel if (other.space, other.array) == (row.space, row.array)]
@@ -87,11 +87,11 @@ def _place(row: Access) -> tuple[object, ...]:
 
 
 def _wasting(row: Access) -> set[int]:
-    """Return the strides in which an access wastes."""
+    """Return the strides of an access's wasteful patterns."""
     return {
-        abs(each.pattern.stride)
-        for each in row.patterns
-        if each.pieces > WORTH_SAYING * each.ideal and each.pattern.kind == "stride"
+        abs(counts.pattern.stride)
+        for counts in row.patterns
+        if counts.pieces > WORTH_SAYING * counts.ideal and counts.pattern.kind == "stride"
     }
 
 
@@ -106,7 +106,7 @@ def _shape(pattern: Pattern) -> tuple[object, ...]:
 
 def worst(row: Access) -> PatternCount:
     """Return the most wasteful pattern of an access; without waste the most frequent one."""
-    return max(row.patterns, key=lambda each: (each.pieces - each.ideal, each.requests))
+    return max(row.patterns, key=lambda counts: (counts.pieces - counts.ideal, counts.requests))
 
 
 def _spent(row: Access) -> int:
@@ -134,23 +134,23 @@ def _number(value: float) -> str:
     return f"{value:,.0f}".replace(",", " ") if value >= 1000 else f"{value:.3g}"
 
 
-def _each(row: Access, count: int | None) -> str:
-    """Return the count of all requests as the count of one."""
+def _mean(row: Access, count: int | None) -> str:
+    """Return a count of all requests as the mean per request, in words."""
     return _number((count or 0) / max(row.requests, 1))
 
 
-def _over(row: Access, ideal: str = "") -> str:
+def _loss(row: Access, ideal: str = "") -> str:
     """Return the cost of an access and its ideal, in words."""
     verb, unit = ("touch", "sectors") if row.wavefronts is None else ("take", "wavefronts")
-    best = ideal or _each(row, _ideal(row))
-    return f"{_NOUNS[row.op]} {name(row)} {verb} {_each(row, _spent(row))} {unit} where {best} would do"
+    best = ideal or _mean(row, _ideal(row))
+    return f"{_NOUNS[row.op]} {name(row)} {verb} {_mean(row, _spent(row))} {unit} where {best} would do"
 
 
 # Local memory -------------------------------------------------------------------------------------------------------
 
 
 def _local(rows: Sequence[Access]) -> str:
-    """Advise on a kernel's arrays that lie in local memory; rows: all accesses to it."""
+    """Advise on a kernel's arrays in local memory; rows: all accesses to it."""
     by_data = (
         "data index an array of the thread's own, so it lies in memory and no unrolling changes that; compare with "
         "each index instead, or keep it in shared memory, an element of each thread side by side"
@@ -170,66 +170,66 @@ def _local(rows: Sequence[Access]) -> str:
 
 
 def _global(row: Access, others: Sequence[Access], kernel: Sequence[Access], block: Dim) -> str | None:
-    found = worst(row)
-    kind = found.pattern.kind
+    counts = worst(row)
+    kind = counts.pattern.kind
     if row.op in _ATOMIC and kind in ("broadcast", "gather"):
         return _atomics(row)
     # Gaps between neighbours belong to inactive lanes: a matter of the branch, not of the layout.
-    if not _is_wasteful(row) or (found.pattern.gaps and kind == "contiguous"):
+    if not _is_wasteful(row) or (counts.pattern.gaps and kind == "contiguous"):
         return None
     if kind in ("contiguous", "permutation"):
-        return _shifted(row, found, others)
+        return _shifted(row, counts, others)
     if kind == "rows":
-        return _rows(row, found, others, block)
+        return _rows(row, counts, others, block)
     if kind == "stride":
-        return _strided(row, found, others, kernel, block)
-    return _gathered(row, found) if kind == "gather" else None
+        return _strided(row, counts, others, kernel, block)
+    return _gathered(row, counts) if kind == "gather" else None
 
 
-def _shifted(row: Access, found: PatternCount, others: Sequence[Access]) -> str | None:
-    """Advise on neighbours that do not start at a sector, unless they are a stencil's."""
-    pattern = found.pattern
+def _shifted(row: Access, counts: PatternCount, others: Sequence[Access]) -> str | None:
+    """Advise on contiguous lanes that do not start at a sector boundary, unless they belong to a stencil."""
+    pattern = counts.pattern
     if pattern.varies:
         starts = {other.first for other in others if other.op == row.op and other.bytes == row.bytes}
         halo = pattern.axes is None or (pattern.jump and pattern.jump % SECTOR == 0)  # not the layout's
         beside = len(starts) > 1 and row.first != min(starts, key=lambda start: (start - row.start) % SECTOR)
         cure = "they do not start at a multiple of 32 bytes; pad the pitch of the rows to one"
-        return None if halo or beside else f"{_over(row)}: {cure}"
-    theirs = (each.pattern for other in others for each in other.patterns)
+        return None if halo or beside else f"{_loss(row)}: {cure}"
+    other_patterns = (item.pattern for other in others for item in other.patterns)
     aligned = any(
-        their.kind in ("contiguous", "rows", "permutation") and not their.varies and their.offset % SECTOR == 0
-        for their in theirs
+        other.kind in ("contiguous", "rows", "permutation") and not other.varies and other.offset % SECTOR == 0
+        for other in other_patterns
     )
     several = len({p.pattern.offset % SECTOR for p in row.patterns if p.pattern.kind == pattern.kind}) > 1
     start = pattern.offset % SECTOR
     cure = f"they start {start} bytes after a multiple of 32 bytes; let thread 0 begin at one"
-    return None if aligned or several else f"{_over(row)}: {cure}"
+    return None if aligned or several else f"{_loss(row)}: {cure}"
 
 
-def _rows(row: Access, found: PatternCount, others: Sequence[Access], block: Dim) -> str | None:
-    """Advise on runs of neighbours that lie apart: a narrow block, or rows that do not start at a sector."""
-    pattern, verb = found.pattern, _VERBS[row.op]
+def _rows(row: Access, counts: PatternCount, others: Sequence[Access], block: Dim) -> str | None:
+    """Advise on separate runs of contiguous lanes: a narrow block, or rows that do not start at a sector boundary."""
+    pattern, verb = counts.pattern, _VERBS[row.op]
     taken = pattern.run * row.bytes
     runs = -(-pattern.lanes // pattern.run)
-    if taken >= SECTOR and (taken % SECTOR == 0 or found.pieces > runs * -(-taken // SECTOR) * found.requests):
-        return _shifted(row, found, others)
-    need = next(many for many in count(pattern.run) if many * row.bytes % SECTOR == 0)
+    if taken >= SECTOR and (taken % SECTOR == 0 or counts.pieces > runs * -(-taken // SECTOR) * counts.requests):
+        return _shifted(row, counts, others)
+    need = next(lanes for lanes in count(pattern.run) if lanes * row.bytes % SECTOR == 0)
     narrow = f"a block of {pattern.run} threads in x {verb}s {taken} bytes of each row; make it {need} wide"
     few = f"{pattern.run} neighbouring threads {verb} {taken} bytes of a row; let {need} of them share one"
     return _first(
         (not pattern.jump or _covered(row, others, abs(pattern.jump), taken) >= abs(pattern.jump), None),
-        (True, f"{_over(row)}: {narrow if pattern.run == block[0] else few}"),
+        (True, f"{_loss(row)}: {narrow if pattern.run == block[0] else few}"),
     )
 
 
 def _strided(
-    row: Access, found: PatternCount, others: Sequence[Access], kernel: Sequence[Access], block: Dim
+    row: Access, counts: PatternCount, others: Sequence[Access], kernel: Sequence[Access], block: Dim
 ) -> str | None:
     """Advise on lanes that are further apart than an element: columns, own stretches, fields of structures."""
-    before, strides = _over(row), _wasting(row)
+    before, strides = _loss(row), _wasting(row)
     if len(strides) > 1:
         return f"{before}: {_apart(strides)}; let them take neighbouring elements"
-    stride, verb, axes = abs(found.pattern.stride), _VERBS[row.op], found.pattern.axes
+    stride, verb, axes = abs(counts.pattern.stride), _VERBS[row.op], counts.pattern.axes
     covered = _covered(row, others, stride, row.bytes)
     if covered >= 0.9 * stride:
         return _together(row, stride, others)
@@ -244,7 +244,7 @@ def _strided(
         (
             # Down a column with one thread a row: exchanged, a warp is in one row.
             axes and axes[1] == 0 and _along(kernel, 1, 0) and not _along(kernel, 0, 1),
-            f"{_over(row, '1')}: {column}; exchange threadIdx.x and threadIdx.y, so that all lanes {verb} the same "
+            f"{_loss(row, '1')}: {column}; exchange threadIdx.x and threadIdx.y, so that all lanes {verb} the same "
             "element",
         ),
         (
@@ -275,8 +275,8 @@ def _apart(strides: Collection[int]) -> str:
 
 def _along(kernel: Sequence[Access], near: int, far: int) -> bool:
     """Return whether an access to global memory goes along rows with one axis of threadIdx and down with another."""
-    every = ((row, worst(row).pattern.axes) for row in kernel if row.space == "global")
-    return any(axes and abs(axes[near]) == row.bytes and abs(axes[far]) > row.bytes for row, axes in every)
+    patterns = ((row, worst(row).pattern.axes) for row in kernel if row.space == "global")
+    return any(axes and abs(axes[near]) == row.bytes and abs(axes[far]) > row.bytes for row, axes in patterns)
 
 
 def _covered(row: Access, others: Sequence[Access], period: int, span: int) -> int:
@@ -286,11 +286,11 @@ def _covered(row: Access, others: Sequence[Access], period: int, span: int) -> i
     for other in others:
         if other.op != row.op or not other.patterns:
             continue
-        their = worst(other).pattern
-        if _shape(their) == _shape(own) or (
-            own.kind == "stride" and abs(their.stride) == period
+        pattern = worst(other).pattern
+        if _shape(pattern) == _shape(own) or (
+            own.kind == "stride" and abs(pattern.stride) == period
         ):  # also a wide one without gaps
-            starts[other.first] = max(starts.get(other.first, 0), span if their.kind == "rows" else other.bytes)
+            starts[other.first] = max(starts.get(other.first, 0), span if pattern.kind == "rows" else other.bytes)
     return len({(start - row.first + byte) % period for start, width in starts.items() for byte in range(width)})
 
 
@@ -308,7 +308,7 @@ def _together(row: Access, stride: int, others: Sequence[Access]) -> str | None:
         (
             stride <= WIDEST,
             f"{before}one access of {stride} bytes does it in 1 request of {stride} sectors instead of {parts} of "
-            f"{_each(row, sectors)}",
+            f"{_mean(row, sectors)}",
         ),
         (
             stride % WIDEST == 0 and start % WIDEST == 0,
@@ -318,11 +318,11 @@ def _together(row: Access, stride: int, others: Sequence[Access]) -> str | None:
     )
 
 
-def _gathered(row: Access, found: PatternCount) -> str | None:
-    """Advise on lanes that go where the data send them."""
-    before, verb, lanes = _over(row), _VERBS[row.op], row.requests * found.pattern.lanes
+def _gathered(row: Access, counts: PatternCount) -> str | None:
+    """Advise on lanes whose addresses depend on data."""
+    before, verb, lanes = _loss(row), _VERBS[row.op], row.requests * counts.pattern.lanes
     fits = row.array_bytes <= SMALL and lanes * row.bytes >= 2 * row.array_bytes
-    passes = _wavefronts(tuple(None if a is None else a - row.start for a in found.example), row.bytes, True)
+    passes = _wavefronts(tuple(None if a is None else a - row.start for a in counts.example), row.bytes, True)
     return _first(
         (_spent(row) < 2 * _ideal(row), None),
         (
@@ -346,10 +346,10 @@ def _gathered(row: Access, found: PatternCount) -> str | None:
 
 def _atomics(row: Access) -> str | None:
     """Advise on updates of one element by a whole warp, and of elements all over a small array, as in a histogram."""
-    found = worst(row)
-    pattern, updates = found.pattern, row.requests * found.pattern.lanes * row.bytes
+    counts = worst(row)
+    pattern, updates = counts.pattern, row.requests * counts.pattern.lanes * row.bytes
     if row.space == "shared":
-        return _shared_atomics(row, found)
+        return _shared_atomics(row, counts)
     return _first(
         (row.space != "global" or row.aggregated, None),
         (
@@ -359,22 +359,22 @@ def _atomics(row: Access) -> str | None:
         ),
         (
             pattern.kind == "gather" and row.array_bytes <= SMALL and updates >= 2 * row.array_bytes,
-            f"{_NOUNS[row.op]} {name(row)}: a request updates {_each(row, row.sectors)} sectors of the L2; collect "
+            f"{_NOUNS[row.op]} {name(row)}: a request updates {_mean(row, row.sectors)} sectors of the L2; collect "
             f"in a copy of its {_number(row.array_bytes)} bytes in shared memory, and add that once a block",
         ),
     )
 
 
-def _shared_atomics(row: Access, found: PatternCount) -> str | None:
+def _shared_atomics(row: Access, counts: PatternCount) -> str | None:
     """Advise on lanes of a warp that update one word of shared memory one after the other."""
-    meet = min(found.pattern.lanes, found.pattern.run)
-    conflicts = found.pattern.kind == "broadcast" and found.pieces >= WORTH_SAYING * found.ideal
+    lanes = min(counts.pattern.lanes, counts.pattern.run)
+    conflicts = counts.pattern.kind == "broadcast" and counts.pieces >= WORTH_SAYING * counts.ideal
     loop = " in a loop of load and compare-and-swap, since shared memory does not do it itself" if row.reloads else ""
-    said = (
-        f"{_over(row)}: {meet} lanes of a warp update one word, one after the other{loop}; {_combine(row)} first, so "
+    sentence = (
+        f"{_loss(row)}: {lanes} lanes of a warp update one word, one after the other{loop}; {_combine(row)} first, so "
         "that one lane updates"
     )
-    return said if conflicts and not row.aggregated and meet >= MET else None
+    return sentence if conflicts and not row.aggregated and lanes >= MET else None
 
 
 def _combine(row: Access) -> str:
@@ -410,14 +410,14 @@ def _constant(row: Access, others: Sequence[Access]) -> str | None:
         for other in others
         if (other.space, other.op) == ("shared", "store") and (other.file, other.line) in lines
     }
-    here, shared = copies.get((row.file, row.line)), "copy it to shared memory, or " if row.array_bytes <= SMALL else ""
+    copy, shared = copies.get((row.file, row.line)), "copy it to shared memory, or " if row.array_bytes <= SMALL else ""
     cure = _first(
-        (here, f"copy it to {here} out of global memory, where neighbours share a sector"),
+        (copy, f"copy it to {copy} out of global memory, where neighbours share a sector"),
         (copies, f"read it in {next(iter(copies.values()), '')}, which has it already"),
         (True, f"{shared}read it from global memory (const __restrict__, or __ldg)"),
     )
     return (
-        f"{_NOUNS[row.op]} {name(row)} ask for {_each(row, row.wavefronts)} different addresses a warp where 1 would "
+        f"{_NOUNS[row.op]} {name(row)} ask for {_mean(row, row.wavefronts)} different addresses a warp where 1 would "
         f"do: constant memory serves one address at a time, to all lanes that want it; {cure}"
     )
 
@@ -426,25 +426,25 @@ def _constant(row: Access, others: Sequence[Access]) -> str | None:
 
 
 def _shared(row: Access, others: Sequence[Access], block: Dim) -> str | None:
-    found = worst(row)
-    pattern = found.pattern
+    counts = worst(row)
+    pattern = counts.pattern
     if row.op in _ATOMIC:
-        return _shared_atomics(row, found)
+        return _shared_atomics(row, counts)
     stride = abs(pattern.stride if pattern.kind == "stride" else pattern.jump)
     # Without a stride all lanes use one place, or rows that padding cannot repair.
     if not _is_wasteful(row) or pattern.kind in ("gather", "permutation") or not stride:
         return None
-    most = max(each.pieces / each.ideal for each in row.patterns if each.ideal)
-    before = f"{_over(row)} ({'up to ' if len(row.patterns) > 1 else ''}{conflict(most)}): "
+    most = max(item.pieces / item.ideal for item in row.patterns if item.ideal)
+    before = f"{_loss(row)} ({'up to ' if len(row.patterns) > 1 else ''}{conflict(most)}): "
     strides = _wasting(row)
     if len(strides) > 1 or (pattern.kind == "stride" and stride < ROW):
-        one = stride in (8, WIDEST) and row.bytes < WIDEST and _covered(row, others, stride, row.bytes) == stride
+        one_access = stride in (8, WIDEST) and row.bytes < WIDEST and _covered(row, others, stride, row.bytes) == stride
         wider = f"one access of {stride} bytes takes all that a thread needs without a conflict"
         nearer = "let neighbouring threads take neighbouring elements, or skip a word after 32 (index + index / 32)"
-        return f"{before}{_apart(strides)}; {wider if one and len(strides) < 2 else nearer}"
+        return f"{before}{_apart(strides)}; {wider if one_access and len(strides) < 2 else nearer}"
     padded = _padding(row, others, stride)
     if padded is not None and padded[2] * WORTH_SAYING > _spent(row) / row.requests:
-        # It is the array's other accesses that gain by it.
+        # Only the array's other accesses gain by padding.
         if pattern.kind != "rows":
             return None
         padded = None
@@ -476,7 +476,7 @@ def conflict(degree: float) -> str:
 
 
 def _padding(row: Access, others: Sequence[Access], pitch: int) -> tuple[int, int, float] | None:
-    """Return (elements to pad rows of `pitch` bytes by, their bytes, wavefronts a request that the access then takes).
+    """Return (elements of padding for rows of `pitch` bytes, bytes of one, wavefronts a request of the padded access).
 
     None if padding saves less than a tenth of the wavefronts of all accesses to the array.
     """
@@ -490,18 +490,18 @@ def _padding(row: Access, others: Sequence[Access], pitch: int) -> tuple[int, in
 
 
 def _cost(rows: Sequence[Access], pitch: int, more: int) -> float | None:
-    """Return the wavefronts of accesses to an array whose rows get `more` bytes; None if one becomes misaligned."""
+    """Return the wavefronts of accesses to an array whose rows get `more` bytes; None if any becomes misaligned."""
     total = 0.0
     for row in rows:
-        for each in row.patterns:
+        for counts in row.patterns:
             places = tuple(
                 None if a is None else (a - row.start) // pitch * (pitch + more) + (a - row.start) % pitch
-                for a in each.example
+                for a in counts.example
             )
             if any(place % row.bytes for place in places if place is not None):
                 return None
             passes = _wavefronts(places, row.bytes, row.op == "load") if any(places) else 1
-            total += each.requests * passes
+            total += counts.requests * passes
     return total
 
 
@@ -510,7 +510,7 @@ def _wavefronts(places: Sequence[int | None], width: int, load: bool) -> int:
     if not places:
         return 1
     active = np.array([place is not None for place in places])
-    lowest = min((place for place in places if place is not None), default=0) & -128  # banks turn alike
+    lowest = min((place for place in places if place is not None), default=0) & -128  # keeps the banks
     addresses = np.array([(lowest if place is None else place) - lowest for place in places])
     return int(banks.wavefronts(addresses, width, active, load=load))
 
@@ -549,8 +549,8 @@ def contention(row: Access, hottest: int | None, blocks: int | None) -> str | No
     """Return the advice for atomics with `hottest` hits of one address from `blocks` blocks, or None for few."""
     # If the machine code combines the lanes of a warp, only one of them hits.
     hits = min(hottest or 0, row.requests) if row.aggregated else hottest or 0
-    whose = f" from {blocks} blocks" if blocks and blocks > 1 else ""
-    before = f"{_number(hits)} {_NOUNS[row.op].split()[0]}{whose} hit one address, one after the other"
+    origin = f" from {blocks} blocks" if blocks and blocks > 1 else ""
+    before = f"{_number(hits)} {_NOUNS[row.op].split()[0]}{origin} hit one address, one after the other"
     return _first(
         (hits < max(CONTENDED, 2 * (blocks or 1)), None),
         (
@@ -562,22 +562,22 @@ def contention(row: Access, hottest: int | None, blocks: int | None) -> str | No
     )
 
 
-def unbalanced(found: Imbalance, sms: int, blocks_per_sm: int) -> str | None:
+def unbalanced(work: Imbalance, sms: int, blocks_per_sm: int) -> str | None:
     """Return the sentence on a block with more work than the others.
 
     If not all blocks run at once on a GPU with this many SMs, only blocks that start last delay the launch.
     """
-    if not found.last and found.blocks > sms * blocks_per_sm:
+    if not work.last and work.blocks > sms * blocks_per_sm:
         return None
-    x, y, z = found.busiest
-    where = f", most of the difference at line {found.line}" if found.share > MOSTLY else ""
-    many = f"{found.over} of {found.blocks} blocks are" if found.over > 1 else f"one of {found.blocks} blocks is"
-    if found.last:
+    x, y, z = work.busiest
+    where = f", most of the difference at line {work.line}" if work.share > MOSTLY else ""
+    extent = f"{work.over} of {work.blocks} blocks are" if work.over > 1 else f"one of {work.blocks} blocks is"
+    if work.last:
         why = "blocks start in the order of their numbers, these last, and SMs that are done wait"
     else:
         why = f"all blocks run at once on {sms} SMs, and those that are done wait"
     return (
-        f"block ({x}, {y}, {z}) executes {_number(found.instructions / found.mean)} times the mean of the "
-        f"blocks{where}; {many} over 1.5 times that: {why}; divide their work"
-        f"{', or give it to those that start first' if found.last else ''}"
+        f"block ({x}, {y}, {z}) executes {_number(work.instructions / work.mean)} times the mean of the "
+        f"blocks{where}; {extent} over 1.5 times that: {why}; divide their work"
+        f"{', or give it to those that start first' if work.last else ''}"
     )

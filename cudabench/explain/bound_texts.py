@@ -31,7 +31,6 @@ NAMES = {
     "start": "the launch",
 }
 
-
 # The names of a resource's figures.
 _COUNTS = {
     "lsu": {"shared": "wavefronts of shared memory", "turns": "turns of the L1", "shuffles": "shuffles"},
@@ -86,9 +85,11 @@ def clause(resource: str, figures: Mapping[str, float], rates: Rates) -> str:
     if resource == "tensor":
         return " and ".join(f"{number(count)} operations in {name}" for name, count in figures.items())
     if resource in _COUNTS and (resource != "xu" or len(figures) > 1):
-        told = [f"{number(figures[name])} {text}" for name, text in _COUNTS[resource].items() if figures[name]]
+        terms = [f"{number(figures[name])} {text}" for name, text in _COUNTS[resource].items() if figures[name]]
         rate = getattr(rates, resource) if resource in ("lsu", "issue", "atomic", "blocks") else None
-        text = (", " if resource == "constant" else " and ").join(told) + (f", {number(rate)} a second" if rate else "")
+        text = (", " if resource == "constant" else " and ").join(terms) + (
+            f", {number(rate)} a second" if rate else ""
+        )
         if more := figures.get("again", 0.0):
             text += f"; up to {number(more)} more where the warps of a block add to one word"
         return text

@@ -17,7 +17,7 @@ CONSTANT = 4  # bytes of a constant's address, as the ceilings count them
 # Share of an empty launch's time on one card that counts: another H200 transposed 256 x 256 floats in 4.35 us with
 # 0.4 us of work, while the first took 4.32 us for an empty launch.
 LAUNCHED = 0.85
-STARTED = 1.01  # of the measured rate of blocks, which has the start of its launch in it: 3 of 330 us on an H100
+STARTED = 1.01  # of the measured rate of blocks, which includes the start of its launch: 3 of 330 us on an H100
 WGMMA = "wgmma-"
 SHORT_SUMS = "fp16 summed in fp16"
 
@@ -41,7 +41,7 @@ class Rates:
     constants, after the first of a request. fetch: seconds to fetch a missing line of constants. tensor: operations by
     number format. memory, l2: bytes, for memory the most of any kind; read, written: of each alone. l2_clock: Hz.
     latencies in seconds. gap, alone: seconds of empty launches, in a row and single. turns: seconds that an empty block
-    of one warp and of 32 occupies its place. blocks: that start.
+    of one warp and of 32 occupies its place. blocks: block starts.
     """
 
     sms: int
@@ -76,17 +76,17 @@ class Rates:
         device, clock, sms, value = card.device, card.sm_hz, card.device.sm_count or 1, card.value
         lanes = rates_for(device.compute_capability)
 
-        def rate(name: str, each: float, derived: float) -> float:
+        def rate(name: str, unit: float, derived: float) -> float:
             # Measured for milliseconds, in which the clock may fall; a short launch ends before that.
-            found = value(name)
-            return derived if found is None else max(found, card.ceilings[name].theoretical or 0.0) / each
+            figure = value(name)
+            return derived if figure is None else max(figure, card.ceilings[name].theoretical or 0.0) / unit
 
         def per_second(lanes_per_clock: float) -> float:
             return lanes_per_clock / 32 * sms * clock
 
         known = [card.ceilings[name] for name in ("memory-read", "memory-copy", "memory-write") if value(name)]
-        measured = [one for one in known if one.source == "measured"]
-        bandwidths = {one.name: (one.value or 0.0) * 1e9 for one in measured or known}
+        measured = [ceiling for ceiling in known if ceiling.source == "measured"]
+        bandwidths = {ceiling.name: (ceiling.value or 0.0) * 1e9 for ceiling in measured or known}
         memory = max(bandwidths.values(), default=(device.peak_gbps or 0.0) * 1e9) or None
         slices = (device.l2_bytes or 0) // L2_SLICE.get(device.compute_capability, 1 << 60)
         missed, hit, l2 = value("constant-miss"), value("constant-hit"), value("l2-read")
@@ -130,17 +130,17 @@ class Rates:
 def _tensor_rates(card: Card) -> dict[str, float]:
     """Return operations per second of the tensor cores, by the format names of `tensor_operations`."""
     named = card.device.clocks.get("sm_mhz") or 0
-    found = {
+    rates = {
         # Tensor cores need so much power that the clock falls after a while; a short launch ends before that.
-        name.removeprefix("tensor-"): value * max(1.0, named / one.clock_mhz if one.clock_mhz else 1.0)
-        for name, one in card.ceilings.items()
-        if one.group == "tensor" and (value := card.value(name)) is not None
+        name.removeprefix("tensor-"): value * max(1.0, named / ceiling.clock_mhz if ceiling.clock_mhz else 1.0)
+        for name, ceiling in card.ceilings.items()
+        if ceiling.group == "tensor" and (value := card.value(name)) is not None
     }
     # Ceilings of float16 sum in float32, at half the theoretical rate on GeForce boards, whose theoretical value is for
     # sums in float16.
-    if "fp16" in found:
-        found[SHORT_SUMS] = max(found["fp16"], card.ceilings["tensor-fp16"].theoretical or 0)
-    return found
+    if "fp16" in rates:
+        rates[SHORT_SUMS] = max(rates["fp16"], card.ceilings["tensor-fp16"].theoretical or 0)
+    return rates
 
 
 def roofs(card: Card) -> dict[str, float | str | bool | None]:
@@ -177,8 +177,8 @@ def uses(instruction: Instruction) -> list[tuple[str, float]]:
         if opcode in ("IMAD", "IMUL", "IDP", "IDP4A"):
             # A move or shift written as a multiplication may use either half of the pipe; 64 bits use it twice.
             words = set(instruction.modifiers)
-            turns = 2 if {"WIDE", "HI"} & words else 1
-            return [("fma", 1)] if {"MOV", "SHL", "IADD"} & words else [("fma", turns), ("imad", 1)]
+            passes = 2 if {"WIDE", "HI"} & words else 1
+            return [("fma", 1)] if {"MOV", "SHL", "IADD"} & words else [("fma", passes), ("imad", 1)]
         return [("fma", 2 if opcode.endswith("2") else 1)]
     if name == "xu":
         return [("xu", 1)] if opcode in _MUFU else [("convert", 1)]

@@ -82,8 +82,8 @@ def code_of(
         local_bytes=needs.local_bytes,
     )
     with contextlib.suppress(UsageError):  # for an architecture that the table lacks
-        each = needs.shared_bytes + shared
-        figures = replace(figures, occupancy=occupancy(arch, threads, needs.registers, each, barriers=needs.barriers))
+        total = needs.shared_bytes + shared
+        figures = replace(figures, occupancy=occupancy(arch, threads, needs.registers, total, barriers=needs.barriers))
     return Code(figures, None, cubin.data_sha256(compiled.cubin, hidden))
 
 

@@ -55,9 +55,9 @@ def spills(functions: Sequence[Function], executions: Executions, ptx: Sequence[
         return None
     places = _places(ptx_text.read(ptx), name)
     local = machine_code.local_accesses(functions, ptx, executed.count(functions, executions))
-    found = [one for one in local if one.spill and one.warps]
-    lines = {places[one.ptx_line] for one in found if one.ptx_line in places}
-    warps, moved = sum(one.warps for one in found), sum(one.lanes * one.bytes for one in found)
+    spilled = [access for access in local if access.spill and access.warps]
+    lines = {places[access.ptx_line] for access in spilled if access.ptx_line in places}
+    warps, moved = sum(access.warps for access in spilled), sum(access.lanes * access.bytes for access in spilled)
     return Costly("spill", tuple(sorted(lines)), round(warps), round(moved)) if lines else None
 
 
@@ -85,13 +85,13 @@ def find(ptx: Sequence[str], executions: Executions, name: str) -> list[Costly]:
                 doubles[line]["literal"] += times.warps
             doubles[line][step] += times.warps
     mixed = {n: steps for n, steps in doubles.items() if {"widened", "literal", "rounded"} <= steps.keys()}
-    found = []
+    results = []
     if divided:
-        found.append(Costly("division", tuple(sorted(divided)), sum(divided.values())))
+        results.append(Costly("division", tuple(sorted(divided)), sum(divided.values())))
     if mixed:
         ran = sum(count for steps in mixed.values() for step, count in steps.items() if step != "literal")
-        found.append(Costly("double", tuple(sorted(mixed)), ran))
-    return found
+        results.append(Costly("double", tuple(sorted(mixed)), ran))
+    return results
 
 
 @lru_cache(16)

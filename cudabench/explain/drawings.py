@@ -53,7 +53,7 @@ class Tile:
 
 def tiles(report: Report, case: Case) -> tuple[Tile, ...]:
     """Return the variables in shared memory, with the rows from their declarations or accesses."""
-    found = []
+    result = []
     variables = report.trace.variables if report.trace else ()
     for name, start, nbytes in variables:
         rows = [row for row in report.accesses if row.space == "shared" and row.array == name]
@@ -61,19 +61,19 @@ def tiles(report: Report, case: Case) -> tuple[Tile, ...]:
             case, name, nbytes, min((row.line for row in rows if not case.header(row.file)), default=0)
         )
         if declared and len(declared[1]) > 1:
-            found.append(Tile(name, start, nbytes, *declared))
+            result.append(Tile(name, start, nbytes, *declared))
             continue
         itemsize = declared[0] if declared else min((row.bytes for row in rows), default=WORD)
         steps: Counter[int] = Counter()
-        for each in (pattern for row in rows for pattern in row.patterns):
-            for step in {abs(each.pattern.stride), *map(abs, each.pattern.axes or ())}:
+        for counts in (pattern for row in rows for pattern in row.patterns):
+            for step in {abs(counts.pattern.stride), *map(abs, counts.pattern.axes or ())}:
                 if step > itemsize and step % itemsize == 0 and nbytes % step == 0 and step < nbytes:
-                    steps[step] += each.requests
+                    steps[step] += counts.requests
         # A one-dimensional array has rows if all accesses take the same step; a reduction's steps are not rows.
         pitch = steps.most_common(1)[0][0] if steps and (len(steps) == 1 or not declared) else 0
         shape = (nbytes // pitch, pitch // itemsize) if pitch else ()
-        found.append(Tile(name, start, nbytes, itemsize, shape))
-    return tuple(found)
+        result.append(Tile(name, start, nbytes, itemsize, shape))
+    return tuple(result)
 
 
 def declared_shape(case: Case, name: str, nbytes: int, line: int = 0) -> tuple[int, tuple[int, ...]] | None:
@@ -84,10 +84,10 @@ def declared_shape(case: Case, name: str, nbytes: int, line: int = 0) -> tuple[i
     """
     text = chapters.with_headers(case.source)
     dimensions = rf"__shared__([^;{{}}]*?)\b{re.escape(name)}\s*((?:\[[^\];]*\]\s*)(?:\[[^\];]+\]\s*)*)"
-    found = None
+    result = None
     known = constants.Constants(constants.read_macros(text), case.defines, WORD)
     for match in re.finditer(dimensions, text):
-        if found and line and text.count("\n", 0, match.start()) >= line:
+        if result and line and text.count("\n", 0, match.start()) >= line:
             break
         parts = re.findall(r"\[([^\]]*)\]", match[2])
         try:
@@ -103,8 +103,8 @@ def declared_shape(case: Case, name: str, nbytes: int, line: int = 0) -> tuple[i
             shape = (nbytes // (elements * widths[0]), *shape)
             elements *= shape[0]
         if elements > 0 and nbytes % elements == 0 and nbytes // elements in widths:
-            found = nbytes // elements, shape
-    return found
+            result = nbytes // elements, shape
+    return result
 
 
 def elements(trace: Trace, case: Case, buffers: Sequence[Buffer]) -> Iterator[tuple[GlobalEvent, Buffer, int]]:
@@ -124,7 +124,7 @@ def thread_accesses(
 
     shared: the variables in shared memory.
     """
-    found = [
+    accesses = [
         ThreadAccess(
             event.line, event.op, event.width, event.block, event.thread, buffer.name,
             tuple(int(i) for i in np.unravel_index(element, buffer.shape)), instruction=event.instruction,
@@ -135,11 +135,11 @@ def thread_accesses(
     times: Counter[tuple[object, ...]] = Counter()
     for request in trace.shared:
         tile = tile_of(request, shared)
-        who = (request.instruction, request.block, request.warp)
-        times[who] += 1
-        if tile is None or times[who] > FEW:
+        key = (request.instruction, request.block, request.warp)
+        times[key] += 1
+        if tile is None or times[key] > FEW:
             continue
-        found += [
+        accesses += [
             ThreadAccess(
                 request.line, request.op, request.width, request.block, thread, tile.name, tile.index(address),
                 bank=address // WORD % BANKS, instruction=request.instruction,
@@ -148,7 +148,7 @@ def thread_accesses(
             for address, thread in zip(request.addresses, request.threads, strict=True)
             if address is not None
         ]  # fmt: skip
-    return tuple(found)
+    return tuple(accesses)
 
 
 def tile_of(request: SharedRequest, shared: Sequence[Tile]) -> Tile | None:
@@ -174,20 +174,20 @@ def bank_requests(trace: Trace, case: Case, shared: Sequence[Tile]) -> tuple[Ban
         shape = tuple(None if address is None else address - lowest for address in request.addresses)
         key = (request.instruction, request.op, request.width, shape)
         alike.setdefault(key, (request, []))[1].append(numbers[request.instruction])
-    found = []
-    for request, which in alike.values():
+    result = []
+    for request, executions in alike.values():
         tile = tile_of(request, shared)
         words = {word for address in request.addresses for word in _words(address, request.width)}
-        found.append(
+        result.append(
             BankRequest(
                 request.line, request.op, request.width,
                 wavefronts(request.addresses, request.width, load=request.op == "load"), -(-len(words) // BANKS),
-                tile.name if tile else None, request.block, request.warp, request.instruction, tuple(which),
+                tile.name if tile else None, request.block, request.warp, request.instruction, tuple(executions),
                 tuple(None if a is None or tile is None else tile.index(a) for a in request.addresses),
                 tile.pitch if tile else None, case.header(request.file),
             )
         )  # fmt: skip
-    return tuple(found)
+    return tuple(result)
 
 
 def _words(address: int | None, width: int) -> range:

@@ -1,9 +1,9 @@
-"""Counts how often each block of machine code ran: as that itself ran, or as the lines of its PTX tell.
+"""Counts how often each block of machine code ran, from its own execution or from the counts of its PTX lines.
 
-Code whose lanes have one way alone runs as often as its PTX: a block as its stores, which stay where they are, or else
-as most of its lines, of which some came from before the guarded EXIT that it stands after. Other code runs itself
-(`to_execute`), and its instructions were counted. Where that cannot be, its blocks count as most of their lines do too,
-each line shared by its copies in the block; such counts are marked.
+Code without divergent paths runs as often as its PTX: a block as often as its stores, which ptxas does not move, or
+else as most of its lines; some of these come from before the guarded EXIT in front of the block. Other code is executed
+itself (`to_execute`), and its instructions are counted. If that is not possible, its blocks count as most of their
+lines too, each line shared by its copies in the block; such counts are marked.
 
 An instruction that only its guard keeps from running counts: the hardware issues it.
 """
@@ -21,14 +21,14 @@ from cudabench.explain import ptx_text, to_execute
 from cudabench.simulator.report import Code, Executed, Lines
 
 Executions = Mapping[int, Executed]  # how often each PTX line ran
-_STORES = ("ST", "RED", "ATOM")  # how the opcodes begin of what ptxas does not move past an EXIT
+_STORES = ("ST", "RED", "ATOM")  # prefixes of opcodes that ptxas does not move past an EXIT
 
 
 class Count(NamedTuple):
     """The executions of a block: warps that entered it, and their active lanes.
 
-    again, again_lanes: how often instructions were issued besides, as a jump by table (BRX) is once for each place that
-    lanes go to, and their lanes; known of code that ran itself.
+    again, again_lanes: further issues of instructions and their lanes, only known of code that was executed itself: a
+    jump by table (BRX) is issued once for each target of its lanes.
     """
 
     warps: float
@@ -61,15 +61,15 @@ def count(functions: Sequence[Function], executions: Executions) -> list[list[Co
 
 
 def _from_code(functions: Sequence[Function], code: Code) -> list[list[Count]]:
-    """Return the counts of blocks whose instructions were counted themselves."""
+    """Return the counts of blocks from the counts of their instructions."""
 
-    def of(block: Block) -> Count:
-        rows = [code.counts[one.address] for one in block.instructions]
+    def of_block(block: Block) -> Count:
+        rows = [code.counts[ins.address] for ins in block.instructions]
         (warps, lanes, *_), number = rows[0], len(rows)
-        again, more = (sum(row[part] for row in rows) - rows[0][part] * number for part in (0, 1))
-        return Count(warps, lanes, again, more)
+        again, again_lanes = (sum(row[part] for row in rows) - rows[0][part] * number for part in (0, 1))
+        return Count(warps, lanes, again, again_lanes)
 
-    return [[of(block) for block in function.blocks] for function in functions]
+    return [[of_block(block) for block in function.blocks] for function in functions]
 
 
 def counted(functions: Sequence[Function], counts: Sequence[Sequence[Count]] | None) -> Iterator[tuple[Block, Count]]:
@@ -80,35 +80,35 @@ def counted(functions: Sequence[Function], counts: Sequence[Sequence[Count]] | N
 
 
 def _from_lines(functions: Sequence[Function], executions: Executions) -> list[list[Count]]:
-    """Return the counts of blocks by the lines of their instructions; of none with a line that ran 0."""
+    """Return the counts of blocks by the lines of their instructions; 0 for a block without a line that ran."""
 
     kept = () if to_execute.parts(functions) else _STORES
 
-    def of(block: Block) -> Count:
+    def of_block(block: Block) -> Count:
         votes: Counter[tuple[float, float]] = Counter()
-        stores = [one for one in block.instructions if not one.guard and one.opcode.startswith(kept)]
-        alike = Counter((one.ptx_line, one.mnemonic, bool(one.guard)) for one in stores or block.instructions)
+        stores = [ins for ins in block.instructions if not ins.guard and ins.opcode.startswith(kept)]
+        alike = Counter((ins.ptx_line, ins.mnemonic, bool(ins.guard)) for ins in stores or block.instructions)
         for (line, _, guarded), copies in alike.items():
             if times := executions.get(line):
                 votes[times.warps / copies, times.lanes / copies] += 1 if guarded else 2
-        warps, lanes = max(votes, key=lambda each: votes[each], default=(0, 0))
+        warps, lanes = max(votes, key=lambda vote: votes[vote], default=(0, 0))
         return Count(ceil(warps), lanes)
 
-    found = [[of(block) for block in function.blocks] for function in functions]
-    if found and found[0] and executions:
+    counts = [[of_block(block) for block in function.blocks] for function in functions]
+    if counts and counts[0] and executions:
         first = next(iter(executions.values()))
-        found[0][0] = Count(first.warps, first.lanes)
-    return found
+        counts[0][0] = Count(first.warps, first.lanes)
+    return counts
 
 
 def beyond(functions: Sequence[Function], executions: Executions, ptx: Sequence[str]) -> tuple[str, ...]:
-    """Return why more runs on hardware than `count` says; arguments as there."""
-    found, text = [], ptx_text.read(ptx)
+    """Return why more runs on hardware than `count` counts, from the same arguments."""
+    reasons, text = [], ptx_text.read(ptx)
     calls = " ".join(" ".join(ptx[line - 1 : line + 1]) for line in executions if text[line].op == "call")
-    if theirs := [name for ptx_name, name in _DRIVERS.items() if re.search(rf"\b{ptx_name}\b", calls)]:
-        *others, last = theirs
-        said = f"{', '.join(others)} and {last} do" if others else f"{last} does"
-        found.append(f"what {said} is the driver's own code: its instructions and accesses to memory are not counted")
+    if drivers := [name for ptx_name, name in _DRIVERS.items() if re.search(rf"\b{ptx_name}\b", calls)]:
+        *others, last = drivers
+        verb = f"{', '.join(others)} and {last} do" if others else f"{last} does"
+        reasons.append(f"what {verb} is the driver's own code: its instructions and accesses to memory are not counted")
     if any(block.calls == function.name for function in functions for block in function.blocks):
-        found.append("which lanes of a warp come back together from a function that calls itself is not followed")
-    return tuple(found)
+        reasons.append("which lanes of a warp come back together from a function that calls itself is not followed")
+    return tuple(reasons)

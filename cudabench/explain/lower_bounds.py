@@ -4,38 +4,36 @@ The counts are the simulator's, of the machine code that the card would run; the
 its datasheet (`cudabench.cards`). No time here is measured, and limits are independent: a kernel's time is
 at least the longest limit, and more if resources do not overlap.
 
-* memory: the distinct sectors that a launch reads, each once, and those that it writes, but for what the L2 may still
-  hold at the end; of later launches only what the L2 cannot have kept. With a hot L2, only what does not
-  fit it. Sectors that stores leave incomplete are read too, where the L2 cannot keep them.
-* l2: sectors that a block had not had before (what it asks for again may lie in the L1), as if the blocks that share
-  an SM shared all of them, and once where several blocks of a sample ask for it: requests of several SMs may reach the
-  L2 as one (Nsight Compute calls that unit lrc, L2 Request Coalescer; with a product of matrices an H200's L2 was busy
-  for half of what the blocks ask for). And every store's sectors. A slice of the L2 moves 64 bytes a clock, takes
-  half a turn to exchange a sector with memory and a quarter more on average, since half of them lie in the other half
-  of the L2 and pass a slice of either. (Nsight Compute's shares of the L2 on an H200 and an H100 are at least 0.97 of
-  what these turns come to, but for products of matrices, whose blocks share more than those of a sample.) And it takes
-  in a sector a clock of what is stored, and a clock more for each line with parts of sectors; those that the stores of
-  an SM complete soon may come as one (`_stored`). Stores to local memory go through to the L2.
+* memory: the distinct sectors that a launch reads, each once, and those that it writes, except for those that the L2
+  may still hold at the end; of later launches only the sectors that the L2 cannot have kept. With a hot L2, only those
+  that do not fit it. Sectors that stores leave incomplete are read too, if the L2 cannot keep them.
+* l2: sectors that are new to a block (those that it requests again may be in the L1), as if the blocks that share an SM
+  shared all of them, and once where several blocks of a sample request them: requests of several SMs may reach the L2
+  as one (Nsight Compute calls that unit lrc, L2 Request Coalescer; with a product of matrices an H200's L2 was busy for
+  half of the blocks' requests). And every store's sectors. A slice of the L2 moves 64 bytes a clock, takes half a turn
+  to exchange a sector with memory and a quarter more on average, since half of the sectors are in the other half of the
+  L2 and pass a slice of either. (Nsight Compute's shares of the L2 on an H200 and an H100 are at least 0.97 of these
+  turns, except for products of matrices, whose blocks share more than those of a sample.) It also takes in a sector of
+  stores a clock, and needs a clock more for each line with parts of sectors; those that the stores of an SM
+  complete soon may come as one (`_stored`). Stores to local memory go through to the L2.
 * lsu: wavefronts of shared memory, turns of the L1 for requests to global memory (`simulator.count.footprint`), and
   shuffles.
-* issue and pipes: warp instructions by what executes them (CUDA C++ Programming Guide, "Arithmetic Instructions").
+* issue and pipes: warp instructions by the executing unit (CUDA C++ Programming Guide, "Arithmetic Instructions").
   Conversions and special functions are of one unit, products of 64 bits take the FMA pipe twice, and VIADD is of that
   pipe: so Nsight Compute counts on an H200 and an H100, to 0.04% of the instructions in the median of 134 kernels.
-* constant: requests for indexed constants, one a clock and SM, what each further address takes, and the lines of a
-  table that the cache of constants cannot have had (`simulator.count.footprint`). local: wavefronts of local memory.
+* constant: requests for indexed constants, one a clock and SM, the time of each further address, and the lines of a
+  table that the cache of constants cannot hold yet (`simulator.count.footprint`). local: wavefronts of local memory.
 * atomic: the hits of the most used address, one lane after the other; or the sectors of an array, a clock each, in the
-  slices that have it: 512 neighbouring bytes lie in one.
-* latency: the fewest clocks that a warp spends on its way through the code, waiting for what it loads where it needs it
-  (in order, every load at its own latency), times the warps that must take turns: Little's law. From one block to the
-  next in its place, also what that takes where blocks are empty.
+  slices that have it: 512 neighbouring bytes are in one slice.
+* latency: the fewest clocks of a warp's way through the code, waiting for each load where its value is used (in order,
+  every load with its own latency), times the warps that must take turns: Little's law. Between two blocks in one
+  slot of an SM, also the time of an empty block.
 * tail: the busiest SM has ceil(blocks / SMs) blocks, also where the others have fewer.
-* blocks: how many blocks the card starts in a second where they do nothing.
-* launch: the gaps between the launches of a kernel that has several. start: a launch that takes longer than all that
-  it does.
+* blocks: how many empty blocks the card starts in a second.
+* launch: the gaps between the launches of a kernel that has several. start: a launch that takes longer than its work.
 
-What an empty launch takes alone between two events stands before each of them: nothing of what a kernel does can
-happen in that time, so it adds to every limit, less a margin (`LAUNCHED`). Not with a hot L2, where a sample is many
-launches back to back.
+The time of an empty launch between two events is in every measured time before the kernel can do any work, so it adds
+to every limit, less a margin (`LAUNCHED`). Not with a hot L2, where a sample is many launches back to back.
 """
 
 from __future__ import annotations
@@ -60,9 +58,9 @@ if TYPE_CHECKING:
 
 SECTOR, LINE = 32, 128
 L1_BYTES = 256 * 1024  # of the largest L1 of any SM
-L2_KEPT = 0.5  # of the L2 may hold what a kernel wrote when its clock stops: its half; an H200 kept 24 MB of 60 MiB
+L2_KEPT = 0.5  # of the L2 may hold a kernel's writes when its clock stops: its half; an H200 kept 24 MB of 60 MiB
 TURN = 64  # bytes that a slice of the L2 moves in a turn
-# Half a turn for the exchange itself, and for the half of all sectors that lies in the other half of the L2, half a
+# Half a turn for the exchange itself, and for the half of all sectors that is in the other half of the L2, half a
 # turn there: by Nsight Compute's share of the L2 1.29 turns a sector that is read cold on an H200, 1.47 on an H100.
 MEMORY_TURN = 0.75
 # Of an H100 (benchmarks/results/bounds_h100.md), in clocks of the L2. A slice takes in a sector a clock, and one clock
@@ -73,9 +71,9 @@ LINES_OF_PARTS = 0.25  # of the sectors of local memory, at least: four are in a
 # Stores whose requests have few lines may complete a sector before it leaves the SM: all that have up to so many, of
 # more the fourth power of the share.
 TOGETHER_LINES = 7
-CHUNK = 512  # neighbouring bytes that lie in one slice
+CHUNK = 512  # neighbouring bytes in one slice of the L2
 FLOAT_ADDS = 2.4  # turns of an addition of floats to the word of the one before, where integers take one
-TAIL = 1.05  # of the mean: an SM that has more blocks than so is worth a limit of its own
+TAIL = 1.05  # of the mean blocks of an SM: if one has more, that is a separate limit
 LEAST_S = 1e-9  # a limit under this is not worth a row
 
 
@@ -83,7 +81,7 @@ class Work(NamedTuple):
     """One kernel of a case with one grid and block: all its launches together.
 
     times: launches. report: the simulator's, of all of them, with the footprints added up. functions, ptx: its machine
-    code (empty where nobody read it) and the lines of its PTX. blocks_per_sm: that fit.
+    code (empty if it was not read) and the lines of its PTX. blocks_per_sm: that fit.
     """
 
     entry: str
@@ -103,18 +101,18 @@ class Work(NamedTuple):
 
     @property
     def scale(self) -> float:
-        """By what counts are to be multiplied where only some blocks ran: less where those differ so much that all
-        blocks together may have done less than they tell (`sure`)."""
+        """The factor from a sample's counts to those of all blocks: smaller if the blocks differ so much that all of
+        them together may have done less (`sure`)."""
         whole = self.footprint.blocks / self.footprint.ran
         return whole if whole == 1 else max(1.0, whole * sure(self.footprint.parts))
 
     @property
     def fresh(self) -> Mapping[str, float]:
-        """Of each array the sectors that loads bring blocks which these had not had before."""
-        found: dict[str, float] = defaultdict(float)
-        for touch in (each for each in self.footprint.touches if each.op == "load"):
-            found[touch.array] += touch.fresh
-        return found
+        """By array, the loaded sectors that were new to their block."""
+        sectors: dict[str, float] = defaultdict(float)
+        for touch in (touch for touch in self.footprint.touches if touch.op == "load"):
+            sectors[touch.array] += touch.fresh
+        return sectors
 
     @property
     def blocks(self) -> int:
@@ -128,20 +126,20 @@ class Work(NamedTuple):
 
 
 def sure(parts: Sequence[tuple[int, int]]) -> float:
-    """Return what part of a sample's instructions a block all blocks have at least, of (blocks, instructions) in order.
+    """Return the least part of a sample's instructions a block that all blocks have; parts: (blocks, instructions).
 
-    Two standard errors under the mean, where the error comes of the differences of neighbours (a work that grows along
-    the grid is sampled well); and never under the run of blocks that did least.
+    Two standard errors under the mean, with the error from the differences of neighbours (work that grows along the
+    grid is sampled well); and never under the run of blocks with the fewest.
     """
-    each = [instructions / blocks for blocks, instructions in parts if blocks]
+    means = [instructions / blocks for blocks, instructions in parts if blocks]
     mean = sum(instructions for _, instructions in parts) / max(1, sum(blocks for blocks, _ in parts))
-    if len(each) < 2 or not mean:
+    if len(means) < 2 or not mean:
         return 1.0
-    squares = sum((a - b) ** 2 for a, b in pairwise(each)) / (2 * (len(each) - 1))
-    return min(1.0, max(1 - 2 * sqrt(squares / len(each)) / mean, min(each) / mean))
+    squares = sum((a - b) ** 2 for a, b in pairwise(means)) / (2 * (len(means) - 1))
+    return min(1.0, max(1 - 2 * sqrt(squares / len(means)) / mean, min(means) / mean))
 
 
-# A resource, seconds, and how they come about: by figures, or in words.
+# A resource, seconds, and their explanation: figures, or words.
 _Part = tuple[str, float, Mapping[str, float] | str]
 
 
@@ -156,30 +154,30 @@ def lower_bounds(
     """
     rates = Rates.of(card)
     parts = list(_memory(work, rates, cache, moved))
-    for place, one in enumerate(work):
-        code = _code(one, rates)
-        units = [unit for unit in _units(one, code, rates) if unit[1]]
-        parts += _l2(one, rates, cold=place == 0 and cache == "cold")
-        parts += [*units, *_atomics(one, rates), *_latency(one, code, rates)]
+    for place, kernel in enumerate(work):
+        code = _code(kernel, rates)
+        units = [unit for unit in _units(kernel, code, rates) if unit[1]]
+        parts += _l2(kernel, rates, cold=place == 0 and cache == "cold")
+        parts += [*units, *_atomics(kernel, rates), *_latency(kernel, code, rates)]
         if rates.blocks:
-            blocks = float(one.blocks * one.times)
+            blocks = float(kernel.blocks * kernel.times)
             parts.append(("blocks", blocks / rates.blocks, {"blocks": blocks}))
-        parts += _tail(one, units, rates)
-    launches, alone = sum(one.times for one in work), rates.alone if cache == "cold" else 0.0
+        parts += _tail(kernel, units, rates)
+    launches, alone = sum(kernel.times for kernel in work), rates.alone if cache == "cold" else 0.0
     longest = max(_seconds(parts).values(), default=0.0)
     if rates.gap and launches > 1:
         parts.append(("launch", (launches - 1) * rates.gap, {"launches": launches}))
     if launches == 1 and alone > longest:
         parts.append(("start", longest, {}))
-    ran, blocks = sum(one.footprint.ran for one in work), sum(one.footprint.blocks for one in work)
+    ran, blocks = sum(kernel.footprint.ran for kernel in work), sum(kernel.footprint.blocks for kernel in work)
     note = f"; {alone * 1e6:.3g} µs of it to launch" if alone else ""
     note += f"; counted on {ran} of {blocks} blocks" if ran < blocks else ""
-    found = [
-        Limit(resource, alone + seconds, _told([part for part in parts if part[0] == resource], rates) + note)
+    limits = [
+        Limit(resource, alone + seconds, _detail([part for part in parts if part[0] == resource], rates) + note)
         for resource, seconds in _seconds(parts).items()
         if seconds >= LEAST_S
     ]
-    return tuple(sorted(found, key=lambda limit: (-limit.time_s, limit.resource != "start")))
+    return tuple(sorted(limits, key=lambda limit: (-limit.time_s, limit.resource != "start")))
 
 
 def _seconds(parts: Iterable[_Part]) -> Mapping[str, float]:
@@ -189,8 +187,8 @@ def _seconds(parts: Iterable[_Part]) -> Mapping[str, float]:
     return total
 
 
-def _told(parts: Sequence[_Part], rates: Rates) -> str:
-    """Return how the time of one resource comes about: by the sums of its figures, or as of the longest part."""
+def _detail(parts: Sequence[_Part], rates: Rates) -> str:
+    """Return the explanation of one resource's time: by the sums of its figures, or of the longest part."""
     resource, _, longest = max(parts, key=lambda part: part[1])
     if isinstance(longest, str):
         return longest
@@ -203,107 +201,107 @@ def _told(parts: Sequence[_Part], rates: Rates) -> str:
 # Memory and L2 -------------------------------------------------------------------------------------------------------
 
 
-def distinct(one: Work) -> tuple[float, float]:
+def distinct(work: Work) -> tuple[float, float]:
     """Return the distinct sectors that a launch reads and writes, on average over its launches."""
-    reads, writes = _distinct(one)
+    reads, writes = _distinct(work)
     return sum(reads.values()), sum(writes.values())
 
 
-def _distinct(one: Work) -> tuple[dict[str, float], dict[str, float]]:
+def _distinct(work: Work) -> tuple[dict[str, float], dict[str, float]]:
     """Return the same by array.
 
-    Of a sample of blocks they are estimated: as many as all blocks together ask for where the sample's blocks share as
-    little as they do, and no more than the arrays have.
+    Of a sample of blocks they are estimated: all blocks share as little as those of the sample, and access no more
+    sectors than the arrays have.
     """
-    footprint = one.footprint
-    found = []
-    for own, ops in ((footprint.read, ("load", "atomic")), (footprint.written, ("store", "atomic"))):
-        each = {}
-        for array, seen in own.items():
+    footprint = work.footprint
+    result = []
+    for touched, ops in ((footprint.read, ("load", "atomic")), (footprint.written, ("store", "atomic"))):
+        by_array = {}
+        for array, seen in touched.items():
             sectors = float(seen)
-            if one.scale > 1:
+            if work.scale > 1:
                 fresh = sum(t.fresh for t in footprint.touches if t.array == array and t.op in ops)
                 shared = min(1.0, sectors / fresh) if fresh else 1.0
-                sectors = min(footprint.sizes[array] * one.times, max(sectors, fresh * shared * one.scale))
-            each[array] = sectors / one.times
-        found.append(each)
-    return found[0], found[1]
+                sectors = min(footprint.sizes[array] * work.times, max(sectors, fresh * shared * work.scale))
+            by_array[array] = sectors / work.times
+        result.append(by_array)
+    return result[0], result[1]
 
 
 def _memory(work: Sequence[Work], rates: Rates, cache: str, moved: int | None) -> Iterator[_Part]:
     if rates.memory is None or rates.read is None or rates.written is None:
         return
     read = written = stored = 0.0
-    sampled = any(one.scale > 1 for one in work)
-    for place, one in enumerate(work):
-        reads, writes = (SECTOR * sectors for sectors in distinct(one))
-        filled = SECTOR * _incomplete(one) * max(0.0, 1 - L2_KEPT * rates.l2_bytes / writes) if writes else 0.0
+    sampled = any(kernel.scale > 1 for kernel in work)
+    for place, kernel in enumerate(work):
+        reads, writes = (SECTOR * sectors for sectors in distinct(kernel))
+        filled = SECTOR * _incomplete(kernel) * max(0.0, 1 - L2_KEPT * rates.l2_bytes / writes) if writes else 0.0
         if sampled and moved and place == 0 and reads + writes:
             share = moved / (reads + writes)
             reads, writes = reads * share, writes * share
         first = place == 0 and cache == "cold"
         read += reads if first else max(0.0, reads - rates.l2_bytes)
-        read += (one.times - 1) * max(0.0, reads - rates.l2_bytes) + one.times * filled
-        written += one.times * max(0.0, writes - L2_KEPT * rates.l2_bytes)
-        stored += one.times * writes
+        read += (kernel.times - 1) * max(0.0, reads - rates.l2_bytes) + kernel.times * filled
+        written += kernel.times * max(0.0, writes - L2_KEPT * rates.l2_bytes)
+        stored += kernel.times * writes
     yield "memory", read / rates.read + written / rates.written, {"read": read, "written": written, "stored": stored}
 
 
-def _incomplete(one: Work) -> float:
-    """Return the sectors that the stores of a launch leave incomplete at least, of those that nobody read. They are
-    read before they are written to memory.
+def _incomplete(work: Work) -> float:
+    """Return the sectors that the stores of a launch at least leave incomplete, without those that it reads anyway.
+    They are read before they are written to memory.
 
-    All lanes together fill no more than they write; and what no store fills takes two that fill parts of it.
+    All lanes together fill no more than they write; and a sector that no store fills takes two that fill parts of it.
     """
-    reads, writes = _distinct(one)
+    reads, writes = _distinct(work)
     lanes: dict[str, float] = defaultdict(float)
     full: dict[str, float] = defaultdict(float)
     parts: dict[str, float] = defaultdict(float)
-    for touch in (touch for touch in one.footprint.touches if touch.op == "store"):
-        lanes[touch.array] += touch.requests * touch.bytes * one.scale / one.times
-        full[touch.array] += (touch.sectors - touch.partial) * one.scale / one.times
-        parts[touch.array] += touch.partial * one.scale / one.times
-    left = 0.0
+    for touch in (touch for touch in work.footprint.touches if touch.op == "store"):
+        lanes[touch.array] += touch.requests * touch.bytes * work.scale / work.times
+        full[touch.array] += (touch.sectors - touch.partial) * work.scale / work.times
+        parts[touch.array] += touch.partial * work.scale / work.times
+    incomplete = 0.0
     for array in lanes:
         stored = writes.get(array, 0.0)
         least = max(stored - lanes[array], 2 * (stored - full[array]) - parts[array])
-        left += max(0.0, min(stored, least) - reads.get(array, 0.0))
-    return left
+        incomplete += max(0.0, min(stored, least) - reads.get(array, 0.0))
+    return incomplete
 
 
-def _l2(one: Work, rates: Rates, *, cold: bool) -> Iterator[_Part]:
-    footprint = one.footprint
-    together = max(1, min(one.blocks_per_sm, ceil(one.blocks / rates.sms)))
-    asked = sum(touch.sectors * one.scale for touch in footprint.touches if touch.op == "load")
-    stores = sum(touch.sectors * one.scale for touch in footprint.touches if touch.op != "load")
-    partial = sum(touch.partial * one.scale for touch in footprint.touches if touch.op != "load")
-    fresh = {array: sectors * one.scale for array, sectors in one.fresh.items()}
+def _l2(work: Work, rates: Rates, *, cold: bool) -> Iterator[_Part]:
+    footprint = work.footprint
+    sharing = max(1, min(work.blocks_per_sm, ceil(work.blocks / rates.sms)))
+    requested = sum(touch.sectors * work.scale for touch in footprint.touches if touch.op == "load")
+    stores = sum(touch.sectors * work.scale for touch in footprint.touches if touch.op != "load")
+    partial = sum(touch.partial * work.scale for touch in footprint.touches if touch.op != "load")
+    fresh = {array: sectors * work.scale for array, sectors in work.fresh.items()}
     loads = 0.0
     for array, sectors in fresh.items():
-        shared = footprint.read.get(array, 0) * one.scale  # what blocks of a sample share, once
-        least = min(shared, float(footprint.sizes[array]) * one.times, sectors)
-        loads += max(least, min(shared, sectors / together, sectors * _refetched(one, array, sectors, rates)))
-    reads, writes = distinct(one)
-    exchanged = reads if cold else 0.0  # what a launch writes may stay, what a cold L2 is asked for first may not
-    if not rates.l2_bytes or _streams(one, rates):
-        exchanged = (reads + writes) * one.times
+        shared = footprint.read.get(array, 0) * work.scale  # sectors that blocks of a sample share, once
+        least = min(shared, float(footprint.sizes[array]) * work.times, sectors)
+        loads += max(least, min(shared, sectors / sharing, sectors * _refetched(work, array, sectors, rates)))
+    reads, writes = distinct(work)
+    exchanged = reads if cold else 0.0  # writes may stay in the L2; first reads of a cold L2 miss
+    if not rates.l2_bytes or _streams(work, rates):
+        exchanged = (reads + writes) * work.times
     local = more = 0.0  # a store to local memory goes through to the L2
-    for row in (row for row in one.report.accesses if row.space == "local" and row.op == "store"):
-        local += (row.sectors or 0) * one.scale
-        more += (row.sectors or 0) * one.scale * LINES_OF_PARTS * ((row.sectors or 0) > (row.ideal_sectors or 0))
-    stored = _stored(one)
+    for row in (row for row in work.report.accesses if row.space == "local" and row.op == "store"):
+        local += (row.sectors or 0) * work.scale
+        more += (row.sectors or 0) * work.scale * LINES_OF_PARTS * ((row.sectors or 0) > (row.ideal_sectors or 0))
+    stored = _stored(work)
     seconds = (loads + stored.sectors) * SECTOR / rates.l2 if rates.l2 else 0.0
     if rates.l2_turns and rates.l2_slices:
         turns = (loads + stored.sectors + local) * SECTOR / TURN + exchanged * MEMORY_TURN
         clocks = max(stored.clocks + local + more, stored.lines) / rates.l2_slices
         seconds = max(seconds, turns / rates.l2_turns, clocks / rates.l2_clock)
     if seconds:
-        again = max(0.0, asked - sum(fresh.values()))
-        yield "l2", seconds, {"loads": loads, "stores": stores, "partial": partial, "again": again, "local": local}
+        repeated = max(0.0, requested - sum(fresh.values()))
+        yield "l2", seconds, {"loads": loads, "stores": stores, "partial": partial, "again": repeated, "local": local}
 
 
 class _Stored(NamedTuple):
-    """What reaches the L2 of stores and atomics: sectors, the clocks in which the slices take them in, and those in
+    """The stores and atomics that reach the L2: sectors, the clocks in which the slices take them in, and those in
     which they look up the lines."""
 
     sectors: float
@@ -311,43 +309,42 @@ class _Stored(NamedTuple):
     lines: float
 
 
-def _stored(one: Work) -> _Stored:
+def _stored(work: Work) -> _Stored:
     sectors = clocks = lines = fresh = 0.0
-    returned = {atomic.instruction for atomic in one.report.contended if atomic.returns}
-    for touch in one.footprint.touches:
+    returned = {atomic.instruction for atomic in work.report.contended if atomic.returns}
+    for touch in work.footprint.touches:
         if touch.op == "load" or not touch.requests:
             continue
         parts = touch.partial / touch.sectors if touch.sectors else 0.0
-        each = touch.lines / touch.requests
-        left = 1 - min(1.0, (TOGETHER_LINES / each) ** 4) if touch.op == "store" else 1.0
-        sectors += touch.sectors - touch.partial * (1 - left)
-        clocks += touch.sectors - touch.partial + (touch.partial + touch.lines * parts) * left
+        per_request = touch.lines / touch.requests
+        separate = 1 - min(1.0, (TOGETHER_LINES / per_request) ** 4) if touch.op == "store" else 1.0
+        sectors += touch.sectors - touch.partial * (1 - separate)
+        clocks += touch.sectors - touch.partial + (touch.partial + touch.lines * parts) * separate
         looked_up = LOOKED_UP + RETURNED * (touch.instruction in returned)
-        lines += touch.lines * (1 - parts + parts * left) * looked_up
+        lines += touch.lines * (1 - parts + parts * separate) * looked_up
         fresh += touch.fresh if touch.op == "store" else touch.sectors
-    return _Stored(max(sectors, fresh) * one.scale, max(clocks, fresh) * one.scale, lines * one.scale)
+    return _Stored(max(sectors, fresh) * work.scale, max(clocks, fresh) * work.scale, lines * work.scale)
 
 
-def _refetched(one: Work, array: str, fresh: float, rates: Rates) -> float:
-    """Return the share of what is new to blocks that is new to their SM too: less than all of an array that the L1
-    holds from one block to the next."""
-    own = min(one.footprint.read.get(array, 0) * one.scale / one.times, float(one.footprint.sizes.get(array, 0)))
-    return 1.0 if not fresh or own * SECTOR > L1_BYTES else min(1.0, own * rates.sms * one.times / fresh)
+def _refetched(work: Work, array: str, fresh: float, rates: Rates) -> float:
+    """Return the share of the sectors new to blocks that is new to their SM too: less than 1 for an array that the L1
+    keeps from one block to the next."""
+    own = min(work.footprint.read.get(array, 0) * work.scale / work.times, float(work.footprint.sizes.get(array, 0)))
+    return 1.0 if not fresh or own * SECTOR > L1_BYTES else min(1.0, own * rates.sms * work.times / fresh)
 
 
-def _streams(one: Work, rates: Rates) -> bool:
-    """Whether what a launch touches does not fit the L2, so that all of it is exchanged with memory."""
-    return sum(distinct(one)) * SECTOR > rates.l2_bytes
+def _streams(work: Work, rates: Rates) -> bool:
+    """Return whether a launch touches more than fits the L2, so that all of it is exchanged with memory."""
+    return sum(distinct(work)) * SECTOR > rates.l2_bytes
 
 
 # What an SM executes -------------------------------------------------------------------------------------------------
 
 
 class _Code(NamedTuple):
-    """What the machine code of some launches executed: warp instructions by pipe, tensor operations by format.
+    """The work of the machine code of some launches: warp instructions by pipe, tensor operations by format.
 
-    clocks: of all warps together, on their way through the code; warps: how many those are; waits: of the clocks, those
-    for memory.
+    clocks: of all warps together, through the code; warps: their number; waits: those clocks that wait for memory.
     """
 
     instructions: float
@@ -359,88 +356,88 @@ class _Code(NamedTuple):
     warps: float
 
 
-def _code(one: Work, rates: Rates) -> _Code | None:
-    """Return what machine code was executed, None where nobody read it."""
-    executions = one.report.executed.get(one.entry)
-    if not one.functions or not executions:
+def _code(work: Work, rates: Rates) -> _Code | None:
+    """Return the work of the machine code, None if it was not read."""
+    executions = work.report.executed.get(work.entry)
+    if not work.functions or not executions:
         return None
-    counts = executed.count(one.functions, executions)
+    counts = executed.count(work.functions, executions)
     pipes: dict[str, float] = defaultdict(float)
     tensor: dict[str, float] = defaultdict(float)
     total = shuffles = clocks = waits = 0.0
-    loads = _load_clocks(one, rates)
+    loads = _load_clocks(work, rates)
     ran: dict[int, float] = defaultdict(float)
-    for block, count in executed.counted(one.functions, counts):
+    for block, count in executed.counted(work.functions, counts):
         for instruction in block.instructions:
             if instruction.opcode in LOADS:
                 ran[instruction.ptx_line] += count.warps
-    for touch in one.footprint.touches:
-        # A guard that holds for most warps: where one is kept from its load, it does not wait for it.
+    for touch in work.footprint.touches:
+        # A guard that holds for most warps: the others do not load, and do not wait.
         if touch.instruction in loads and ran[touch.instruction]:
             loads[touch.instruction] *= min(1.0, touch.requests / ran[touch.instruction])
-    ways = (
-        way
-        for function, times in zip(one.functions, counts, strict=True)
-        for way in paths(function, [count.warps for count in times], loads)
+    block_paths = (
+        path
+        for function, times in zip(work.functions, counts, strict=True)
+        for path in paths(function, [count.warps for count in times], loads)
     )
-    for (block, count), way in zip(executed.counted(one.functions, counts), ways, strict=True):
-        warps = count.warps * one.scale
-        total += warps * len(block.instructions) + count.again * one.scale
+    for (block, count), path in zip(executed.counted(work.functions, counts), block_paths, strict=True):
+        warps = count.warps * work.scale
+        total += warps * len(block.instructions) + count.again * work.scale
         for instruction in block.instructions if warps else ():
             for name, weight in uses(instruction):
                 pipes[name] += warps * weight
             if (product := tensor_operations(instruction)) is not None:
                 tensor[product[0]] += warps * product[1]
             shuffles += warps * (instruction.opcode == "SHFL")
-        clocks += warps * way.clocks
-        waits += warps * way.waits
+        clocks += warps * path.clocks
+        waits += warps * path.waits
     start = next(iter(executions.values()))
-    return _Code(total, pipes, tensor, shuffles, clocks, waits, start.warps * one.scale)
+    return _Code(total, pipes, tensor, shuffles, clocks, waits, start.warps * work.scale)
 
 
-def _units(one: Work, code: _Code | None, rates: Rates) -> Iterator[_Part]:
-    """Yield what the units of the SMs have to do: the resource, seconds, and the figures of those."""
+def _units(work: Work, code: _Code | None, rates: Rates) -> Iterator[_Part]:
+    """Yield the work of the SMs' units: the resource, seconds, and the figures behind them."""
     totals: dict[str, Counter[str]] = defaultdict(Counter)
-    for row in one.report.accesses:
+    for row in work.report.accesses:
         totals[row.space] += Counter(requests=row.requests, wavefronts=row.wavefronts or 0, sectors=row.sectors or 0)
         totals[row.space]["loops"] += (row.wavefronts or 0) * (row.reloads > 0)
-    shared = totals["shared"]["wavefronts"] * one.scale
-    turns = sum(touch.turns for touch in one.footprint.touches) * one.scale
+    shared = totals["shared"]["wavefronts"] * work.scale
+    turns = sum(touch.turns for touch in work.footprint.touches) * work.scale
     shuffles = code.shuffles if code else 0.0
     figures = {"shared": shared, "turns": turns, "shuffles": shuffles}
-    # A warp that comes between another's load and its store sends it round again: with w warps (w + 1) / 2 times.
-    again = (one.warps - 1) / 2 * totals["shared"]["loops"] * one.scale
-    yield "lsu", (shared + turns + shuffles) / rates.lsu, {**figures, "again": again}
-    instructions = code.instructions if code else one.report.instructions * one.scale
+    # A warp that stores between another's load and store makes it repeat: with w warps (w + 1) / 2 times.
+    repeats = (work.warps - 1) / 2 * totals["shared"]["loops"] * work.scale
+    yield "lsu", (shared + turns + shuffles) / rates.lsu, {**figures, "again": repeats}
+    instructions = code.instructions if code else work.report.instructions * work.scale
     yield "issue", instructions / rates.issue, {"instructions": instructions}
     if code:
-        each = {name: code.pipes.get(name, 0.0) / rate for name, rate in rates.pipes.items()}
+        times = {name: code.pipes.get(name, 0.0) / rate for name, rate in rates.pipes.items()}
         for resource, names in (("fma", ("fma", "imad", "half")), ("alu", ("alu",)), ("fp64", ("fp64",))):
-            seconds, name = max((each[name], name) for name in names)
+            seconds, name = max((times[name], name) for name in names)
             yield resource, seconds, {name: code.pipes.get(name, 0.0)}
         # One unit does both, one after the other, where conversions are not faster than special functions.
-        both = each["xu"], each["convert"]
-        together = rates.pipes["convert"] <= 1.1 * rates.pipes["xu"]
+        both = times["xu"], times["convert"]
+        one_unit = rates.pipes["convert"] <= 1.1 * rates.pipes["xu"]
         figures = {name: code.pipes[name] for name in ("xu", "convert") if code.pipes.get(name)}
-        yield "xu", sum(both) if together else max(both), figures
+        yield "xu", sum(both) if one_unit else max(both), figures
         seconds = sum(count / rates.tensor[name] for name, count in code.tensor.items() if name in rates.tensor)
         yield "tensor", seconds, dict(code.tensor)
-    asked = totals["constant"]["requests"] * one.scale
-    if asked:
-        more = totals["constant"]["wavefronts"] * one.scale - asked
-        fetched = one.footprint.constants * one.scale
-        seconds = asked / rates.constant + more / rates.addresses + fetched * rates.fetch
-        yield "constant", seconds, {"requests": asked, "more": more, "fetched": fetched}
-    local = totals["local"]["sectors"] * one.scale * SECTOR / LINE
+    requests = totals["constant"]["requests"] * work.scale
+    if requests:
+        more = totals["constant"]["wavefronts"] * work.scale - requests
+        fetched = work.footprint.constants * work.scale
+        seconds = requests / rates.constant + more / rates.addresses + fetched * rates.fetch
+        yield "constant", seconds, {"requests": requests, "more": more, "fetched": fetched}
+    local = totals["local"]["sectors"] * work.scale * SECTOR / LINE
     yield "local", local / rates.lsu, {"wavefronts": local}
 
 
-def _load_clocks(one: Work, rates: Rates) -> dict[int, float]:
+def _load_clocks(work: Work, rates: Rates) -> dict[int, float]:
     """Return by PTX line the mean clocks from a load of global memory to its value; at 0 those of shared memory.
 
-    A request waits for its farthest sector. Of those that have a sector new to their block, the share goes to memory
-    that is new to the launch; the others find it in the L2, and what a block has had is in the L1, which takes no less
-    than shared memory.
+    A request waits for its farthest sector. Of the requests with a sector new to their block, the share that is new to
+    the launch goes to memory, and the others to the L2; the rest are hits in the L1, which is no faster than shared
+    memory.
     """
     if rates.shared_latency is None or rates.memory_latency is None or rates.l2_latency is None:
         return {}
@@ -449,13 +446,13 @@ def _load_clocks(one: Work, rates: Rates) -> dict[int, float]:
     )
     clocks: dict[int, float] = defaultdict(float)
     requests: dict[int, float] = defaultdict(float)
-    news = one.fresh
-    for touch in one.footprint.touches:
+    fresh_sectors = work.fresh
+    for touch in work.footprint.touches:
         if touch.op == "store" or not touch.requests:
             continue
-        fresh = news.get(touch.array, 0)
-        new = min(1.0, one.footprint.read.get(touch.array, 0) / fresh) if fresh else 0.0
-        missing = min(1.0, touch.missing / touch.requests) * _refetched(one, touch.array, fresh * one.scale, rates)
+        fresh = fresh_sectors.get(touch.array, 0)
+        new = min(1.0, work.footprint.read.get(touch.array, 0) / fresh) if fresh else 0.0
+        missing = min(1.0, touch.missing / touch.requests) * _refetched(work, touch.array, fresh * work.scale, rates)
         if touch.op == "atomic":
             missing, new = 1.0, 0.0
         mean = missing * (new * far + (1 - new) * middle) + (1 - missing) * near
@@ -464,27 +461,27 @@ def _load_clocks(one: Work, rates: Rates) -> dict[int, float]:
     return {0: near, **{line: total / requests[line] for line, total in clocks.items()}}
 
 
-def _latency(one: Work, code: _Code | None, rates: Rates) -> Iterator[_Part]:
+def _latency(work: Work, code: _Code | None, rates: Rates) -> Iterator[_Part]:
     if code is None or not code.warps or rates.memory_latency is None:
         return
-    each = code.clocks / code.warps
-    resident = min(one.blocks_per_sm * one.warps * rates.sms, one.blocks * one.warps)
-    turns = max(1.0, code.warps / one.times / max(resident, 1))
+    mean = code.clocks / code.warps
+    resident = min(work.blocks_per_sm * work.warps * rates.sms, work.blocks * work.warps)
+    turns = max(1.0, code.warps / work.times / max(resident, 1))
     # A block's own time is that of one warp at least, and grows with its warps at least as that of a full block.
-    turn = max(rates.turns[0], rates.turns[1] * one.warps / 32)
-    seconds = one.times * (each * turns / rates.clock + (turns - 1) * turn)
-    taken = f", {number(turns)} one after the other" if turns > 1 else ""
+    turn = max(rates.turns[0], rates.turns[1] * work.warps / 32)
+    seconds = work.times * (mean * turns / rates.clock + (turns - 1) * turn)
+    in_turns = f", {number(turns)} one after the other" if turns > 1 else ""
     yield (
         "latency",
         seconds,
-        f"a warp takes {number(each)} clocks at least, {code.waits / code.clocks:.0%} of them for memory; an SM holds "
-        f"{number(resident / rates.sms)} at a time{taken}{_in_flight(one, code, rates, resident)}",
+        f"a warp takes {number(mean)} clocks at least, {code.waits / code.clocks:.0%} of them for memory; an SM holds "
+        f"{number(resident / rates.sms)} at a time{in_turns}{_in_flight(work, code, rates, resident)}",
     )
 
 
-def _in_flight(one: Work, code: _Code, rates: Rates, resident: float) -> str:
-    """Return the bytes that an SM's loads keep under way on average, and those that memory's speed takes."""
-    loaded = sum(one.fresh.values()) * one.scale * SECTOR
+def _in_flight(work: Work, code: _Code, rates: Rates, resident: float) -> str:
+    """Return the mean bytes of loads in flight on an SM, and those that memory's bandwidth needs, in words."""
+    loaded = sum(work.fresh.values()) * work.scale * SECTOR
     if not loaded or not code.clocks or rates.memory is None or rates.memory_latency is None:
         return ""
     have = loaded / code.clocks * rates.memory_latency * rates.clock * resident / rates.sms
@@ -494,46 +491,46 @@ def _in_flight(one: Work, code: _Code, rates: Rates, resident: float) -> str:
     return f"; {size(have)} in flight an SM where {size(need)}{ENOUGH}" if have < 100 * need else ""
 
 
-def _tail(one: Work, units: Sequence[_Part], rates: Rates) -> Iterator[_Part]:
-    busiest = ceil(one.blocks / rates.sms)
+def _tail(work: Work, units: Sequence[_Part], rates: Rates) -> Iterator[_Part]:
+    busiest = ceil(work.blocks / rates.sms)
     resource, seconds, _ = max(units, key=lambda unit: unit[1], default=("", 0.0, ""))
-    if busiest * rates.sms < TAIL * one.blocks or not seconds:
+    if busiest * rates.sms < TAIL * work.blocks or not seconds:
         return
-    waves = one.blocks / (rates.sms * max(one.blocks_per_sm, 1))
+    waves = work.blocks / (rates.sms * max(work.blocks_per_sm, 1))
     yield (
         "tail",
-        seconds * busiest * rates.sms / one.blocks,
-        f"the busiest of {rates.sms} SMs has {busiest} of {one.blocks} blocks ({number(waves)} waves): "
+        seconds * busiest * rates.sms / work.blocks,
+        f"the busiest of {rates.sms} SMs has {busiest} of {work.blocks} blocks ({number(waves)} waves): "
         f"{NAMES[resource]}",
     )
 
 
-def _atomics(one: Work, rates: Rates) -> Iterator[_Part]:
-    """Yield what waits longest: atomics on one word, or on the part of the L2 that has the words of an array."""
+def _atomics(work: Work, rates: Rates) -> Iterator[_Part]:
+    """Yield the atomics that wait longest: on one word, or on the part of the L2 that has the words of an array."""
     rows: dict[int, list[Access]] = defaultdict(list)
-    for row in one.report.accesses:
+    for row in work.report.accesses:
         if row.space == "global" and row.op in ("atomic", "reduction"):
             rows[row.instruction].append(row)
-    found: list[_Part] = []
-    for atomic in one.report.contended:
-        its = rows[atomic.instruction]
-        # Lanes at one word follow one another, but where the machine code adds up those of a warp.
-        lanes = max((count.pattern.lanes for row in its if row.aggregated for count in row.patterns), default=1)
-        hits = one.scale * (atomic.hottest or 0) / max(lanes, 1)
-        floats = any(row.what.rpartition(".")[2] in ("f32", "f64") for row in its)
+    parts: list[_Part] = []
+    for atomic in work.report.contended:
+        own = rows[atomic.instruction]
+        # Lanes at one word follow one another, unless the machine code adds up those of a warp.
+        lanes = max((count.pattern.lanes for row in own if row.aggregated for count in row.patterns), default=1)
+        hits = work.scale * (atomic.hottest or 0) / max(lanes, 1)
+        floats = any(row.what.rpartition(".")[2] in ("f32", "f64") for row in own)
         if hits and rates.atomic is not None:
             seconds = hits * (FLOAT_ADDS if floats else 1.0) / rates.atomic
-            found.append(("atomic", seconds, {"hits": hits}))
+            parts.append(("atomic", seconds, {"hits": hits}))
     if rates.l2_slices:
         sectors: dict[str, float] = defaultdict(float)
-        for touch in one.footprint.touches:
-            sectors[touch.array] += touch.sectors * one.scale * (touch.op == "atomic")
-        for array, asked in sectors.items():
-            chunks = one.footprint.sizes.get(array, 0) * SECTOR / CHUNK
-            slices = max(1, min(rates.l2_slices, one.footprint.written.get(array, 0) * one.scale, ceil(chunks)))
+        for touch in work.footprint.touches:
+            sectors[touch.array] += touch.sectors * work.scale * (touch.op == "atomic")
+        for array, count in sectors.items():
+            chunks = work.footprint.sizes.get(array, 0) * SECTOR / CHUNK
+            slices = max(1, min(rates.l2_slices, work.footprint.written.get(array, 0) * work.scale, ceil(chunks)))
             detail = (
-                f"{number(asked)} sectors of {array} for atomics in {slices:.0f} of {rates.l2_slices} slices of the L2"
+                f"{number(count)} sectors of {array} for atomics in {slices:.0f} of {rates.l2_slices} slices of the L2"
             )
-            found.append(("atomic", asked / slices / rates.l2_clock, detail))
-    if found:
-        yield max(found, key=lambda part: part[1])
+            parts.append(("atomic", count / slices / rates.l2_clock, detail))
+    if parts:
+        yield max(parts, key=lambda part: part[1])

@@ -1,8 +1,8 @@
 """Facts of a kernel's machine code: its arithmetic, spills and registers and, with counts, the executed instructions.
 
 Read from the very cubin that is launched, without a GPU. The names of the pipes are those of Nsight Compute ("Hardware
-Model"), gathered into eight; which opcode runs on which is NVIDIA's list of instructions ("CUDA Binary Utilities") and,
-where that is silent, the pipe of its kind.
+Model"), gathered into eight. The pipe of an opcode is from NVIDIA's list of instructions ("CUDA Binary Utilities") or,
+if the list does not say, that of similar opcodes.
 """
 
 from __future__ import annotations
@@ -81,24 +81,24 @@ _COMPUTES = _by_opcode(
     }
 )
 _HALVES = ("HFMA2", "HADD2", "HMUL2", "HMNMX2", "HSET2", "HSETP2")
-# PTX opcodes whose short form only the source brings in, and those that the accurate functions use inside too, there
+# PTX opcodes whose approximate form only the source requests, and those that accurate functions also use inside, there
 # always with .ftz.
-_ASKED = ("sin", "cos", "lg2", "tanh", "div")
-_ASKED_WITHOUT_FTZ = ("ex2", "rcp", "sqrt")
+_APPROXIMATE = ("sin", "cos", "lg2", "tanh", "div")
+_APPROXIMATE_WITHOUT_FTZ = ("ex2", "rcp", "sqrt")
 
 
 def arithmetic(functions: Iterable[Function], ptx: Sequence[str]) -> tuple[str, ...]:
     """Return the number formats that a kernel computes with or rounds to, in the order of `ORDER`.
 
     'sparse' stands for tensor cores that leave the zeros of an operand out; 'approximate' for special functions that
-    the source asked for by an intrinsic (__sinf, __fdividef), by .approx or by a compiler option. The
+    the source requested by an intrinsic (__sinf, __fdividef), by .approx or by a compiler option. The
     instructions inside a plain division, expf or rsqrtf do not count, because those functions are accurate.
     """
     instructions = [instruction for function in functions for instruction in function.instructions]
-    found, text = set().union(*map(formats, instructions)), ptx_text.read(ptx)
-    if any(_approximate(text[line], line in text.inline) for line in {one.ptx_line for one in instructions}):
-        found.add("approximate")
-    return tuple(name for name in ORDER if name in found)
+    names, text = set().union(*map(formats, instructions)), ptx_text.read(ptx)
+    if any(_approximate(text[line], line in text.inline) for line in {ins.ptx_line for ins in instructions}):
+        names.add("approximate")
+    return tuple(name for name in ORDER if name in names)
 
 
 def formats(instruction: Instruction) -> set[str]:
@@ -127,8 +127,8 @@ def formats(instruction: Instruction) -> set[str]:
 
 def _approximate(row: Line, by_hand: bool) -> bool:
     approximate = "approx" in row.words or (row.op == "div" and "full" in row.words)
-    asked = by_hand or row.op in _ASKED or (row.op in _ASKED_WITHOUT_FTZ and "ftz" not in row.words)
-    return approximate and asked
+    by_source = by_hand or row.op in _APPROXIMATE or (row.op in _APPROXIMATE_WITHOUT_FTZ and "ftz" not in row.words)
+    return approximate and by_source
 
 
 # -------------------------------------------------------------------------------------------------------- local memory
@@ -164,8 +164,8 @@ def local_accesses(
     text = ptx_text.read(ptx)
     sums: dict[tuple[int, str, int, bool], list[float]] = defaultdict(lambda: [0.0, 0.0])
     for block, times in executed.counted(functions, counts):
-        for one in (each for each in block.instructions if each.opcode in _LOCAL):
-            total = sums[one.ptx_line, _LOCAL[one.opcode], width(one), _spills(one, text)]
+        for access in (ins for ins in block.instructions if ins.opcode in _LOCAL):
+            total = sums[access.ptx_line, _LOCAL[access.opcode], width(access), _spills(access, text)]
             total[0] += times.warps
             total[1] += times.lanes
     return tuple(LocalAccess(*key, *total) for key, total in sorted(sums.items()))
@@ -174,26 +174,26 @@ def local_accesses(
 def spill_bytes(functions: Iterable[Function], ptx: Sequence[str]) -> int:
     """Return the bytes a thread that the code of a kernel spills and loads back, each instruction counted once."""
     text = ptx_text.read(ptx)
-    local = (one for function in functions for one in function.instructions if one.opcode in _LOCAL)
+    local = (ins for function in functions for ins in function.instructions if ins.opcode in _LOCAL)
     return sum(width(instruction) for instruction in local if _spills(instruction, text))
 
 
 def _spills(instruction: Instruction, text: Text) -> bool:
-    """Whether an access to local memory is not in the PTX."""
+    """Return whether an access to local memory is not in the PTX."""
     row = text[instruction.ptx_line]
     return row.op not in ("ld", "st") or row.space not in ("local", "generic")
 
 
 def predicated(functions: Iterable[Function], ptx_line: int) -> bool:
     """Return whether a barrier of the block on a line of the PTX is executed by a part of a warp while its other lanes
-    are alive: where any barrier that it became has a predicate.
+    are alive: whether any of its machine instructions has a predicate.
 
-    Behind a branch the compiler puts WARPSYNC before it, which waits for the other lanes of the warp to come or to end.
+    Behind a branch the compiler puts WARPSYNC before it, which waits for the other lanes of the warp to arrive or end.
     synccheck of compute-sanitizer calls the first "divergent threads in warp" and says nothing of the second: on an
     H100 in all of some thirty kernels (benchmarks/sanitizer).
     """
-    instructions = (one for function in functions for one in function.instructions if one.ptx_line == ptx_line)
-    return any(one.opcode == "BAR" and one.guard for one in instructions)
+    instructions = (ins for function in functions for ins in function.instructions if ins.ptx_line == ptx_line)
+    return any(ins.opcode == "BAR" and ins.guard for ins in instructions)
 
 
 _REQUESTS = {
@@ -201,27 +201,27 @@ _REQUESTS = {
     "LDS": ("shared", "load"), "STS": ("shared", "store"), "ATOMS": ("shared", "atomic"),
     **dict.fromkeys(("ATOMG", "ATOM", "REDG", "RED"), ("global", "atomic")),
 }  # fmt: skip
-_OF_MEMORY = ("LD", "ST", "ATOM", "RED")  # how the opcodes begin of loads, stores and atomics
+_OF_MEMORY = ("LD", "ST", "ATOM", "RED")  # prefixes of the opcodes of loads, stores and atomics
 _UNSETTLED = {"YIELD", "BRX", "BRXU", "JMX", "JMXU"}  # after these it may not be known which lanes run together
 
 
 def left(
     accesses: Iterable[Access], entry: str, functions: Sequence[Function], ptx: Sequence[str]
 ) -> tuple[Access, ...]:
-    """Return accesses without a kernel's loads, stores and atomics of which ptxas left nothing.
+    """Return accesses without the loads, stores and atomics of a kernel that ptxas removed.
 
     A load of constant memory may be an operand of another instruction, and a tensor copy has other opcodes: they stay.
     """
     text = ptx_text.read(ptx)
-    there = {
-        one.ptx_line for function in functions for one in function.instructions if one.opcode.startswith(_OF_MEMORY)
+    lines = {
+        ins.ptx_line for function in functions for ins in function.instructions if ins.opcode.startswith(_OF_MEMORY)
     }
     return tuple(
         row
         for row in accesses
         if row.kernel != entry
         or row.space not in ("global", "shared")
-        or row.instruction in there
+        or row.instruction in lines
         or text[row.instruction].op not in ("ld", "st", "atom", "red")
     )
 
@@ -229,22 +229,22 @@ def left(
 def requested(accesses: Sequence[Access], entry: str, functions: Sequence[Function], code: Code) -> tuple[Access, ...]:
     """Return accesses, with a kernel's requests, sectors and wavefronts as its machine code had them.
 
-    What one line of the PTX became counts for it; of several arrays that its lanes went to each keeps its part. A loop
-    of atomics keeps what its model says. A line whose machine code never ran, because ptxas let that of another line
-    do its work, is left out.
+    All machine instructions of a PTX line count for it; if its lanes accessed several arrays, each keeps its share. A
+    loop of atomics keeps the counts of its model. A line whose machine code never ran, because the code of another line
+    does its work, is left out.
     """
-    found: dict[tuple[int, str, str], list[int]] = defaultdict(lambda: [0, 0])
-    for one in (each for function in functions for each in function.instructions if each.opcode in _REQUESTS):
-        space, op = _REQUESTS[one.opcode]
-        own = found[one.ptx_line, space, op]
-        own[:] = map(add, own, code.counts[one.address][2:])
+    totals: dict[tuple[int, str, str], list[int]] = defaultdict(lambda: [0, 0])
+    for instruction in (ins for function in functions for ins in function.instructions if ins.opcode in _REQUESTS):
+        space, op = _REQUESTS[instruction.opcode]
+        own = totals[instruction.ptx_line, space, op]
+        own[:] = map(add, own, code.counts[instruction.address][2:])
     before: Counter[tuple[int, str, str]] = Counter()
     keys = [(row.instruction, row.space, row.op) for row in accesses]
     for row, key in zip(accesses, keys, strict=True):
         before[key] += row.sectors or row.wavefronts or 0
     rows = (
-        _as_requested(row, before[key], *found[key])
-        if row.kernel == entry and key in found and not row.reloads
+        _as_requested(row, before[key], *totals[key])
+        if row.kernel == entry and key in totals and not row.reloads
         else row
         for row, key in zip(accesses, keys, strict=True)
     )
@@ -286,15 +286,15 @@ class Kernel(NamedTuple):
 
     @property
     def code(self) -> Code | None:
-        """What it did as its machine code itself ran, None where that is inferred from the lines."""
-        found = self.executions.code if isinstance(self.executions, Lines) else None
-        return found if isinstance(found, Code) else None
+        """The counts of its machine code as it was executed, None if they are inferred from the lines."""
+        code = self.executions.code if isinstance(self.executions, Lines) else None
+        return code if isinstance(code, Code) else None
 
     @property
     def inferred(self) -> str | None:
-        """Why its machine code did not run itself, None where it did or nobody asked."""
-        found = self.executions.code if isinstance(self.executions, Lines) else None
-        return found if isinstance(found, str) else None
+        """Why its machine code was not executed, None if it was, or if that was not requested."""
+        reason = self.executions.code if isinstance(self.executions, Lines) else None
+        return reason if isinstance(reason, str) else None
 
 
 class Image(NamedTuple):
@@ -311,7 +311,7 @@ class Image(NamedTuple):
 
 
 def unknown(kernel: Kernel, functions: Sequence[Function]) -> str:
-    """Return why counts of a kernel that the PTX told may be others, or "": its machine code had to run itself."""
+    """Return why counts of a kernel from its PTX may be wrong, or "": its machine code had to be executed."""
     if not kernel.executions or kernel.code is not None or not to_execute.parts(functions):
         return ""
     return f"{to_execute.UNSURE}{f' (it was not executed: {kernel.inferred})' if kernel.inferred else ''}"
@@ -320,81 +320,81 @@ def unknown(kernel: Kernel, functions: Sequence[Function]) -> str:
 def as_executed(
     accesses: Iterable[Access], kernel: Kernel, functions: Sequence[Function], ptx: Sequence[str]
 ) -> tuple[Access, ...]:
-    """Return accesses that the machine code has, with its requests if it was executed. Those that hardware may count
-    otherwise say why."""
+    """Return the accesses that the machine code has, with its requests if it was executed. `inexact` says where and why
+    hardware may count others."""
     code, executions = kernel.code, kernel.executions or {}
     rows = left(accesses, kernel.entry, functions, ptx)
     if code:
         rows, why = requested(rows, kernel.entry, functions, code), code.unsettled
-        doubted = _unsettled(functions) if why else set()
+        doubtful = _unsettled(functions) if why else set()
     else:
         why = unknown(kernel, functions)
-        doubted = {line for line, times in executions.items() if why and times.lanes < 32 * times.warps}
+        doubtful = {line for line, times in executions.items() if why and times.lanes < 32 * times.warps}
     return tuple(
-        row._replace(inexact=row.inexact or why) if row.kernel == kernel.entry and row.instruction in doubted else row
+        row._replace(inexact=row.inexact or why) if row.kernel == kernel.entry and row.instruction in doubtful else row
         for row in rows
     )
 
 
 def _unsettled(functions: Sequence[Function]) -> set[int]:
     """Return the PTX lines of which code runs after a YIELD or a jump by a table; all, if a subroutine has one."""
-    found = set[int]()
+    lines = set[int]()
     for function in functions:
         blocks = {block.number: block for block in function.blocks}
-        waiting = [block for block in function.blocks if any(one.opcode in _UNSETTLED for one in block.instructions)]
+        waiting = [block for block in function.blocks if any(ins.opcode in _UNSETTLED for ins in block.instructions)]
         if waiting and function.name != function.entry:
-            return {one.ptx_line for each in functions for one in each.instructions}
+            return {ins.ptx_line for other in functions for ins in other.instructions}
         reached = set[int]()
         while waiting:
             block = waiting.pop()
             if block.number not in reached:
                 reached.add(block.number)
-                found |= {one.ptx_line for one in block.instructions}
+                lines |= {ins.ptx_line for ins in block.instructions}
                 waiting += [blocks[number] for number in block.successors]
-    return found
+    return lines
 
 
 def inexact(images: Sequence[Image], accesses: Iterable[Access] = ()) -> str | None:
     """Return why hardware may execute more or fewer instructions than `describe_all` counts, or None.
 
-    accesses: the simulator's, which say where the order of atomics decides how often lanes go round.
+    accesses: the simulator's, which say where the order of atomics decides how often lanes loop.
     """
-    found = dict.fromkeys(row.inexact for row in accesses if row.inexact in order.REPEATED)
+    reasons = dict.fromkeys(row.inexact for row in accesses if row.inexact in order.REPEATED)
     for image in images:
         lines = image.lines
         for kernel in image.kernels:
             code = nvdisasm.functions(image.cubin, kernel.entry) if nvdisasm.path() is not None else ()
             ran = kernel.code
             if ran is None:
-                found |= dict.fromkeys(executed.beyond(code, kernel.executions or {}, lines))
-                found |= dict.fromkeys(filter(None, [unknown(kernel, code)]))
+                reasons |= dict.fromkeys(executed.beyond(code, kernel.executions or {}, lines))
+                reasons |= dict.fromkeys(filter(None, [unknown(kernel, code)]))
             elif ran.unsettled:
-                found[ran.unsettled] = None
-    return "; ".join(reason for reason in found if reason) or None
+                reasons[ran.unsettled] = None
+    return "; ".join(reason for reason in reasons if reason) or None
 
 
 def describe_all(images: Sequence[Image], arch: str, ptx: str) -> MachineCode | None:
     """Return the record of all machine code that a result launches, assembled from `ptx`; None without code.
 
-    arch: 'sm_90'. Without counts of all kernels, what was executed is None. Without nvdisasm the record has what the
-    cubins alone tell.
+    arch: 'sm_90'. Without counts of all kernels, the executed instructions are None. Without nvdisasm the record has
+    only the contents of the cubins.
 
     Raises DeviceUnusable if nvdisasm refuses a cubin.
     """
     if not images:
         return None
-    entries = [(image, [kernel.entry for kernel in image.kernels]) for image in images]
-    hashes = [cubin.code_sha256(image.cubin, names) for image, names in entries]
+    pairs = [(image, [kernel.entry for kernel in image.kernels]) for image in images]
+    hashes = [cubin.code_sha256(image.cubin, names) for image, names in pairs]
     record = MachineCode(
         arch=arch,
         sha256=hashes[0] if len(hashes) == 1 else hashlib.sha256("".join(hashes).encode()).hexdigest(),
-        registers=max((cubin.registers(image.cubin, one) or 0 for image, names in entries for one in names), default=0)
+        registers=max((cubin.registers(image.cubin, name) or 0 for image, names in pairs for name in names), default=0)
         or None,
         ptx_sha256=hashlib.sha256(ptx.encode()).hexdigest(),
     )
     if nvdisasm.path() is None:
         return record
-    spilled, found = 0, set()
+    spilled, used = 0, set()
     warps = lanes = 0.0
     pipes: Counter[str] = Counter()
     for image in images:
@@ -402,14 +402,14 @@ def describe_all(images: Sequence[Image], arch: str, ptx: str) -> MachineCode | 
         for entry, executions in image.kernels:
             functions = nvdisasm.functions(image.cubin, entry)
             spilled += spill_bytes(functions, lines)
-            found |= set(arithmetic(functions, lines))
+            used |= set(arithmetic(functions, lines))
             for block, times in executed.counted(functions, executed.count(functions, executions or {})):
                 warps += times.warps * len(block.instructions) + times.again
                 lanes += times.lanes * len(block.instructions) + times.again_lanes
                 for instruction in block.instructions:
                     pipes[pipe(instruction)] += times.warps  # type: ignore[assignment]
                 pipes[pipe(block.instructions[-1])] += times.again  # type: ignore[assignment]
-    record = replace(record, spill_bytes=spilled, arithmetic=tuple(name for name in ORDER if name in found))
+    record = replace(record, spill_bytes=spilled, arithmetic=tuple(name for name in ORDER if name in used))
     if any(kernel.executions is None for image in images for kernel in image.kernels):
         return record
     launched = [kernel for image in images for kernel in image.kernels]

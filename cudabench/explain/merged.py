@@ -59,12 +59,12 @@ class Merged(NamedTuple):
 
     def issued(self) -> dict[int, tuple[int, int]]:
         """Return how the lines of groups count, in the form of `simulator.run`."""
-        found = dict.fromkeys(self.aggregated, (0, ONE_LANE))
+        counts = dict.fromkeys(self.aggregated, (0, ONE_LANE))
         for group in self.groups:
             if len(group.lines) > 1:
-                found |= dict.fromkeys(group.lines[1:], (group.leader, 0))
-                found[group.leader] = (group.shift, group.bytes)
-        return found
+                counts |= dict.fromkeys(group.lines[1:], (group.leader, 0))
+                counts[group.leader] = (group.shift, group.bytes)
+        return counts
 
 
 _ADDRESS = re.compile(r"[^\[]*\[\s*([\w$%.]+)\s*(?:\+\s*(-?\s*\w+))?\s*\][^;]*;")
@@ -74,7 +74,7 @@ _OPCODES = ("LD", "LDG", "LDS", "LDL", "LDC", "LDSM", "LDU", "ULDC", "ST", "STG"
 
 def accesses(ptx: Sequence[str], lines: Iterable[int]) -> list[Access]:
     """Return the loads and stores among lines of a PTX text, except of parameters and constants."""
-    text, found = ptx_text.read(ptx), []
+    text, result = ptx_text.read(ptx), []
     for number in sorted(set(lines)):
         row = text[number]
         match = _ADDRESS.match(row.operands) if row.op in ("ld", "st") else None
@@ -86,8 +86,8 @@ def accesses(ptx: Sequence[str], lines: Iterable[int]) -> list[Access]:
         times = next((int(part[1:]) for part in row.words if part in ("v2", "v4", "v8")), 1)
         offset = int((match[2] or "0").replace(" ", ""), 0)
         op = "load" if row.op == "ld" else "store"
-        found.append(Access(number, row.space, op, match[1], offset, bits * times // 8, text.blocks[number]))
-    return found
+        result.append(Access(number, row.space, op, match[1], offset, bits * times // 8, text.blocks[number]))
+    return result
 
 
 def merge(functions: Sequence[Function], ptx: Sequence[str], lines: Iterable[int]) -> Merged:
@@ -95,10 +95,10 @@ def merge(functions: Sequence[Function], ptx: Sequence[str], lines: Iterable[int
 
     functions: the kernel and its subroutines; ptx: the lines of its PTX; lines: those that hold its instructions.
     """
-    instructions = [one for function in functions for one in function.instructions if one.opcode in _OPCODES]
+    instructions = [ins for function in functions for ins in function.instructions if ins.opcode in _OPCODES]
     widths: dict[int, int] = {}
-    for one in instructions:
-        widths[one.ptx_line] = max(widths.get(one.ptx_line, 0), width(one))
+    for ins in instructions:
+        widths[ins.ptx_line] = max(widths.get(ins.ptx_line, 0), width(ins))
     families: dict[tuple[str, str, str, int], list[Access]] = defaultdict(list)
     for access in accesses(ptx, lines):
         families[access.space, access.op, access.base, access.block].append(access)
@@ -106,8 +106,8 @@ def merge(functions: Sequence[Function], ptx: Sequence[str], lines: Iterable[int
     unexplained: list[Access] = []
     for family in families.values():
         missing = [access for access in family if access.ptx_line not in widths]
-        there = [access for access in family if access.ptx_line in widths]
-        groups += [_group(access, widths[access.ptx_line], missing) for access in there]
+        present = [access for access in family if access.ptx_line in widths]
+        groups += [_group(access, widths[access.ptx_line], missing) for access in present]
         unexplained += missing
     unexplained = _loaded_before(unexplained, families, groups, widths, ptx)
     return Merged(tuple(sorted(groups)), tuple(unexplained), aggregated(functions))
@@ -120,33 +120,33 @@ def _loaded_before(
     widths: Mapping[int, int],
     ptx: Sequence[str],
 ) -> list[Access]:
-    """Add loads to the groups whose leader loaded the same place before, in a block on every way to theirs, or loads it
-    beside its own; return the others. The base must be a register with a single write, or a variable."""
-    left = []
+    """Add loads to groups whose leader loaded the same place before, in a block on every path to theirs, or loads it
+    in its own instruction; return the others. The base must be a register with a single write, or a variable."""
+    unmatched = []
     for access in missing:
         before = [
-            one
+            earlier
             for (space, op, base, _), family in families.items()
             if (space, op, base) == (access.space, access.op, access.base)
-            for one in family
-            if one.ptx_line < access.ptx_line and one.block != access.block
+            for earlier in family
+            if earlier.ptx_line < access.ptx_line and earlier.block != access.block
         ]
-        leaders = {one.ptx_line: one for one in before}
-        for at, group in enumerate(groups):
+        leaders = {earlier.ptx_line: earlier for earlier in before}
+        for index, group in enumerate(groups):
             if access.op != "load" or group.leader not in leaders:
                 continue
-            moves = (group, _whole(group, widths[group.leader]))
+            windows = (group, _whole(group, widths[group.leader]))
             end = access.offset + access.bytes
-            taken = next((one for one in moves if one.offset <= access.offset and end <= one.offset + one.bytes), None)
+            taken = next((w for w in windows if w.offset <= access.offset and end <= w.offset + w.bytes), None)
             if taken is None:
                 continue
             flow = ptx_text.read(ptx).flow(access.ptx_line)
             if flow.writes[access.base] <= 1 and flow.always(leaders[group.leader].ptx_line, access.ptx_line):
-                groups[at] = taken._replace(lines=(*group.lines, access.ptx_line))
+                groups[index] = taken._replace(lines=(*group.lines, access.ptx_line))
                 break
         else:
-            left.append(access)
-    return left
+            unmatched.append(access)
+    return unmatched
 
 
 def _whole(group: Group, total: int) -> Group:
@@ -160,7 +160,7 @@ def aggregated(functions: Iterable[Function]) -> frozenset[int]:
     """Return the lines of atomics whose address is the same for a warp, so that ptxas combines the lanes' operands
     first (VOTE with POPC, or REDUX) and lets one lane update."""
     opcodes: dict[int, set[str]] = defaultdict(set)
-    for instruction in (one for function in functions for one in function.instructions):
+    for instruction in (ins for function in functions for ins in function.instructions):
         opcodes[instruction.ptx_line].add(instruction.opcode.removeprefix("U"))
     return frozenset(
         line

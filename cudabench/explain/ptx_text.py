@@ -87,13 +87,13 @@ class Text:
     @cached_property
     def inline(self) -> set[int]:
         """The lines of inline assembly of the source."""
-        found, begun = set(), 0
+        lines, begun = set(), 0
         for number, text in enumerate(self.ptx, 1):
             if "// begin inline asm" in text or "// end inline asm" in text:
                 begun = number if "// begin" in text else 0
             elif begun and number - begun < MOST_ASM:
-                found.add(number)
-        return found
+                lines.add(number)
+        return lines
 
     @cached_property
     def places(self) -> dict[int, tuple[str, int, int]]:
@@ -102,8 +102,8 @@ class Text:
 
     def around(self, number: int) -> tuple[int, int]:
         """Return the first line of the function around a line (or 1), and the line after the function."""
-        at = bisect_right(self.heads, number)
-        return self.heads[at - 1] if at else 1, self.heads[at] if at < len(self.heads) else len(self.ptx) + 1
+        i = bisect_right(self.heads, number)
+        return self.heads[i - 1] if i else 1, self.heads[i] if i < len(self.heads) else len(self.ptx) + 1
 
     def flow(self, number: int) -> Flow:
         """Return the control flow of the function around a line."""
@@ -147,7 +147,7 @@ class Flow:
         return Counter(name for match in written if match for name in set(re.findall(r"[\w$%]+", match[0])))
 
     def always(self, first: int, then: int) -> bool:
-        """Whether every way from the start to `then` passes `first`."""
+        """Return whether every path from the start to `then` passes `first`."""
         start = self.block.get(first)
         return start is not None and (start == 0 or self.block[then] not in self._reached(without=start))
 

@@ -49,34 +49,34 @@ def steps(trace: Trace, case: Case, buffers: Sequence[Buffer], tiles: Sequence[T
     """
     by_order = dict([*_global(trace, case, buffers), *_shared(trace, case, tiles)])
     first = [step for _, step in sorted(by_order.items())][:MOST_STEPS]
-    runs = accumulate(sum(len(each.runs) for each in step.warps) for step in first)
+    runs = accumulate(sum(len(warp.runs) for warp in step.warps) for step in first)
     most = sum(so_far <= MOST_RUNS for so_far in runs)
     return tuple(first[: max(most, 1)])
 
 
-_Found = Iterator[tuple[int, Step]]
+_Steps = Iterator[tuple[int, Step]]
 
 
-def _global(trace: Trace, case: Case, buffers: Sequence[Buffer]) -> _Found:
+def _global(trace: Trace, case: Case, buffers: Sequence[Buffer]) -> _Steps:
     x, y, _ = case.launches[0].block
     order: dict[int, Step] = {}
     lanes: dict[int, dict[tuple[tuple[int, int, int], int], dict[int, int]]] = defaultdict(lambda: defaultdict(dict))
     for event, buffer, element in elements(trace, case, buffers):
         thread = event.thread[0] + x * (event.thread[1] + y * event.thread[2])
-        each = max(event.width // np.dtype(buffer.dtype).itemsize, 1)
-        step = Step(event.line, event.op, "global", buffer.name, buffer.shape, each, (), case.header(event.file))
+        per_lane = max(event.width // np.dtype(buffer.dtype).itemsize, 1)
+        step = Step(event.line, event.op, "global", buffer.name, buffer.shape, per_lane, (), case.header(event.file))
         order.setdefault(event.order, step)
         lanes[event.order][event.block, thread // WARP][thread % WARP] = element
     for number, step in order.items():
-        warps = tuple(WarpElements(block, warp, _runs(of)) for (block, warp), of in lanes[number].items())
+        warps = tuple(WarpElements(block, warp, _runs(by_lane)) for (block, warp), by_lane in lanes[number].items())
         yield number, replace(step, warps=warps)
 
 
-def _shared(trace: Trace, case: Case, tiles: Sequence[Tile]) -> _Found:
-    together: dict[int, list[SharedRequest]] = defaultdict(list)
+def _shared(trace: Trace, case: Case, tiles: Sequence[Tile]) -> _Steps:
+    by_order: dict[int, list[SharedRequest]] = defaultdict(list)
     for request in trace.shared:
-        together[request.order].append(request)
-    for number, requests in together.items():
+        by_order[request.order].append(request)
+    for number, requests in by_order.items():
         first, tile = requests[0], tile_of(requests[0], tiles)
         if tile is None:
             continue
@@ -85,24 +85,24 @@ def _shared(trace: Trace, case: Case, tiles: Sequence[Tile]) -> _Found:
             places = ((lane, a - tile.start) for lane, a in enumerate(request.addresses) if a is not None)
             runs = _runs({lane: place // tile.itemsize for lane, place in places})
             warps.append(WarpElements(request.block, request.warp, runs))
-        shape, each = tile.shape or (tile.nbytes // tile.itemsize,), max(first.width // tile.itemsize, 1)
+        shape, per_lane = tile.shape or (tile.nbytes // tile.itemsize,), max(first.width // tile.itemsize, 1)
         yield (
             number,
-            Step(first.line, first.op, "shared", tile.name, shape, each, tuple(warps), case.header(first.file)),
+            Step(first.line, first.op, "shared", tile.name, shape, per_lane, tuple(warps), case.header(first.file)),
         )
 
 
 def _runs(elements: Mapping[int, int]) -> tuple[tuple[int, ...], ...]:
     """Return elements by lane as runs: (first lane, lanes, first element, elements from a lane to the next)."""
-    found: list[list[int]] = []
+    runs: list[list[int]] = []
     for lane, element in sorted(elements.items()):
-        if found:
-            start, count, first, stride = found[-1]
+        if runs:
+            start, count, first, stride = runs[-1]
             if lane == start + count and (count == 1 or element == first + count * stride):
-                found[-1] = [start, count + 1, first, element - first if count == 1 else stride]
+                runs[-1] = [start, count + 1, first, element - first if count == 1 else stride]
                 continue
-        found.append([lane, 1, element, 0])
-    return tuple(tuple(run) for run in found)
+        runs.append([lane, 1, element, 0])
+    return tuple(tuple(run) for run in runs)
 
 
 # Banks ---------------------------------------------------------------------------------------------------------------
@@ -114,7 +114,7 @@ def banks(trace: Trace, case: Case, tiles: Sequence[Tile]) -> tuple[BankRequest,
     kept: dict[tuple[str, int, str, int], BankRequest] = {}
     wavefronts = 0
     # One picture per line is enough: an unrolled loop has a dozen equal ones.
-    for request in sorted(requests, key=lambda each: each.ideal - len(each.passes)):
+    for request in sorted(requests, key=lambda request: request.ideal - len(request.passes)):
         place = (request.file, request.line, request.op, len(request.passes))
         full = len(kept) == MOST_BANKS or (kept and wavefronts + len(request.passes) > MOST_WAVEFRONTS)
         if place not in kept and not full:
@@ -137,23 +137,23 @@ def lines(parts: Iterable[tuple[Case, Compiled]], counts: Mapping[str, Execution
     texts: dict[Place, list[str]] = defaultdict(list)
     warps: Counter[Place] = Counter()
     lanes: Counter[Place] = Counter()
-    for part, one in parts:
-        if one.cubin is None or nvdisasm.path() is None:
+    for part, compiled in parts:
+        if compiled.cubin is None or nvdisasm.path() is None:
             continue
-        places = places_of(one.lines, part.source.name)
-        for entry in dict.fromkeys(one.entry(launch.function) for launch in part.launches):
-            functions = nvdisasm.functions(one.cubin, entry)
+        places = places_of(compiled.lines, part.source.name)
+        for entry in dict.fromkeys(compiled.entry(launch.function) for launch in part.launches):
+            functions = nvdisasm.functions(compiled.cubin, entry)
             ran = executed.count(functions, counts.get(entry, {}))
             for block, times in executed.counted(functions, ran):
-                for instruction in (each for each in block.instructions if each.ptx_line in places):
+                for instruction in (ins for ins in block.instructions if ins.ptx_line in places):
                     place = places[instruction.ptx_line]
                     guard = f"@{instruction.guard} " if instruction.guard else ""
                     operands = ", ".join(instruction.operands)
                     texts[place].append(f"{guard}{instruction.mnemonic} {operands}".strip()[:MOST_TEXT])
                     warps[place] += times.warps  # type: ignore[assignment]
                     lanes[place] += times.lanes  # type: ignore[assignment]
-    every = sum(map(len, texts.values()))
-    share = min(1.0, MOST_CODE / every) if every else 1.0
+    total = sum(map(len, texts.values()))
+    share = min(1.0, MOST_CODE / total) if total else 1.0
     return tuple(
         LineCode(
             file=place.file,

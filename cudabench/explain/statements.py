@@ -43,14 +43,14 @@ class Step:
 
 
 def gap(
-    texts: Mapping[str, str], file: str, earlier: tuple[int, int], later: tuple[int, int], parted: Collection[int]
+    texts: Mapping[str, str], file: str, earlier: tuple[int, int], later: tuple[int, int], divergent: Collection[int]
 ) -> Gap | None:
     """Return the place of a barrier between an access and a later one, given by their lines and columns, or None.
 
-    texts: the sources by name. file: the accesses' source. parted: the lines with divergent conditions.
+    texts: the sources by name. file: the accesses' source. divergent: the lines with divergent conditions.
     """
-    text = next((one for name, one in texts.items() if PurePath(name).name == PurePath(file).name), None)
-    return None if text is None else _Gaps(_read(text), parted).find(earlier, later)
+    text = next((source for name, source in texts.items() if PurePath(name).name == PurePath(file).name), None)
+    return None if text is None else _Gaps(_read(text), divergent).find(earlier, later)
 
 
 @lru_cache(maxsize=8)
@@ -83,11 +83,11 @@ class Statements:
             at += 1
 
     def _list(self, at: int, end: int) -> list[Statement]:
-        found = []
+        statements = []
         while at < end:
-            found.append(self._statement(at, end))
-            at = found[-1].last + 1
-        return found
+            statements.append(self._statement(at, end))
+            at = statements[-1].last + 1
+        return statements
 
     def _statement(self, at: int, end: int) -> Statement:
         word, following = self.words[at], self.words[at + 1 : min(at + 3, end)]
@@ -95,8 +95,8 @@ class Statements:
             last = min(closing_bracket(self.words, at), end)
             return Statement("block", at, at, last, [self._list(at + 1, last)])
         if word == "do" and at + 1 < end:
-            found = self._statement(at + 1, end)
-            return Statement("do", at, at, self._plain_end(found.last + 1, end), [_flat(found)])
+            body = self._statement(at + 1, end)
+            return Statement("do", at, at, self._plain_end(body.last + 1, end), [_flat(body)])
         if word not in ("if", "for", "while", "switch") or "(" not in following:
             return Statement("plain", at, at, self._plain_end(at, end))
         head = min(closing_bracket(self.words[:end], at + 1 + following.index("(")), end - 1)
@@ -143,9 +143,9 @@ class Statements:
             at -= 1
             if depth == 0:
                 break
-        called = [each for each, word in enumerate(self.words) if word == self.words[at]]
-        called = [each for each in called if self.words[each + 1 : each + 2] in (["("], ["<"])]
-        return [each for each in called if self.function(each) not in (-1, function)]
+        called = [i for i, word in enumerate(self.words) if word == self.words[at]]
+        called = [i for i in called if self.words[i + 1 : i + 2] in (["("], ["<"])]
+        return [i for i in called if self.function(i) not in (-1, function)]
 
     def in_one_function(self, a: int, b: int) -> tuple[list[Step], list[Step], bool]:
         """Return the ways to two tokens, or to the calls of their functions if these differ, else empty.
@@ -154,11 +154,11 @@ class Statements:
         iteration of a loop.
         """
         for _ in range(DEPTH):
-            one, other = self.function(a), self.function(b)
-            if -1 in (one, other):
+            first, second = self.function(a), self.function(b)
+            if -1 in (first, second):
                 break
-            if one != other:
-                calls = [(at, b) for at in self.calls(one)] + [(a, at) for at in self.calls(other)]
+            if first != second:
+                calls = [(at, b) for at in self.calls(first)] + [(a, at) for at in self.calls(second)]
                 same = [pair for pair in calls if self.function(pair[0]) == self.function(pair[1])]
                 if not calls:
                     break
@@ -168,7 +168,7 @@ class Statements:
                 continue
             ways = self.way(a), self.way(b)
             again = a > b and not any(step.statement.kind in LOOPS for step in ways[0])
-            sites = self.calls(one) if again else []
+            sites = self.calls(first) if again else []
             if not sites:
                 return *ways, False
             inside = [at for at in sites if self.function(at) == self.function(sites[0])]
@@ -182,19 +182,19 @@ class Statements:
         inside = next((body for first, last, body in self.functions if first <= token <= last), [])
         steps: list[Step] = []
         while (
-            index := next((at for at, one in enumerate(inside) if one.first <= token <= one.last), None)
+            index := next((at for at, item in enumerate(inside) if item.first <= token <= item.last), None)
         ) is not None:
             steps.append(Step(inside, index))
             bodies = inside[index].bodies if token > inside[index].head or inside[index].kind == "do" else []
-            inside = next((one for one in bodies if one and one[0].first <= token <= one[-1].last), [])
+            inside = next((item for item in bodies if item and item[0].first <= token <= item[-1].last), [])
         return steps
 
 
 class _Gaps:
-    """Where barriers can stand among statements; parted: the lines whose conditions part threads."""
+    """The places for barriers among statements; divergent: the lines with divergent conditions."""
 
-    def __init__(self, text: Statements, parted: Collection[int]) -> None:
-        self.text, self.line, self.parted = text, text.line, parted
+    def __init__(self, text: Statements, divergent: Collection[int]) -> None:
+        self.text, self.line, self.divergent = text, text.line, divergent
 
     def find(self, earlier: tuple[int, int], later: tuple[int, int]) -> Gap | None:
         """See `gap`."""
@@ -210,14 +210,14 @@ class _Gaps:
             and a[level + 1].list is b[level + 1].list
         ):
             level += 1
-        one, other = a[level], b[level]
+        step, other = a[level], b[level]
         loop = _loop(a, level)
-        if one.index < other.index:
+        if step.index < other.index:
             return self._forward(a, b, level)
-        if one.index > other.index:
+        if step.index > other.index:
             # Without a common loop, diverged threads reached the later statement first.
             return self._forward(b, a, level) if loop is None else self._around(a, b, loop, later[0])
-        inner = one.statement
+        inner = step.statement
         a_in, b_in = len(a) > level + 1, len(b) > level + 1
         around = {"if": loop, "switch": loop, **dict.fromkeys(LOOPS, level)}.get(inner.kind)
         if a_in and not b_in and around is not None:
@@ -228,41 +228,41 @@ class _Gaps:
             return self._gap(tail, tail, inner, a, level + 1)._replace(kind="head", span=(tail, tail))
         if inner.kind in LOOPS and b_in and not a_in:
             first = self.line(inner.bodies[0][0].first)
-            found = self._gap(self.line(inner.head), first, b[level + 1].statement, a, level + 1)
-            return found._replace(around=self._parting(b[level + 1 :]))
+            place = self._gap(self.line(inner.head), first, b[level + 1].statement, a, level + 1)
+            return place._replace(around=self._conditions(b[level + 1 :]))
         kind = "same" if not (a_in or b_in) else "branches" if a_in and b_in else "head"
-        found = self._gap(self.line(inner.head), self.line(inner.first), inner, a, level + (a_in or b_in))
-        turn = self._around(a, b, loop, later[0])
+        place = self._gap(self.line(inner.head), self.line(inner.first), inner, a, level + (a_in or b_in))
+        loop_end = self._around(a, b, loop, later[0])
         line = earlier[0]
-        if kind == "same" and line == later[0] and sum(self.line(each.first) == line for each in one.list) > 1:
-            turn = found._replace(kind="between", after=line, before=line)
-        return found._replace(kind=kind, turn=turn)
+        if kind == "same" and line == later[0] and sum(self.line(item.first) == line for item in step.list) > 1:
+            loop_end = place._replace(kind="between", after=line, before=line)
+        return place._replace(kind=kind, turn=loop_end)
 
     def _forward(self, a: list[Step], b: list[Step], level: int) -> Gap:
-        one, other = a[level].statement, b[level].statement
+        first, second = a[level].statement, b[level].statement
         between = Step(a[level].list[a[level].index + 1 :], b[level].index - a[level].index - 1)
         left = self._left(between)  # the barrier comes before, so that all threads reach it
-        found = self._gap(self.line(one.last), left or self.line(other.first), other, a, level)
-        return found._replace(around=self._parting(a[level:], b[level:]))
+        place = self._gap(self.line(first.last), left or self.line(second.first), second, a, level)
+        return place._replace(around=self._conditions(a[level:], b[level:]))
 
     def _around(self, a: list[Step], b: list[Step], loop: int | None, line: int) -> Gap | None:
-        """Return the place at the end of the body of a loop, on the way to both at a level."""
+        """Return the place at the end of the body of the loop at a level of both ways."""
         if loop is None or loop + 1 >= len(a):
             return None
         head, own = a[loop].statement, a[loop + 1].statement
         target = b[loop + 1].statement if loop + 1 < len(b) else head
-        found = self._gap(self.line(own.last), 0, target, a, loop + 1)
-        return found._replace(
+        place = self._gap(self.line(own.last), 0, target, a, loop + 1)
+        return place._replace(
             kind="turn",
             bare=self.text.words[head.head + 1] != "{",
             loop=self.line(head.first),
             span=(self.line(head.first), self.line(target.last) if own is not target is not head else line),
-            around=self._parting(a[loop + 1 :], b[loop + 1 :]),
+            around=self._conditions(a[loop + 1 :], b[loop + 1 :]),
         )
 
     def _gap(self, after: int, before: int, target: Statement, way: list[Step], level: int) -> Gap:
         """Return the place in the list at a level of a way, with the divergent statements around it."""
-        outside = next((step.statement for step in way[:level] if self._parts(step.statement)), None)
+        outside = next((step.statement for step in way[:level] if self._diverges(step.statement)), None)
         return Gap(
             "between",
             after,
@@ -274,28 +274,28 @@ class _Gaps:
             leaves=next(filter(None, map(self._left, way[: level + 1])), 0),
         )
 
-    def _parts(self, statement: Statement) -> bool:
+    def _diverges(self, statement: Statement) -> bool:
         """Return whether a statement's condition is divergent."""
         lines = {
             *range(self.line(statement.first), self.line(statement.head) + 1),
             self.line(statement.last) if statement.kind == "do" else 0,
         }
-        return statement.kind not in ("plain", "block") and not lines.isdisjoint(self.parted)
+        return statement.kind not in ("plain", "block") and not lines.isdisjoint(self.divergent)
 
-    def _parting(self, *ways: Sequence[Step]) -> tuple[int, ...]:
+    def _conditions(self, *ways: Sequence[Step]) -> tuple[int, ...]:
         """Return the line of the first divergent statement on each way, if any."""
-        found = (next((step.statement for step in way if self._parts(step.statement)), None) for way in ways)
-        return tuple(dict.fromkeys(self.line(one.first) for one in found if one is not None))
+        statements = (next((step.statement for step in way if self._diverges(step.statement)), None) for way in ways)
+        return tuple(dict.fromkeys(self.line(statement.first) for statement in statements if statement is not None))
 
     def _left(self, step: Step) -> int:
         """Return the line of an earlier condition in the statement's list that lets some threads leave, or 0."""
-        conditions = (one for one in step.list[: step.index] if one.kind == "if" and self._parts(one))
+        conditions = (item for item in step.list[: step.index] if item.kind == "if" and self._diverges(item))
         leaving = (
             condition
             for condition in conditions
             if not {*LEAVES}.isdisjoint(self.text.words[condition.first : condition.last])
         )
-        return next((self.line(one.first) for one in leaving), 0)
+        return next((self.line(item.first) for item in leaving), 0)
 
 
 def _loop(way: list[Step], level: int) -> int | None:
@@ -326,7 +326,7 @@ def _seen(text: str) -> str:
             opened[-1].append(directive)
         elif opened and word == "endif":
             group = [*opened.pop(), directive]
-            branches = [(one.end(), two.start()) for one, two in pairwise(group)]
+            branches = [(before.end(), after.start()) for before, after in pairwise(group)]
             condition = group[0][2].strip("() \t") if group[0][1] == "if" else ""
             uneven = any(plain.count("{", *branch) != plain.count("}", *branch) for branch in branches)
             if condition in ("0", "false"):

@@ -1,4 +1,4 @@
-"""Which kernels execute their machine code itself, beside the PTX: those whose counts the PTX does not tell."""
+"""Selects the kernels whose machine code is executed beside the PTX: their counts do not follow from the PTX."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from collections.abc import Sequence
 from cudabench.compile.sass import Function
 from cudabench.explain import ptx_text
 
-_PARTS = ("BRX", "BREAK", "WARPSYNC", "YIELD")  # where lanes part or wait, besides jumps with a condition
+_PARTS = ("BRX", "BREAK", "WARPSYNC", "YIELD")  # where lanes diverge or wait, besides conditional jumps
 _FUSED = ("FFMA", "DFMA", "HFMA2")
 
 UNSURE = "how often parts of its machine code run does not follow from its PTX"
 
 
 def parts(functions: Sequence[Function]) -> bool:
-    """Return whether a kernel's code has jumps that lanes may take or not: it has to run itself to be counted.
+    """Return whether lanes may diverge at jumps of a kernel's code, so that it has to be executed to be counted.
 
-    Lanes that end at a guarded EXIT part from nobody, and all other code runs as often as its PTX.
+    Lanes that end at a guarded EXIT do not diverge from others, and all other code runs as often as its PTX.
     """
     return any(
-        one.opcode in _PARTS or (one.opcode == "BRA" and (one.guard or len(block.successors) > 1))
+        ins.opcode in _PARTS or (ins.opcode == "BRA" and (ins.guard or len(block.successors) > 1))
         for function in functions
         for block in function.blocks
-        for one in block.instructions
+        for ins in block.instructions
     )
 
 
 def fuses(functions: Sequence[Function], ptx: Sequence[str]) -> bool:
-    """Return whether ptxas made one instruction of a multiplication and an addition, which rounds once."""
+    """Return whether ptxas fused a multiplication and an addition into one instruction, which rounds once."""
     text = ptx_text.read(ptx)
     return any(
-        one.opcode in _FUSED and text[one.ptx_line].op in ("add", "sub", "mul")
+        ins.opcode in _FUSED and text[ins.ptx_line].op in ("add", "sub", "mul")
         for function in functions
-        for one in function.instructions
+        for ins in function.instructions
     )

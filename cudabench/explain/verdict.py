@@ -45,9 +45,9 @@ def name(limit: Limit) -> str:
     return NAMES.get(limit.resource, limit.resource)
 
 
-def short_time(seconds: float, of: float) -> str:
+def short_time(seconds: float, longest: float) -> str:
     """Return a time in the unit of the longest one: 61, 36.2, 0.412."""
-    factor = _unit(of)[0]
+    factor = _unit(longest)[0]
     value = seconds / factor
     return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
 
@@ -77,7 +77,7 @@ NOT_OF_A_DATASHEET = "The times of a launch and of block starts are not included
 
 
 def of_a_datasheet(result: Result) -> bool:
-    """Whether a result's limits are for a card without measured ceilings, so that launch times are missing."""
+    """Return whether a result's limits are for a card without measured ceilings, so that launch times are missing."""
     return bool(result.limits) and "(datasheet)" in (result.limits_on or "")
 
 
@@ -92,8 +92,8 @@ def _and_unit(result: Result) -> str:
     unit, longest = busiest_unit(result), result.limits[0]
     if unit is None or unit is longest:
         return ""
-    of = f", {unit.time_s / result.true_time.median_s:.0%} of the time" if result.true_time else ""
-    least = f", {short_time(unit.time_s, longest.time_s)} {_unit(longest.time_s)[1]} at least{of}"
+    share = f", {unit.time_s / result.true_time.median_s:.0%} of the time" if result.true_time else ""
+    least = f", {short_time(unit.time_s, longest.time_s)} {_unit(longest.time_s)[1]} at least{share}"
     # The units' limits include the start, so they say little about the units' work.
     return f"; of the units {name(unit)} has most to do{'' if longest.resource == 'start' else least}"
 
@@ -122,7 +122,7 @@ def sentence(result: Result, ladder: Sequence[Result], ideas: Mapping[str, str])
     else:
         share = longest.time_s / result.true_time.median_s
         if share < EXPLAINED:
-            hints = [one for one in result.limits if one.resource in ("latency", "tail") or IN_L1 in one.detail]
+            hints = [limit for limit in result.limits if limit.resource in ("latency", "tail") or IN_L1 in limit.detail]
             figures = "; ".join(f"{limit.resource}: {limit.detail}" for limit in hints) or "no count tells of either"
             return (
                 f"No limit explains {EXPLAINED:.0%} of the time (the longest, {what}, {share:.0%}), so what is left is "

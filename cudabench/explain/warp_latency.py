@@ -15,7 +15,7 @@ from cudabench.explain.machine_code import pipe
 # (arXiv 1804.06826, 2402.13499). The latencies of loads are the card's.
 _CLOCKS = {"fp64": 8, "xu": 16, "tensor": 16}
 _ARITHMETIC = 4.0
-FOLLOWED = 16  # times round a loop
+FOLLOWED = 16  # rounds of a loop
 LOADS = ("LD", "LDG", "ATOM", "ATOMG")
 _SHARED = ("LDS", "LDSM", "LDL", "ATOMS")
 _NO_RESULT = ("ST", "STG", "STS", "STL", "RED", "REDG", "STSM", "BRA", "EXIT", "BAR", "LDGSTS")
@@ -49,7 +49,7 @@ def path(instructions: Sequence[Instruction], loads: Mapping[int, float], before
 
 
 def _steps(instructions: Sequence[Instruction], loads: Mapping[int, float]) -> list[_Step]:
-    return [(*operands(one), *_result_clocks(one, loads)) for one in instructions]
+    return [(*operands(instruction), *_result_clocks(instruction, loads)) for instruction in instructions]
 
 
 def _path(steps: Sequence[_Step], before: _Ready) -> Path:
@@ -70,44 +70,44 @@ def _path(steps: Sequence[_Step], before: _Ready) -> Path:
 
 
 def paths(function: Function, ran: Sequence[float], loads: Mapping[int, float]) -> list[Path]:
-    """Return the path of each block of a function, in order, on average over its executions; of those that never ran
-    nothing.
+    """Return the path of each block of a function, in order, on average over its executions; an empty path for a block
+    that never ran.
 
-    Pending at its start are the results that are pending after all executed predecessors, with the shortest wait. The
-    first time round a loop nothing is pending at its head, later what the time before left. A loop is followed for as
-    many times as its warps go round on average, `FOLLOWED` at most: what they go round further waits as often.
+    Pending at its start are the results that are pending after all executed predecessors, with the shortest wait. In
+    the first round of a loop nothing is pending at its head, later the results that the round before left. A loop is
+    followed for its mean number of rounds, `FOLLOWED` at most: further rounds wait as often.
     """
     before: dict[int, list[int]] = defaultdict(list)
     for block in function.blocks:
         for following in block.successors:
             if ran[block.number]:
                 before[following].append(block.number)
-    # By the head of a loop, how often its warps go round; at least, since a predecessor may also go elsewhere.
+    # By the head of a loop, the rounds of its warps; at least, since a predecessor may also go elsewhere.
     trips: dict[int, int] = {}
     for head, known in before.items():
         entered = sum(ran[number] for number in known if number < head)
         if entered and max(known) >= head:
             trips[head] = int(ran[head] / entered)
-    turns = max(1, min(FOLLOWED, max(trips.values(), default=1)))
+    rounds = max(1, min(FOLLOWED, max(trips.values(), default=1)))
     sums = [(0.0, 0.0)] * len(function.blocks)
     last: list[Path] = []
     steps = [_steps(block.instructions, loads) if ran[block.number] else [] for block in function.blocks]
-    for turn in range(turns):
-        found: list[Path] = []
+    for index in range(rounds):
+        current: list[Path] = []
         for block in function.blocks:
             known = before[block.number]
             again = [number for number in known if number >= block.number]
             if again:
-                round_ = turn % min(turns, max(1, trips.get(block.number, 1)))
-                ways = [last[number].left for number in again] if round_ else []
+                round_ = index % min(rounds, max(1, trips.get(block.number, 1)))
+                incoming = [last[number].left for number in again] if round_ else []
             else:
-                ways = [found[number].left for number in known]
-            names = set(ways[0]).intersection(*ways[1:]) if ways else ()
-            pending = {name: min(way[name] for way in ways) for name in names}
-            found.append(_path(steps[block.number], pending))
-        sums = [(clocks + one.clocks, waits + one.waits) for (clocks, waits), one in zip(sums, found, strict=True)]
-        last = found
-    return [Path(clocks / turns, waits / turns, one.left) for (clocks, waits), one in zip(sums, last, strict=True)]
+                incoming = [current[number].left for number in known]
+            names = set(incoming[0]).intersection(*incoming[1:]) if incoming else ()
+            pending = {name: min(results[name] for results in incoming) for name in names}
+            current.append(_path(steps[block.number], pending))
+        sums = [(clocks + item.clocks, waits + item.waits) for (clocks, waits), item in zip(sums, current, strict=True)]
+        last = current
+    return [Path(clocks / rounds, waits / rounds, item.left) for (clocks, waits), item in zip(sums, last, strict=True)]
 
 
 def _result_clocks(instruction: Instruction, loads: Mapping[int, float]) -> tuple[float, bool]:
@@ -129,11 +129,11 @@ def operands(instruction: Instruction) -> tuple[list[str], list[str]]:
         predicates, registers = _named(text)
         result = place == 0 or (place == 1 and bool(predicates) and bool(writes))
         into = result and instruction.opcode not in _NO_RESULT and "[" not in text
-        found = writes if into else reads
-        found += predicates
+        names = writes if into else reads
+        names += predicates
         for kind, number, wide in registers:
             width = _width(instruction) if into else 2 if wide else 1
-            found += [f"{kind}{number + more}" for more in range(width)]
+            names += [f"{kind}{number + more}" for more in range(width)]
     return reads, writes
 
 

@@ -1,2 +1,2 @@
-"""A NumPy SIMT interpreter of PTX; `simulator.api` is what other rooms call. Importing the room alone loads no module:
-what measures on a GPU needs only a few of them."""
+"""A NumPy SIMT interpreter of PTX; other packages call `simulator.api`. Importing this package alone loads no module,
+because measurements on a GPU need only a few of them."""

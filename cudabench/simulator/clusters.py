@@ -1,7 +1,7 @@
-"""Thread block clusters: which blocks belong together, each other's shared memory, and the barrier of a cluster.
+"""Thread block clusters: their blocks, distributed shared memory, and the barrier of a cluster.
 
-An address in shared memory has the block's offset in its low 24 bits. Above them stands 0 for the block's own memory,
-and else 1 more than a rank in the cluster, as `mapa` makes it.
+An address in shared memory has the offset in a block's memory in its low 24 bits. The bits above are 0 for the block's
+own memory, else 1 more than the block's rank in the cluster, as `mapa` makes them.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
 RANK_SHIFT = 24
 REMOTE = 1 << RANK_SHIFT
-WIDTH = 2  # bytes of a granule in which blocks may meet
+WIDTH = 2  # bytes of a granule of the race check
 
 
 class Members:
-    """The clusters of a chunk: of each block its rank, and the rows of all of its cluster's blocks by rank."""
+    """The clusters of a chunk: each block's cluster and rank, and the rows of each cluster's blocks by rank."""
 
     def __init__(self, chunk: Chunk, dims: Index3) -> None:
         self.dims = dims
         self.size = dims[0] * dims[1] * dims[2]
         x, y, z = (axis.reshape(-1) for axis in chunk.axes[3:])
-        # A chunk begins where a cluster does.
+        # A chunk contains only whole clusters.
         self.rank: Array = x % dims[0] + dims[0] * (y % dims[1] + dims[1] * (z % dims[2]))
         wide, high = chunk.extent[0] // dims[0], chunk.extent[1] // dims[1]
         self.cluster: Array = x // dims[0] + wide * (y // dims[1] + high * (z // dims[2]))
@@ -39,53 +39,53 @@ class Members:
         self.rows[self.cluster, self.rank] = np.arange(chunk.blocks)
 
     def row(self, blocks: Array, ranks: Array) -> Array:
-        """Return the rows of the blocks that have some ranks in the clusters of others."""
-        found: Array = self.rows[self.cluster[blocks], np.clip(ranks, 0, self.size - 1)]
-        return found
+        """Return the rows of the blocks with these ranks in the clusters of `blocks`."""
+        rows: Array = self.rows[self.cluster[blocks], np.clip(ranks, 0, self.size - 1)]
+        return rows
 
 
 def members(machine: Machine) -> Members | None:
-    """Return the clusters of the chunk in hand; None for a launch without clusters."""
+    """Return the clusters of the current chunk; None for a launch without clusters."""
     dims = machine.plan.cluster
     if dims is None:
         return None
-    known: dict[int, Members] = machine.plan.members
+    cache: dict[int, Members] = machine.plan.members
     key = id(machine.chunk)
-    if key not in known:
-        known[key] = Members(machine.chunk, dims)
-    return known[key]
+    if key not in cache:
+        cache[key] = Members(machine.chunk, dims)
+    return cache[key]
 
 
 def resolve(machine: Machine, address: Array) -> tuple[Array, Array, Array]:
-    """Return (row of the block that is meant, offset in its memory, whether there is such a block), (blocks, threads).
+    """Return (row of the addressed block, offset in its memory, whether the block exists), each (blocks, threads).
 
     address: of shared memory, int64, of all lanes.
     """
     chunk = machine.chunk
     address = broadcast(address, chunk.shape)
     own = broadcast(np.arange(chunk.blocks, dtype=np.int64).reshape(-1, 1), chunk.shape)
-    far = (address >= REMOTE) & (address < REMOTE * (MAX_CLUSTER + 1))
-    if not far.any():
+    remote = (address >= REMOTE) & (address < REMOTE * (MAX_CLUSTER + 1))
+    if not remote.any():
         return own, address, np.ones(chunk.shape, bool)
-    found = members(machine)
+    clusters = members(machine)
     ranks = (address >> RANK_SHIFT) - 1
-    if found is None:
-        return own, address, ~far
-    rows = np.where(far, found.row(own, np.where(far, ranks, 0)), own)
-    return rows, np.where(far, address & (REMOTE - 1), address), ~far | (ranks < found.size)
+    if clusters is None:
+        return own, address, ~remote
+    rows = np.where(remote, clusters.row(own, np.where(remote, ranks, 0)), own)
+    return rows, np.where(remote, address & (REMOTE - 1), address), ~remote | (ranks < clusters.size)
 
 
 class Remote:
-    """The shared memory of a cluster's blocks, as the active lanes of an access address it: flat places in bytes."""
+    """The places in a cluster's shared memory that the active lanes of an access address: flat offsets in bytes."""
 
     def __init__(self, machine: Machine, access: MemoryOp, address: Array, mask: Array | None, size: int) -> None:
         chunk = machine.chunk
         lanes = chunk.real(machine.mask if mask is None else mask)
-        rows, offset, known = resolve(machine, address)
+        rows, offset, exists = resolve(machine, address)
         misaligned = lanes & (offset & (size - 1) != 0)
         if misaligned.any():
             machine.hazards.misaligned(machine, access, misaligned, offset, size)
-        outside = lanes & ~misaligned & (~known | (offset < 0) | (offset > machine.shared_size - size))
+        outside = lanes & ~misaligned & (~exists | (offset < 0) | (offset > machine.shared_size - size))
         if outside.any():
             machine.hazards.outside(machine, access, outside, offset, size, 0, machine.shared_size)
         lanes = lanes & ~misaligned & ~outside
@@ -99,18 +99,18 @@ class Remote:
 
 
 class ClusterBarrier(Barrier):
-    """barrier.cluster.wait: lanes wait until all threads of the cluster have arrived as often as they."""
+    """barrier.cluster.wait: lanes wait until all threads of the cluster have arrived as often as they have."""
 
     def __init__(self) -> None:
         super().__init__(-1, None, False)
 
 
 class Arrivals:
-    """How often each thread of a chunk has arrived at the barrier of its cluster, and waited."""
+    """How often each thread of a chunk has arrived at its cluster's barrier, and how often it has waited there."""
 
     def __init__(self, chunk: Chunk) -> None:
         self.shape = chunk.shape
-        self.arrived: Array = np.zeros((1, 1), np.int64)  # as large as the chunk once anybody arrives
+        self.arrived: Array = np.zeros((1, 1), np.int64)  # of the chunk's shape after the first arrival
         self.waited: Array = np.zeros((1, 1), np.int64)
 
     def arrive(self, machine: Machine) -> None:
@@ -119,48 +119,48 @@ class Arrivals:
         machine.wake()
 
     def over(self, machine: Machine, lanes: Array) -> Array:
-        """Return those lanes, which wait, whose clusters have all arrived; threads that have ended count as such."""
+        """Return the waiting `lanes` whose whole cluster has arrived; ended threads count as arrived."""
         chunk = machine.chunk
         counts = broadcast(self.arrived, self.shape)
-        out = np.zeros(chunk.shape, bool) if machine.exited is None else broadcast(machine.exited, chunk.shape).copy()
+        ended = np.zeros(chunk.shape, bool) if machine.exited is None else broadcast(machine.exited, chunk.shape).copy()
         if chunk.root is not None:
-            out |= ~chunk.root
-        counts = np.where(out, np.iinfo(np.int64).max, counts)
+            ended |= ~chunk.root
+        counts = np.where(ended, np.iinfo(np.int64).max, counts)
         least = counts.min(axis=1)
-        found = members(machine)
-        if found is not None:
-            least = least[found.rows].min(axis=1)[found.cluster]
+        clusters = members(machine)
+        if clusters is not None:
+            least = least[clusters.rows].min(axis=1)[clusters.cluster]
         return lanes & (least[:, None] > self.waited)
 
 
 def wait(machine: Machine, op: Op, following: int, mask: Array | None, last: bool = False) -> bool:
     """Let lanes pass the barrier of their cluster, or park them; return whether any passed.
 
-    last: nothing else can move any more, so that who waits in vain goes on, with a hazard.
+    last: no other lane can run, so that lanes that wait in vain go on, with a hazard.
     """
     lanes = machine.chunk.real(mask)
-    over = lanes if last else machine.arrivals.over(machine, lanes)
+    passing = lanes if last else machine.arrivals.over(machine, lanes)
     if last:
         machine.hazards.barrier(machine, op, lanes, [(op, lanes)], "deadlock")
-    left = lanes & ~over
-    passed = bool(over.any())
+    waiting = lanes & ~passing
+    passed = bool(passing.any())
     if passed:
         if machine.exited is not None:
-            found, rows = members(machine), over.any(axis=1)
-            if found is not None:
-                rows = np.isin(found.cluster, found.cluster[rows])
-            gone = machine.chunk.real(machine.exited) & rows[:, None]
-            if gone.any():
-                machine.hazards.ended(machine, op, gone)
-        machine.arrivals.waited = machine.arrivals.waited + over
-        machine.arrive(following, machine.union(over, over))
+            clusters, rows = members(machine), passing.any(axis=1)
+            if clusters is not None:
+                rows = np.isin(clusters.cluster, clusters.cluster[rows])
+            ended = machine.chunk.real(machine.exited) & rows[:, None]
+            if ended.any():
+                machine.hazards.ended(machine, op, ended)
+        machine.arrivals.waited = machine.arrivals.waited + passing
+        machine.arrive(following, machine.union(passing, passing))
         machine.end_interval()
-        machine.global_races.grid_races.cluster_barrier(machine.chunk, over, machine.arrivals.waited)
+        machine.global_races.grid_races.cluster_barrier(machine.chunk, passing, machine.arrivals.waited)
         machine.cluster_races.barrier()
         machine.departures.passed()
-    if left.any():
+    if waiting.any():
         assert op.barrier is not None
-        machine.parked.append((following, machine.union(left, left), op, op.barrier))
+        machine.parked.append((following, machine.union(waiting, waiting), op, op.barrier))
     return passed
 
 
@@ -168,7 +168,7 @@ def wait(machine: Machine, op: Op, following: int, mask: Array | None, last: boo
 
 
 class Used(NamedTuple):
-    """An access of blocks, `who`, to the shared memory of those in some rows, by bytes."""
+    """An access of the blocks `who` to the shared memory of the blocks `rows`; offset and size in bytes."""
 
     access: MemoryOp
     rows: Array
@@ -178,7 +178,7 @@ class Used(NamedTuple):
 
 
 class ClusterRaces:
-    """Races between blocks over the shared memory of one of them, from one barrier of the cluster to the next."""
+    """Races between blocks on the shared memory of one of them, in the interval between two cluster barriers."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
@@ -190,7 +190,7 @@ class ClusterRaces:
         self.remote = False
 
     def log(self, access: MemoryOp, rows: Array, offset: Array, lanes: Array, size: int) -> None:
-        """Log an access; rows: the blocks whose memory it is."""
+        """Log an access; rows: the blocks that own the memory."""
         if access.polls:
             self.machine.departures.wait(lanes)
         who, _ = np.nonzero(lanes)
@@ -199,7 +199,7 @@ class ClusterRaces:
         self.entries.append(Used(access, rows, offset, who, size))
 
     def barrier(self) -> None:
-        """Examine the interval, where any block has used another's memory."""
+        """Check the interval for races, if any block has accessed another's memory."""
         entries, remote = self.entries, self.remote
         self.start()
         if not remote:
@@ -210,27 +210,27 @@ class ClusterRaces:
             count = max(1, size // WIDTH)
             places = ((rows * granules + offset // WIDTH)[:, None] + np.arange(count)).reshape(-1)
             blocks = np.repeat(who, count) + 1
-            found = [trail.others(kind, places, blocks) for kind in AGAINST[access.kind]]
-            bad = np.logical_or.reduce([others for others in found if others is not None] or [np.False_])
+            conflicts = [trail.others(kind, places, blocks) for kind in AGAINST[access.kind]]
+            bad = np.logical_or.reduce([conflict for conflict in conflicts if conflict is not None] or [np.False_])
             if bad.any():
-                at = int(np.argmax(bad))
-                self.report(entries[: number + 1], int(bad.sum()), int(who[at // count]), int(places[at]))
+                first = int(np.argmax(bad))
+                self.report(entries[: number + 1], int(bad.sum()), int(who[first // count]), int(places[first]))
                 return
             trail.leave(access.kind, places, blocks, number, None)
 
-    def report(self, entries: list[Used], count: int, mine: int, place: int) -> None:
-        """Record a race of a block, by the last entry of the log, with what another did to the granule before."""
+    def report(self, entries: list[Used], count: int, user: int, place: int) -> None:
+        """Record a race of a block's access, the last of the log, with an earlier access to the granule."""
         machine, access = self.machine, entries[-1].access
         owner, granule = divmod(place, machine.shared.shape[1] // WIDTH)
-        for other in reversed(entries[:-1]):
-            last = other.offset // WIDTH + max(1, other.size // WIDTH)
-            hit = (other.rows == owner) & (other.offset // WIDTH <= granule) & (granule < last) & (other.who != mine)
-            if hit.any() and other.access.kind in AGAINST[access.kind]:
+        for entry in reversed(entries[:-1]):
+            last = entry.offset // WIDTH + max(1, entry.size // WIDTH)
+            hit = (entry.rows == owner) & (entry.offset // WIDTH <= granule) & (granule < last) & (entry.who != user)
+            if hit.any() and entry.access.kind in AGAINST[access.kind]:
                 break
-        block, rival, memory = map(machine.chunk.block_index, (mine, int(other.who[hit][-1]), owner))
+        block, rival, memory = map(machine.chunk.block_index, (user, int(entry.who[hit][-1]), owner))
         name = machine.hazards.places.shared(granule * WIDTH, access.width, access.location.line)
         machine.hazards.add(
             "race", access.location, count, block, (0, 0, 0),
             f"block {block} and block {rival} of a cluster both use {name} of block {memory}, and one of them writes "
-            f"(line {other.access.location.line}): put a cluster barrier between.",
+            f"(line {entry.access.location.line}): put a cluster barrier between.",
         )  # fmt: skip

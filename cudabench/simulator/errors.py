@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class PtxError(CudabenchError):
-    """The PTX text is not what the PTX ISA describes."""
+    """The PTX text does not follow the PTX ISA."""
 
 
 class UnsupportedKernel(UnsupportedFeature):
@@ -19,7 +19,7 @@ class UnsupportedKernel(UnsupportedFeature):
 
 
 def remedy(feature: str) -> str:
-    """Return what helps where the simulator lacks features: a GPU, unless none could run the kernel as it is."""
+    """Return the remedy for a feature that the simulator lacks: a GPU, unless no GPU could run the kernel as it is."""
     if "dynamic parallelism" in feature:
         return "name the kernels that it launches with --step, each with its grid and block"
     if "which has no body" in feature:
@@ -28,7 +28,7 @@ def remedy(feature: str) -> str:
 
 
 class LaunchError(UsageError):
-    """Grid, block, shared memory or arguments that no GPU (or this kernel) would take."""
+    """A grid, block, shared memory size or arguments that no GPU (or not this kernel) accepts."""
 
 
 class KernelTrap(DeviceError):
@@ -36,13 +36,13 @@ class KernelTrap(DeviceError):
 
 
 class KernelAssert(KernelTrap):
-    """A failed assert of the kernel's own ended it."""
+    """A failed assert in the kernel's own code ended it."""
 
 
 class BudgetExceeded(DeviceError):
     """The kernel ran through its budget of instructions or of time: most likely it never ends.
 
-    `hazards` are those that were seen until then, which may be why.
+    `hazards` were found before; they may be the cause.
     """
 
     hazards: tuple[Hazard, ...] = ()

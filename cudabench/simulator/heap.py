@@ -1,8 +1,8 @@
-"""The device's heap, from which malloc and new in kernels take memory, and where what they give is checked.
+"""The device's heap, from which malloc and new in kernels allocate, with checks of the accesses to it.
 
-It has the 8 MiB that cudaLimitMallocHeapSize is by default and lasts as long as the program, from one launch to the
-next. Unowned bytes separate allocations, and what was freed is not given again while there is other
-memory, so that an access past the end, and one after free, is found.
+Its size is the default of cudaLimitMallocHeapSize, 8 MiB. It lasts as long as the program, from one launch to the next.
+Unallocated bytes separate allocations, and freed memory is reused only if there is no other memory, so that accesses
+past the end and after a free are found.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 HEAP_BYTES = 8 << 20
 GRAIN = 16  # malloc's alignment (CUDA C++ Programming Guide, "Dynamic Global Memory Allocation and Operations")
-GAP = 16  # unowned bytes behind each allocation
-UNWRITTEN = 0xFF  # what memory holds that malloc gives: NaN as a float
+GAP = 16  # unallocated bytes behind each allocation
+UNWRITTEN = 0xFF  # each byte of memory from malloc: NaN as a float
 PLACED = "where on the heap malloc puts what it gives, the driver decides"
 NOBODYS, LIVE, FREED = range(3)
 
 
 class Allocation(NamedTuple):
-    """What malloc gave: its bytes and the line that asked; freed: the line that freed it, or None."""
+    """An allocation: its bytes and the line of its malloc; freed: the line that freed it, or None."""
 
     size: int
     line: int
@@ -37,7 +37,7 @@ class Allocation(NamedTuple):
 
 
 class Leak(NamedTuple):
-    """What one line left on the heap: how many allocations, their bytes in all."""
+    """The allocations of one line that were never freed: their number and total bytes."""
 
     line: int
     allocations: int
@@ -52,11 +52,11 @@ class Heap:
         self.clear()
 
     def clear(self) -> None:
-        """Free all that is there."""
+        """Free all allocations."""
         if self._data is not None:
             self._data.fill(UNWRITTEN)
             self._state.fill(NOBODYS)
-        self._end = 0  # of what was ever given
+        self._end = 0  # of all memory that was ever allocated
         self._allocations: dict[int, Allocation] = {}
 
     def place(self, base: int) -> HeapRegion:
@@ -67,15 +67,15 @@ class Heap:
         return HeapRegion(self, base, self._data)
 
     def leaks(self) -> tuple[Leak, ...]:
-        """Return what is still there, by the line that asked for it."""
-        found: dict[int, list[int]] = {}
+        """Return the allocations that are not freed, by the line of their malloc."""
+        by_line: dict[int, list[int]] = {}
         for allocation in self._allocations.values():
             if allocation.freed is None:
-                found.setdefault(allocation.line, []).append(allocation.size)
-        return tuple(Leak(line, len(sizes), sum(sizes)) for line, sizes in sorted(found.items()))
+                by_line.setdefault(allocation.line, []).append(allocation.size)
+        return tuple(Leak(line, len(sizes), sum(sizes)) for line, sizes in sorted(by_line.items()))
 
     def allocate(self, sizes: list[int], line: int) -> list[int]:
-        """Return where memory of each size begins, -1 if no room is left or nothing was asked for."""
+        """Return the start of an allocation of each size, -1 if no room is left or the size is 0."""
         runs: list[list[int]] | None = None
         starts = []
         for size in sizes:
@@ -91,7 +91,7 @@ class Heap:
                     start = run[0]
                     run[0] += need
                     for old in [place for place in self._allocations if start <= place < start + need]:
-                        del self._allocations[old]  # freed ones, whose place is given again
+                        del self._allocations[old]  # freed allocations, whose memory is reused
             starts.append(start)
             if start >= 0:
                 self._state[start : start + size] = LIVE
@@ -101,25 +101,25 @@ class Heap:
         return starts
 
     def free(self, start: int, line: int) -> str | None:
-        """Free what begins at a place; return what is wrong with that, or None."""
+        """Free the allocation that begins at an offset; return the error, or None."""
         allocation = self._allocations.get(start)
         if allocation is None:
             return f"frees byte {start} of the device's heap, which malloc did not give"
         if allocation.freed is not None:
-            return f"frees {_told(allocation)} once more"
+            return f"frees {_described(allocation)} once more"
         self._state[start : start + allocation.size] = FREED
         self._allocations[start] = allocation._replace(freed=line)
         return None
 
     def outside(self, offsets: Array, size: int) -> Array:
-        """Return for accesses of so many bytes at places of the heap whether they leave what malloc gave."""
+        """Return which accesses of `size` bytes at offsets in the heap leave the live allocations."""
         bad: Array = np.zeros(offsets.shape, bool)
         for step in sorted({*range(0, size, GRAIN), size - 1}):
             bad |= self._state[offsets + step] != LIVE
         return bad
 
     def describe(self, offset: int) -> tuple[str, str]:
-        """Return (kind of hazard, the words after 'at ...') of a place that no thread may use."""
+        """Return (kind of hazard, the words after 'at ...') of an offset that no thread may access."""
         starts = sorted(self._allocations)
         place = bisect_right(starts, offset) - 1
         if place < 0:
@@ -127,19 +127,19 @@ class Heap:
         allocation = self._allocations[starts[place]]
         offset -= starts[place]
         if offset < allocation.size and allocation.freed is not None:
-            return "use-after-free", f"byte {offset} of {_told(allocation)}"
-        return "out-of-bounds", f"byte {offset} of {_told(allocation)}"
+            return "use-after-free", f"byte {offset} of {_described(allocation)}"
+        return "out-of-bounds", f"byte {offset} of {_described(allocation)}"
 
     def _free_runs(self) -> list[list[int]]:
-        """Return [start, end) of the stretches that nobody has, what was freed among them."""
+        """Return [start, end) of the runs of free memory, freed allocations included."""
         used = (self._state.reshape(-1, GRAIN) == LIVE).any(axis=1)
-        used[1:] |= used[:-1]  # the gap behind each
+        used[1:] |= used[:-1]  # the gap behind each allocation
         edges = np.flatnonzero(np.diff(np.concatenate([[True], used, [True]])))
         return [[int(start) * GRAIN, int(end) * GRAIN] for start, end in edges.reshape(-1, 2)]
 
 
 class HeapRegion(Region):
-    """The heap in an address space. Its `end` is its base, so that every access is looked at closely."""
+    """The heap in an address space. Its `end` is its base, so that every access is checked."""
 
     __slots__ = ("heap",)
 
@@ -149,14 +149,14 @@ class HeapRegion(Region):
         self.end = base
 
     def keep_inside(self, machine: Machine, access: MemoryOp, address: Array, mask: Array) -> Array:
-        """Report the lanes of a mask that leave what malloc gave; return the others."""
+        """Report the lanes of a mask that leave the live allocations; return the others."""
         far = (address < self.base) | (address + access.size > self.base + self.size)
         bad = self.heap.outside(np.where(far, 0, address - self.base), access.size)
         bad = (bad | far) & mask
         if bad.any():
             lanes = machine.chunk.lanes(bad) & machine.lanes()
             offset = int(broadcast(address, lanes.shape).flat[np.argmax(lanes)]) - self.base
-            # Of an access that begins inside, its first byte beyond counts.
+            # An access that begins inside is described by its last byte.
             inside = 0 <= offset < self.size and not self.heap.outside(np.array([offset]), 1)[0]
             kind, where = self.heap.describe(offset + access.size - 1 if inside else offset)
             text = f"{VERBS[access.kind]} {access.size} bytes at {where}"
@@ -164,6 +164,6 @@ class HeapRegion(Region):
         return mask & ~bad
 
 
-def _told(allocation: Allocation) -> str:
+def _described(allocation: Allocation) -> str:
     freed = "" if allocation.freed is None else f", freed on line {allocation.freed}"
     return f"the {allocation.size} bytes that line {allocation.line} asked for{freed}"

@@ -1,7 +1,7 @@
 """Execution of one launch: chunks of blocks, divergence, barriers.
 
-All lanes of a chunk that are at the same basic block run it together. Where a branch splits them, each side waits at
-its block and the block of the lowest rank runs first (`program.order`), so that the sides meet again where their paths
+All lanes of a chunk that are at the same basic block run it together. Where a branch diverges, each side waits at its
+block and the block of the lowest rank runs first (`program.order`), so that the sides reconverge where their paths
 do. Lanes at a barrier are parked until no other lane of the chunk can run.
 """
 
@@ -47,11 +47,11 @@ from cudabench.simulator.values import BOOL, UNSIGNED, Affine, Array, Chunk, Val
 if TYPE_CHECKING:
     from cudabench.simulator.check.unwritten import Unwritten
 
-# Of so many turns of lanes that parted, those that the lanes farthest behind in turn get.
+# Of FAIRNESS turns of diverged lanes, BURST run the block of the highest rank.
 FAIRNESS, BURST = 4096, 64
 _NOTHING: frozenset[int] = frozenset()
-_EVERYTHING = range(1 << 62)  # registers: a guarded instruction keeps the old value of the lanes that skip it
-MOST_KEPT = 4096  # sets of waiting blocks whose registers are remembered
+_EVERYTHING = range(1 << 62)  # all registers: a guarded instruction keeps the old value of the lanes that skip it
+MOST_KEPT = 4096  # sets of waiting blocks whose live registers are cached
 
 
 class Machine:
@@ -65,55 +65,55 @@ class Machine:
         self.plan, self.code, self.grid, self.block = plan, plan.code, plan.grid, plan.block
         self.dynamic_shared, self.shared_size = plan.dynamic_shared, plan.shared_size
         self.space = placed.space
-        given = np.frombuffer(placed.parameters, dtype=np.uint8)
-        self.parameters = Region("the parameters", PARAMETER_WINDOW, given, False)
+        parameters = np.frombuffer(placed.parameters, dtype=np.uint8)
+        self.parameters = Region("the parameters", PARAMETER_WINDOW, parameters, False)
         self.parameter_values: dict[tuple[int, int, str], Value] = {}
         self.budget, self.trace, self.progress = budget, trace, progress
         self.counters = Counters(plan, merged)
-        self.shares: Shares | None = None  # where blocks are compared
+        self.shares: Shares | None = None  # if blocks are compared
         self.deadline = deadline
         self.hazards = Hazards(plan.code, placed.space, plan.shared_size, declared, between)
-        self.parted: dict[tuple[int, int], int] = {}  # by file and line of a condition: how far it parts, see `cures`
+        self.parted: dict[tuple[int, int], int] = {}  # by file and line of a condition: WARP or BLOCK, if it diverges
         self.instructions = 0
-        # By block of code: warps, lanes; of the branch at its end lanes that took it, warps parted, warps that took it.
+        # By basic block: warps, lanes; of its branch: lanes that took it, divergent warps, warps that took it.
         self.executed = [[0, 0, 0, 0] for _ in plan.code.blocks]
         self.ranks = [block.rank for block in plan.code.blocks]
         self.steps = 0
         self.output: list[str] = []
         self.textures = placed.textures  # by handle
-        self.surface_writes: dict[int, Array] = {}  # by where the array lies: which bytes the launch wrote to a surface
+        self.surface_writes: dict[int, Array] = {}  # by the array's address: the bytes that surface writes changed
         self.tensor_maps = placed.maps  # by handle
         self.cluster_races = clusters.ClusterRaces(self)
         self.proxies = Proxies(self)
-        self.next_look = min(FIRST, budget)  # the steps at which it begins
+        self.next_look = min(FIRST, budget)  # the steps after which `examine` runs
         self.last_chunk = True  # whether all blocks that have not run yet are in the chunk
-        self.spins = False  # whether lanes found that what they wait for is not over
-        self.grid_barrier = grid_barrier  # the address of what a cooperative launch has
+        self.spins = False  # whether lanes polled in vain
+        self.grid_barrier = grid_barrier  # the address of a cooperative launch's barrier
         self.chunk: Chunk = plan.chunks[0][1]
         self.shared: Array = None
         self.local: Array = None
         self.local_bytes = 0  # of a thread, in use
-        self.stack_bytes = 0  # that recursive calls of a thread take at least
-        self.unwritten: Unwritten | None = None  # where reads of memory that nobody wrote are looked for
+        self.stack_bytes = 0  # that a thread's recursive calls take at least
+        self.unwritten: Unwritten | None = None  # if reads of unwritten memory are checked
         self.shared_races = SharedRaces(self)
         self.global_races = GlobalRaces(self)
         self.stale = StaleReads(self)
         self.ended_in_part: tuple[Array, Array | None] | None = None  # of `exited`: see `members.examine`
         self.barriers = Barriers(self)
-        # By atomic instruction: its addresses, and whether what it returns is used.
+        # By atomic instruction: its addresses, and whether its result is used.
         self.contention: dict[int, tuple[Contention, bool]] = {}
         self._warps = -1
 
     # What instructions use.
 
     def put(self, index: int, value: Value) -> None:
-        """Write a register for the active lanes; lanes that wait elsewhere keep what they may still read."""
+        """Write a register for the active lanes; waiting lanes keep values that they may still read."""
         if index in self.keep and self.mask is not None:
             value = self.merge(index, value)
         self.registers[index] = value
 
     def merge(self, index: int, value: Value, old: Value = None, lanes: Array | None = None) -> Value:
-        """Return the register with new values in the active lanes, or in others; old: in the place of what it has."""
+        """Return the register with new values in the active lanes, or in `lanes`; old: replaces its old values."""
         old = self.registers[index] if old is None else old
         mask = self.mask if lanes is None else lanes
         width = self.code.widths[index]
@@ -146,12 +146,12 @@ class Machine:
         return self.chunk.lanes(self.mask)
 
     def first_value(self, index: int) -> int:
-        """Return what the first lane has in a 32-bit register, for values that all lanes share."""
+        """Return the first lane's value of a 32-bit register that has one value in all lanes."""
         value = self.registers[index]
         return value.base if type(value) is Affine else int(as_array(value, UNSIGNED[32], self.chunk).flat[0])
 
     def contend(self, number: int, addresses: Array, mask: Array | None, returns: bool) -> None:
-        """Note an atomic of the lanes of a mask on global memory."""
+        """Record an atomic of a mask's lanes on global memory."""
         chunk = self.chunk
         contention, _ = self.contention.setdefault(number, (Contention(), returns))
         blocks = self.global_races.grid_races.numbers(chunk)
@@ -159,7 +159,7 @@ class Machine:
         contention.add(broadcast(addresses, chunk.shape).reshape(-1)[chosen], blocks[chosen // chunk.threads])
 
     def fence(self, wide: bool = True) -> None:
-        """Note a fence of the active lanes; wide: one that other blocks see."""
+        """Record a fence of the active lanes; wide: visible to other blocks."""
         if wide:
             self.global_races.grid_races.fence(self.chunk, self.mask)
         if self.locks is not None:
@@ -168,7 +168,7 @@ class Machine:
             self.order("fence", None, self.releases.fence(self.lanes()))
 
     def order(self, kind: Literal["sync", "acquire", "fence"], mask: Array | None, what: Any = None) -> None:
-        """Log what orders accesses of one block, as of `check.races.Sync`."""
+        """Log a synchronisation within a block, as in `check.races.Sync`."""
         self.shared_races.sync(kind, mask, what)
         self.global_races.sync(kind, mask, what)
 
@@ -177,7 +177,7 @@ class Machine:
     def run(self) -> None:
         """Run all blocks of the grid."""
         total, done = self.plan.blocks, 0
-        whole = total == math.prod(self.grid)  # no sample of the grid
+        whole = total == math.prod(self.grid)  # not a sample of the grid
         with np.errstate(all="ignore"):
             for origin, chunk in self.plan.chunks:
                 chunk.origin = origin
@@ -213,15 +213,15 @@ class Machine:
         self.waiting: dict[int, Array | None] = {}
         self.parked: list[tuple[int, Array | None, Op, Barrier]] = []
         self.exited: Array | None = None
-        self.watch: Waits | None = None  # a look whether the launch ever ends
-        self.asleep: set[int] = set()  # blocks of code at which lanes found that what they wait for is not over
-        self.loose: set[int] = set()  # collectives that lanes run without others that wait there
-        self.held: tuple[int, ...] = ()  # the blocks of code at which the lanes of other groups are, see `Turns`
+        self.watch: Waits | None = None  # the check whether the launch ever ends
+        self.asleep: set[int] = set()  # basic blocks whose lanes polled in vain
+        self.loose: set[int] = set()  # blocks with a collective that run without the lanes that wait there
+        self.held: tuple[int, ...] = ()  # the basic blocks of the lanes of other groups, see `Turns`
         self.turn = BURST
         schedule = self.plan.schedule
-        # The groups of blocks that take turns; None where all blocks of a chunk run in step.
-        apart = self.code.meets and self.plan.cluster is None and chunk.blocks > 1
-        self.turns = Turns(self, schedule, chunk) if schedule is not None and apart else None
+        # The groups of blocks that take turns; None if all blocks of a chunk run in step.
+        grouped = self.code.meets and self.plan.cluster is None and chunk.blocks > 1
+        self.turns = Turns(self, schedule, chunk) if schedule is not None and grouped else None
         self.arrivals = clusters.Arrivals(chunk)
         self.departures: Departures = Departures(self)
         self.proxies.start(chunk)
@@ -240,8 +240,8 @@ class Machine:
         blocks, turns = self.code.blocks, self.turns
         clock, deadline = time.monotonic, self.deadline
         timed = deadline < math.inf
-        ran = self.barriers.ran if self.barriers.any else None
-        ways = {
+        record_run = self.barriers.ran if self.barriers.any else None
+        handlers = {
             "branch": self.branch, "exit": self.exit, "barrier": self.barrier, "call": self.call,
             "return": self.go_back, "table": self.branch_table,
         }  # fmt: skip
@@ -257,10 +257,10 @@ class Machine:
             block = blocks[number]
             self.mask = mask
             self._warps = -1
-            if ran is not None:
-                ran(number, mask)
-            apart = mask is not chunk.root and block.ops and block.ops[0].kind == "collective"
-            if apart and self.waits_for_lanes(number, mask, block.ops[0], forced):
+            if record_run is not None:
+                record_run(number, mask)
+            partial = mask is not chunk.root and block.ops and block.ops[0].kind == "collective"
+            if partial and self.waits_for_lanes(number, mask, block.ops[0], forced):
                 continue
             self.steps += block.weight
             if self.steps > self.next_look or (timed and clock() > deadline):
@@ -278,14 +278,14 @@ class Machine:
             if no is not False:
                 self.arrive(number + 1, no)
             if yes is not False:
-                ways[end.kind](end, number, yes, no)
+                handlers[end.kind](end, number, yes, no)
         self.shared_races.finish()
         self.global_races.barrier()
         self.cluster_races.barrier()
         self.departures.finish()
 
     def count(self, block: Block, number: int, mask: Array | None) -> None:
-        """Count what the warps of a mask execute in a block."""
+        """Count the execution of a block by the warps of a mask."""
         chunk = self.chunk
         if mask is None:
             warps, lanes = chunk.blocks * chunk.warps, chunk.blocks * chunk.threads
@@ -300,7 +300,7 @@ class Machine:
         times[1] += lanes
 
     def waits_for_lanes(self, number: int, mask: Array | None, op: Op, forced: bool) -> bool:
-        """Tell whether lanes wait at a collective for others that its mask names; forced: they go on, with a hazard."""
+        """Return whether lanes wait at a collective for others in its mask; forced: they go on, with a hazard."""
         missing = members.missing(self, op)
         if missing is None:
             return False
@@ -311,9 +311,9 @@ class Machine:
         return False
 
     def choose(self) -> tuple[int, Array | None, bool] | None:
-        """Return the block of code that runs next, its lanes, and whether they go on without others that they name.
+        """Return the basic block that runs next, its lanes, and whether they run without other lanes in their mask.
 
-        None where lanes at a barrier were let go on, or none are left.
+        None if lanes were released from a barrier, or no lanes are left.
         """
         ready, waiting, parked = self.ready, self.waiting, self.parked
         rank = self.ranks.__getitem__
@@ -340,7 +340,7 @@ class Machine:
         if stuck or self.turn % FAIRNESS == 0:
             members.reconsider(self)
             if parked and self.barriers.release(spinning=True):
-                return None  # what they spin on may be for a block at a barrier to write
+                return None  # a block at the barrier may write the value that they poll
         if self.asleep and not awake:
             awake = ready.keys() - self.asleep
         number = max(ready, key=rank) if late else min(awake or ready, key=rank)
@@ -353,20 +353,20 @@ class Machine:
         return number, mask, False
 
     def others(self) -> frozenset[int]:
-        """Return the registers that lanes waiting elsewhere may still read."""
+        """Return the registers that lanes waiting at other blocks may still read."""
         kept = self.plan.kept
         key = frozenset((*self.ready, *self.waiting, *[entry[0] for entry in self.parked], *self.held))
-        found = kept.get(key)
-        if found is None:
+        registers = kept.get(key)
+        if registers is None:
             if len(kept) > MOST_KEPT:
                 kept.clear()
             live = reduce(or_, (self.code.blocks[number].live for number in key if number >= 0), 0)
             bits = bin(live)[:1:-1]  # from the lowest on
-            found = kept[key] = frozenset(index for index, bit in enumerate(bits) if bit == "1")
-        return found
+            registers = kept[key] = frozenset(index for index, bit in enumerate(bits) if bit == "1")
+        return registers
 
     def execute(self, block: Block) -> None:
-        """Run a block's instructions, those that are predicated for the lanes of their guards."""
+        """Run a block's instructions; a predicated instruction runs for the lanes of its guard."""
         if block.simple:
             for run in block.runs:
                 run(self)
@@ -413,14 +413,14 @@ class Machine:
         return values.parted(~guard if op.inverted else guard, mask)
 
     def branch(self, op: Op, number: int, yes: Array | None, no: Any) -> None:
-        """Send lanes to a branch's target; no: those that went past it."""
+        """Send lanes to a branch's target; no: the lanes that fall through."""
         times = self.executed[number]
-        taking, taken = active(yes, self.chunk)
-        times[2] += taken
+        warps_taking, lanes_taking = active(yes, self.chunk)
+        times[2] += lanes_taking
         self.arrive(op.targets[0], yes)
         if no is False:
             return
-        warps = taking + active(no, self.chunk)[0] - self.warps
+        warps = warps_taking + active(no, self.chunk)[0] - self.warps
         times[3] += warps
         place = op.line.file, op.line.line
         if warps:
@@ -435,30 +435,30 @@ class Machine:
             self.arrive(op.targets[min(choice.base & 0xFFFFFFFF, len(op.targets) - 1)], yes)
             return
         chosen = as_array(choice, UNSIGNED[32], self.chunk)
-        ways: Array = np.zeros((self.chunk.blocks, self.chunk.warps), dtype=np.int64)
-        rows: Array = np.zeros(self.chunk.blocks, dtype=np.int64)
+        warp_targets: Array = np.zeros((self.chunk.blocks, self.chunk.warps), dtype=np.int64)
+        block_targets: Array = np.zeros(self.chunk.blocks, dtype=np.int64)
         for case, target in enumerate(op.targets):
             lanes = chosen == case
             if yes is not None:
                 lanes = lanes & yes
             if lanes.any():
-                went = broadcast(lanes, self.chunk.shape).reshape(*ways.shape, 32).any(axis=2)
-                ways += went
-                rows += went.any(axis=1)
+                taking = broadcast(lanes, self.chunk.shape).reshape(*warp_targets.shape, 32).any(axis=2)
+                warp_targets += taking
+                block_targets += taking.any(axis=1)
                 self.arrive(target, lanes)
         times = self.executed[number]
         times[2] += active(yes, self.chunk)[1]
-        times[3] += int(np.count_nonzero(ways > 1))
-        if (ways > 1).any() or (rows > 1).any():
-            self.parted[op.line.file, op.line.line] = WARP if (ways > 1).any() else BLOCK
+        times[3] += int(np.count_nonzero(warp_targets > 1))
+        if (warp_targets > 1).any() or (block_targets > 1).any():
+            self.parted[op.line.file, op.line.line] = WARP if (warp_targets > 1).any() else BLOCK
 
     def go_back(self, op: Op, number: int, yes: Array | None, no: Any) -> None:
-        """Send lanes after the calls of the function that they leave."""
+        """Send lanes that return from a function to the code after its calls."""
         for following, lanes in self.stack.ways(self, yes):
             self.arrive(following, lanes)
 
     def call(self, op: Op, number: int, yes: Array | None, no: Any) -> None:
-        """Send lanes into a function, by its address where the call has one."""
+        """Send lanes into a function, by its address if the call is indirect."""
         site = op.site
         assert site is not None
         if op.selector < 0:
@@ -484,18 +484,18 @@ class Machine:
             self.mask, self._warps = yes, -1
             op.run(self)
         if not self.ready and not self.parked and not self.waiting:
-            return  # nobody is left to care
-        gone = np.ones((1, 1), dtype=bool) if yes is None else yes
-        self.exited = gone if self.exited is None else self.exited | gone
+            return  # no other lanes are left
+        ended = np.ones((1, 1), dtype=bool) if yes is None else yes
+        self.exited = ended if self.exited is None else self.exited | ended
 
     def barrier(self, op: Op, number: int, yes: Array | None, no: Any) -> None:
-        """Park lanes at a block-wide barrier, or pass at once where all lanes are there."""
+        """Park lanes at a block-wide barrier, or pass it at once if all lanes have arrived."""
         assert op.barrier is not None
         if isinstance(op.barrier, clusters.ClusterBarrier):
             clusters.wait(self, op, number + 1, yes)
             return
         if yes is self.chunk.root and op.barrier.count is None:
-            # All lanes are there: nobody is parked, waiting or gone.
+            # All lanes have arrived: none is parked, waiting or ended.
             self.barriers.passed(op)
             op.barrier.reduce(self, yes)
             self.end_interval()
@@ -506,16 +506,16 @@ class Machine:
         self.parked.append((-1 if op.barrier.arrive else number + 1, yes, op, op.barrier))
 
     def end_interval(self) -> None:
-        """Note that threads of blocks have met."""
+        """End an interval of the race checks: threads of blocks have synchronised."""
         self.shared_races.barrier()
         self.global_races.barrier()
 
     def wake(self) -> None:
-        """Let lanes look again for what they wait for."""
+        """Let lanes poll again."""
         self.asleep.clear()
 
     def examine(self, block: Block, number: int, mask: Array | None) -> None:
-        """Stop a launch that ran through its budget of steps or time; see whether another ever ends."""
+        """Stop a launch that exceeded its budget of steps or time; check whether another launch ever ends."""
         line = block.every[0].line
         place = f"{self.code.files.get(line.file, '')}:{line.line}"
         if self.steps > self.budget:

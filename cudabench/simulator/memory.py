@@ -1,19 +1,18 @@
 """The virtual address map of a launch and the memories behind it.
 
-Every array argument and every module variable is a region with 2^40 bytes of address space of its own, so that an
-address that misses its array still tells which array was meant. Generic addresses of the other spaces lie in windows
-below 2^39.
+Every array argument and every module variable is a region with its own 2^40 bytes of address space, so that an address
+outside of its array still identifies the array. Generic addresses of the other spaces are in windows below 2^39.
 
-A launch of arrays has an address space of its own. One that lasts is shared by the launches of a whole program, of
-several modules too:
+A launch of arrays has its own address space. A lasting one is shared by all launches of a program, also of several
+modules:
 
     space = AddressSpace()
-    program = load(ptx_text, space=space)                  # its variables lie in the space; so may other programs'
-    x = space.allocate(4096, "x")                          # an address; or of a uint8 array that is given, in its place
+    program = load(ptx_text, space=space)                  # its variables are in the space; programs may share it
+    x = space.allocate(4096, "x")                          # an address; a uint8 array may take the place of the size
     raw = struct.pack("<Qi", x, 1024).ljust(program.code("kernel").parameter_bytes, b"\\0")
-    run(program, "kernel", 4, 256, Placed(space, raw))     # with checked=False where nothing is to be counted
-    space.bytes_at(x)                                      # a uint8 array of what lies there, to read and to write
-    space.free(x)                                          # who goes there from now on is told of a use after free
+    run(program, "kernel", 4, 256, Placed(space, raw))     # with checked=False if nothing is to be counted
+    space.bytes_at(x)                                      # the memory as a uint8 array, to read and to write
+    space.free(x)                                          # later accesses are reported as use after free
     program.unload()                                       # frees its variables
 """
 
@@ -37,15 +36,15 @@ PARAMETER_WINDOW = 1 << 36
 SHARED_WINDOW = 1 << 37
 LOCAL_WINDOW = 1 << 38
 WINDOW = 1 << 32
-MOST_FREED = 256  # slots that stay empty
+MOST_FREED = 256  # slots that stay empty after their free
 
 
 class Region:
     """Bytes at consecutive virtual addresses: an array argument, a module variable or the kernel's parameters.
 
-    element, shape: bytes of an element and elements by dimension, as messages say them; 0 and () where not known. host:
-    where the bytes lie in the host's memory. freed: the bytes that it had, of one that was freed and has none. padded:
-    the region with the padding after it, where a card does not fault; None where none is known.
+    element, shape: bytes of an element and elements by dimension, for messages; 0 and () if unknown. host: the address
+    of the bytes in the host's memory. freed: the size of a freed region before its free, else 0. padded: the region
+    with the padding after it, where a card does not fault; None if unknown.
     """
 
     __slots__ = (
@@ -66,19 +65,19 @@ class Region:
         self.padded: Region | None = None
 
     def pad(self, data: Array) -> None:
-        """Tell the bytes that begin as its own do and end with the padding."""
+        """Set the bytes of the region with the padding after it."""
         self.padded = Region(self.name, self.base, data, self.writable, self.constant)
 
     def view(self, dtype: np.dtype[Any]) -> Array:
         """Return the region's whole elements of a dtype."""
-        found = self.views.get(dtype)
-        if found is None:
+        view = self.views.get(dtype)
+        if view is None:
             width = dtype.itemsize
-            found = self.views[dtype] = self.bytes[: self.size // width * width].view(dtype)
-        return found
+            view = self.views[dtype] = self.bytes[: self.size // width * width].view(dtype)
+        return view
 
     def strided(self, address: Affine, offset: int, dtype: np.dtype[Any], chunk: Chunk) -> Array:
-        """Return a view of what all lanes address, shaped as a box of blocks and threads."""
+        """Return a view of the elements that all lanes address, shaped as a box of blocks and threads."""
         coefficients = address.coefficients
         start = address.base + offset - self.base
         if coefficients is None:
@@ -97,8 +96,8 @@ NOTHING = Region("nothing", 0, np.empty(0, np.uint8), False)
 class AddressSpace:
     """The regions of a launch, or of all launches of a program, by slot; slot 0, where null pointers point, is empty.
 
-    version: changes with them. changed: the slots that are others than the native engine last saw in `table`, which is
-    its own. lasts: launches share it, and what is kept of a launch keeps nothing else alive.
+    version: changes with the regions. changed: the slots that differ from `table`, which belongs to the native engine.
+    lasts: launches share it, and data kept of a launch keeps nothing else alive.
     """
 
     def __init__(self, *, lasts: bool = False) -> None:
@@ -108,14 +107,14 @@ class AddressSpace:
         self.changed = {0}
         self.table: Any = None
         self.barrier: Region | None = None  # of launches that synchronise their grid
-        self._freed: deque[int] = deque()  # slots, in their order
+        self._freed: deque[int] = deque()  # slots, in the order of their frees
 
     def place(self, name: str, data: Array, writable: bool, constant: bool = False, host: int | None = None) -> Region:
-        """Give a flat uint8 array a slot of its own; constant: in the state space .const. host: as of a region."""
+        """Place a flat uint8 array in a new slot; constant: in the state space .const. host: see `Region`."""
         return self.put(Region(name, len(self.slots) << SLOT_BITS, data, writable, constant, host))
 
     def put(self, region: Region) -> Region:
-        """Put a region into its slot, the next one or one that others have left."""
+        """Put a region into its slot: the next new slot, or an existing one."""
         slot = region.base >> SLOT_BITS
         if slot == len(self.slots):
             self.slots.append(region)
@@ -126,34 +125,34 @@ class AddressSpace:
         return region
 
     def skip_to(self, slot: int) -> None:
-        """Leave the slots in front of one empty."""
+        """Leave the slots before a slot empty."""
         self.changed.update(range(len(self.slots), slot))
         self.slots += self.slots[:1] * (slot - len(self.slots))
 
     def place_heap(self, heap: Heap) -> None:
-        """Give the device's heap a slot of its own."""
+        """Place the device's heap in a new slot."""
         self.put(heap.place(len(self.slots) << SLOT_BITS))
 
     def allocate(self, memory: int | Array, name: str = "") -> int:
-        """Return the address of so many bytes, zeros at first, or of those of a flat uint8 array, until they are freed.
-        name: what messages call them, else "allocation 5"."""
+        """Return the address of a new allocation: a number of zero bytes, or a flat uint8 array as its memory.
+        name: in messages, else "allocation 5"."""
         data = np.zeros(memory, np.uint8) if isinstance(memory, int) else memory
         slot = self._freed.popleft() if len(self._freed) > MOST_FREED else len(self.slots)
         return self.put(Region(name or f"allocation {slot}", slot << SLOT_BITS, data, True)).base
 
     def free(self, address: int) -> None:
-        """Free what begins at an address; KeyError where nothing does. Its slot stays empty until `MOST_FREED` others
-        were freed, so that a use after free is told."""
+        """Free the allocation that begins at an address; KeyError if there is none. Its slot stays empty until
+        `MOST_FREED` others were freed, so that a use after free is reported."""
         region = self._at(address)
         if region.base != address:
             raise KeyError(address)
-        gone = Region(region.name, address, NOTHING.bytes, False)
-        gone.element, gone.shape, gone.freed = region.element, region.shape, max(1, region.size)
-        self.put(gone)
+        empty = Region(region.name, address, NOTHING.bytes, False)
+        empty.element, empty.shape, empty.freed = region.element, region.shape, max(1, region.size)
+        self.put(empty)
         self._freed.append(address >> SLOT_BITS)
 
     def bytes_at(self, address: int) -> Array:
-        """Return the bytes from an address to the end of what it points into; KeyError where it points at nothing."""
+        """Return the bytes from an address to the end of its region; KeyError if it is in no region."""
         region = self._at(address)
         return region.bytes[address - region.base :]
 
@@ -165,7 +164,7 @@ class AddressSpace:
         return region
 
     def nearest(self, address: int) -> Region | None:
-        """Return the region whose slot an address lies in or near."""
+        """Return the region of the slot that contains or is nearest to an address, or None."""
         slot = (address + HALF_SLOT) >> SLOT_BITS
         region = self.slots[slot] if 0 < slot < len(self.slots) else self.slots[0]
         return region if region.base else None
@@ -183,13 +182,13 @@ def flat(address: Affine | Array, offset: int, chunk: Chunk) -> Array:
 
 
 def granules(start: Array, size: int, width: int) -> Array:
-    """Return the granules of `width` bytes in accesses of `size` bytes from some bytes on, access by access."""
+    """Return the granules of `width` bytes in accesses of `size` bytes at `start`, access by access."""
     first, count = start // width, size // width
     return first if count <= 1 else (first[:, None] + np.arange(count)).reshape(-1)
 
 
 def narrow(mask: Array, shape: tuple[int, ...]) -> Array:
-    """Return for each place of a smaller broadcast shape whether any lane that it stands for is active."""
+    """Return a mask reduced to a broadcast shape: whether any lane of each entry is active."""
     if shape[0] == 1 and mask.shape[0] > 1:
         mask = mask.any(axis=0, keepdims=True)
     if shape[1] == 1 and mask.shape[1] > 1:

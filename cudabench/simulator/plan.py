@@ -1,7 +1,7 @@
-"""What all launches of one kernel with one geometry have in common, so that small launches in a row stay cheap.
+"""The common data of all launches of one kernel with one geometry, so that small launches in a row stay cheap.
 
-That is how the grid is cut into chunks, and the registers that waiting lanes may read. Nothing of it depends on what
-lies in memory.
+They are the division of the grid into chunks, and the registers that waiting lanes may read. None of them depends on
+the contents of memory.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ SPLIT_LANES = 16384
 RECURSIVE_LANES = 16384  # each level of calls keeps registers
 TRACED_BLOCKS = 256  # of a chunk whose single accesses are recorded
 MOST_PLANS = 128
-SAMPLE_RUN = 4  # neighbouring blocks: a sample consists of such runs,
-SAMPLE_RUNS = 16  # of so many at most
-GOLDEN = 0.6180339887498949  # multiples of it lie evenly, and in step with no width of a grid
+SAMPLE_RUN = 4  # neighbouring blocks in a run; a sample consists of runs
+SAMPLE_RUNS = 16  # at most, in a sample
+GOLDEN = 0.6180339887498949  # its multiples modulo 1 are spread evenly, for any width of a grid
 
 
 class Plan:
     """One kernel with one grid, block and amount of dynamic shared memory.
 
     chunks: (origin, chunk) of all boxes of the grid, in their order; boxes of one extent share a chunk. seen: how often
-    an instruction with other addresses ran on an array, and its last pattern.
+    an instruction accessed an array with new addresses, and the last pattern.
     kept: registers that lanes waiting at blocks may still read, by those blocks.
     """
 
@@ -39,8 +39,8 @@ class Plan:
         self, code: Code, grid: Index3, block: Index3, dynamic_shared: int, traced: bool, sample: int | None = None,
         cluster: Index3 | None = None, schedule: Schedule | None = None,
     ) -> None:  # fmt: skip
-        """sample: about how many blocks run where not all do. cluster: the blocks of a cluster, which run together.
-        schedule: the order of the blocks, where it is another than their own."""
+        """sample: about how many blocks run, None for all. cluster: the shape of a cluster, whose blocks run together.
+        schedule: the order of the blocks, if it is not the default."""
         self.code, self.grid, self.block, self.dynamic_shared = code, grid, block, dynamic_shared
         self.cluster = cluster
         self.members: dict[int, Any] = {}  # by chunk
@@ -70,30 +70,30 @@ class Plan:
             TRACED_BLOCKS if traced else total,
         )
         chunks: dict[Index3, Chunk] = {}
-        found = []
+        placed = []
         # A cluster is never cut.
         sides = self.cluster or (1, 1, 1)
-        together = math.prod(sides)
+        cluster_size = math.prod(sides)
         grid = (self.grid[0] // sides[0], self.grid[1] // sides[1], self.grid[2] // sides[2])
-        limit = max(1, limit // together)
+        limit = max(1, limit // cluster_size)
         if sample is not None and sample < total:
-            cut = sampled(grid, limit, max(1, sample // together))
+            pieces = sampled(grid, limit, max(1, sample // cluster_size))
         else:
-            cut = boxes(grid, limit, total * lanes > SPLIT_LANES and not self.code.polling)
-        for place, count in cut:
+            pieces = boxes(grid, limit, total * lanes > SPLIT_LANES and not self.code.polling)
+        for place, count in pieces:
             origin = (place[0] * sides[0], place[1] * sides[1], place[2] * sides[2])
             extent = (count[0] * sides[0], count[1] * sides[1], count[2] * sides[2])
             if extent not in chunks:
                 chunks[extent] = Chunk(self.grid, self.block, origin, extent)
-            found.append((origin, chunks[extent]))
-        return found
+            placed.append((origin, chunks[extent]))
+        return placed
 
 
 def boxes(grid: Index3, limit: int, edges: bool) -> Iterator[tuple[Index3, Index3]]:
     """Yield (origin, extent) of boxes of at most `limit` blocks that tile the grid.
 
-    With `edges` the last column and row of blocks come in boxes of their own: there alone threads of a ragged problem
-    are out of range, and in a box that is one block wide they are the same in every block.
+    With `edges` the last column and row of blocks are separate boxes: only there threads of a ragged problem are out of
+    range, and in a box that is one block wide they are the same in every block.
     """
 
     def ranges(count: int) -> list[tuple[int, int]]:
@@ -111,9 +111,9 @@ def boxes(grid: Index3, limit: int, edges: bool) -> Iterator[tuple[Index3, Index
 
 
 def sampled(grid: Index3, limit: int, count: int) -> Iterator[tuple[Index3, Index3]]:
-    """Yield (origin, extent) of runs of neighbouring blocks, of at most `limit`, spread evenly over a grid.
+    """Yield (origin, extent) of runs of at most `limit` neighbouring blocks, spread evenly over a grid.
 
-    They are about `count` blocks in all, and none twice.
+    They have about `count` blocks in all, and none twice.
     """
     total = math.prod(grid)
     runs = max(1, min(SAMPLE_RUNS, count // SAMPLE_RUN))

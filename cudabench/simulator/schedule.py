@@ -1,10 +1,10 @@
-"""Another order of a grid's blocks than the simulator's own, in which chunks come by number and their blocks in step.
+"""Other orders of a grid's blocks than the default, in which chunks run by number and their blocks in step.
 
-`reverse` begins with the last block, and `random:SEED` shuffles. Chunks come in that order, and within a chunk blocks
-stand the other way round, so that another is first at an atomic and last at a store. Blocks that may learn what others
-did do not run in step, either. They run in groups, each of which goes on until it waits; the last of them also stops
-where it may have let others go on (in random order now and then), so that these get ahead of what it does next. Where
-blocks wait for each other, chunks keep their own order, for a block may wait for an earlier one.
+`reverse` begins with the last block, and `random:SEED` shuffles. Chunks run in that order, and within a chunk the order
+of the blocks is reversed, so that another block is first at an atomic and last at a store. Blocks that may read results
+of other blocks do not run in step. They run in groups, each until it waits; the last group also stops where it may have
+released others (in random order only sometimes), so that these run before its next accesses. If blocks wait for each
+other, chunks keep the default order, because a block may wait for an earlier one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from cudabench.simulator.values import Array, Chunk, Index3
 if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
 
-Lanes = dict[int, Array | None]  # by the block of code at which they are
+Lanes = dict[int, Array | None]  # by the basic block that they run next
 Parked = tuple[int, Array | None, Op, Barrier]
 GROUPS = 4  # of a chunk in random order, at most
 
@@ -35,14 +35,14 @@ class Schedule(NamedTuple):
     @classmethod
     def of(cls, text: str) -> Schedule:
         """Read 'reverse' or 'random:SEED'. Raises LaunchError for anything else."""
-        found = re.fullmatch(r"reverse|random:(\d+)", text)
-        if found is None:
+        match = re.fullmatch(r"reverse|random:(\d+)", text)
+        if match is None:
             raise LaunchError(f"the order of blocks '{text}' is not known: use reverse or random:SEED.")
-        return cls(None if found[1] is None else int(found[1]))
+        return cls(None if match[1] is None else int(match[1]))
 
     def arrange(self, chunks: list[tuple[Index3, Chunk]], waits: bool, turned: bool) -> list[tuple[Index3, Chunk]]:
-        """Return the chunks in this order. waits: blocks wait for others; turned: the blocks of a chunk may stand the
-        other way round, which those of a cluster may not."""
+        """Return the chunks in this order. waits: blocks wait for others; turned: the blocks of a chunk may be
+        reversed, which those of a cluster may not."""
         generator = np.random.default_rng(self.seed)
         if turned:
             for chunk in {id(chunk): chunk for _, chunk in chunks}.values():
@@ -53,9 +53,9 @@ class Schedule(NamedTuple):
         return chunks[::-1] if self.seed is None else [chunks[place] for place in generator.permutation(len(chunks))]
 
     def groups(self, chunk: Chunk) -> list[Array]:
-        """Return the lanes (blocks, threads) of each group of a chunk's blocks, which are two at least.
+        """Return the lanes (blocks, threads) of each group of a chunk's blocks; there are at least two groups.
 
-        They are the first block, the last one, and all between; in random order they are drawn.
+        They are the first block, the last block, and all between; in random order they are drawn.
         """
         number = np.arange(chunk.blocks)
         if self.seed is None:
@@ -65,11 +65,11 @@ class Schedule(NamedTuple):
             drawn = np.sort(generator.integers(0, GROUPS, chunk.blocks))
             drawn[:2] = 0, GROUPS - 1  # two groups at least
             group = generator.permutation(drawn)
-        return [chunk.real((group == one).reshape(-1, 1)) for one in sorted(set(group.tolist()))]
+        return [chunk.real((group == index).reshape(-1, 1)) for index in sorted(set(group.tolist()))]
 
 
 class Group(NamedTuple):
-    """Where the lanes of some blocks are, as the machine has it; last: whether these blocks are the last ones."""
+    """The control state of some blocks' lanes, as in the machine; last: whether these blocks are the last ones."""
 
     ready: Lanes
     waiting: Lanes
@@ -79,19 +79,19 @@ class Group(NamedTuple):
 
 
 class Turns:
-    """The groups of a chunk's blocks: one of them is in the machine's hands, the others are kept here."""
+    """The groups of a chunk's blocks: the machine runs one of them, the others are kept here."""
 
     def __init__(self, machine: Machine, schedule: Schedule, chunk: Chunk) -> None:
         self.machine, self.groups = machine, schedule.groups(chunk)
         self.chance = None if schedule.seed is None else np.random.default_rng(schedule.seed)
         self.rest: list[Group] = []
         self.apart = False
-        self.last, self.since = False, 0  # of the group in hand: the steps at which its turn began
+        self.last, self.since = False, 0  # of the running group; since: the steps at which its turn began
 
     def step(self) -> None:
-        """Let the next group go on where the one in hand has ended, or has looked in vain for what it waits for.
+        """Let the next group run if the running one has ended, or has polled in vain.
 
-        While the machine looks whether anything ends the launch, all blocks run in step.
+        While the machine checks whether the launch ever ends, all blocks run in step.
         """
         machine = self.machine
         if machine.watch is not None:
@@ -112,9 +112,9 @@ class Turns:
                 self.switch()
 
     def switch(self) -> None:
-        """Take the next group in hand; the one that was comes last now."""
+        """Run the next group; the running one becomes the last."""
         machine = self.machine
-        # Accesses of two groups are in no order in which the checks of one interval could take them.
+        # Accesses of two groups are not ordered as the checks of one interval need them.
         machine.end_interval()
         if machine.ready or machine.waiting or machine.parked:
             self.rest.append(Group(machine.ready, machine.waiting, machine.parked, machine.loose, self.last))
@@ -122,17 +122,17 @@ class Turns:
             self.take(self.rest.pop(0))
 
     def take(self, group: Group) -> None:
-        """Take a group in hand."""
+        """Make a group the running one."""
         machine = self.machine
         machine.ready, machine.waiting, machine.parked, machine.loose, self.last = group
         machine.asleep.clear()
         self.since = machine.steps
         machine.held = tuple(
-            number for one in self.rest for number in (*one.ready, *one.waiting, *(place for place, *_ in one.parked))
+            block for other in self.rest for block in (*other.ready, *other.waiting, *(i for i, *_ in other.parked))
         )
 
     def part(self) -> None:
-        """Take the lanes apart by their groups."""
+        """Split the lanes by their groups."""
         machine = self.machine
         for lanes in self.groups:
             parked = [
@@ -148,20 +148,20 @@ class Turns:
             self.take(self.rest.pop(0))
 
     def join(self) -> None:
-        """Put the lanes of all groups together."""
+        """Join the lanes of all groups."""
         machine = self.machine
-        for one in self.rest:
-            for mine, others in ((machine.ready, one.ready), (machine.waiting, one.waiting)):
+        for group in self.rest:
+            for own, others in ((machine.ready, group.ready), (machine.waiting, group.waiting)):
                 for number, mask in others.items():
-                    mine[number] = machine.union(mask, mine[number]) if number in mine else mask
-            machine.parked.extend(one.parked)
-            machine.loose.update(one.loose)
+                    own[number] = machine.union(mask, own[number]) if number in own else mask
+            machine.parked.extend(group.parked)
+            machine.loose.update(group.loose)
         self.rest, self.apart = [], False
         machine.asleep.clear()
         machine.held, self.since = (), machine.steps
 
 
 def among(entries: Lanes, lanes: Array) -> Lanes:
-    """Return of the lanes at each block of code those that are among some, where there are any."""
+    """Return the lanes at each basic block that are in `lanes` too, without blocks that have none."""
     parts = {number: lanes if mask is None else mask & lanes for number, mask in entries.items()}
     return {number: part for number, part in parts.items() if part.any()}

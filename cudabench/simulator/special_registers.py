@@ -1,4 +1,4 @@
-"""What special registers hold (PTX ISA 10)."""
+"""The values of special registers (PTX ISA 10)."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def special(machine: Machine, name: str) -> Value:
     if base == "%is_explicit_cluster":
         return machine.plan.cluster is not None
     if base == "%cluster_ctarank":
-        found = clusters.members(machine)
-        return Affine(0) if found is None else found.rank.reshape(-1, 1).astype(np.uint32)
+        members = clusters.members(machine)
+        return Affine(0) if members is None else members.rank.reshape(-1, 1).astype(np.uint32)
     if base in ("%clusterid", "%cluster_ctaid"):
         block = chunk.block_indices()[place].reshape(-1, 1)
         return (block // dims[place] if base == "%clusterid" else block % dims[place]).astype(np.uint32)
@@ -49,9 +49,9 @@ def special(machine: Machine, name: str) -> Value:
     if name == "%warpid":
         return number >> np.uint32(5)
     lane = number & np.uint32(31)
-    one = np.left_shift(np.uint32(1), lane)
-    below = one - np.uint32(1)
+    bit = np.left_shift(np.uint32(1), lane)
+    below = bit - np.uint32(1)
     return {
-        "%laneid": lane, "%lanemask_eq": one, "%lanemask_lt": below, "%lanemask_le": one | below,
-        "%lanemask_gt": ~(one | below), "%lanemask_ge": ~below,
+        "%laneid": lane, "%lanemask_eq": bit, "%lanemask_lt": below, "%lanemask_le": bit | below,
+        "%lanemask_gt": ~(bit | below), "%lanemask_ge": ~below,
     }[name]  # fmt: skip

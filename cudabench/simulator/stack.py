@@ -1,4 +1,4 @@
-"""The call stack of a chunk's lanes: ways back, and registers that callers need again."""
+"""The call stack of a chunk's lanes: return addresses, and registers that callers need again."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ if TYPE_CHECKING:
     from cudabench.simulator.program.calls import Site
     from cudabench.simulator.program.ptx import Location
 
-DEEPEST = 1024  # calls in each other
+DEEPEST = 1024  # nested calls
 LEAST_FRAME = 16  # bytes of a call on the stack: measured on an H100, where 1024 bytes hold 64 to 77 calls
 
 
 class Stack:
     """Levels of calls; each lane has a depth of its own.
 
-    levels: by depth the registers that lanes saved there; backs: by depth the block where each lane goes on.
+    levels: by depth the registers that lanes saved there; backs: by depth the basic block to which each lane returns.
     """
 
     def __init__(self, chunk: Chunk) -> None:
         self.chunk = chunk
-        self.depth: int | Array = 0  # one number where all lanes have the same
+        self.depth: int | Array = 0  # one number if all lanes have the same
         self.levels: list[dict[int, Value]] = []
         self.backs: list[int | Array] = []
 
     def push(self, machine: Machine, site: Site, pointer: int) -> None:
-        """Note where the active lanes go on after a call, and what they need there.
+        """Save the block to which the active lanes return after a call, and the registers that they need there.
 
         pointer: the register of the stack pointer in local memory, which moves by the caller's frame.
         """
@@ -69,7 +69,7 @@ class Stack:
 
     @staticmethod
     def _need_local(machine: Machine, nbytes: int) -> None:
-        """Make the local memory of each lane at least so large: the frames of recursive functions take more."""
+        """Grow each lane's local memory to `nbytes`, if it is smaller: frames of recursive functions take more."""
         chunk, local = machine.chunk, machine.local
         if local is None or local.shape[0] != chunk.blocks:
             local = np.zeros((chunk.blocks, chunk.threads, 0), np.uint8)
@@ -79,7 +79,7 @@ class Stack:
         machine.local, machine.local_bytes = local, max(machine.local_bytes, nbytes)
 
     def pop(self, machine: Machine, site: Site) -> None:
-        """Give the active lanes back what they saved at a call."""
+        """Restore the registers that the active lanes saved at a call."""
         parts = list(self._by_depth(machine))
         for index in site.saved:
             value: Value = None
@@ -90,25 +90,25 @@ class Stack:
         self._move(machine, -1)
 
     def ways(self, machine: Machine, mask: Array | None) -> list[tuple[int, Array | None]]:
-        """Return (block, lanes) of where lanes that return go on."""
+        """Return (block, lanes) for each basic block to which lanes return."""
         machine.mask = mask
-        found: dict[int, Array | None] = {}
+        returns: dict[int, Array | None] = {}
         for depth, lanes in self._by_depth(machine):
             backs = self.backs[depth - 1]
             if lanes is None and isinstance(backs, int):
                 return [(backs, mask)]
-            here = machine.lanes() if lanes is None else lanes
+            active = machine.lanes() if lanes is None else lanes
             blocks = np.broadcast_to(np.asarray(backs), self.chunk.shape)
-            for block in different(blocks[here]).tolist():
-                part = here & (blocks == block)
-                found[block] = part if found.get(block) is None else found[block] | part
-        if len(found) == 1:
-            return [(block, mask) for block in found]
-        return list(found.items())
+            for block in different(blocks[active]).tolist():
+                part = active & (blocks == block)
+                returns[block] = part if returns.get(block) is None else returns[block] | part
+        if len(returns) == 1:
+            return [(block, mask) for block in returns]
+        return list(returns.items())
 
     @staticmethod
     def lost(machine: Machine, location: Location, lanes: Array, addresses: Array) -> None:
-        """End a launch in which lanes call what is not a function of the prototype. Raises KernelTrap."""
+        """End a launch in which lanes call an address without a function of the prototype. Raises KernelTrap."""
         place = int(np.argmax(lanes))
         chunk = machine.chunk
         address = int(addresses.reshape(-1)[place])
@@ -120,7 +120,7 @@ class Stack:
         )
 
     def _by_depth(self, machine: Machine) -> list[tuple[int, Array | None]]:
-        """Return (depth, lanes) of the active lanes; lanes None: of all of the chunk."""
+        """Return (depth, lanes) of the active lanes; lanes None: all lanes of the chunk."""
         if isinstance(self.depth, int):
             whole = machine.mask is None or machine.mask is self.chunk.root
             return [(self.depth, None if whole else machine.lanes())]

@@ -23,10 +23,10 @@ MOST_BOX, MOST_SIZE, MOST_STRIDE = 256, 1 << 32, 1 << 40
 class TensorMap:
     """An array of one to five dimensions as bulk copies see it, tile by tile.
 
-    array: C-contiguous. sizes: of the tensor, x first, in elements; left out, those of the array. strides: bytes from
-    one element to the next along y, z and so on; left out, those of the array. box: the tile, x first; steps: the
-    elements along each dimension from one of the tile to the next. swizzle: 0, 32, 64 or 128 bytes. fill: what
-    elements beyond the tensor read as, "zeros" or "nan". type: of the elements, where the array's tells only the bits.
+    array: C-contiguous. sizes: of the tensor, x first, in elements; by default the array's. strides: bytes from one
+    element to the next along y, z and so on; by default the array's. box: the tile, x first; steps: the elements along
+    each dimension from one of the tile to the next. swizzle: 0, 32, 64 or 128 bytes. fill: the value of elements beyond
+    the tensor, "zeros" or "nan". type: of the elements, if the array's dtype gives only their size.
 
     Raises LaunchError for what cuTensorMapEncodeTiled refuses.
     """
@@ -45,8 +45,8 @@ class TensorMap:
         array = self.array
         sizes = self.sizes or tuple(array.shape[::-1])
         strides = self.strides or tuple(array.strides[-2::-1])
-        given = {"type": self.type or array.dtype.name, "sizes": sizes, "strides": strides}
-        self.__dict__.update(given, steps=self.steps or (1,) * len(sizes))
+        fields = {"type": self.type or array.dtype.name, "sizes": sizes, "strides": strides}
+        self.__dict__.update(fields, steps=self.steps or (1,) * len(sizes))
         reason = refusal(array.dtype.itemsize, sizes, strides, self.box, self.steps, self.swizzle)
         if reason:
             raise LaunchError(f"no tensor map has {reason}.")
@@ -77,10 +77,10 @@ class TensorMap:
         return max(self.tile[0] * self.width, self.swizzle)
 
     def chunks(self, start: int) -> Array:
-        """Return where the 16-byte pieces of a tile at `start` lie: (rows, pieces), in pieces of shared memory."""
+        """Return the places of the 16-byte pieces of a tile at `start`: (rows, pieces), in pieces of shared memory."""
         if start not in self.known:
-            each = self.tile[0] * self.width // CHUNK
-            place = start + np.arange(self.rows)[:, None] * self.pitch + np.arange(each) * CHUNK
+            pieces = self.tile[0] * self.width // CHUNK
+            place = start + np.arange(self.rows)[:, None] * self.pitch + np.arange(pieces) * CHUNK
             mask = max(self.swizzle // CHUNK - 1, 0)
             self.known[start] = (place ^ ((place >> 7 & mask) << 4)) // CHUNK
         return self.known[start]
@@ -91,16 +91,16 @@ class TensorMap:
         inside: Array = np.ones(1, bool)
         for axis in range(1, len(self.sizes)):
             along = corner[axis] + np.arange(self.tile[axis], dtype=np.int64) * self.steps[axis]
-            ok = (along >= 0) & (along < self.sizes[axis])
+            valid = (along >= 0) & (along < self.sizes[axis])
             offset = (along[:, None] * self.strides[axis - 1] + offset).reshape(-1)
-            inside = (ok[:, None] & inside).reshape(-1)
+            inside = (valid[:, None] & inside).reshape(-1)
         first = corner[0]
         low, high = max(0, -first), min(self.tile[0], self.sizes[0] - first)
         return offset + first * self.width, inside, slice(low, max(low, high))
 
 
 class Mapped(NamedTuple):
-    """A map of a launch, and where its array lies."""
+    """A tensor map of a launch, and the place of its array."""
 
     map: TensorMap
     region: Region
@@ -110,7 +110,7 @@ class Mapped(NamedTuple):
 def place_map(
     space: AddressSpace, tensor: TensorMap, base: int, size: int, maps: dict[int, Mapped], title: str
 ) -> bytes:
-    """Return the bytes of a parameter of `size` bytes that is a map, or points to one, which then lies in memory."""
+    """Return the bytes of a parameter of `size` bytes that is a map, or points to one in memory."""
     region = space.nearest(base)
     assert region is not None
     handle = len(maps) + 1
@@ -127,7 +127,7 @@ def refusal(
     width: int, sizes: tuple[int, ...], strides: tuple[int, ...], box: tuple[int, ...], steps: tuple[int, ...],
     swizzle: int,
 ) -> str | None:  # fmt: skip
-    """Return what cuTensorMapEncodeTiled refuses of a map, None where it takes it."""
+    """Return what cuTensorMapEncodeTiled refuses in a map, None if it accepts the map."""
     rank = len(sizes)
     if not 1 <= rank <= 5:
         return f"{rank} dimensions: it has 1 to 5"
@@ -146,4 +146,4 @@ def refusal(
         (swizzle not in SWIZZLES, f"a swizzle of {swizzle} bytes: there are {', '.join(map(str, SWIZZLES))}"),
         (swizzle and row > swizzle, f"rows of {row} bytes in a box that is swizzled in {swizzle}"),
     )  # fmt: skip
-    return next((text for found, text in faults if found), None)
+    return next((text for refused, text in faults if refused), None)

@@ -12,7 +12,7 @@ from cudabench.simulator.values import Array
 
 Filter = Literal["point", "linear"]
 AddressMode = Literal["clamp", "wrap", "mirror", "border"]
-FIRST_HANDLE = 1 << 35  # of texture and surface objects: no address, so that a pointer in its place is told
+FIRST_HANDLE = 1 << 35  # of texture and surface objects: not an address, so that a pointer is recognised
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,8 @@ class Texture:
     array: C-contiguous, its axes depth (3D) or layers, height, width, and the channels (1, 2 or 4) where there is more
     than one. linear: linear memory, which only tex1Dfetch reads. read: "element", or "normalized" for integers of 8
     and 16 bits as numbers in [0, 1] or [-1, 1]. normalized: coordinates run from 0 to 1. Address modes wrap and mirror
-    need normalized coordinates: without, they are clamp, as on the GPU. width: the texels of a row that are the
-    texture's, 0 for all. name, base: what messages call it, and where the array lies in a launch's address space; the
+    need normalized coordinates: without, they are clamp, as on the GPU. width: the texels of a row that belong to the
+    texture, 0 for all. name, base: the name in messages, and the array's address in a launch's address space; the
     launch sets them.
 
     Raises LaunchError for a shape, type or combination that no GPU takes.

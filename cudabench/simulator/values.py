@@ -18,12 +18,12 @@ from typing import Any
 
 import numpy as np
 
-# An ndarray. Type checkers see Any: NumPy's stubs tell shapes and scalars apart, differently in each release, where the
-# interpreter lets them mix by broadcasting.
+# An ndarray. Type checkers see Any: NumPy's stubs distinguish shapes and scalars, differently in each release, while
+# the interpreter mixes them by broadcasting.
 Array = Any
 Coefficients = tuple[int, int, int, int, int, int]
 Index3 = tuple[int, int, int]
-Key = tuple[Hashable, ...]  # what tells one access, pattern or interval from another
+Key = tuple[Hashable, ...]  # identifies an access, pattern or interval
 
 UNSIGNED: dict[int, np.dtype[Any]] = {bits: np.dtype(f"u{bits // 8}") for bits in (8, 16, 32, 64)}
 SIGNED: dict[int, np.dtype[Any]] = {bits: np.dtype(f"i{bits // 8}") for bits in (8, 16, 32, 64)}
@@ -48,7 +48,7 @@ _EVERY.flags.writeable = False
 
 
 def parted(yes: Array, mask: Array | None) -> tuple[Any, Any]:
-    """Return (lanes of a mask that are in another, lanes that are not): masks, or False for no lane."""
+    """Return (lanes of a mask that are in `yes`, lanes that are not): masks, or False for no lane."""
     if mask is None:
         lanes = np.count_nonzero(yes)
         if lanes == yes.size:
@@ -95,19 +95,19 @@ class Chunk:
             (number // (extent[0] * extent[1])).reshape(-1, 1),
         )
         self.root: Array = (np.arange(self.threads) < self.real_threads).reshape(1, -1) if self.ragged else None
-        self.turned = (False, False, False)  # along which axes the blocks stand the other way round
+        self.turned = (False, False, False)  # along which axes the order of the blocks is reversed
 
     def lanes(self, mask: Array | None) -> Array:
-        """Return a mask (None: of all) over all lanes of the chunk; read it only."""
+        """Return a mask (None: all lanes) over all lanes of the chunk; read it only."""
         return broadcast(_EVERY if mask is None else mask, self.shape)
 
     def real(self, mask: Array | None) -> Array:
-        """Return a mask over all lanes of the chunk, without those that only fill up the last warp."""
+        """Return a mask over all lanes of the chunk, without the padding of the last warp."""
         lanes = self.lanes(mask)
         return lanes if self.root is None else lanes & self.root
 
     def of_warps(self, lanes: Array) -> Array:
-        """Return all lanes of the warps of which any lane is in a mask, (blocks, threads)."""
+        """Return all lanes of the warps with any lane in a mask, (blocks, threads)."""
         return np.repeat(lanes.reshape(self.blocks, self.warps, 32).any(axis=2), 32, axis=1)
 
     def block_index(self, number: int) -> tuple[int, int, int]:
@@ -128,13 +128,13 @@ class Chunk:
         return x, y, z
 
     def number(self, index: Index3) -> int | None:
-        """Return the number in the chunk of the block with a blockIdx; None where it is in another chunk."""
-        x, y, z = (at - first for at, first in zip(index, self.origin, strict=True))
-        if not all(0 <= at < count for at, count in zip((x, y, z), self.extent, strict=True)):
+        """Return the number in the chunk of the block with a blockIdx; None if it is in another chunk."""
+        x, y, z = (place - first for place, first in zip(index, self.origin, strict=True))
+        if not all(0 <= place < count for place, count in zip((x, y, z), self.extent, strict=True)):
             return None
         x, y, z = (
-            count - 1 - at if turned else at
-            for at, count, turned in zip((x, y, z), self.extent, self.turned, strict=True)
+            count - 1 - place if turned else place
+            for place, count, turned in zip((x, y, z), self.extent, self.turned, strict=True)
         )
         return x + self.extent[0] * (y + self.extent[1] * z)
 
@@ -169,10 +169,10 @@ class Affine:
         cache = self.cache
         if cache is None:
             cache = self.cache = {}
-        found = cache.get(dtype)
-        if found is None:
-            found = cache[dtype] = self._array(chunk, dtype)
-        return found
+        array = cache.get(dtype)
+        if array is None:
+            array = cache[dtype] = self._array(chunk, dtype)
+        return array
 
     def _array(self, chunk: Chunk, dtype: np.dtype[Any]) -> Array:
         if self.coefficients is None or not any(self.coefficients):
@@ -191,8 +191,8 @@ class Affine:
         return threads.astype(dtype) + (blocks + base).astype(dtype)
 
 
-# What a register holds that nothing has written: NaN as any float, far out of bounds as an address. Each is one object,
-# so that a register that still holds it can be told.
+# The value of an unwritten register: NaN as any float, far out of bounds as an address. Each is one object, so that it
+# is recognised in a register.
 UNDEFINED = {bits: Affine(int("FFAD" * 4, 16) >> (64 - bits)) for bits in (16, 32, 64)}
 
 Value = Any  # Affine, Array or bool; the handlers test for Affine first
@@ -216,7 +216,7 @@ def bounds(base: int, coefficients: Coefficients, chunk: Chunk) -> tuple[int, in
 
 
 def fit(base: int, coefficients: Coefficients | None, low: int, high: int, bits: int, chunk: Chunk) -> Value:
-    """Return an affine value where it does not wrap inside the chunk, else the wrapped array."""
+    """Return an affine value if it does not wrap inside the chunk, else the wrapped array."""
     if low >= -HALF[bits] and high < FULL[bits]:
         return Affine(base, coefficients, low, high)
     shift = (low >> bits) << bits
@@ -257,8 +257,7 @@ def scale(x: Affine, factor: int, bits: int, chunk: Chunk) -> Value:
 
 
 def by_sign(x: Affine, bits: int, signed: bool) -> Affine | None:
-    """Return x with the values that its low `bits` have as integers with or without a sign, or None where that is not
-    affine."""
+    """Return x as signed or unsigned integers of its low `bits`, or None if they are not affine."""
     least = -HALF[bits] if signed else 0
     end = least + FULL[bits]
     if x.low >= least and x.high < end:
@@ -288,12 +287,12 @@ def as_array(value: Value, dtype: np.dtype[Any], chunk: Chunk) -> Array:
 
 
 def is_undefined(value: Value) -> bool:
-    """Return whether a register still holds in all lanes what it held before any write."""
+    """Return whether a register is unwritten in all lanes."""
     return any(value is undefined for undefined in UNDEFINED.values())
 
 
 def undefined_lanes(value: Value) -> Array:
-    """Return which lanes of a register hold what it held before any write: bools that broadcast over the lanes."""
+    """Return in which lanes a register is unwritten: bools that broadcast over the lanes."""
     if isinstance(value, np.ndarray) and 8 * value.dtype.itemsize in UNDEFINED:
         bits = 8 * value.dtype.itemsize
         return value.view(UNSIGNED[bits]) == UNSIGNED[bits].type(UNDEFINED[bits].base)
@@ -312,17 +311,17 @@ def broadcast(array: Array, shape: tuple[int, int]) -> Array:
 
 
 def different(values: Array) -> Array:
-    """Return the different integers of an array in ascending order.
+    """Return the distinct integers of an array in ascending order.
 
     It is np.unique, which first imports all of numpy.ma and then takes 10 to 80 times as long with its hash table.
     """
-    found = np.sort(values, axis=None)
-    if found.size < 2:
-        return found
-    first = np.empty(found.size, dtype=bool)
+    ordered = np.sort(values, axis=None)
+    if ordered.size < 2:
+        return ordered
+    first = np.empty(ordered.size, dtype=bool)
     first[0] = True
-    np.not_equal(found[1:], found[:-1], out=first[1:])
-    return found[first]
+    np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
+    return ordered[first]
 
 
 def canonical(value: Array) -> Value:
