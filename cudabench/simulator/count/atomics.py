@@ -73,7 +73,7 @@ def _banks(addresses: Array, width: int) -> Array:
 
 
 def _fullest_bank(places: Array, on: Array, groups: int) -> Array:
-    """Return the number of lanes in the fullest bank, for each row and group of lanes served together: (rows * groups,)."""
+    """Return the number of lanes in the fullest bank, by row and group of lanes served together: (rows * groups,)."""
     rows = len(places) * groups
     flat = places.reshape(rows, -1) + np.arange(rows, dtype=np.int64)[:, None] * 32
     return np.bincount(flat[on.reshape(rows, -1)], minlength=rows * 32).reshape(rows, 32).max(axis=1)

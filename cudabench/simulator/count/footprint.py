@@ -163,8 +163,8 @@ class Footprints:
                 assert isinstance(address, Affine)
                 places = (corners(address, chunk) + (offset - region.base)) >> SECTOR_SHIFT
             else:
-                own = lanes if len(slots) == 1 else lanes[(lanes >= region.base) & (lanes < region.end)]
-                places = (own - region.base) >> SECTOR_SHIFT
+                in_region = lanes if len(slots) == 1 else lanes[(lanes >= region.base) & (lanes < region.end)]
+                places = (in_region - region.base) >> SECTOR_SHIFT
             for written in kinds:
                 marks = self.sectors(self.marks, slot, written)
                 before = None if written else self.marks.get((slot, True))
@@ -272,14 +272,14 @@ class Touched(NamedTuple):
     ) -> Footprint:  # fmt: skip
         """Return the record; counted: as for `Footprints.footprint`; blocks: of the grid."""
         touches = []
-        for (number, where), (requests, sectors, _) in sorted(
+        for (number, array), (requests, sectors, _) in sorted(
             counted.items(), key=lambda item: (item[0][0], str(item[0][1]))
         ):
-            sums = self.sums.get((number, where))
+            sums = self.sums.get((number, array))
             access = accesses[number]
-            if access.space != "global" or where == -1:
+            if access.space != "global" or array == -1:
                 continue
-            slot = where[0] if isinstance(where, tuple) else where
+            slot = array[0] if isinstance(array, tuple) else array
             per_request = requests / sums["requests"] if sums else 0.0
             per_sector = sectors / sums["sectors"] if sums else 0.0
             touches.append(

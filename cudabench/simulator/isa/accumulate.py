@@ -82,8 +82,8 @@ def of_warp(a: Array, b: Array, c: Array, type_a: str, type_b: str, outer: str) 
         return accumulated(a, b, c, type_a, type_b, outer)
     k = np.arange(a.shape[-1])
     order = np.concatenate([k[k % 4 < 2], k[k % 4 >= 2]])
-    zero, how = np.zeros((1,) * c.ndim, c.dtype), SUMS["f16"]._replace(least=SUMS[type_a].least)
-    return canonical_nan(accumulated(a[..., order], b[..., order, :], zero, type_a, type_b, outer, how) + c)
+    zero, rule = np.zeros((1,) * c.ndim, c.dtype), SUMS["f16"]._replace(least=SUMS[type_a].least)
+    return canonical_nan(accumulated(a[..., order], b[..., order, :], zero, type_a, type_b, outer, rule) + c)
 
 
 def canonical_nan(x: Array) -> Array:
@@ -113,16 +113,16 @@ def accumulated(a: Array, b: Array, c: Array, type_a: str, type_b: str, outer: s
     return result
 
 
-def _step(x: Array, y: Array, c: Array, how: Sum, least_y: int, outer: str) -> Array:
+def _step(x: Array, y: Array, c: Array, rule: Sum, least_y: int, outer: str) -> Array:
     """Return C plus the products of one sum, rounded to the result's precision."""
     shape = np.broadcast_shapes((*x.shape[:-1], 1), (*y.shape[:-2], 1, y.shape[-1]), c.shape)
     x, y, c = np.ascontiguousarray(x), np.ascontiguousarray(y), np.broadcast_to(c, shape)
-    exponents_x, exponents_y = exponents(x, how.least), exponents(y, least_y)
+    exponents_x, exponents_y = exponents(x, rule.least), exponents(y, least_y)
     exponents_c = exponents(np.ascontiguousarray(c), -14 if outer == "f16" else -126)
     tops = [max(int(part.max()), _LEAST) for part in (exponents_x, exponents_y, exponents_c)]
     top = max(tops[0] + tops[1], tops[2])
     lowest = [_last_bit(part, upper) for part, upper in zip((x, y, c), tops, strict=True)]
-    if None not in lowest and min(lowest[0] + lowest[1], lowest[2]) >= top - how.fraction:  # type: ignore[operator, type-var]
+    if None not in lowest and min(lowest[0] + lowest[1], lowest[2]) >= top - rule.fraction:  # type: ignore[operator, type-var]
         total = np.matmul(x, y) + c  # nothing is truncated
     else:
         total = np.empty(shape)
@@ -130,8 +130,8 @@ def _step(x: Array, y: Array, c: Array, how: Sum, least_y: int, outer: str) -> A
         for start in range(0, shape[0], rows):
             part = slice(start, start + rows)
             operands = (array if len(array) == 1 else array[part] for array in (x, y, exponents_x, exponents_y))
-            _aligned(operands, c[part], exponents_c[part], how.fraction, total[part])
-    return total.astype(np.float16).astype(F64) if outer == "f16" else cut(total, how.mantissa)
+            _aligned(operands, c[part], exponents_c[part], rule.fraction, total[part])
+    return total.astype(np.float16).astype(F64) if outer == "f16" else cut(total, rule.mantissa)
 
 
 def _aligned(operands: Iterable[Array], c: Array, ec: Array, fraction: int, total: Array) -> None:

@@ -71,11 +71,11 @@ def lies_well(
     known: bool = True,
 ) -> bool:  # fmt: skip
     """Return whether bytes at an address are aligned and in known memory from low to high; record a hazard if not."""
-    where: Array = np.full((1, 1), address, INT64)
+    place: Array = np.full((1, 1), address, INT64)
     if (address | nbytes % CHUNK) % alignment:
-        machine.hazards.misaligned(machine, access, machine.lanes(), where, alignment)
+        machine.hazards.misaligned(machine, access, machine.lanes(), place, alignment)
     elif not (known and low <= address <= high - nbytes):
-        machine.hazards.outside(machine, access, machine.lanes(), where, nbytes, low, high)
+        machine.hazards.outside(machine, access, machine.lanes(), place, nbytes, low, high)
     else:
         return True
     return False
@@ -333,8 +333,8 @@ def build_tensor(builder: Builder, ins: Instruction) -> Run:
                     content.view(np.uint16)[:] = 0x7FF7
                 overlap = inside(mapped, corner)
                 if overlap is not None:
-                    where, view, index, starts = overlap
-                    content[where] = view[index]
+                    in_tensor, view, index, starts = overlap
+                    content[in_tensor] = view[index]
                     global_.rows(machine, mapped.region, starts, index.shape[1] * tensor.width, [])
                 pieces, chunks = content.view(np.uint64).reshape(tensor.rows, -1, 2), tensor.chunks(spot[1])
                 receiving = receivers(machine, lane, spot[0], masks)
@@ -364,10 +364,10 @@ def _store(builder: Builder, ins: Instruction) -> Run:
             shared.note(machine, lane[0], spot, tensor.rows * tensor.pitch)
             if overlap is None:
                 continue
-            where, view, index, starts = overlap
+            in_tensor, view, index, starts = overlap
             pieces = machine.shared[spot[0]].view(np.uint64).reshape(-1, 2)[tensor.chunks(spot[1])]
             whole = np.ascontiguousarray(pieces).reshape(tensor.rows, -1).view(view.dtype)
-            content = np.ascontiguousarray(whole[where])
+            content = np.ascontiguousarray(whole[in_tensor])
             if name:
                 type_, dtype = _type_of(tensor.type)
                 old = view[index].view(dtype)

@@ -91,13 +91,13 @@ def reached(
     Return its lanes (None: all are in one region, by `linear`), the regions, and the exact mask of each.
     """
     region, chunk = linear(machine, access, address, offset), machine.chunk
-    lanes, where, mask = None, address, machine.mask
+    lanes, addresses, mask = None, address, machine.mask
     if region is not None:
         regions: Regions = [(region, None)]
     else:
         lanes = Lanes(machine, address, offset)
         regions = find(machine, access, lanes)
-        where, offset, mask = lanes.address, 0, lanes.exact(machine)
+        addresses, offset, mask = lanes.address, 0, lanes.exact(machine)
     masks = [mask]
     if len(regions) > 1:
         masks = [part if machine.mask is None else part & machine.mask for _, part in regions]
@@ -111,16 +111,16 @@ def reached(
     if padding and not np.any(mask):
         pass  # accesses to padding are not counted
     elif access.kind == "atomic":
-        machine.counters.global_atomic(number, where, access.size, mask, machine.warps, chunk, slots)
+        machine.counters.global_atomic(number, addresses, access.size, mask, machine.warps, chunk, slots)
     else:
-        machine.counters.global_(number, where, offset, access.size, mask, machine.warps, chunk, slots, address)
+        machine.counters.global_(number, addresses, offset, access.size, mask, machine.warps, chunk, slots, address)
     if machine.trace is not None:
-        machine.trace.record(machine, access, "global", flat(where, offset, chunk), mask)
+        machine.trace.record(machine, access, "global", flat(addresses, offset, chunk), mask)
     for (region, _), exact in zip(regions, masks, strict=True):
         if access.kind != "load" and not region.writable:
             read_only(machine, access, region)
         if spaces[region.base >> SLOT_BITS] is region:
-            machine.global_races.log(access, region, where, offset, exact, data)
+            machine.global_races.log(access, region, addresses, offset, exact, data)
     return lanes, regions, masks
 
 
@@ -176,8 +176,8 @@ def store_global(machine: Machine, access: MemoryOp, address: Value, offset: int
             # If all blocks write the same place, the last block's value stays.
             view[...] = value[-1:, -1:, -1:] if view.shape[:3] == ONE else value
         return
-    where = flat(address, offset, chunk) if lanes is None else lanes.address
+    addresses = flat(address, offset, chunk) if lanes is None else lanes.address
     for (region, _), mask in zip(regions, masks, strict=False):
-        view, index = region.view(access.dtype), (where - region.base) >> (width.bit_length() - 1)
+        view, index = region.view(access.dtype), (addresses - region.base) >> (width.bit_length() - 1)
         for place, value in enumerate(written):
             put(view, index + place if place else index, value, mask)

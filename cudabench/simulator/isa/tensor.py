@@ -398,5 +398,5 @@ class _Moved:
             values = [machine.array(source, wide) for source in self.registers[number : number + self.step]]
             for within in range(1 if self.whole else self.each):
                 parts = values if self.whole else [(values[0] >> np.uint32(self.bits * within)).astype(self.dtype)]
-                where = self.where(machine, number * self.each + within)
-                store(machine, self.access, self.space, where, 0, parts)
+                address = self.where(machine, number * self.each + within)
+                store(machine, self.access, self.space, address, 0, parts)

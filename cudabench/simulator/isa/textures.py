@@ -160,14 +160,14 @@ def noting(machine: Machine, access: MemoryOp, ins: Instruction, texture: Textur
     races = machine.global_races
     if races.written is not None and texture.base not in races.written:
         return None
-    own, region = copy(access), machine.space.slots[texture.base >> SLOT_BITS]
-    own.size, own.width = max(texture.texel_bytes, races.width), min(texture.texel_bytes, 8)
+    record, region = copy(access), machine.space.slots[texture.base >> SLOT_BITS]
+    record.size, record.width = max(texture.texel_bytes, races.width), min(texture.texel_bytes, 8)
 
     def note(index: Array, used: Array) -> None:
         reads = broadcast(used, machine.chunk.shape) & lanes
         if reads.any():
             offset = index * texture.texel_bytes
-            races.log(own, region, offset - offset % races.width + texture.base, 0, reads, ())
+            races.log(record, region, offset - offset % races.width + texture.base, 0, reads, ())
             check_coherent(machine, ins, texture, offset, texture.texel_bytes, reads)
 
     return note
