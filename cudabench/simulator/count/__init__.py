@@ -1,1 +1,1 @@
-"""What the hardware would count: requests, sectors, wavefronts."""
+"""The counts that the hardware would give: requests, sectors, wavefronts."""

@@ -1,14 +1,14 @@
-"""What atomics cost where lanes meet: wavefronts of shared memory, and sectors of global memory.
+"""The cost of atomics that contend: wavefronts of shared memory, and sectors of global memory.
 
-NVIDIA documents none of it. These rules held for all single requests that were measured with Nsight Compute on an H200
+NVIDIA does not document it. These rules hold for all single requests that were measured with Nsight Compute on an H200
 (benchmarks/results/atomics_h200.md):
 
-* An atomic that shared memory does itself takes a wavefront for each lane that meets another in a bank, also in the
-  same word ("lanes"). Counting by one takes them word by word, as a store does ("words"). Compare-and-swap takes two
-  wavefronts a lane ("swap"). Of 8 bytes, each half warp is served by itself.
-* What it does not do itself, such as adding floats, is a loop of the machine code ("loop"): all lanes load, and in each
-  turn one lane of every bank may store, in two wavefronts, if its word is still the one that it loaded.
-* Of global memory, a request's sector is counted once for each lane of the word in it that most lanes go to.
+* A native atomic of shared memory takes a wavefront for each lane that contends with another for a bank, also for the
+  same word ("lanes"). Adding the constant one takes them word by word, as a store does ("words"). Compare-and-swap
+  takes two wavefronts a lane ("swap"). For 8 bytes, each half warp is served separately.
+* Other atomics, such as the addition of floats, are a loop of the machine code ("loop"): all lanes load, and in each
+  turn one lane of every bank may store, in two wavefronts, if its word is unchanged since it loaded it.
+* In global memory, a request's sector is counted once for each lane of its most accessed word.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from cudabench.simulator.values import Array
 
 Served = Literal["words", "lanes", "swap", "loop"]
 NOBODY = -1
-ONE_LANE = -1  # in place of bytes a lane: an atomic that one lane of a warp does for all
+ONE_LANE = -1  # in place of bytes a lane: an atomic that one lane of a warp carries out for all
 
 
 class Cost(NamedTuple):
     """Requests of atomics on shared memory, summed.
 
-    wavefronts: of the atomics alone. ideal: of as many lanes that do not meet, with the loads of a loop.
-    reloads: of a loop, the wavefronts of its loads.
+    wavefronts: of the atomics alone. ideal: of as many lanes without contention, with the loads of a loop.
+    reloads: the wavefronts of a loop's loads.
     """
 
     wavefronts: int
@@ -42,7 +42,7 @@ class Cost(NamedTuple):
 def served(operation: str, type_: str, by_one: bool) -> Served:
     """Return how shared memory serves an operation of the PTX ("add") on a type ("u32") from sm_70 on.
 
-    by_one: an addition of the constant one, whose result nobody wants.
+    by_one: an addition of the constant one, whose result is not used.
     """
     if type_ in ("u32", "s32", "b32"):
         return "words" if by_one else "swap" if operation == "cas" else "lanes"
@@ -60,10 +60,10 @@ def shared(addresses: Array, width: int, mask: Array | None, how: Served) -> Cos
         return Cost(int(taken.sum()), int(ideal.sum()))
     on = np.ones(addresses.shape, dtype=bool) if mask is None else mask
     groups = 2 if width == 8 else 1
-    most = _meeting(_banks(addresses, width), on, groups)
-    each = 2 if how == "swap" else 1
+    most = _fullest_bank(_banks(addresses, width), on, groups)
+    per_lane = 2 if how == "swap" else 1
     if how != "loop":
-        return Cost(int(most.sum()) * each, int(np.count_nonzero(most)) * each)
+        return Cost(int(most.sum()) * per_lane, int(np.count_nonzero(most)) * per_lane)
     return _loop(addresses, width, on, groups)
 
 
@@ -72,17 +72,17 @@ def _banks(addresses: Array, width: int) -> Array:
     return (addresses >> 3) & 15 if width == 8 else (addresses >> 2) & 31
 
 
-def _meeting(places: Array, on: Array, groups: int) -> Array:
-    """Return for each row and group of lanes served together how many meet in the fullest bank: (rows * groups,)."""
+def _fullest_bank(places: Array, on: Array, groups: int) -> Array:
+    """Return the number of lanes in the fullest bank, by row and group of lanes served together: (rows * groups,)."""
     rows = len(places) * groups
     flat = places.reshape(rows, -1) + np.arange(rows, dtype=np.int64)[:, None] * 32
     return np.bincount(flat[on.reshape(rows, -1)], minlength=rows * 32).reshape(rows, 32).max(axis=1)
 
 
 def _loop(addresses: Array, width: int, on: Array, groups: int) -> Cost:
-    """Go through the loop turn by turn, all requests beside each other."""
-    left = np.flatnonzero(on.any(axis=1))
-    addresses, waiting = addresses[left], on[left].copy()
+    """Simulate the loop turn by turn, for all requests at once."""
+    rows = np.flatnonzero(on.any(axis=1))
+    addresses, waiting = addresses[rows], on[rows].copy()
     places, words = _banks(addresses, width), addresses >> (3 if width == 8 else 2)
     wavefronts = reloads = 0
     ideal = 3 * int(np.count_nonzero(waiting.reshape(len(waiting) * groups, -1).any(axis=1)))
@@ -124,11 +124,11 @@ def sectors(addresses: Array, size: int, mask: Array | None) -> tuple[int, int]:
     places = order.reshape(-1)[starts] >> SECTOR_SHIFT
     rows = starts // order.shape[1]
     if on is not None:
-        there = on.reshape(-1)[starts]
-        times, places, rows = times[there], places[there], rows[there]
+        active = on.reshape(-1)[starts]
+        times, places, rows = times[active], places[active], rows[active]
     if not len(rows):
         return 0, 0
     most = np.maximum.reduceat(times, np.flatnonzero(changes(places, rows)))
-    different = np.bincount(rows)
-    ideal = -(-different * size // SECTOR)
+    distinct = np.bincount(rows)
+    ideal = -(-distinct * size // SECTOR)
     return int(most.sum()), int(ideal.sum())

@@ -1,10 +1,10 @@
 """The model of shared memory's 32 banks of 4 bytes.
 
-A request is served in wavefronts: in each, every bank delivers one 4-byte word, to all lanes that ask for it (CUDA C++
+A request is served in wavefronts: in each, every bank delivers one 4-byte word, to all lanes that request it (CUDA C++
 Programming Guide, "Shared Memory"). Lanes of 8 bytes are served by half warps and lanes of 16 bytes by quarter warps,
-each of which can fill all banks at once. Loads of 8 and 16 bytes take twice as many lanes together where every active
-lane's neighbour (lane ^ 1), or every active lane's next but one (lane ^ 2), is inactive or wants the same address.
-NVIDIA does not document that; it held for all of 286 patterns measured with Nsight Compute on an H200
+each of which can fill all banks at once. Loads of 8 and 16 bytes serve twice as many lanes together where every active
+lane's neighbour (lane ^ 1), or every active lane's next but one (lane ^ 2), is inactive or has the same address.
+NVIDIA does not document that; it holds for all of 286 patterns measured with Nsight Compute on an H200
 (benchmarks/results/shared_wavefronts_h200.md).
 """
 
@@ -22,7 +22,7 @@ NO_WORD = 0xFFFF
 
 
 def lanes_together(width: int) -> int:
-    """Return how many lanes of so many bytes are served together: a warp, a half or a quarter of one."""
+    """Return how many lanes of `width` bytes are served together: a warp, a half or a quarter of one."""
     return {8: 16, 16: 8}.get(width, 32)
 
 
@@ -53,7 +53,7 @@ def wavefronts(addresses: Array, width: int, mask: Array | None = None, *, load:
 
 
 def both(addresses: Array, width: int, mask: Array | None = None, *, load: bool = True) -> tuple[Array, Array]:
-    """Return (wavefronts, ideal wavefronts) in one go; arguments as for `wavefronts`.
+    """Return (wavefronts, ideal wavefronts); arguments as for `wavefronts`.
 
     The ideal is that of the same distinct words without any conflict: ceil(words / 32), at least 1.
     """
@@ -71,8 +71,8 @@ def both(addresses: Array, width: int, mask: Array | None = None, *, load: bool 
     if load:
         wide = merged(addresses, mask)
         if wide.any():
-            some, _ = _wavefronts(words[wide].reshape(-1, 2 * BANKS))
-            taken[wide] = some.reshape(-1, groups // 2).sum(axis=1)
+            merged_taken, _ = _wavefronts(words[wide].reshape(-1, 2 * BANKS))
+            taken[wide] = merged_taken.reshape(-1, groups // 2).sum(axis=1)
     _, distinct = _wavefronts(words)
     return taken.reshape(shape), -(-distinct // BANKS).reshape(shape)
 
@@ -93,7 +93,7 @@ def _words(addresses: Array, width: int, mask: Array | None) -> Array:
 
 
 def _wavefronts(words: Array) -> tuple[Array, Array]:
-    """Return for each row of words served together the wavefronts it takes and its number of distinct words."""
+    """Return the wavefronts and the number of distinct words of each row of words served together."""
     order = np.sort(words, axis=1)
     rows = order.shape[0]
     new = np.ones(order.shape, dtype=bool)

@@ -1,4 +1,4 @@
-"""Branches by source line: how often they part warps, and what that costs until the paths meet again."""
+"""Branches by source line: how often they diverge warps, and what that costs until the paths reconverge."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def branches(code: Code, executed: Sequence[Executed], ways: Ways) -> tuple[Branch, ...]:
-    """Return the conditional branches that ran, one record a source line, in the order of the source.
+    """Return the conditional branches that ran, one record per source line, in the order of the source.
 
     executed: how often each basic block ran.
     """
@@ -38,17 +38,17 @@ def branches(code: Code, executed: Sequence[Executed], ways: Ways) -> tuple[Bran
     within: dict[tuple[str, int], list[int]] = {}
     for number, place in owners.items():
         within.setdefault(place, []).append(number)
-    found = []
+    records = []
     for place, ends in sorted(lines.items(), key=itemgetter(0)):
-        own = [executed[block.number] for block in ends]
-        mine = within.get(place, ())
-        found.append(
+        counts = [executed[block.number] for block in ends]
+        numbers = within.get(place, ())
+        records.append(
             Branch(
-                *place, sum(times.warps for times in own), sum(times.parted for times in own),
-                sum(times.lanes for times in own), sum(times.taken for times in own),
-                sum(code.blocks[number].weight * executed[number].warps for number in mine),
-                sum(code.blocks[number].weight * executed[number].lanes for number in mine),
+                *place, sum(times.warps for times in counts), sum(times.parted for times in counts),
+                sum(times.lanes for times in counts), sum(times.taken for times in counts),
+                sum(code.blocks[number].weight * executed[number].warps for number in numbers),
+                sum(code.blocks[number].weight * executed[number].lanes for number in numbers),
                 place in loops, place in by_data,
             )
         )  # fmt: skip
-    return tuple(found)
+    return tuple(records)

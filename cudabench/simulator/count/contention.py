@@ -1,4 +1,4 @@
-"""How often atomics meet: the hits of the address that an instruction uses most, and the blocks that they come from."""
+"""Contention of atomics: the hits of an instruction's most used address, and the number of blocks that hit it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import numpy as np
 
 from cudabench.simulator.values import Array
 
-MOST_KEPT = 1 << 21  # addresses, and pairs of address and block, that are told apart for an instruction
+MOST_KEPT = 1 << 21  # addresses, and pairs of address and block, that are kept for an instruction
 
 
 class Contention:
     """The addresses of one atomic instruction in global memory, with the blocks that hit them and how often.
 
-    by_block: whether blocks are still told apart, all as 0 otherwise; full: whether there are too many addresses, too.
+    by_block: whether blocks are distinguished, else all are 0; full: whether there are too many addresses.
     """
 
     def __init__(self) -> None:
@@ -21,7 +21,7 @@ class Contention:
         self.by_block, self.full = True, False
 
     def add(self, addresses: Array, blocks: Array) -> None:
-        """Note the lanes of one execution: an address and the number of the block for each."""
+        """Add the lanes of one execution: an address and a block number for each."""
         if self.full or not addresses.size:
             return
         self.found.append(summed(addresses, blocks if self.by_block else np.zeros_like(blocks), None))
@@ -30,18 +30,18 @@ class Contention:
             self.merge()
 
     def merge(self) -> None:
-        """Bring together what was noted."""
-        found = summed(*map(np.concatenate, zip(*self.found, strict=True)))
-        if self.by_block and len(found[0]) > MOST_KEPT:
+        """Merge all entries into one."""
+        merged = summed(*map(np.concatenate, zip(*self.found, strict=True)))
+        if self.by_block and len(merged[0]) > MOST_KEPT:
             self.by_block = False
-            found = summed(found[0], np.zeros_like(found[1]), found[2])
-        self.full = len(found[0]) > MOST_KEPT
-        self.found, self.pairs = [found], 0
+            merged = summed(merged[0], np.zeros_like(merged[1]), merged[2])
+        self.full = len(merged[0]) > MOST_KEPT
+        self.found, self.pairs = [merged], 0
 
     def hottest(self) -> tuple[int | None, int | None]:
-        """Return the hits of the most used address and the blocks that hit it, None where there was too much to tell.
+        """Return the hits of the most used address and the number of blocks that hit it, None if there were too many.
 
-        Also None, None where no lane was active.
+        Both are None if no lane was active.
         """
         if self.found:
             self.merge()
@@ -54,14 +54,14 @@ class Contention:
 
 
 def summed(places: Array, blocks: Array, hits: Array | None) -> tuple[Array, Array, Array]:
-    """Return the different pairs of addresses and blocks, and the sums of their hits, one each where none are given."""
+    """Return the distinct pairs of addresses and blocks, and the sums of their hits, by default one each."""
     width = int(blocks.max()) + 1
-    addresses, which = np.unique(places, return_inverse=True)
-    pairs, sums = totals(which.reshape(-1) * width + blocks, hits)  # by one number a pair: rows are slow to compare
+    addresses, inverse = np.unique(places, return_inverse=True)
+    pairs, sums = totals(inverse.reshape(-1) * width + blocks, hits)  # one integer per pair: rows are slow to compare
     return addresses[pairs // width], pairs % width, sums
 
 
 def totals(values: Array, hits: Array | None) -> tuple[Array, Array]:
-    """Return the different integers and the sums of their hits, one each where none are given."""
-    found, which = np.unique(values, return_inverse=True)
-    return found, np.bincount(which.reshape(-1), weights=hits)
+    """Return the distinct integers and the sums of their hits, by default one each."""
+    distinct, inverse = np.unique(values, return_inverse=True)
+    return distinct, np.bincount(inverse.reshape(-1), weights=hits)

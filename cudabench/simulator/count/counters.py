@@ -2,7 +2,7 @@
 
 A request is one warp-level instruction with an active lane. Its sectors are the distinct 32-byte pieces of memory
 that its active lanes touch; the ideal is what the same distinct bytes would need if they were packed. Constant memory
-serves one address at a time, to all lanes that want it (CUDA C++ Programming Guide, "Constant Memory").
+serves one address at a time, to all lanes that read it (CUDA C++ Programming Guide, "Constant Memory").
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ if TYPE_CHECKING:
     from cudabench.simulator.plan import Plan
 
 Place = int | tuple[int, ...]  # an array, see `Counters`
-Counted = tuple[int, int, Look]  # pieces, ideal pieces, what the lanes did
+Counted = tuple[int, int, Look]  # pieces, ideal pieces, pattern
 NOWHERE = -1
-ENOUGH = 64  # executions of which a step is told
-ALWAYS_SEEN = 8  # executions of an instruction whose pattern is looked at each time
-MOST_PATTERN = 1 << 14  # bytes of addresses and lanes that are worth looking up
+ENOUGH = 64  # executions from which a step is found
+ALWAYS_SEEN = 8  # first executions of an instruction, whose patterns are all computed
+MOST_PATTERN = 1 << 14  # the most bytes of addresses and lanes whose counts are cached
 ELSEWHERE = "counted a request for each block of the cluster that lanes go to; how hardware takes them apart is open"
 
 
 @dataclass(slots=True)
 class Row:
-    """The counts of one memory instruction on one array, by what the lanes did."""
+    """The counts of one memory instruction on one array, by pattern."""
 
     number: int
     array: Place
@@ -64,8 +64,8 @@ class Row:
     first: int | None = None  # the first address that was seen
     last: int = 0
     step: int = 0  # bytes from an execution to the next, the least that was seen
-    steps: Counter[int] = field(default_factory=Counter)  # of a warp whose addresses the data say, and how often
-    sent_to: dict[int, int] = field(default_factory=dict)  # where its lanes went last
+    steps: Counter[int] = field(default_factory=Counter)  # of a warp with data-dependent addresses, and how often
+    sent_to: dict[int, int] = field(default_factory=dict)  # the last address of its lanes
 
     @property
     def totals(self) -> list[int]:
@@ -73,7 +73,7 @@ class Row:
         return [*map(sum, zip(*self.looks.values(), strict=True))]
 
     def went(self, place: int) -> None:
-        """Note where the first lane went."""
+        """Note the address of the first lane."""
         if self.first is None:
             self.first = place
         elif place != self.last:
@@ -81,8 +81,8 @@ class Row:
         self.last = place
 
     def sent(self, row: Array, mask: Array | None) -> None:
-        """Note where the data sent the lanes of the first warp, of addresses and lanes of a block or more: the step of
-        an execution is that of most lanes, and the row's that of most executions."""
+        """Note the data-dependent addresses of the first warp, given those of a block or more: the step of an execution
+        is that of most lanes, and the row's that of most executions."""
         if self.steps.total() >= ENOUGH:
             return
         lanes = np.arange(LANES) if mask is None else np.flatnonzero(mask[:LANES])
@@ -98,21 +98,21 @@ class Row:
 class Counters:
     """Requests and pieces per memory instruction, array and pattern; patterns that recur are counted once.
 
-    An array is a slot of the address space (several for an instruction whose lanes went to several), or the number of
+    An array is a slot of the address space (several for an instruction whose lanes access several), or the number of
     a shared variable.
     """
 
     def __init__(self, plan: Plan, merged: Mapping[int, tuple[int, int]]) -> None:
-        """`merged`: of the memory instructions that the machine code has otherwise (`launch.run`)."""
+        """`merged`: the memory instructions that differ in the machine code (`launch.run`)."""
         self.plan = plan
         self.issued = merged
         self.merged = [0] * len(plan.code.accesses)
-        self.patterns: dict[Key, Any] = {}  # what accesses count that come again, by what tells them from others
+        self.patterns: dict[Key, Any] = {}  # cached counts of accesses, by pattern
         self.seen = plan.seen
         self.rows: dict[tuple[int, Place], Row] = {}
         self.elsewhere: set[int] = set()  # accesses to the shared memory of other blocks, see `cluster`
         self.shared_starts = [offset for _, offset, _ in plan.code.shared_names]
-        self.footprints: Footprints | None = None  # where somebody asks for what the launch touches
+        self.footprints: Footprints | None = None  # if the footprint of the launch is requested
 
     def add(
         self, number: int, requests: int, pieces: int, ideal: int, array: Place = NOWHERE, look: Look = UNKNOWN
@@ -128,16 +128,16 @@ class Counters:
         return row
 
     def latest(self, number: int, array: Place, find: Callable[[], Look], always: bool = False) -> Look:
-        """Return the pattern of an execution, looked at in the first ones and then in ever fewer; else the last one."""
+        """Return the pattern of an execution: computed in the first and then ever fewer ones, else the last pattern."""
         seen = self.seen.setdefault((number, array), [0, UNKNOWN])
         seen[0] += 1
         if always or seen[0] <= ALWAYS_SEEN or not seen[0] & (seen[0] - 1):
             seen[1] = find()
-        found: Look = seen[1]
-        return found
+        pattern: Look = seen[1]
+        return pattern
 
     def linear(self, address: Affine, base: int, size: int, chunk: Chunk, mask: Array | None) -> tuple[int, int]:
-        """Return the sectors of global accesses, counted by the distinct residues modulo a line of the blocks' part.
+        """Return (sectors, ideal ones) of global accesses, counted once per distinct start of a block in a line.
 
         base: of the address with its offset; mask: (1, threads) or None.
         """
@@ -145,9 +145,9 @@ class Counters:
         pieces = ideal = 0
         residues = (starts[0], [1]) if starts.size == 1 else np.unique(starts, return_counts=True)
         for residue, count in zip(*residues, strict=True):
-            some, best = sectors(lanes + residue, size, mask)
+            touched, best = sectors(lanes + residue, size, mask)
             times = int(count) * (chunk.blocks // starts.size)
-            pieces, ideal = pieces + some * times, ideal + best * times
+            pieces, ideal = pieces + touched * times, ideal + best * times
         return pieces, ideal
 
     def linear_look(self, address: Affine, base: int, size: int, chunk: Chunk, mask: Array | None) -> Look:
@@ -159,7 +159,7 @@ class Counters:
     def as_issued(
         self, number: int, address: Affine | Array, offset: int, size: int, warps: int
     ) -> tuple[Affine | Array, int, int]:
-        """Return address, offset and bytes of an access as the machine code has it; no bytes where another does it."""
+        """Return address, offset and bytes of an access in the machine code; 0 bytes if another access includes it."""
         shift, size = self.issued[number]
         if not size:
             self.merged[number] += warps
@@ -194,9 +194,9 @@ class Counters:
                 self.add(number, warps, pieces, ideal, array, seen).went(base)
                 return
             if mask.shape[0] == 1:
-                some, straight = broadcast(mask, (1, chunk.threads)), address
-                seen = self.latest(number, array, lambda: self.linear_look(straight, base, size, chunk, some))
-                pieces, ideal = self.linear(straight, base, size, chunk, some)
+                lanes, affine = broadcast(mask, (1, chunk.threads)), address
+                seen = self.latest(number, array, lambda: self.linear_look(affine, base, size, chunk, lanes))
+                pieces, ideal = self.linear(affine, base, size, chunk, lanes)
                 self.add(number, warps, pieces, ideal, array, seen).went(base)
                 return
             linear = address
@@ -216,7 +216,7 @@ class Counters:
             row.sent(rows[0], None if on is None else on[0])
 
     def one_place_look(self, number: int, array: Place, mask: Array | None, warps: int, chunk: Chunk) -> Look:
-        """Return the pattern of lanes that all go to one place: how many of a warp they are."""
+        """Return the pattern of lanes at one address, by their number in a warp."""
         if mask is None or mask is chunk.root:
             return BROADCAST
 
@@ -228,7 +228,7 @@ class Counters:
     def one_place(
         self, number: int, array: Place, mask: Array | None, warps: int, chunk: Chunk, pieces: int | None = None
     ) -> None:
-        """Count lanes that all go to one place, with a piece for each warp or so many."""
+        """Count lanes at one address, with `pieces`, or else a piece for each warp."""
         seen = self.one_place_look(number, array, mask, warps, chunk)
         self.add(number, warps, warps if pieces is None else pieces, warps, array, seen)
 
@@ -236,7 +236,7 @@ class Counters:
         self, number: int, array: Place, rows: Array, mask: Array | None, size: int, axes: Steps | None = None,
         always: bool = False,
     ) -> Look:  # fmt: skip
-        """Return the pattern of addresses (blocks, threads): their own where they are due, else that of the last."""
+        """Return the pattern of addresses (blocks, threads): computed if it is due, else the last one."""
 
         def find() -> Look:
             if mask is None:
@@ -270,20 +270,20 @@ class Counters:
                 return
         key = None
         array = self.variable(address, offset, mask, chunk)
-        # A word for all lanes takes one wavefront; wider, it takes one for each group of lanes that has an active one.
+        # A word for all lanes takes one wavefront; a wider one takes one for each group of lanes with an active one.
         narrow = size <= banks.WORD
         axes: Steps | None = None
         if type(address) is Affine:
-            everyone = mask is None or mask is chunk.root
+            all_active = mask is None or mask is chunk.root
             if address.coefficients is None and narrow:
                 self.one_place(number, array, mask, warps, chunk)
                 return
-            if everyone and not (address.coefficients and any(address.coefficients[3:])):
-                # All banks turn alike with the base, so that only the coefficients matter.
+            if all_active and not (address.coefficients and any(address.coefficients[3:])):
+                # The base only rotates the banks, so that only the coefficients matter.
                 key = ("shared", address.coefficients, size, load, array)
-                found = self.patterns.get(key)
-                if found is not None:
-                    self.add(number, warps, found[0] * chunk.blocks, found[1] * chunk.blocks, array, found[2])
+                cached = self.patterns.get(key)
+                if cached is not None:
+                    self.add(number, warps, cached[0] * chunk.blocks, cached[1] * chunk.blocks, array, cached[2])
                     return
             axes = thread_steps(address, chunk)
             address = address.array(chunk, INT64) + offset
@@ -293,7 +293,7 @@ class Counters:
             return
         times = repeats(address, mask, chunk)
         if address.shape[0] == 1 and mask is not None and mask.shape[0] > 1 and narrow:
-            # Where all lanes together have no conflict, fewer have none.
+            # If all lanes together have no conflict, fewer have none.
             pieces, _, seen = self._shared(number, array, address, size, None, chunk, True, axes)
             if pieces == chunk.warps:
                 self.add(number, warps, warps, warps, array, seen)
@@ -307,7 +307,7 @@ class Counters:
         self, number: int, array: Place, address: Array, size: int, mask: Array | None, chunk: Chunk, load: bool,
         axes: Steps | None,
     ) -> Counted:  # fmt: skip
-        """Return what one pattern of addresses and lanes counts, looked up where it is small."""
+        """Return the counts of one pattern of addresses and lanes, cached if it is small."""
 
         def count() -> Counted:
             rows, on, _ = spread(address, mask, chunk)
@@ -316,17 +316,17 @@ class Counters:
             seen = self.look(number, array, rows, on, size, axes, always=rows.shape[0] == 1)
             return int(wavefronts.sum()), int(ideal.sum()), seen
 
-        found: Counted = self.once(lanes_key("lanes", address, mask, size, load), count)
-        return found
+        counted: Counted = self.once(lanes_key("lanes", address, mask, size, load), count)
+        return counted
 
     def once(self, key: Key | None, count: Callable[[], Any]) -> Any:
-        """Return what a key of `lanes_key` counts: looked up, or counted and kept; without a key counted."""
+        """Return the counts of a key of `lanes_key`: cached, or counted and kept; without a key only counted."""
         if key is None:
             return count()
-        found = self.patterns.get(key)
-        if found is None:
-            found = self.patterns[key] = count()
-        return found
+        cached = self.patterns.get(key)
+        if cached is None:
+            cached = self.patterns[key] = count()
+        return cached
 
     def shared_atomic(
         self, number: int, address: Array, size: int, mask: Array | None, warps: int, chunk: Chunk, how: atomics.Served
@@ -353,25 +353,25 @@ class Counters:
         self, number: int, rows: Array, offset: Array, size: int, on: Array, chunk: Chunk, load: bool,
         how: atomics.Served | None = None,
     ) -> None:  # fmt: skip
-        """Count accesses to the shared memory of a cluster's blocks: a request for each block that a warp goes to.
+        """Count accesses to the shared memory of a cluster's blocks: a request for each block that a warp accesses.
 
-        rows: the block of the chunk that each lane means; offset: bytes in its memory; on: active lanes; all of shape
-        (blocks, threads). how: of an atomic, see `atomics.served`.
+        rows: the block of the chunk that each lane accesses; offset: bytes in its memory; on: active lanes; all of
+        shape (blocks, threads). how: of an atomic, see `atomics.served`.
         """
         if not on.any():
             return
         self.elsewhere.add(number)
-        away = rows - np.arange(chunk.blocks).reshape(-1, 1)
+        distance = rows - np.arange(chunk.blocks).reshape(-1, 1)
         pieces = ideal = 0
-        for block in different(away[on]):
-            lanes = (on & (away == block)).reshape(-1, 32)
-            some = lanes.any(axis=1)
-            places = offset.reshape(-1, 32)[some]
+        for block in different(distance[on]):
+            lanes = (on & (distance == block)).reshape(-1, 32)
+            occupied = lanes.any(axis=1)
+            places = offset.reshape(-1, 32)[occupied]
             if how is None:
-                taken, best = banks.both(places, size, lanes[some], load=load)
+                taken, best = banks.both(places, size, lanes[occupied], load=load)
                 pieces, ideal = pieces + int(taken.sum()), ideal + int(best.sum())
             else:
-                cost = atomics.shared(places, size, lanes[some], how)
+                cost = atomics.shared(places, size, lanes[occupied], how)
                 pieces, ideal = pieces + cost.wavefronts + cost.reloads, ideal + cost.ideal
         array = self.variable(offset, 0, on, chunk)
         requests = int(np.count_nonzero(on.reshape(-1, 32).any(axis=1)))
@@ -397,27 +397,27 @@ class Counters:
         self, number: int, source: Affine | Array, source_offset: int, target: Affine | Array, target_offset: int,
         mask: Array | None, chunk: Chunk,
     ) -> None:  # fmt: skip
-        """Set right the sectors of an asynchronous copy of 16 bytes a lane, arguments as for `global_`.
+        """Correct the sectors of an asynchronous copy of 16 bytes a lane; arguments as for `global_`.
 
-        It asks for a sector once for each sector of shared memory that a line of 128 bytes of global memory goes to: a
-        row that is padded by 16 bytes, or begins in the middle of a sector, asks for more than it reads. So an H200
-        counts to the sector (benchmarks/results/counts_h200.md).
+        It requests a sector once for each sector of shared memory that receives a line of 128 bytes of global memory:
+        a row that is padded by 16 bytes, or begins in the middle of a sector, requests more than it reads. An H200
+        gives the same counts (benchmarks/results/counts_h200.md).
         """
         shift = target_offset - source_offset
         alike = type(source) is Affine and type(target) is Affine and source.coefficients == target.coefficients
         if alike and (target.base - source.base + shift) % SECTOR == 0:
-            return  # each sector goes to one
+            return  # each sector is copied to one sector
         places = [a.array(chunk, INT64) if isinstance(a, Affine) else a.astype(np.int64) for a in (source, target)]
-        froms, on, times = spread(np.broadcast_to(places[0] + source_offset, chunk.shape), mask, chunk)
-        lanes = rows_of(froms, on)
+        sources, on, times = spread(np.broadcast_to(places[0] + source_offset, chunk.shape), mask, chunk)
+        lanes = rows_of(sources, on)
         if not len(lanes):
             return
         into = rows_of(np.broadcast_to(places[1] + target_offset, chunk.shape), on) >> SECTOR_SHIFT
-        asked = int(distinct((lanes >> LINE_SHIFT) << 20 | into).sum())  # shared memory has fewer sectors than 2**20
-        more = asked - int(distinct(lanes >> SECTOR_SHIFT).sum())
-        row = next((row for (own, _), row in self.rows.items() if own == number), None)
-        if more and row is not None:
-            next(iter(row.looks.values()))[1] += more * times
+        copied = int(distinct((lanes >> LINE_SHIFT) << 20 | into).sum())  # shared memory has fewer sectors than 2**20
+        extra = copied - int(distinct(lanes >> SECTOR_SHIFT).sum())
+        row = next((row for (access, _), row in self.rows.items() if access == number), None)
+        if extra and row is not None:
+            next(iter(row.looks.values()))[1] += extra * times
 
     def constant(
         self, number: int, address: Array, size: int, mask: Array | None, warps: int, chunk: Chunk, array: Place
@@ -435,8 +435,8 @@ class Counters:
 
 
 def linear_parts(address: Affine, base: int, chunk: Chunk) -> tuple[Array, Array]:
-    """Return what threads add to addresses, (1, threads), and where blocks begin in a line: those that do not begin
-    alike, or one for all."""
+    """Return the threads' part of addresses, (1, threads), and the starts of blocks in a line: those of all blocks,
+    or one if they are alike."""
     coefficients = address.coefficients or (0, 0, 0, 0, 0, 0)
     lanes = broadcast(Affine(0, (*coefficients[:3], 0, 0, 0)).array(chunk, INT64), (1, chunk.threads))
     if not any(coefficient & (SECTOR - 1) for coefficient in coefficients[3:]):
@@ -445,7 +445,7 @@ def linear_parts(address: Affine, base: int, chunk: Chunk) -> tuple[Array, Array
 
 
 def lanes_key(what: str, address: Array, mask: Array | None, *more: Hashable) -> Key | None:
-    """Return what tells addresses and lanes from others; None where they are too many to be worth looking up."""
+    """Return a cache key of addresses and lanes; None if they are too many."""
     if address.nbytes + (0 if mask is None else mask.nbytes) > MOST_PATTERN:
         return None
     lanes = None if mask is None else (mask.shape, mask.tobytes())

@@ -1,25 +1,25 @@
-"""Which memory a launch touches: the distinct sectors of the whole launch, and what its blocks ask for again.
+"""The memory that a launch touches: the distinct sectors of the whole launch, and repeated requests of its blocks.
 
-What a request's sectors tell is what the L1 cache is asked for. Behind it, a sector that a block has had before may
-still lie in that cache, and one that the launch has had may lie in the L2. So three things are counted of accesses to
-global memory, only where somebody asks for them:
+A request's sectors are its requests to the L1 cache. A sector that a block has accessed before may still be in the L1,
+and one that the launch has accessed may be in the L2. So three things are counted of accesses to global memory, only if
+they are requested:
 
-* of the launch: the distinct sectors of each array that it reads and that it writes; what it has written before it
-  reads it is not among those that it reads, since the caches have it;
-* of some blocks, spread over the launch and each followed by itself: the sectors that are new to the block, and the
+* of the launch: the distinct sectors of each array that it reads and that it writes; sectors that it has written before
+  it reads them do not count as read, since the caches have them;
+* of some blocks, spread over the launch and each followed separately: the sectors that are new to the block, and the
   requests with such a sector;
 * of the same blocks: the lines and the turns that a request takes in the L1, and the sectors of which a store writes
   only a part.
 
-A request takes as many turns as words that it wants of one bank, as in shared memory, which lies in the same place: a
-column of a matrix of 4096 floats 32, scattered words of a table in the L1 about 4. Nine scattered reads for each of
-2^25 threads (`lookup global`) used 46% of the turns of an H200 by Nsight Compute, which is 3.9 each. And it takes a
-quarter of its lines of 128 bytes: four are looked up at a time.
+A request takes as many turns as distinct words of one bank, as in shared memory, which is the same storage: 32 for a
+column of a matrix of 4096 floats, about 4 for scattered words of a table in the L1. Nine scattered reads for each of
+2^25 threads (`lookup global`) used 46% of the turns of an H200 by Nsight Compute, which is 3.9 each. It takes at least
+a quarter of its lines of 128 bytes: four are looked up at a time.
 
 The last two are given as shares of the launch's requests and sectors, which are counted exactly.
 
-Of constants that lanes read at different addresses: the lines of 64 bytes that cannot all have been in the 2 KiB that a
-multiprocessor has for them (`ConstantLines`).
+Of constants that lanes read at different addresses: the lines of 64 bytes that cannot all have been in the constant
+cache of 2 KiB of a multiprocessor (`ConstantLines`).
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ FOLLOWED = 16  # blocks of a launch that are followed
 CONSTANT_SHIFT = 6
 CONSTANT_LINES = 32  # of the cache: 2 KiB (arXiv 1804.06826, 2402.13499)
 CONSTANT_BANK = 1024  # lines of 64 KiB, the most constants that a kernel indexes
-LOOKED_AT = 64  # requests of a step, and steps, that are looked at
+LOOKED_AT = 64  # the most requests of a step, and steps, that are examined
 
 
 def _words_of_a_bank(request: Array, places: Array, size: int) -> Array:
-    """Return, for each request, the most distinct words that it wants of one bank.
+    """Return, for each request, the most distinct words that it accesses in one bank.
 
     request, places: pairs of a request and an address of `size` bytes, each once, in order.
     """
@@ -65,12 +65,12 @@ def _words_of_a_bank(request: Array, places: Array, size: int) -> Array:
 
 
 class ConstantLines:
-    """How many lines of constants have to be fetched for requests whose lanes read at different addresses.
+    """The least number of constant lines to fetch for requests whose lanes read at different addresses.
 
-    Which warp comes when is not known, so the cache is taken to be as lucky as can be: of a request's lines it has
-    those of the one request, of the same step of all warps or of the step before, that shares most with it, and what
-    room that leaves; or those that all requests want most often. So warps that go through a table together fetch
-    nothing, and tables that the cache holds are never fetched again.
+    The order of warps is not known, so the best case is assumed: of a request's lines the cache has those that it
+    shares with the most similar request of the same step of all warps or of the step before, and more if there is
+    room; or those that all requests read most often. So warps that go through a table together fetch nothing, and
+    tables that fit the cache are never fetched again.
     """
 
     def __init__(self) -> None:
@@ -95,21 +95,21 @@ class ConstantLines:
         now = np.zeros((len(chosen), CONSTANT_BANK), np.float32)
         request, lane = np.nonzero(on[chosen])
         now[request, lines[chosen][request, lane]] = 1
-        many = now.sum(axis=1)
+        counts = now.sum(axis=1)
         shared = now @ np.concatenate([now, self.before]).T
         np.fill_diagonal(shared, 0)
-        there = shared.max(axis=1) + np.maximum(CONSTANT_LINES - many, 0)
-        self.seen.append(np.stack([many, there]))
+        cached = shared.max(axis=1) + np.maximum(CONSTANT_LINES - counts, 0)
+        self.seen.append(np.stack([counts, cached]))
         self.wanted += now.sum(axis=0)
         self.before = now
 
     def fetched(self) -> float:
-        """Return the lines that all requests together have to fetch at least."""
+        """Return the least number of lines that all requests together fetch."""
         if not self.seen:
             return 0.0
-        many, there = np.concatenate(self.seen, axis=1)
-        often = float(np.sort(self.wanted)[-CONSTANT_LINES:].sum() / self.wanted.sum())
-        missing = np.maximum(many - np.maximum(there, often * many), 0)
+        counts, cached = np.concatenate(self.seen, axis=1)
+        frequent = float(np.sort(self.wanted)[-CONSTANT_LINES:].sum() / self.wanted.sum())
+        missing = np.maximum(counts - np.maximum(cached, frequent * counts), 0)
         return float(missing.mean()) * self.requests
 
 
@@ -125,7 +125,7 @@ class Footprints:
         self.stride = max(1, -(-blocks // FOLLOWED))
         self.before = 0  # blocks of earlier chunks
         self.chosen: Array = np.empty(0, INT64)
-        # By slot, what blocks have touched, and what they have written: (blocks followed, sectors of the array).
+        # By slot and whether written: the sectors that blocks have touched, (blocks followed, sectors of the array).
         self.seen: dict[tuple[int, bool], Array] = {}
         self.followed = 0
         self.constants = ConstantLines()
@@ -163,8 +163,8 @@ class Footprints:
                 assert isinstance(address, Affine)
                 places = (corners(address, chunk) + (offset - region.base)) >> SECTOR_SHIFT
             else:
-                own = lanes if len(slots) == 1 else lanes[(lanes >= region.base) & (lanes < region.end)]
-                places = (own - region.base) >> SECTOR_SHIFT
+                in_region = lanes if len(slots) == 1 else lanes[(lanes >= region.base) & (lanes < region.end)]
+                places = (in_region - region.base) >> SECTOR_SHIFT
             for written in kinds:
                 marks = self.sectors(self.marks, slot, written)
                 before = None if written else self.marks.get((slot, True))
@@ -177,7 +177,7 @@ class Footprints:
         self, number: int, address: Affine | Array, offset: int, size: int, mask: Array | None, chunk: Chunk,
         where: object, slots: tuple[int, ...], store: bool,
     ) -> None:  # fmt: skip
-        """Count what the blocks do that are followed."""
+        """Count one execution in the followed blocks."""
         shape = (len(self.chosen), chunk.threads)
         whole = address.array(chunk, INT64) + offset if isinstance(address, Affine) else address
         on = np.ones(shape, np.bool_)
@@ -191,7 +191,7 @@ class Footprints:
         block, lane = np.nonzero(on)
         places = self.rows(whole, shape)[on]
         request = block * chunk.warps + (lane >> 5)
-        # Pairs of request and address, each once, in their order; the arrays' slots tell nothing within a launch.
+        # Distinct pairs of request and address in order, one integer each: addresses count from the lowest sector.
         low = int(places.min()) >> SECTOR_SHIFT << SECTOR_SHIFT
         span = int(places.max()) - low + SECTOR
         pairs = different(request * span + (places - low))
@@ -213,46 +213,46 @@ class Footprints:
         for slot in slots:
             region = self.space.slots[slot]
             seen = self.sectors(self.seen, slot, store, len(self.chosen))
-            here = np.flatnonzero((sector >= region.base >> SECTOR_SHIFT) & (sector <= region.end >> SECTOR_SHIFT))
-            rows, inside = request[here] // chunk.warps, sector[here] - (region.base >> SECTOR_SHIFT)
+            in_region = np.flatnonzero((sector >= region.base >> SECTOR_SHIFT) & (sector <= region.end >> SECTOR_SHIFT))
+            rows, inside = request[in_region] // chunk.warps, sector[in_region] - (region.base >> SECTOR_SHIFT)
             fresh = ~seen[rows, inside]
             seen[rows, inside] = True
             if store:
                 self.sectors(self.seen, slot, False, len(self.chosen))[rows, inside] = True
-            # Of the warps of a block that want a sector at once one fetches it, and the others may come later.
+            # If several warps of a block request a sector at once, one fetches it, and the others may come later.
             keys, first_of = np.unique(rows[fresh] * seen.shape[1] + inside[fresh], return_index=True)
             sums["fresh"] += len(keys) * wide
-            sums["missing"] += len(different(request[here][fresh][first_of]))
+            sums["missing"] += len(different(request[in_region][fresh][first_of]))
 
     def sectors(self, table: dict[tuple[int, bool], Array], slot: int, written: bool, *blocks: int) -> Array:
-        """Return which sectors of an array were touched, or written: by all blocks, or by each of so many."""
+        """Return which sectors of an array were touched, or written: by all blocks, or by each of `blocks`."""
         if (slot, written) not in table:
             table[slot, written] = np.zeros((*blocks, (self.space.slots[slot].size >> SECTOR_SHIFT) + 2), np.bool_)
         return table[slot, written]
 
     def rows(self, array: Array, shape: tuple[int, int]) -> Array:
-        """Return what the followed blocks have of an array that broadcasts over (blocks, threads)."""
+        """Return the followed blocks' part of an array that broadcasts over (blocks, threads)."""
         part = array[self.chosen] if array.shape[0] > 1 else array
         return np.broadcast_to(part, shape)
 
     def footprint(self, counted: Mapping[tuple[int, Any], Sequence[int]], blocks: int, instructions: int) -> Footprint:
-        """Return what was found; counted: requests, sectors and ideal ones of all blocks that ran, by instruction and
-        array; instructions: of warps, of all."""
+        """Return the footprint; counted: requests, sectors and ideal ones of all blocks that ran, by instruction and
+        array; instructions: warp instructions of all blocks."""
 
         def distinct(written: bool) -> dict[int, int]:
             slots = sorted(slot for slot, kind in self.marks if kind == written)
             return {slot: int(np.count_nonzero(self.marks[slot, written])) for slot in slots}
 
         ends = [before for _, before in self.parts[1:]] + [instructions]
-        parts = tuple((many, end - start) for (many, start), end in zip(self.parts, ends, strict=True))
-        found = Touched(
+        parts = tuple((count, end - start) for (count, start), end in zip(self.parts, ends, strict=True))
+        touched = Touched(
             self.sums, distinct(False), distinct(True), self.before, self.followed, parts, self.constants.fetched()
         )
-        return found.footprint(self.space, self.accesses, counted, blocks)
+        return touched.footprint(self.space, self.accesses, counted, blocks)
 
 
 class Touched(NamedTuple):
-    """What an engine found of a launch that has ended.
+    """The raw footprint of a launch that has ended, from any engine.
 
     sums: of the blocks that were followed, by instruction and array. read, written: distinct sectors by slot. ran,
     followed, parts, constants: as of `Footprint`.
@@ -272,20 +272,20 @@ class Touched(NamedTuple):
     ) -> Footprint:  # fmt: skip
         """Return the record; counted: as for `Footprints.footprint`; blocks: of the grid."""
         touches = []
-        for (number, where), (requests, sectors, _) in sorted(
+        for (number, array), (requests, sectors, _) in sorted(
             counted.items(), key=lambda item: (item[0][0], str(item[0][1]))
         ):
-            sums = self.sums.get((number, where))
+            sums = self.sums.get((number, array))
             access = accesses[number]
-            if access.space != "global" or where == -1:
+            if access.space != "global" or array == -1:
                 continue
-            slot = where[0] if isinstance(where, tuple) else where
+            slot = array[0] if isinstance(array, tuple) else array
             per_request = requests / sums["requests"] if sums else 0.0
             per_sector = sectors / sums["sectors"] if sums else 0.0
             touches.append(
                 Touch(
                     access.location.ptx_line, access.kind, space.slots[slot].name, access.size, requests, sectors,
-                    # Of instructions that no followed block came to, the least that can be.
+                    # For instructions that no followed block ran, the least possible counts.
                     sums["turns"] * per_request if sums else requests,
                     sums["fresh"] * per_sector if sums else 0,
                     sums["missing"] * per_request if sums else 0,
@@ -304,14 +304,14 @@ class Touched(NamedTuple):
 
 
 def corners(address: Affine, chunk: Chunk) -> Array:
-    """Return addresses that lie in all sectors which the lanes of a chunk address, fewer than the lanes where steps are
+    """Return addresses that cover all sectors which the lanes of a chunk access, fewer than the lanes if steps are
     short or an axis does not matter."""
-    found: Array = np.array([address.base], INT64)
+    addresses: Array = np.array([address.base], INT64)
     for factor, span in zip(address.coefficients or (), chunk.spans, strict=False):
         if not factor or not span:
             continue
         steps = np.arange(span + 1, dtype=INT64)
         if SECTOR % abs(factor) == 0:
             steps = np.append(steps[:: SECTOR // abs(factor)], span)
-        found = (found[:, None] + steps * factor).reshape(-1)
-    return found
+        addresses = (addresses[:, None] + steps * factor).reshape(-1)
+    return addresses

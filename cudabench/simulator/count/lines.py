@@ -1,4 +1,4 @@
-"""How often each line of the PTX ran, by how often each basic block did."""
+"""How often each line of the PTX ran, from how often each basic block ran."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 
 def executed_lines(ways: Ways, executed: Sequence[Executed]) -> dict[int, Executed]:
-    """Return how often each PTX line ran, from how often each block did; the copies of an inlined function add up."""
+    """Return how often each PTX line ran, from how often each block ran; the copies of an inlined function add up."""
     branching = [number for number, times in enumerate(executed) if times.taken or times.parted]
-    own = [Executed(times.warps, times.lanes) if times.taken or times.parted else times for times in executed]
-    lines = {line: own[number] for line, number in ways.first.items()}
+    counts = [Executed(times.warps, times.lanes) if times.taken or times.parted else times for times in executed]
+    lines = {line: counts[number] for line, number in ways.first.items()}
     for line, number in ways.again:
-        if own[number].warps:
-            lines[line] = lines[line].plus(*own[number])
+        if counts[number].warps:
+            lines[line] = lines[line].plus(*counts[number])
     for number in branching:
         end, times = ways.blocks[number].terminator, executed[number]
         assert end is not None

@@ -1,7 +1,7 @@
-"""Which counts depend on the order in which threads come: here one order of many, on hardware another each time.
+"""Counts that depend on the order of threads: here one order of many, on hardware another each time.
 
-By the registers alone: what an atomic or a load that waits for another thread returns, what is computed from it, where
-that says whither a lane goes.
+They are found by registers alone: those that an atomic or a load that waits for another thread returns, those that are
+computed from them, and the branches that depend on these.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ PLACES = "where lanes go is what an atomic gave them, and depends on the order i
 BRANCHES = "which lanes come here is what an atomic told them, and depends on the order in which they come"
 WAITS = "how often a lane looks depends on when another thread writes what it waits for"
 TURNS = "other warps that store to the word between a load and its store make the loop go round more often"
-REPEATED = (TRIES, BRANCHES, WAITS, TURNS)  # those that change how often instructions run, and not only where they go
+REPEATED = (TRIES, BRANCHES, WAITS, TURNS)  # reasons that change how often instructions run, not only their addresses
 
 
 class Ways:
-    """What the code of a kernel says of where lanes go, each found when it is first asked for.
+    """Paths through the code of a kernel and the data that decide them, each computed on first use.
 
-    first: of each line of the PTX the block in which it is first; again: (line, block) of the others. The copies of an
-    inlined function have the same lines.
+    first: the first block of each line of the PTX; again: (line, block) of the others. The copies of an inlined
+    function have the same lines.
     """
 
     def __init__(self, code: Code) -> None:
@@ -37,7 +37,7 @@ class Ways:
 
     @cached_property
     def ends(self) -> tuple[tuple[Block, tuple[str, int]], ...]:
-        """The blocks that end in a branch with a choice, with its file and line."""
+        """The blocks that end in a conditional branch, with its file and line."""
         ends = ((block, block.terminator) for block in self.blocks if len(block.successors) > 1)
         return tuple(
             (block, (self.code.files.get(end.line.file, ""), end.line.line))
@@ -47,89 +47,89 @@ class Ways:
 
     @cached_property
     def post_dominators(self) -> list[int]:
-        """For each block, as bits, the blocks that every way from it to the end passes, itself among them."""
+        """For each block, as bits, the blocks on every path from it to the end, including itself."""
         everything = (1 << len(self.blocks)) - 1
-        found = [everything if block.successors else 1 << block.number for block in self.blocks]
+        dominators = [everything if block.successors else 1 << block.number for block in self.blocks]
         before: list[int] = []
-        while found != before:
-            before = [*found]
+        while dominators != before:
+            before = [*dominators]
             for block in reversed(self.blocks):
-                every = everything if block.successors else 0
+                common = everything if block.successors else 0
                 for number in block.successors:
-                    every &= found[number]
-                found[block.number] = every | 1 << block.number
-        return found
+                    common &= dominators[number]
+                dominators[block.number] = common | 1 << block.number
+        return dominators
 
     def between(self, start: Block) -> frozenset[int]:
-        """Return the blocks on the ways from a branch to where all of them meet."""
+        """Return the blocks on the paths from a branch to their reconvergence."""
         if start.number not in self._between:
-            meeting = self.post_dominators[start.number] & ~(1 << start.number)
+            reconvergence = self.post_dominators[start.number] & ~(1 << start.number)
             inside: set[int] = set()
             ahead = list(start.successors)
             while ahead:
                 number = ahead.pop()
-                if number not in inside and not meeting >> number & 1:
+                if number not in inside and not reconvergence >> number & 1:
                     inside.add(number)
                     ahead.extend(self.blocks[number].successors)
             self._between[start.number] = frozenset(inside)
         return self._between[start.number]
 
     def grown(self, registers: Iterable[int]) -> set[int]:
-        """Return registers, and those that hold something computed from them."""
+        """Return registers, and those that hold values computed from them."""
         return closure(registers, [((*op.uses, op.guard), op.defs) for op in self.ops])
 
     def computed(self, sources: Iterable[Op]) -> set[int]:
-        """Return the registers that hold what some ops returned, or something computed from it."""
+        """Return the registers that hold results of ops, or values computed from these."""
         return self.grown(index for op in sources for index in op.defs)
 
-    def decided(self, given: set[int]) -> list[Block]:
-        """Return the blocks after which some registers say where lanes go."""
+    def decided(self, registers: set[int]) -> list[Block]:
+        """Return the blocks whose branch or exit depends on the registers."""
         ends = ((block, block.terminator) for block in self.blocks)
         choices = ((block, end) for block, end in ends if end is not None and end.kind in ("branch", "table", "exit"))
-        return [block for block, end in choices if not given.isdisjoint((end.guard, end.selector))]
+        return [block for block, end in choices if not registers.isdisjoint((end.guard, end.selector))]
 
     @cached_property
     def _read(self) -> set[int]:
-        """The registers that hold what was read from memory, or something computed from it.
+        """The registers that hold values read from memory, or values computed from these.
 
-        Constant and local memory do not count: there lie the tables of sinf and cosf, and what a thread put there.
+        Constant and local memory do not count: they hold the tables of sinf and cosf, and a thread's own values.
         """
-        lines = {one.location.ptx_line for one in self.code.accesses if one.space in ("global", "shared")}
+        lines = {access.location.ptx_line for access in self.code.accesses if access.space in ("global", "shared")}
         return self.computed(op for op in self.ops if op.line.ptx_line in lines)
 
     @cached_property
     def led_by_data(self) -> frozenset[int]:
-        """The lines of the PTX whose address comes from what was read from memory."""
+        """The lines of the PTX whose address depends on values read from memory."""
         return frozenset(op.line.ptx_line for op in self.ops if op.address in self._read)
 
     @cached_property
     def decided_by_data(self) -> frozenset[int]:
-        """The numbers of the blocks after which what was read from memory says where lanes go."""
+        """The numbers of the blocks whose branch or exit depends on values read from memory."""
         return frozenset(block.number for block in self.decided(self._read))
 
     @cached_property
     def undecided(self) -> dict[int, str]:
-        """The lines of the PTX whose counts depend on the order of atomics or on who waits for whom, and by what."""
-        found = dict[int, str]()
+        """The lines of the PTX whose counts depend on the order of atomics or on waits of threads, with the reasons."""
+        reasons = dict[int, str]()
         polled = self.computed(op for n in self.code.polling for op in self.blocks[n].ops if op.opcode == "ld")
         for block in self.decided(polled):
             inside = self.between(block)
             if block.number in inside:
-                found |= {op.line.ptx_line: WAITS for number in inside for op in self.blocks[number].ops}
-        given = self.computed(op for op in self.ops if op.opcode == "atom" and not self.code.read.isdisjoint(op.defs))
-        found |= {op.line.ptx_line: PLACES for op in self.ops if op.address in given}
-        for block in self.decided(given):
+                reasons |= {op.line.ptx_line: WAITS for number in inside for op in self.blocks[number].ops}
+        results = self.computed(op for op in self.ops if op.opcode == "atom" and not self.code.read.isdisjoint(op.defs))
+        reasons |= {op.line.ptx_line: PLACES for op in self.ops if op.address in results}
+        for block in self.decided(results):
             inside = self.between(block)
             reason = TRIES if block.number in inside else BRANCHES
             for op in (op for number in inside for op in self.blocks[number].ops):
-                if reason == TRIES or op.line.ptx_line not in found:
-                    found[op.line.ptx_line] = reason
-        return found
+                if reason == TRIES or op.line.ptx_line not in reasons:
+                    reasons[op.line.ptx_line] = reason
+        return reasons
 
 
 def ways_of(code: Code) -> Ways:
-    """Return what a kernel's code says, made once."""
-    found: Ways | None = code.encoded.get(Ways)
-    if found is None:
-        found = code.encoded[Ways] = Ways(code)
-    return found
+    """Return the `Ways` of a kernel's code, made once."""
+    ways: Ways | None = code.encoded.get(Ways)
+    if ways is None:
+        ways = code.encoded[Ways] = Ways(code)
+    return ways

@@ -1,4 +1,4 @@
-"""What requests are made of: the warps with active lanes, and the sectors of global memory that their lanes touch."""
+"""Parts of requests: the warps with active lanes, and the sectors of global memory that their lanes touch."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def active(mask: Array | None, chunk: Chunk) -> tuple[int, int]:
 
 
 def changes(first: Array, *others: Array) -> Array:
-    """Return which rows of some columns differ from the row before; the first does."""
-    found = np.ones(len(first), np.bool_)
-    np.not_equal(first[1:], first[:-1], out=found[1:])
+    """Return which rows of the columns differ from the row before; the first row counts as different."""
+    changed = np.ones(len(first), np.bool_)
+    np.not_equal(first[1:], first[:-1], out=changed[1:])
     for column in others:
-        found[1:] |= column[1:] != column[:-1]
-    return found
+        changed[1:] |= column[1:] != column[:-1]
+    return changed
 
 
 def distinct(rows: Array) -> Array:
@@ -52,7 +52,7 @@ def distinct(rows: Array) -> Array:
 def _parts(addresses: Array, mask: Array | None) -> Iterator[Array]:
     """Yield the addresses of the warps whose lanes are all active, then of those with some, each (rows, 32).
 
-    Of the latter the inactive lanes repeat an active one.
+    In the latter, inactive lanes repeat an active one.
     """
     lanes = addresses.reshape(-1, 32)
     if mask is None:
@@ -67,10 +67,10 @@ def _parts(addresses: Array, mask: Array | None) -> Iterator[Array]:
         yield lanes[all_]
     partial = any_ & ~all_
     if partial.any():
-        some = mask.reshape(-1, 32)[partial]
+        active_lanes = mask.reshape(-1, 32)[partial]
         values = lanes[partial]
-        first = values[np.arange(len(values)), some.argmax(axis=1)]
-        yield np.where(some, values, first[:, None])
+        first = values[np.arange(len(values)), active_lanes.argmax(axis=1)]
+        yield np.where(active_lanes, values, first[:, None])
 
 
 def rows_of(addresses: Array, mask: Array | None) -> Array:
@@ -108,12 +108,12 @@ def thread_steps(address: Affine, chunk: Chunk) -> Steps:
 
 
 def repeats(address: Array, mask: Array | None, chunk: Chunk) -> int:
-    """Return how often each row of addresses and lanes stands for a block."""
+    """Return how many blocks each row of addresses and lanes stands for."""
     return int(chunk.blocks // max(address.shape[0], 1 if mask is None else mask.shape[0]))
 
 
 def spread(address: Array, mask: Array | None, chunk: Chunk) -> tuple[Array, Array | None, int]:
-    """Return addresses and mask broadcast to a common shape of whole warps, and how often each row stands for."""
+    """Return addresses and mask broadcast to a common shape of whole warps, and how many blocks a row stands for."""
     blocks = max(address.shape[0], 1 if mask is None else mask.shape[0])
     shape = (blocks, chunk.threads)
     return broadcast(address, shape), None if mask is None else broadcast(mask, shape), chunk.blocks // blocks

@@ -1,4 +1,4 @@
-"""What each block of a launch executes, by basic block of the code: which blocks have more to do than the others."""
+"""The instructions of each block of a launch, by basic block of the code: which blocks have more work than others."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from cudabench.simulator.values import Array, Chunk
 if TYPE_CHECKING:
     from cudabench.simulator.program.code import Code
 
-LEAST_BLOCKS = 8  # of a grid, under which there are no others to speak of
-MORE = 1.5  # of the mean: from which a block has more to do than the others
-LEAST_MORE = 50  # instructions of a warp, fewer of which are over before anybody waits
-LATE = 0.75  # of a grid's blocks, after which one is among the last to start
+LEAST_BLOCKS = 8  # of a grid: fewer are not compared
+MORE = 1.5  # times the mean: a block with more work than the others
+LEAST_MORE = 50  # instructions of a warp above the mean: fewer do not matter
+LATE = 0.75  # share of a grid's blocks: later ones are among the last to start
 MOST = 8 << 20  # counts that are kept
 
 
@@ -38,16 +38,16 @@ class Shares:
 
     @staticmethod
     def fit(code: Code, blocks: int) -> bool:
-        """Return whether that many blocks are worth a look, and their counts fit the memory that this may take."""
+        """Return whether there are enough blocks to compare, and their counts are few enough to keep."""
         return blocks >= LEAST_BLOCKS and len(code.blocks) * blocks <= MOST
 
     def start(self, numbers: Array) -> None:
-        """Go on to a chunk of blocks with these places in the grid."""
+        """Begin a chunk of blocks with these places in the grid."""
         self.here = slice(self.here.stop, self.here.stop + len(numbers))
         self.number[self.here] = numbers
 
     def add(self, block: int, weight: int, mask: Array | None, chunk: Chunk) -> None:
-        """Count a basic block of so many instructions for the warps that have active lanes."""
+        """Count a basic block of `weight` instructions for the warps that have active lanes."""
         if mask is None:
             warps: int | Array = chunk.warps
         elif mask.shape[1] == 1:
@@ -57,11 +57,11 @@ class Shares:
         self.table[block, self.here] += weight * warps
 
     def take(self, table: Array, number: Array) -> None:
-        """Take what is counted elsewhere, and the places of the blocks in the grid."""
+        """Take counts of another engine, and the places of the blocks in the grid."""
         self.table, self.number = table, number
 
     def imbalance(self, grid: Index) -> Imbalance | None:
-        """Return what is to be said of the launch, None where no block has much more to do than the others."""
+        """Return the imbalance of the launch, None if no block has much more work than the others."""
         per_block = self.table.sum(axis=0)
         blocks, busiest = len(per_block), int(per_block.argmax())
         most = int(per_block[busiest])
@@ -74,14 +74,14 @@ class Shares:
             return None
         over = self.number[per_block >= MORE * mean]
         number = int(self.number[busiest])
-        (file, line), share = self._where(busiest, working)
+        (file, line), share = self._heaviest_line(busiest, working)
         return Imbalance(
             file, line, blocks, (number % grid[0], number // grid[0] % grid[1], number // grid[0] // grid[1]),
             most, mean, len(over), bool(over.min() >= LATE * blocks), share,
         )  # fmt: skip
 
-    def _where(self, busiest: int, working: Array) -> tuple[tuple[str, int], float]:
-        """Return the source line that has most of what a block executes beyond the mean, and its share of that."""
+    def _heaviest_line(self, busiest: int, working: Array) -> tuple[tuple[str, int], float]:
+        """Return the source line with most of a block's instructions beyond the mean, and its share of these."""
         beyond = self.table[:, busiest] - self.table[:, working].mean(axis=1)
         lines: Counter[tuple[str, int]] = Counter()
         for block in self.code.blocks:

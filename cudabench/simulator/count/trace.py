@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 MAX_EVENTS = 100_000
 MAX_REQUESTS = 4_000
-FEW = 4  # executions of an instruction of one warp whose lanes are kept one by one
+FEW = 4  # executions of an instruction whose lanes are recorded, of one watched warp
 
 
 class GlobalEvent(NamedTuple):
     """One lane's access to global memory.
 
     width: bytes; argument: the number of the array among the launch's arguments (-1 for a module variable); offset:
-    the byte offset from the array's start; instruction: the line of the PTX; order: the same for all that one execution
-    of an instruction does, and higher for a later one.
+    the byte offset from the array's start; instruction: the line of the PTX; order: the same within one execution
+    of an instruction, and higher for a later one.
     """
 
     file: str
@@ -65,9 +65,9 @@ class SharedRequest(NamedTuple):
 class Trace(NamedTuple):
     """Accesses in program order: global ones by lane (at most MAX_EVENTS), shared ones by request (MAX_REQUESTS).
 
-    Of one warp, global ones of the first FEW executions of each instruction.
+    Of one watched warp, global ones of the first FEW executions of each instruction.
 
-    variables: (name, offset, bytes) of the shared memory. complete: whether no limit was met.
+    variables: (name, offset, bytes) of the shared memory. complete: whether no limit was reached.
     """
 
     accesses: tuple[GlobalEvent, ...]
@@ -109,7 +109,7 @@ class Recorder:
                 self.warp(machine, access, space, _row(address, block, lanes), active, block, warp)
 
     def warps(self, chunk: Chunk) -> list[tuple[int, int]]:
-        """Return those of the chunk's warps that are watched, as (block, warp)."""
+        """Return the watched warps of the chunk, as (block, warp)."""
         if self.watch is None:
             return [(block, warp) for block in range(chunk.blocks) for warp in range(chunk.warps)]
         block, warp = self.watch
@@ -120,10 +120,10 @@ class Recorder:
     def warp(
         self, machine: Machine, access: MemoryOp, space: str, address: Array, active: Array, block: int, warp: int
     ) -> None:
-        """Record what one warp does: byte addresses and active lanes, (32,) or (1,)."""
+        """Record one warp's access: byte addresses and active lanes, (32,) or (1,)."""
         chunk, location = machine.chunk, access.location
-        what = machine.code.files.get(location.file, ""), location.line, access.kind, access.size
-        where = location.ptx_line, self.order
+        source_fields = machine.code.files.get(location.file, ""), location.line, access.kind, access.size
+        order_fields = location.ptx_line, self.order
         places = np.broadcast_to(address, (32,)).tolist()
         index = chunk.block_index(block)
         threads = tuple(chunk.thread_index(32 * warp + lane) for lane in range(32))
@@ -131,8 +131,8 @@ class Recorder:
             if len(self.requests) >= MAX_REQUESTS:
                 self.complete = False
                 return
-            wanted = tuple(place if on else None for place, on in zip(places, active.tolist(), strict=True))
-            self.requests.append(SharedRequest(*what, wanted, index, warp, threads, *where))
+            addresses = tuple(place if on else None for place, on in zip(places, active.tolist(), strict=True))
+            self.requests.append(SharedRequest(*source_fields, addresses, index, warp, threads, *order_fields))
             return
         self.times[location.ptx_line] += 1
         if self.watch is not None and self.times[location.ptx_line] > FEW:
@@ -143,7 +143,7 @@ class Recorder:
                 self.complete = False
                 return
             argument, offset = self.owner(places[lane])
-            self.events.append(GlobalEvent(*what, index, threads[lane], argument, offset, *where))
+            self.events.append(GlobalEvent(*source_fields, index, threads[lane], argument, offset, *order_fields))
 
     def owner(self, address: int) -> tuple[int, int]:
         """Return (argument number, byte offset) of an address."""
@@ -154,11 +154,11 @@ class Recorder:
         return -1, address - region.base if region is not None else address
 
     def trace(self, variables: tuple[tuple[str, int, int], ...]) -> Trace:
-        """Return what was recorded; variables: as in `Trace`."""
+        """Return the recorded trace; variables: as in `Trace`."""
         return Trace(tuple(self.events), tuple(self.requests), variables, self.complete)
 
 
 def _row(part: Array, block: int, lanes: slice) -> Array:
-    """Return what a warp has of an array that broadcasts over (blocks, threads)."""
+    """Return a warp's part of an array that broadcasts over (blocks, threads)."""
     row = part[block if part.shape[0] > 1 else 0]
     return row[lanes] if row.shape[0] > 1 else row

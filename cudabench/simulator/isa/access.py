@@ -1,4 +1,4 @@
-"""What all loads, stores and atomics share: the instruction's record, its lanes, the checks of their addresses."""
+"""The common parts of loads, stores and atomics: the access record, its lanes, the checks of their addresses."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COUNTED_AS = {"const": "constant", "param": "global"}
 
 
 class MemoryOp:
-    """One memory instruction: where it is, what it does, how many bytes a lane moves."""
+    """One memory instruction: its location, kind, element type and bytes per lane."""
 
     def __init__(
         self, builder: Builder, kind: AccessKind, dtype: np.dtype[Any], count: int, space: str, what: str = ""
@@ -41,28 +41,28 @@ class MemoryOp:
         builder.access_made = self
         if kind != "load" and "global" in spaces:
             builder.write_addresses.append(builder.address_register)
-        self.guess = False  # a load whose value a compare-and-swap puts to the test
-        self.cached: CachedAs = ""  # of a load through the read-only cache: how
-        self.ordered = False  # volatile, atomic, or with an order of its own: other blocks may wait for it
-        self.acquires = False  # of a load: what it sees announced is ordered before all that follows
-        self.target: int | None = None  # of an atomic: the register that gets what it finds
-        self.strong = kind == "atomic"  # volatile, or with an order of its own, in whatever memory
+        self.guess = False  # a load whose value a compare-and-swap expects
+        self.cached: CachedAs = ""  # how a load goes through the read-only cache
+        self.ordered = False  # volatile, atomic or with a memory order: other blocks may wait for it
+        self.acquires = False  # an acquire load: released writes that it sees are ordered before later accesses
+        self.target: int | None = None  # of an atomic: the register of the old value
+        self.strong = kind == "atomic"  # volatile or with a memory order, in any state space
         self.update = what.partition(".")[0]  # of an atomic: its operation
-        self.copied: MemoryOp | None = None  # of a store that an asynchronous copy makes: the load of it
-        self.polls = False  # a load, or an atomic, that goes round a loop until it finds what another thread writes
-        self.bounds: tuple[int, int] | None = None  # of the local array that it stays in, where that is known
-        self.variable: Variable | None = None  # the local array itself, where debug information tells of it
+        self.copied: MemoryOp | None = None  # of the store of an asynchronous copy: its load
+        self.polls = False  # a load or atomic in a loop that waits for a value from another thread
+        self.bounds: tuple[int, int] | None = None  # of the accessed local array, if known
+        self.variable: Variable | None = None  # that local array, if debug information has it
         if "local" in spaces:
             builder.local_accesses.append((self, builder.address_register))
-        self.shared_bounds: tuple[int, int] | None = None  # of the shared array, likewise
+        self.shared_bounds: tuple[int, int] | None = None  # of the accessed shared array, if known
         if "shared" in spaces:
             builder.shared_accesses.append((self, builder.address_register))
         self.numbers = {name: builder.access(name, kind, self.size, self.width, what) for name in spaces}
 
     @property
     def skewed(self) -> bool:
-        """Whether it is aligned by accident at best: a variable starts at a multiple of its declared alignment, which
-        then is less than the access needs."""
+        """Whether the access is aligned only by chance: its variable starts at a multiple of its declared alignment,
+        which is less than the access size."""
         return self.variable is not None and self.variable.start % self.size != 0
 
 
@@ -81,7 +81,7 @@ def aligned(address: Affine, offset: int, size: int) -> bool:
 
 
 class Lanes:
-    """The lanes of a general access: byte addresses int64 in the smallest shape, and which of them are active."""
+    """The lanes of a general access: byte addresses (int64, in the smallest shape) and the mask of active ones."""
 
     __slots__ = ("address", "mask")
 
@@ -90,7 +90,7 @@ class Lanes:
         self.mask: Array | None = active_places(machine.mask, self.address)
 
     def exact(self, machine: Machine) -> Array | None:
-        """Return the mask of the lanes themselves, where `mask` may tell only of the places that they share."""
+        """Return the mask by lane; `mask` may have one entry for lanes that share an address."""
         if self.mask is None or machine.mask is None:
             return machine.mask if self.mask is None else self.mask
         return self.mask & machine.mask
@@ -110,18 +110,18 @@ class Lanes:
 
     @property
     def on(self) -> Array:
-        """The mask, True for all lanes."""
+        """The mask, or True if all lanes are active."""
         return np.True_ if self.mask is None else self.mask
 
     def fill(self, value: int) -> Array:
-        """Return the addresses with a harmless one in the inactive lanes."""
+        """Return the addresses, with `value` in the inactive lanes."""
         if self.mask is None:
             return self.address
         return np.where(self.mask, self.address, np.int64(value))
 
 
 def active_places(mask: Array | None, address: Array) -> Array | None:
-    """Return which places of an array of addresses an active lane goes to, None for all."""
+    """Return which entries of an address array have an active lane, None for all."""
     if mask is None:
         return None
     places = narrow(mask, address.shape)
@@ -129,7 +129,7 @@ def active_places(mask: Array | None, address: Array) -> Array | None:
 
 
 def bounded(machine: Machine, access: MemoryOp, lanes: Lanes, low: int, high: int) -> bool:
-    """Return whether any lane is in [low, high) and aligned; report and leave out those that are not."""
+    """Return whether any lane is in [low, high) and aligned; report and mask off the others."""
     least, most, bits = lanes.extremes()
     if least >= low and most + access.size <= high and not bits & (access.size - 1):
         return True
@@ -139,9 +139,9 @@ def bounded(machine: Machine, access: MemoryOp, lanes: Lanes, low: int, high: in
 def check(
     machine: Machine, access: MemoryOp, lanes: Lanes, low: int, high: int, size: int, padded: int = 0
 ) -> bool:  # fmt: skip
-    """Report and leave out lanes outside of [low, high) or misaligned; return whether any lane is left.
+    """Report and mask off lanes outside [low, high) or misaligned; return whether any lane is left.
 
-    padded: where the padding behind ends; the lanes that stay in that, a card lets be.
+    padded: the end of the padding behind the array; a GPU does not report accesses to it.
     """
     address = lanes.spread()
     misaligned = (address & (size - 1) != 0) & lanes.on & (size & (size - 1) == 0)
@@ -151,16 +151,16 @@ def check(
     outside = ((address < low) | (address > high - size)) & lanes.on
     if outside.any():
         padding = outside & (address >= low) & (address <= padded - size)
-        for some, scope in ((outside & ~padding, 0), (padding, PADDING)):
-            if some.any():
-                machine.hazards.outside(machine, access, some, address, size, low, high, scope)
+        for faulting, scope in ((outside & ~padding, 0), (padding, PADDING)):
+            if faulting.any():
+                machine.hazards.outside(machine, access, faulting, address, size, low, high, scope)
         lanes.mask = lanes.on & ~outside
     return bool(lanes.on.any())
 
 
 @contextmanager
 def only(machine: Machine, lanes: Array | None) -> Iterator[None]:
-    """Let only those of the active lanes act that a mask names, None for all of them."""
+    """Restrict the active lanes to those of a mask; None keeps them all."""
     mask, warps = machine.mask, machine._warps
     if lanes is not None:
         machine.mask, machine._warps = lanes if mask is None else mask & lanes, -1
@@ -169,11 +169,11 @@ def only(machine: Machine, lanes: Array | None) -> Iterator[None]:
 
 
 def active_lanes(machine: Machine) -> Iterator[tuple[int, int]]:
-    """Yield (block, thread) of the active lanes, and let each be the only active one."""
+    """Yield (block, thread) of each active lane, with only that lane active."""
     for block, thread in np.argwhere(machine.chunk.real(machine.mask)).tolist():
-        alone: Array = np.zeros(machine.chunk.shape, bool)
-        alone[block, thread] = True
-        with only(machine, alone):
+        lane_mask: Array = np.zeros(machine.chunk.shape, bool)
+        lane_mask[block, thread] = True
+        with only(machine, lane_mask):
             yield block, thread
 
 
@@ -183,13 +183,13 @@ def source_place(machine: Machine, location: Location) -> str:
 
 
 def read_only(machine: Machine, access: MemoryOp, region: Region) -> None:
-    """Stop a launch that writes where it may not."""
+    """Stop a launch that writes to read-only memory."""
     place = source_place(machine, access.location)
     raise KernelTrap(f"kernel {machine.code.name} writes to '{region.name}' at {place}, which is read-only.")
 
 
 def put(view: Array, index: Array, value: Array, mask: Array | None) -> None:
-    """Write value to the flat view's places for the lanes of the mask; all three broadcast together."""
+    """Write values to a flat view at an index, for the lanes of the mask; all three broadcast together."""
     if mask is None:
         if index.shape != value.shape:
             index = broadcast(index, np.broadcast_shapes(index.shape, value.shape))

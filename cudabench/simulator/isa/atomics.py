@@ -1,7 +1,7 @@
-"""Atomic operations (PTX ISA 9.7.13.5 to 9.7.13.7): one order of the lanes, chosen as block by block, thread by thread.
+"""Atomic operations (PTX ISA 9.7.13.5 to 9.7.13.7), carried out block by block, thread by thread.
 
 Without a returned value a whole chunk is one scatter. With one, lanes are sorted by address and prefix operations
-give each lane what it would have read in its turn.
+give each lane the old value that it reads.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ _FUNCTIONS: dict[str, Combine] = {
     "cas": lambda old, expected, new: np.where(old == expected, new, old),
 }  # fmt: skip
 _HALVES = ("f16", "bf16", "f16x2", "bf16x2")
-_OF_HALVES: dict[str, Combine] = {"add": np.add, "min": smallest, "max": largest}
+_HALF_FUNCTIONS: dict[str, Combine] = {"add": np.add, "min": smallest, "max": largest}
 
 
 def combination(name: str, type_: str) -> Combine:
     """Return the function (old, operand, ...) -> new of an operation."""
-    if type_ in _HALVES and name in _OF_HALVES:
-        return compute_halves(_OF_HALVES[name], type_)
+    if type_ in _HALVES and name in _HALF_FUNCTIONS:
+        return compute_halves(_HALF_FUNCTIONS[name], type_)
     return _FUNCTIONS[name]
 
 
 def update(view: Array, index: Array, operands: list[Array], name: str, combine: Combine, wanted: bool) -> Array | None:
-    """Apply an operation to view[index] lane after lane; return what each lane found, if wanted.
+    """Apply an operation to view[index] lane after lane; return each lane's old value, if wanted.
 
     view: flat memory; index, operands: one element for each active lane.
     """
@@ -100,9 +100,9 @@ def update(view: Array, index: Array, operands: list[Array], name: str, combine:
         edges = np.flatnonzero(np.diff(rank[by_rank], prepend=-1, append=rank.max() + 1))
         for start, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
             lanes = by_rank[start:end]
-            now = view[places[lanes]]
-            old[lanes] = now
-            view[places[lanes]] = combine(now, *[operand[lanes] for operand in sorted_operands])
+            current = view[places[lanes]]
+            old[lanes] = current
+            view[places[lanes]] = combine(current, *[operand[lanes] for operand in sorted_operands])
     result = np.empty_like(old)
     result[order] = old
     return result
@@ -111,7 +111,7 @@ def update(view: Array, index: Array, operands: list[Array], name: str, combine:
 def _compare_and_swap(
     view: Array, places: Array, operands: list[Array], starts: Array, segment: Array, old: Array
 ) -> None:
-    """Serve compare-and-swap: each round finds every address' next lane that succeeds."""
+    """Carry out compare-and-swap: each round finds the next lane that succeeds at each address."""
     expected, new = operands
     count = places.size
     current = view[places[starts]]
@@ -124,7 +124,7 @@ def _compare_and_swap(
         _, firsts = np.unique(segment[hits], return_index=True)
         winners = hits[firsts]
         touched = segment[winners]
-        # Lanes up to the winner have had their turn; those behind it see the new value.
+        # Lanes up to the winner are done; later ones see the new value.
         limit = np.full(starts.size, -1, dtype=np.int64)
         limit[touched] = winners
         passed = np.arange(count) <= limit[segment]
@@ -136,7 +136,7 @@ def _compare_and_swap(
 
 
 class Atomic:
-    """An atomic as the machine runs it: on global memory, on shared memory, or on either by its address."""
+    """An atomic on global memory, on shared memory, or on either by a generic address."""
 
     def __init__(self, builder: Builder, ins: Instruction, target: int | None) -> None:
         words = ins.modifiers
@@ -171,23 +171,23 @@ class Atomic:
     def __call__(self, machine: Machine) -> None:
         if self.releases:
             machine.fence(self.wide)
-        idle = self.access.polls and idles(self.access, [machine.array(one, self.dtype) for one in self.sources])
+        idle = self.access.polls and idles(self.access, [machine.array(source, self.dtype) for source in self.sources])
         if self.access.polls:
             machine.departures.wait(machine.lanes())
-        machine.spins |= idle  # who finds what it waits for is at another place of the code by its next turn
+        machine.spins |= idle  # lanes whose wait has ended are elsewhere in the code at their next turn
         if machine.locks is not None:
             machine.locks.atomic(machine, self.swaps and not idle)
         address = machine.registers[self.address]
         result: Array | None = None
-        for space, place, lanes in by_space(machine, self.space, address, self.offset):
-            part = self.apply(machine, space, address, place)
+        for space, offset, lanes in by_space(machine, self.space, address, self.offset):
+            part = self.apply(machine, space, address, offset)
             if part is not None:
                 result = part if result is None else np.where(lanes, part, result)
         if self.target is not None:
             machine.put(self.target, Affine(0) if result is None else canonical(result))
 
     def apply(self, machine: Machine, space: str, address: Value, offset: int) -> Array | None:
-        """Update one memory and return what the lanes found, (blocks, threads), or None if nobody wants it."""
+        """Update one state space; return the old values, (blocks, threads), or None if they are not used."""
         access, chunk = self.access, machine.chunk
         data = [machine.registers[source] for source in self.sources]
         wanted = self.target is not None and self.target in machine.code.read
@@ -205,13 +205,13 @@ class Atomic:
             mask = lanes.exact(machine)
             note_shared(machine, access, lanes.address, 0, mask, data, how=how)
             return self.perform(machine, view, lanes.address + row_starts(chunk, machine.shared), mask, data, wanted)
-        found, regions, masks = reached(machine, access, address, offset, data)
-        if found is None or not regions:
+        active, regions, masks = reached(machine, access, address, offset, data)
+        if active is None or not regions:
             return None
-        machine.contend(access.numbers["global"], found.address, found.exact(machine), wanted)
+        machine.contend(access.numbers["global"], active.address, active.exact(machine), wanted)
         result: Array | None = None
         for (region, _), mask in zip(regions, masks, strict=True):
-            part = self.perform(machine, region.view(self.dtype), found.address - region.base, mask, data, wanted)
+            part = self.perform(machine, region.view(self.dtype), active.address - region.base, mask, data, wanted)
             if part is not None:
                 result = part if result is None or mask is None else np.where(mask, part, result)
         return result
@@ -224,22 +224,22 @@ class Atomic:
         mask = chunk.root if mask is None else mask
         chosen = None if mask is None else broadcast(mask, chunk.shape)
 
-        def of_lanes(values: Array) -> Array:
+        def flattened(values: Array) -> Array:
             whole = broadcast(values, chunk.shape)
             return whole.reshape(-1) if chosen is None else whole[chosen]
 
-        index = of_lanes(offsets >> (self.dtype.itemsize.bit_length() - 1))
-        operands = [of_lanes(as_array(value, self.dtype, chunk)) for value in data]
-        found = update(view, index, operands, self.name, self.combine, wanted)
-        if self.swaps:  # those that changed nothing sleep: they wait for a lock, and others go first
-            won = np.zeros(index.shape, bool) if found is None else (found == operands[0]) == (self.name == "cas")
-            machine.spins |= found is not None and not won.any()
+        index = flattened(offsets >> (self.dtype.itemsize.bit_length() - 1))
+        operands = [flattened(as_array(value, self.dtype, chunk)) for value in data]
+        old = update(view, index, operands, self.name, self.combine, wanted)
+        if self.swaps:  # lanes that changed nothing wait for a lock: others go first
+            succeeded = np.zeros(index.shape, bool) if old is None else (old == operands[0]) == (self.name == "cas")
+            machine.spins |= old is not None and not succeeded.any()
             if machine.locks is not None:
-                machine.locks.swapped(chunk.lanes(mask), won, self.access.polls)
-        if found is None or chosen is None:
-            return None if found is None else found.reshape(chunk.shape)
+                machine.locks.swapped(chunk.lanes(mask), succeeded, self.access.polls)
+        if old is None or chosen is None:
+            return None if old is None else old.reshape(chunk.shape)
         result = np.zeros(chunk.shape, dtype=self.dtype)
-        result[chosen] = found
+        result[chosen] = old
         return result
 
 
@@ -250,15 +250,15 @@ def _atom(builder: Builder, ins: Instruction) -> Run:
 
 @instruction("red")
 def _red(builder: Builder, ins: Instruction) -> Run:
-    """Build an atomic that returns nothing; red.async is one in the memory of a block of the cluster, whose barrier
-    learns of its bytes."""
+    """Build an atomic without a result; red.async updates the memory of a block of the cluster, and its bytes arrive
+    at a barrier there."""
     if "async" not in ins.modifiers:
         return Atomic(builder, ins, None)
-    update = Atomic(builder, ins._replace(operands=ins.operands[:2]), None)
+    atomic = Atomic(builder, ins._replace(operands=ins.operands[:2]), None)
     address, offset = builder.address(ins.operands[2])
 
     def run(machine: Machine) -> None:
-        update(machine)
-        arrive_bytes(machine, address, offset, update.access.size)
+        atomic(machine)
+        arrive_bytes(machine, address, offset, atomic.access.size)
 
     return run

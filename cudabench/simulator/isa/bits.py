@@ -39,8 +39,8 @@ def _logic(builder: Builder, ins: Instruction) -> Run:
 
     def run(machine: Machine) -> None:
         registers = machine.registers
-        found = combine(*[inverted(registers[index]) if flip else registers[index] for index, flip in sources])
-        machine.put(target, found if type(found) is bool else truth(found))
+        result = combine(*[inverted(registers[index]) if flip else registers[index] for index, flip in sources])
+        machine.put(target, result if type(result) is bool else truth(result))
 
     return run
 
@@ -71,17 +71,17 @@ def _disjoint(builder: Builder, ins: Instruction, general: Run) -> Run:
 
 @instruction("lop3")
 def _lop3(builder: Builder, ins: Instruction) -> Run:
-    """Build any logic function of three operands, given by its table of truth."""
+    """Build any logic function of three operands, given by its truth table."""
     *operands, table = ins.operands
     if not isinstance(table, Immediate) or (len(ins.modifiers) > 1 and "BOOL" in "".join(ins.modifiers).upper()):
         raise refuse(ins)
     cases = [case for case in range(8) if table.value >> case & 1]
 
     def combine(x: Any, y: Any, z: Any) -> Any:
-        found = x & ~x
+        result = x & ~x
         for case in cases:
-            found = found | ((x if case & 4 else ~x) & (y if case & 2 else ~y) & (z if case & 1 else ~z))
-        return found
+            result = result | ((x if case & 4 else ~x) & (y if case & 2 else ~y) & (z if case & 1 else ~z))
+        return result
 
     return elementwise(builder, ins._replace(operands=tuple(operands)), ("b32",) * 3, "b32", combine, combine)
 
@@ -145,16 +145,16 @@ computes("clz", "t u32")(leading_zeros)
 
 
 def _ones(count: Array, dtype: np.dtype[Any]) -> Array:
-    """Return words with so many of their lowest bits set."""
+    """Return words with the lowest `count` bits set."""
     return ~shift_left(np.full((1, 1), ~dtype.type(0)), count)
 
 
 @computes("shf", "b32 b32 u32 b32", words=True)
 def _funnel(words: Sequence[str], low: Array, high: Array, amount: Array) -> Array:
     steps = (np.minimum(amount, 32) if "clamp" in words else amount & np.uint32(31)).astype(np.uint64)
-    both = (high.astype(np.uint64) << np.uint64(32)) | low
-    found = (both << steps) >> np.uint64(32) if "l" in words else both >> steps
-    return found.astype(np.uint32)
+    pair = (high.astype(np.uint64) << np.uint64(32)) | low
+    shifted = (pair << steps) >> np.uint64(32) if "l" in words else pair >> steps
+    return shifted.astype(np.uint32)
 
 
 @computes("bfe", "t u32 u32 t")
@@ -162,9 +162,9 @@ def _extract(x: Array, start: Array, length: Array) -> Array:
     bits = x.dtype.itemsize * 8
     start, length = start & np.uint32(255), length & np.uint32(255)
     above = np.maximum(bits - (start + length).astype(np.int64), 0).astype(np.uint32)
-    # Bits of the field beyond the register take the sign, too.
-    found = shift_right(shift_left(x.view(UNSIGNED[bits]), above).view(x.dtype), above + start)
-    return np.where(length == 0, x.dtype.type(0), found)
+    # Bits of the field beyond the register are copies of the sign.
+    field = shift_right(shift_left(x.view(UNSIGNED[bits]), above).view(x.dtype), above + start)
+    return np.where(length == 0, x.dtype.type(0), field)
 
 
 @computes("bfi", "t t u32 u32 t")
@@ -196,22 +196,22 @@ def _highest(words: Sequence[str], x: Array) -> Array:
 @computes("brev", "t t")
 def _reversed(x: Array) -> Array:
     octets = np.ascontiguousarray(x)[..., None].view(np.uint8)
-    turned = np.packbits(np.unpackbits(octets, axis=-1), axis=-1, bitorder="little")[..., ::-1]
-    return np.ascontiguousarray(turned).view(x.dtype)[..., 0]
+    flipped = np.packbits(np.unpackbits(octets, axis=-1), axis=-1, bitorder="little")[..., ::-1]
+    return np.ascontiguousarray(flipped).view(x.dtype)[..., 0]
 
 
 @computes("fns", "b32 u32 s32 b32")
 def _nth_set(mask: Array, base: Array, offset: Array) -> Array:
     """Return the n-th set bit from a base bit, upward or downward."""
     place, offset = np.arange(32, dtype=np.uint32), offset[..., None]
-    away = (place - base[..., None].astype(np.int64)) * np.where(offset < 0, -1, 1)
-    found = (mask[..., None] >> place & np.uint32(1) != 0) & (away >= 0) & (away < np.where(offset == 0, 1, 32))
-    rank = (found[..., None, :] & (away[..., None, :] <= away[..., None])).sum(axis=-1)
-    hit = found & (rank == np.where(offset == 0, 1, np.abs(offset)))
-    return np.where(hit.any(axis=-1), hit.argmax(axis=-1), 0xFFFFFFFF).astype(np.uint32)
+    steps = (place - base[..., None].astype(np.int64)) * np.where(offset < 0, -1, 1)
+    candidates = (mask[..., None] >> place & np.uint32(1) != 0) & (steps >= 0) & (steps < np.where(offset == 0, 1, 32))
+    rank = (candidates[..., None, :] & (steps[..., None, :] <= steps[..., None])).sum(axis=-1)
+    chosen = candidates & (rank == np.where(offset == 0, 1, np.abs(offset)))
+    return np.where(chosen.any(axis=-1), chosen.argmax(axis=-1), 0xFFFFFFFF).astype(np.uint32)
 
 
-_SELECTORS: dict[str, Callable[[Array, int], Array]] = {  # by the mode, of a byte: from the lowest bits of the control
+_SELECTORS: dict[str, Callable[[Array, int], Array]] = {  # by mode: a byte's selector from the lowest bits of control
     "f4e": lambda low, place: low + np.uint32(place),
     "b4e": lambda low, place: (low - np.uint32(place)) & np.uint32(7),
     "rc8": lambda low, place: low,
@@ -225,11 +225,11 @@ _SELECTORS: dict[str, Callable[[Array, int], Array]] = {  # by the mode, of a by
 def _permute(words: Sequence[str], x: Array, y: Array, control: Array) -> Array:
     """Return four of the eight bytes of two registers (PTX ISA 9.7.9.7)."""
     mode = next((_SELECTORS[word] for word in words if word in _SELECTORS), None)
-    both = (y.astype(np.uint64) << np.uint64(32)) | x
+    pair = (y.astype(np.uint64) << np.uint64(32)) | x
     result: Any = np.uint32(0)
     for place in range(4):
         selector = control >> np.uint32(4 * place) if mode is None else mode(control & np.uint32(3), place)
-        byte = (both >> ((selector & np.uint32(7)).astype(np.uint64) * np.uint64(8))).astype(np.uint32) & np.uint32(255)
+        byte = (pair >> ((selector & np.uint32(7)).astype(np.uint64) * np.uint64(8))).astype(np.uint32) & np.uint32(255)
         copies = np.where(byte & np.uint32(128), np.uint32(255), np.uint32(0))
         result = result | np.where(selector & np.uint32(8), copies, byte) << np.uint32(8 * place)
     return result

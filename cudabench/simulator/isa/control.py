@@ -1,4 +1,4 @@
-"""Control flow and barriers (PTX ISA 9.7.12, 9.7.13.1): how an instruction ends or parks its lanes."""
+"""Control flow and barriers (PTX ISA 9.7.12, 9.7.13.1): instructions that end lanes or make them wait."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _exit(builder: Builder, ins: Instruction) -> Op:
 
 @instruction("trap")
 def _trap(builder: Builder, ins: Instruction) -> Op | Run:
-    """Build a trap: one that the source asks for ends the launch with an error, one of the compiler's is a hazard."""
+    """Build a trap: a trap of the source ends the launch with an error, a trap of the compiler is a hazard."""
     location = ins.location if ins.location.line else builder.kernel.location
     if not ins.modifiers:
         return Op(lambda machine: machine.hazards.trap(machine, location), "exit", location)
@@ -97,24 +97,24 @@ def _bar(builder: Builder, ins: Instruction) -> Op | Run | None:
 
 @instruction("membar", "fence")
 def _fence(builder: Builder, ins: Instruction) -> Run | None:
-    """Build a fence: memory is always consistent here, also what bulk copies write, but what a kernel may rely
-    on depends on them."""
+    """Build a fence: simulated memory is always consistent, also after bulk copies, but the race checks depend on
+    fences."""
     if "tensormap:generic" in ins.modifiers or "tensormap" in ins.modifiers:
         raise Refuse("tensor maps (TMA)")
     wide = "cta" not in ins.modifiers
     builder.orders |= wide
     builder.fencing = True
-    of_proxies = any(word.startswith("async") for word in ins.modifiers)
+    orders_proxies = any(word.startswith("async") for word in ins.modifiers)
 
     def fence(machine: Machine) -> None:
-        if of_proxies:
+        if orders_proxies:
             machine.proxies.fence()
         machine.fence(wide)
 
     return fence
 
 
-# Hints, which change nothing that the simulator shows.
+# Hints, which the simulator ignores.
 instruction(
     "nanosleep", "discard", "applypriority", "prefetch", "prefetchu", "pmevent", "setmaxnreg", "griddepcontrol", "brkpt"
 )(lambda builder, ins: None)

@@ -1,7 +1,7 @@
 """Conversions (PTX ISA 9.7.9.22): cvt, also of 8-bit floats, e4m3 and e5m2, which come in pairs; szext.
 
-Values go to 8 bits by rounding to nearest even; what is too large, infinity included, becomes the largest finite value
-(.satfinite). A NaN becomes the one NaN 0x7f, and 0x7fff in 16 bits.
+Values are rounded to 8 bits to nearest even; too large values and infinity become the largest finite value
+(.satfinite). A NaN becomes 0x7f in 8 bits and 0x7fff in 16 bits.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ def _narrowed(x: Array, type_: str, relu: bool) -> Array:
 
 
 def _widened(bits: Array, type_: str, relu: bool) -> Array:
-    """Return the low byte, as an 8-bit float, as the bits of a float16."""
+    """Return the 8-bit float in the low byte as the bits of a float16."""
     half = bits.astype(np.uint8).view(FORMATS[type_]).astype(np.float16)
-    found = np.where(relu & np.signbit(half), np.uint16(0), half.view(np.uint16))
-    return np.where(np.isnan(half), np.uint16(0x7FFF), found)
+    widened = np.where(relu & np.signbit(half), np.uint16(0), half.view(np.uint16))
+    return np.where(np.isnan(half), np.uint16(0x7FFF), widened)
 
 
 def _cvt_fp8(builder: Builder, ins: Instruction) -> Run:
-    """Build cvt between two 8-bit floats and two float32, float16 or bfloat16; of two operands the first is above."""
+    """Build cvt between two 8-bit floats and two float32, float16 or bfloat16; the first operand is the upper one."""
     words = ins.modifiers
     result, type_ = words[-2:]
     relu = "relu" in words
@@ -130,29 +130,29 @@ def to_float(x: Array, result: str, mode: str, integral: str | None, saturate: b
         # Round to nearest, ties away, to 10 bits of mantissa (rna), or to even (rn).
         bits = x.view(np.uint32)
         step = np.uint32(0x1000) if mode != "rn" else np.uint32(0xFFF) + ((bits >> np.uint32(13)) & np.uint32(1))
-        found = np.where(np.isfinite(x), bits + step, bits)
-        found = np.where(np.isnan(x), np.uint32(0x7FFFFFFF), found) if mode == "rn" else found
-        return found & np.uint32(0xFFFFE000)
+        converted = np.where(np.isfinite(x), bits + step, bits)
+        converted = np.where(np.isnan(x), np.uint32(0x7FFFFFFF), converted) if mode == "rn" else converted
+        return converted & np.uint32(0xFFFFE000)
     dtype = DTYPES[result]
     if x.dtype.kind != "f" and mode != "rn":
-        found = rounding.directed(*rounding.two_halves(x), dtype, mode)
+        converted = rounding.directed(*rounding.two_halves(x), dtype, mode)
     elif x.dtype.kind != "f" and dtype == np.float16:
-        found = x.astype(np.float64).astype(dtype)  # what float64 does not hold exactly is beyond the largest half
+        converted = x.astype(np.float64).astype(dtype)  # integers inexact in float64 exceed the largest half
     elif mode == "rn" or dtype.itemsize >= x.dtype.itemsize:
-        found = x.astype(dtype)
+        converted = x.astype(dtype)
     else:
-        found = rounding.directed(x, np.zeros_like(x), dtype, mode)
-    found = _with_nan(found, x)
+        converted = rounding.directed(x, np.zeros_like(x), dtype, mode)
+    converted = _with_nan(converted, x)
     if flush and dtype == np.float32:
-        found = rounding.flush(found)
-    return rounding.saturate(found) if saturate else found
+        converted = rounding.flush(converted)
+    return rounding.saturate(converted) if saturate else converted
 
 
-def _with_nan(found: Array, x: Array) -> Array:
-    """Return converted floats with the hardware's NaNs: one, but from and to float64 the upper bits stay."""
+def _with_nan(converted: Array, x: Array) -> Array:
+    """Return converted floats with the hardware's NaN; between float64 and others the NaN keeps its upper bits."""
     if x.dtype.kind != "f":
-        return found
-    if found.dtype == np.float16:
+        return converted
+    if converted.dtype == np.float16:
         bits = np.uint16(0x7FFF)
         if x.dtype == np.float64:
             wide = x.view(np.uint64)
@@ -160,10 +160,10 @@ def _with_nan(found: Array, x: Array) -> Array:
                 np.uint16
             )
             bits |= np.uint16(0x7E00)
-        return np.where(np.isnan(x), bits.view(np.float16), found)
-    if found.dtype == np.float64:
-        return rounding.with_nan(found, found)
-    return found if x.dtype == np.float64 else rounding.with_nan(found)
+        return np.where(np.isnan(x), bits.view(np.float16), converted)
+    if converted.dtype == np.float64:
+        return rounding.with_nan(converted, converted)
+    return converted if x.dtype == np.float64 else rounding.with_nan(converted)
 
 
 def _cvt_pair(builder: Builder, ins: Instruction, result: str) -> Run:
@@ -179,23 +179,23 @@ def _cvt_pair(builder: Builder, ins: Instruction, result: str) -> Run:
 
 
 def _cvt_pack(builder: Builder, ins: Instruction) -> Run:
-    """Build cvt.pack.sat: two integers, clamped, into the low bits, above them the low bits of c."""
+    """Build cvt.pack.sat: two clamped integers in the low bits, the low bits of c above them."""
     result, type_ = ins.modifiers[2:4]
     bits, mask = BITS[result], (1 << BITS[result]) - 1
 
     def arrays(x: Array, y: Array, above: Array | None = None) -> Array:
         a, b = (np.clip(part.astype(np.int64), *limits(result)) & mask for part in (x, y))
-        found = (a << bits) | b
+        packed = (a << bits) | b
         if above is not None and bits < 16:
-            found = found | (above.astype(np.int64) << (2 * bits))
-        return (found & 0xFFFFFFFF).astype(np.uint32)
+            packed = packed | (above.astype(np.int64) << (2 * bits))
+        return (packed & 0xFFFFFFFF).astype(np.uint32)
 
     return elementwise(builder, ins, (type_, type_, "b32")[: len(ins.operands) - 1], "b32", arrays)
 
 
 @computes("szext", "t u32 t", words=True)
 def _extended(words: Sequence[str], x: Array, length: Array) -> Array:
-    """Return a value of so many bits extended by its sign or with zeros."""
+    """Return the low `length` bits of a value, extended by their sign or with zeros."""
     count = (np.minimum(length, 32) if "clamp" in words else length & np.uint32(31)).astype(np.int64)
     wide = x.astype(np.int64) & ((np.int64(1) << count) - 1)
     if x.dtype.kind == "i":

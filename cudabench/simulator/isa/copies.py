@@ -1,8 +1,8 @@
 """Copies between global and shared memory: cp.async, bulk copies of bytes, and tiles of tensors (PTX ISA 9.7.9.25).
 
-cp.async is carried out at once, but raced with until its group is waited for. A bulk copy, cp.async.bulk or
+cp.async is carried out at once, but takes part in races until a wait for its group. A bulk copy, cp.async.bulk or
 cp.reduce.async.bulk, is started by one thread and carried out at once, lane by lane: between an array and the shared
-memory of a block, of several blocks, or from block to block of a cluster. Tiles are found by a tensor map.
+memory of one or several blocks, or between blocks of a cluster. A tensor map gives the place of a tile.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _REDUCTIONS = ("add", "min", "max", "and", "or", "xor", "inc", "dec")
 
 
 def lanewise(builder: Builder, operand: Operand, type_: str) -> Callable[[Machine], Array]:
-    """Return what gives an operand as each lane has it, (blocks, threads)."""
+    """Return the function of the machine that gives an operand by lane, (blocks, threads)."""
     register = builder.source(operand, type_)
     return lambda machine: broadcast(machine.array(register, DTYPES[type_]), machine.chunk.shape)
 
@@ -49,7 +49,7 @@ class Place:
         self.register, self.offset = builder.address(operand)
 
     def shared(self, machine: Machine) -> tuple[Array, ...]:
-        """Return (row of the block, offset in its shared memory, whether there is one)."""
+        """Return (row of the block, offset in its shared memory, whether that block exists)."""
         return shared_places(machine, self.register, self.offset)
 
     def generic(self, machine: Machine) -> tuple[Array, ...]:
@@ -58,34 +58,34 @@ class Place:
 
 
 def receivers(machine: Machine, lane: Lane, row: int, masks: Array | None) -> list[int]:
-    """Return the rows of the blocks that a lane's copy goes to: of its mask of ranks, or the one of its address."""
-    found = members(machine)
-    if masks is None or found is None:
+    """Return the rows of the blocks that receive a lane's copy: those of its rank mask, or that of its address."""
+    clusters = members(machine)
+    if masks is None or clusters is None:
         return [row]
-    ranks = (rank for rank in range(found.size) if int(masks[lane]) >> rank & 1)
-    return [int(found.rows[found.cluster[lane[0]], rank]) for rank in ranks]
+    ranks = (rank for rank in range(clusters.size) if int(masks[lane]) >> rank & 1)
+    return [int(clusters.rows[clusters.cluster[lane[0]], rank]) for rank in ranks]
 
 
 def lies_well(
     machine: Machine, access: MemoryOp, address: int, nbytes: int, low: int, high: int, alignment: int = CHUNK,
     known: bool = True,
 ) -> bool:  # fmt: skip
-    """Return whether bytes at an address are aligned and in a known memory from low to high; record where not."""
-    where: Array = np.full((1, 1), address, INT64)
+    """Return whether bytes at an address are aligned and in known memory from low to high; record a hazard if not."""
+    place: Array = np.full((1, 1), address, INT64)
     if (address | nbytes % CHUNK) % alignment:
-        machine.hazards.misaligned(machine, access, machine.lanes(), where, alignment)
+        machine.hazards.misaligned(machine, access, machine.lanes(), place, alignment)
     elif not (known and low <= address <= high - nbytes):
-        machine.hazards.outside(machine, access, machine.lanes(), where, nbytes, low, high)
+        machine.hazards.outside(machine, access, machine.lanes(), place, nbytes, low, high)
     else:
         return True
     return False
 
 
 def sized(access: MemoryOp, nbytes: int, width: int) -> MemoryOp:
-    """Return an access as one of many bytes, with a number of its own for what is remembered by number."""
-    found = copy(access)
-    found.size, found.count, found.number = nbytes, max(1, nbytes // width), access.number + (nbytes << 32)
-    return found
+    """Return an access as one of `nbytes`, with a number of its own for the state that is kept by number."""
+    resized = copy(access)
+    resized.size, resized.count, resized.number = nbytes, max(1, nbytes // width), access.number + (nbytes << 32)
+    return resized
 
 
 class Shared:
@@ -99,19 +99,19 @@ class Shared:
     def find(
         self, machine: Machine, spots: Sequence[Array], lane: Lane, nbytes: int, alignment: int = CHUNK
     ) -> Spot | None:
-        """Return where a lane's bytes lie, at their alignment; None, and a record, where they do not."""
-        row, offset, known = (int(each[lane]) for each in spots)
-        well = lies_well(machine, self.access, offset, nbytes, 0, machine.shared_size, alignment, bool(known))
-        return (row, offset) if well else None
+        """Return the place of a lane's bytes; None, and a hazard, if they are misaligned or out of bounds."""
+        row, offset, known = (int(part[lane]) for part in spots)
+        valid = lies_well(machine, self.access, offset, nbytes, 0, machine.shared_size, alignment, bool(known))
+        return (row, offset) if valid else None
 
     def bytes(self, machine: Machine, spot: Spot, nbytes: int) -> Array:
         return machine.shared[spot[0], spot[1] : spot[1] + nbytes]
 
     def note(self, machine: Machine, block: int, spot: Spot, nbytes: int, data: Array = ()) -> None:
-        """Count a copy's part of a block's memory, and log it."""
+        """Count and log a copy's access to a block's memory."""
         row, offset = spot
-        turns = -(-nbytes // WAVEFRONT)
-        machine.counters.add(self.access.numbers["shared"], 1, turns, turns)
+        wavefronts = -(-nbytes // WAVEFRONT)
+        machine.counters.add(self.access.numbers["shared"], 1, wavefronts, wavefronts)
         access, chunk = sized(self.access, nbytes, self.access.width), machine.chunk
         if access.kind == "load":
             pieces = np.arange(offset // CHUNK, (offset + nbytes) // CHUNK)
@@ -119,7 +119,7 @@ class Shared:
             machine.proxies.read(access.location, [row], pieces, [lane], "a bulk copy")
         address = np.full((1, 1), offset, INT64)
         if row == block:
-            # Stands for bytes that no other thread owns: whoever else writes there races.
+            # Values that differ by thread: a write of any other thread to these bytes is a race.
             own = (np.arange(chunk.threads, dtype=np.uint64).reshape(1, -1),) if access.kind == "store" else ()
             machine.shared_races.log(access, address, 0, machine.mask, own)
         elif access.kind == "store":
@@ -130,33 +130,33 @@ class Shared:
 
 
 class Global:
-    """Global memory as the other end."""
+    """Global memory as one end of a copy."""
 
     def __init__(self, builder: Builder, kind: AccessKind, place: Place) -> None:
         self.access = MemoryOp(builder, kind, UNSIGNED[64], 1, "global")
         self.spots = place.generic  # of all lanes
 
     def find(self, machine: Machine, spots: Sequence[Array], lane: Lane, nbytes: int) -> Spot | None:
-        """Return the array in which a lane's bytes lie at their alignment, and where; None, and a record, without."""
+        """Return the array and address of a lane's bytes; None, and a hazard, if misaligned or out of bounds."""
         address = int(spots[0][lane])
-        found = machine.space.nearest(address)
-        low, high = (1, 0) if found is None else (found.base, found.end)
-        if not lies_well(machine, self.access, address, nbytes, low, high) or found is None:
+        region = machine.space.nearest(address)
+        low, high = (1, 0) if region is None else (region.base, region.end)
+        if not lies_well(machine, self.access, address, nbytes, low, high) or region is None:
             return None
-        if self.access.kind != "load" and not found.writable:
-            read_only(machine, self.access, found)
-        return found, address
+        if self.access.kind != "load" and not region.writable:
+            read_only(machine, self.access, region)
+        return region, address
 
     def bytes(self, machine: Machine, spot: Spot, nbytes: int) -> Array:
         region, address = spot
         return region.bytes[address - region.base : address - region.base + nbytes]
 
     def note(self, machine: Machine, block: int, spot: Spot, nbytes: int, data: Array = ()) -> None:
-        """Count a copy's bytes, and log them."""
+        """Count and log a copy's bytes."""
         self.rows(machine, spot[0], np.array([spot[1]]), nbytes, data)
 
     def rows(self, machine: Machine, region: Region, starts: Array, nbytes: int, data: Array) -> None:
-        """Count a copy's rows of `nbytes` at some addresses, and log them. data: what is stored, by row."""
+        """Count and log a copy's rows of `nbytes` at the addresses `starts`. data: the stored bytes, by row."""
         pieces = int((-(-(starts % SECTOR + nbytes) // SECTOR)).sum())
         machine.counters.add(self.access.numbers["global"], 1, pieces, len(starts) * -(-nbytes // SECTOR))
         races = machine.global_races
@@ -164,10 +164,10 @@ class Global:
             return
         width = 8 if nbytes % 8 == 0 else 1
         access = sized(self.access, nbytes, width)
-        for at, start in enumerate(starts.tolist()):
+        for row, start in enumerate(starts.tolist()):
             words = []
             if access.kind == "store":
-                words = [word.reshape(1, 1) for word in data[at].view(UNSIGNED[8 * width])]
+                words = [word.reshape(1, 1) for word in data[row].view(UNSIGNED[8 * width])]
             races.log(access, region, np.full((1, 1), start, INT64), 0, machine.mask, words)
 
 
@@ -220,18 +220,18 @@ def build_copy(builder: Builder, ins: Instruction) -> Run:
                 target.note(machine, lane[0], spot, nbytes, [content])
                 view = target.bytes(machine, spot, nbytes).view(dtype)
                 view[:] = content.view(dtype) if combine is None else combine(view, content.view(dtype))
-            if waits is not None:  # after a fault, too: no lane is to wait for it for ever
+            if waits is not None:  # after a fault, too: no lane must wait forever
                 for row in [row for row, _ in spots] or [lane[0]]:
                     complete(machine, row, int(waits[lane]), nbytes)
 
     return run
 
 
-TILE_ALIGNMENT = 128  # of a tile in shared memory; a swizzle wants its pattern's
+TILE_ALIGNMENT = 128  # of a tile in shared memory; a swizzle needs that of its pattern
 
 
 class Tiles:
-    """The operand [map, {x, y, ...}] of a copy, and the tiles that lanes name by it."""
+    """The operand [map, {x, y, ...}] of a copy, and the tiles of the lanes."""
 
     def __init__(self, builder: Builder, ins: Instruction, operand: Operand) -> None:
         if not isinstance(operand, Vector) or len(operand.items) != 2 or not isinstance(operand.items[1], Vector):
@@ -245,7 +245,7 @@ class Tiles:
             raise Refuse(f"tensor copies of anything but plain tiles ({ins.text})")
 
     def found(self, machine: Machine, address: int) -> Mapped:
-        """Return the map at an address. Raises KernelTrap if no map of so many dimensions is there."""
+        """Return the tensor map at an address. Raises KernelTrap without a map of the operand's dimensions."""
         parameter = address >> 32 == PARAMETER_WINDOW >> 32
         region = machine.parameters if parameter else machine.space.nearest(address)
         start = -1 if region is None else address - region.base
@@ -265,25 +265,25 @@ class Tiles:
         return mapped
 
     def started(
-        self, machine: Machine, near: Shared, far: Global
+        self, machine: Machine, shared: Shared, global_: Global
     ) -> Iterator[tuple[Lane, Mapped, tuple[int, ...], Spot | None]]:
-        """Yield (lane, map, corner of its tile, where that lies in shared memory: None, and a record, for a fault)."""
-        spots, (maps,) = near.spots(machine), self.map.generic(machine)
+        """Yield (lane, map, corner of its tile, place in shared memory: None, and a hazard, for a fault)."""
+        spots, (maps,) = shared.spots(machine), self.map.generic(machine)
         corners = [value(machine) for value in self.corner]
         for lane in active_lanes(machine):
-            mapped, corner = self.found(machine, int(maps[lane])), tuple(int(each[lane]) for each in corners)
+            mapped, corner = self.found(machine, int(maps[lane])), tuple(int(axis[lane]) for axis in corners)
             tensor = mapped.map
-            spot = near.find(machine, spots, lane, tensor.rows * tensor.pitch, TILE_ALIGNMENT)
-            if spot is not None and not begins_well(machine, far.access, tensor, corner):
+            spot = shared.find(machine, spots, lane, tensor.rows * tensor.pitch, TILE_ALIGNMENT)
+            if spot is not None and not begins_well(machine, global_.access, tensor, corner):
                 spot = None
             yield lane, mapped, corner, spot
 
 
 def begins_well(machine: Machine, access: MemoryOp, tensor: TensorMap, corner: tuple[int, ...]) -> bool:
-    """Return whether the active lane's tile begins where a GPU copies one, and record where not.
+    """Return whether a GPU accepts the corner of the active lane's tile; record a hazard if not.
 
-    No manual says so: an H200 stops with an illegal instruction where the innermost coordinate is not a multiple of
-    16 bytes, and where what is stored begins before the tensor (`tests.hopper_tiles`).
+    No manual documents it: an H200 stops with an illegal instruction if the innermost coordinate is not a multiple of
+    16 bytes, or if a stored tile begins before the tensor (`tests.hopper_tiles`).
     """
     loads = access.kind == "load"
     if corner[0] * tensor.width % CHUNK:
@@ -300,8 +300,8 @@ def begins_well(machine: Machine, access: MemoryOp, tensor: TensorMap, corner: t
 
 
 def inside(mapped: Mapped, corner: tuple[int, ...]) -> tuple[Any, Array, Array, Array] | None:
-    """Return which elements of a tile that begins at a corner lie in its tensor, a view of the tensor, their places in
-    that, and the addresses of their rows; None where nothing does."""
+    """Return which elements of the tile at a corner are in its tensor, a view of the tensor, their places in the view,
+    and the addresses of their rows; None if there are none."""
     tensor, region = mapped.map, mapped.region
     starts, rows, part = tensor.places(corner)
     count = part.stop - part.start
@@ -321,72 +321,72 @@ def build_tensor(builder: Builder, ins: Instruction) -> Run:
     into = Place(builder, ins.operands[0])
     tiles, barrier = Tiles(builder, ins, ins.operands[1]), Place(builder, ins.operands[2])
     ranks = lanewise(builder, ins.operands[3], "u16") if "multicast:cluster" in words else None
-    near, far = Shared(builder, "store", into), Global(builder, "load", tiles.map)
+    shared, global_ = Shared(builder, "store", into), Global(builder, "load", tiles.map)
 
     def run(machine: Machine) -> None:
         waits, masks = barrier.shared(machine)[1], None if ranks is None else ranks(machine)
-        for lane, mapped, corner, spot in tiles.started(machine, near, far):
-            tensor, to = mapped.map, [lane[0]]
+        for lane, mapped, corner, spot in tiles.started(machine, shared, global_):
+            tensor, receiving = mapped.map, [lane[0]]
             if spot is not None:
                 content: Array = np.zeros((tensor.rows, tensor.tile[0]), UNSIGNED[8 * tensor.width])
                 if tensor.fill == "nan" and tensor.width > 1:  # as an H200 writes it
                     content.view(np.uint16)[:] = 0x7FF7
-                found = inside(mapped, corner)
-                if found is not None:
-                    where, view, index, starts = found
-                    content[where] = view[index]
-                    far.rows(machine, mapped.region, starts, index.shape[1] * tensor.width, [])
+                overlap = inside(mapped, corner)
+                if overlap is not None:
+                    in_tensor, view, index, starts = overlap
+                    content[in_tensor] = view[index]
+                    global_.rows(machine, mapped.region, starts, index.shape[1] * tensor.width, [])
                 pieces, chunks = content.view(np.uint64).reshape(tensor.rows, -1, 2), tensor.chunks(spot[1])
-                to = receivers(machine, lane, spot[0], masks)
-                for row in to:
-                    near.note(machine, lane[0], (row, spot[1]), tensor.rows * tensor.pitch)
+                receiving = receivers(machine, lane, spot[0], masks)
+                for row in receiving:
+                    shared.note(machine, lane[0], (row, spot[1]), tensor.rows * tensor.pitch)
                     machine.shared[row].view(np.uint64).reshape(-1, 2)[chunks] = pieces
-            for row in to:  # after a fault, too: no lane waits for ever
+            for row in receiving:  # after a fault, too: no lane must wait forever
                 complete(machine, row, int(waits[lane]), tensor.nbytes)
 
     return run
 
 
 def _store(builder: Builder, ins: Instruction) -> Run:
-    """Build the copy of a tile from shared memory to its tensor, or its reduction into that."""
+    """Build the copy of a tile from shared memory to its tensor, or its reduction into the tensor."""
     name = reduction(ins) if "reduce" in ins.modifiers else ""
     tiles, out_of = Tiles(builder, ins, ins.operands[0]), Place(builder, ins.operands[1])
     builder.write_addresses.append(tiles.map.register)
-    near, far = Shared(builder, "load", out_of), Global(builder, "atomic" if name else "store", tiles.map)
+    shared, global_ = Shared(builder, "load", out_of), Global(builder, "atomic" if name else "store", tiles.map)
 
     def run(machine: Machine) -> None:
-        for lane, mapped, corner, spot in tiles.started(machine, near, far):
+        for lane, mapped, corner, spot in tiles.started(machine, shared, global_):
             if spot is None:
                 continue
-            tensor, found = mapped.map, inside(mapped, corner)
+            tensor, overlap = mapped.map, inside(mapped, corner)
             if not mapped.region.writable:
-                read_only(machine, far.access, mapped.region)
-            near.note(machine, lane[0], spot, tensor.rows * tensor.pitch)
-            if found is None:
+                read_only(machine, global_.access, mapped.region)
+            shared.note(machine, lane[0], spot, tensor.rows * tensor.pitch)
+            if overlap is None:
                 continue
-            where, view, index, starts = found
+            in_tensor, view, index, starts = overlap
             pieces = machine.shared[spot[0]].view(np.uint64).reshape(-1, 2)[tensor.chunks(spot[1])]
             whole = np.ascontiguousarray(pieces).reshape(tensor.rows, -1).view(view.dtype)
-            content = np.ascontiguousarray(whole[where])
+            content = np.ascontiguousarray(whole[in_tensor])
             if name:
                 type_, dtype = _type_of(tensor.type)
                 old = view[index].view(dtype)
                 content = combination(name, type_)(old, content.view(dtype)).view(content.dtype)
             view[index] = content
-            far.rows(machine, mapped.region, starts, index.shape[1] * tensor.width, content)
+            global_.rows(machine, mapped.region, starts, index.shape[1] * tensor.width, content)
 
     return run
 
 
 def _type_of(name: str) -> tuple[str, np.dtype[Any]]:
-    """Return PTX's type of a tensor's elements by NumPy's name, and how registers hold it."""
+    """Return the PTX type of a tensor's elements by their NumPy name, and the dtype in registers."""
     if name in ("float16", "bfloat16"):
         return ("f16" if name == "float16" else "bf16"), UNSIGNED[16]
     dtype = np.dtype(name)
     return f"{dtype.kind.replace('i', 's')}{8 * dtype.itemsize}", dtype
 
 
-WIDE = 16  # bytes a lane of the copies that may ask for a sector twice
+WIDE = 16  # bytes per lane of copies that may request a sector twice
 
 
 @instruction("cp")
@@ -395,7 +395,7 @@ def _cp(builder: Builder, ins: Instruction) -> Run | Op | None:
     words = ins.modifiers
     if "bulk" in words:
         if {"commit_group", "wait_group", "prefetch"} & set(words):
-            return None  # every bulk copy has ended
+            return None  # bulk copies have already ended
         return (build_tensor if "tensor" in words else build_copy)(builder, ins)
     if "mbarrier" in words:
         return build_copies_arrive(builder, ins)
@@ -415,13 +415,13 @@ def _copy(builder: Builder, ins: Instruction) -> Run:
     size = ins.operands[2]
     if not isinstance(size, Immediate):
         raise refuse(ins)
-    # Behind the size may stand how many bytes are read, or a predicate under which none are.
-    less = None if any("cache_hint" in word for word in ins.modifiers) else next(iter(ins.operands[3:]), size)
-    if less is None or isinstance(less, Immediate):
-        given, flip = builder.source(less or size, "u32"), False
+    # An optional operand after the size gives the bytes that are read, or a predicate that skips the read.
+    read_size = None if any("cache_hint" in word for word in ins.modifiers) else next(iter(ins.operands[3:]), size)
+    if read_size is None or isinstance(read_size, Immediate):
+        size_register, flip = builder.source(read_size or size, "u32"), False
     else:
-        given, flip = builder.predicate(less)
-    skips, words = builder.width(given) == 1, size.value // 4
+        size_register, flip = builder.predicate(read_size)
+    skips, words = builder.width(size_register) == 1, size.value // 4
     load = MemoryOp(builder, "load", UNSIGNED[32], words, "global")
     store = MemoryOp(builder, "store", UNSIGNED[32], words, "shared")
     store.copied = load
@@ -429,34 +429,34 @@ def _copy(builder: Builder, ins: Instruction) -> Run:
     parts = {count: _bytes(load, count) for count in range(1, size.value)}
 
     def amounts(machine: Machine) -> list[tuple[int, Array | None]]:
-        """Return how many bytes lanes read, all of them before less, with those lanes (None: the active ones)."""
-        amount: Value = machine.registers[given]
+        """Return (bytes read, lanes that read so many) pairs, full copies first; None: all active lanes."""
+        amount: Value = machine.registers[size_register]
         if skips:
-            amount = np.where(machine.array(given, BOOL) != flip, np.uint32(0), np.uint32(size.value))
+            amount = np.where(machine.array(size_register, BOOL) != flip, np.uint32(0), np.uint32(size.value))
         if type(amount) is Affine and amount.coefficients is None and amount.base >= size.value:
             return [(size.value, None)]
-        some = np.minimum(as_array(amount, UNSIGNED[32], machine.chunk), np.uint32(size.value))
-        counts = set(broadcast(some, machine.chunk.shape)[machine.lanes()].tolist()) - {0}
-        return [(count, some == count) for count in sorted(counts, key=lambda count: (count < size.value, count))]
+        sizes = np.minimum(as_array(amount, UNSIGNED[32], machine.chunk), np.uint32(size.value))
+        counts = set(broadcast(sizes, machine.chunk.shape)[machine.lanes()].tolist()) - {0}
+        return [(count, sizes == count) for count in sorted(counts, key=lambda count: (count < size.value, count))]
 
     def run(machine: Machine) -> None:
         registers = machine.registers
         data: list[Value] = [Affine(0)] * words
         for count, lanes in amounts(machine):
             with only(machine, lanes):
-                found = load_global(machine, parts.get(count, load), registers[out_of], out_offset)
-                if found is not None and count == WIDE:
+                loaded = load_global(machine, parts.get(count, load), registers[out_of], out_offset)
+                if loaded is not None and count == WIDE:
                     machine.counters.wide_copy(
                         load.numbers["global"], registers[out_of], out_offset, registers[into], into_offset,
                         machine.mask, machine.chunk,
                     )  # fmt: skip
-            if found is None:
+            if loaded is None:
                 continue
             if count < size.value:
-                octets = [byte.astype(np.uint32) << np.uint32(8 * (place % 4)) for place, byte in enumerate(found)]
-                found = [np.bitwise_or.reduce(octets[at : at + 4] or [np.uint32(0)]) for at in range(0, size.value, 4)]
+                octets = [byte.astype(np.uint32) << np.uint32(8 * (place % 4)) for place, byte in enumerate(loaded)]
+                loaded = [np.bitwise_or.reduce(octets[i : i + 4] or [np.uint32(0)]) for i in range(0, size.value, 4)]
             olds = (as_array(old, UNSIGNED[32], machine.chunk) for old in data)
-            data = found if lanes is None else [np.where(lanes, *pair) for pair in zip(found, olds, strict=True)]
+            data = loaded if lanes is None else [np.where(lanes, *pair) for pair in zip(loaded, olds, strict=True)]
         machine.shared_races.asynchronous = True
         store_shared(machine, store, registers[into], into_offset, data)
         machine.shared_races.asynchronous = False
@@ -465,7 +465,7 @@ def _copy(builder: Builder, ins: Instruction) -> Run:
 
 
 def _bytes(load: MemoryOp, count: int) -> MemoryOp:
-    """Return a copy's load as of its first bytes: what lies after them is neither read nor has to be there."""
+    """Return a copy's load of its first `count` bytes: later bytes are not read and may be out of bounds."""
     part = copy(load)
     part.dtype, part.count, part.width, part.size = UNSIGNED[8], count, 1, count
     return part

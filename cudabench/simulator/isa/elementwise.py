@@ -1,4 +1,4 @@
-"""Instructions that find each lane's integer from its operands: a table, or a function, of NumPy arrays for each."""
+"""Elementwise integer instructions, each given by a table or a function of NumPy arrays."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def limits(type_: str) -> tuple[int, int]:
 
 
 def integer_type(ins: Instruction) -> str:
-    """Return the type that an instruction names last. Raises Refuse where it is not an integer's."""
+    """Return the last type of an instruction. Raises Refuse if it is not an integer type."""
     if ins.modifiers[-1] not in INTEGERS:
         raise refuse(ins)
     return ins.modifiers[-1]
@@ -75,18 +75,18 @@ def elementwise(
             else:
                 machine.put(target, Affine(python_int(scalars(*numbers), result)))
                 return
-        found = arrays(*[as_array(value, d, machine.chunk) for value, d in zip(values, dtypes, strict=True)])
-        if found.dtype != out:
-            found = found.astype(out)
+        computed = arrays(*[as_array(value, dtype, machine.chunk) for value, dtype in zip(values, dtypes, strict=True)])
+        if computed.dtype != out:
+            computed = computed.astype(out)
         if wide is not None:
-            found = found.astype(wide)
-        machine.put(target, shortest(found))
+            computed = computed.astype(wide)
+        machine.put(target, shortest(computed))
 
     return run
 
 
 def in_parts(function: Function, bits: int, whole: int) -> Function:
-    """Return a function on registers of `whole` bits that is computed on the bits of each part of them, the lowest
+    """Return a function on registers of `whole` bits that applies `function` to each part of `bits`, the lowest
     first."""
     wide, narrow = UNSIGNED[whole], UNSIGNED[bits]
 
@@ -103,18 +103,18 @@ def in_parts(function: Function, bits: int, whole: int) -> Function:
 def computes(
     opcode: str, types: str, scalars: Callable[..., int] | None = None, words: bool = False
 ) -> Callable[[F], F]:
-    """Register a function of arrays as an instruction, with one of Python's integers for uniform operands.
+    """Register a function of arrays as an instruction, with one of Python integers for uniform operands.
 
-    types: of the operands, then of the result, as in "t u32 t": t is the one that the instruction names. words: whether
+    types: of the operands, then of the result, as in "t u32 t": t is the type of the instruction. words: whether
     the function takes the instruction's modifiers before the operands.
     """
 
     def register(function: F) -> F:
         @instruction(opcode)
         def build(builder: Builder, ins: Instruction) -> Run:
-            named = [integer_type(ins) if type_ == "t" else type_ for type_ in types.split()]
+            concrete = [integer_type(ins) if type_ == "t" else type_ for type_ in types.split()]
             arrays = partial(function, ins.modifiers) if words else function
-            return elementwise(builder, ins, named[:-1], named[-1], arrays, scalars)
+            return elementwise(builder, ins, concrete[:-1], concrete[-1], arrays, scalars)
 
         return function
 

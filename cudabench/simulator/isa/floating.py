@@ -1,7 +1,7 @@
 """Floating-point arithmetic (PTX ISA 9.7.3 to 9.7.5).
 
 float32 and float64 results are rounded as the instruction says. The `.approx` functions are computed in full
-precision, which lies within the error that the PTX ISA allows them. Half precision is computed wider and rounded once.
+precision, which is within the error that the PTX ISA allows. Half precision is computed wider and rounded once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from cudabench.simulator.program.ptx import BITS, Instruction
 from cudabench.simulator.values import DTYPES, Array, as_array
 
 FLOATS = ("f32", "f64", "f16", "f16x2", "bf16", "bf16x2", "f32x2")
-SPARSE = 8  # one lane of so many active, and a costly function is computed for those alone
+SPARSE = 8  # up to one lane in so many active: a costly function is computed for active lanes only
 ROUNDINGS = ("rn", "rz", "rm", "rp")
 Function = Callable[..., Array]
 
@@ -32,7 +32,7 @@ def rounding_mode(ins: Instruction) -> str:
 
 
 def from_halves(bits: Array, type_: str) -> Array:
-    """Return 16-bit floats by their bits: float16, or bfloat16 as float32."""
+    """Return the 16-bit floats of bits: float16, or bfloat16 as float32."""
     return rounding.from_bf16(bits) if type_.startswith("bf16") else bits.view(np.float16)
 
 
@@ -51,7 +51,7 @@ def compute_halves(function: Function, type_: str) -> Function:
 
 
 def build_float(builder: Builder, ins: Instruction, function: Function, type_: str, *, keeps_nan: bool = False) -> Run:
-    """Return the run of a floating-point instruction on all its source operands; keeps_nan: a NaN is the function's."""
+    """Return the run of a floating-point instruction on all its source operands; keeps_nan: its NaNs stay."""
     if type_ not in FLOATS:
         raise refuse(ins)
     flushed, saturated, relu = (word in ins.modifiers for word in ("ftz", "sat", "relu"))
@@ -73,8 +73,8 @@ def build_float(builder: Builder, ins: Instruction, function: Function, type_: s
 
     bits = type_ if type_ in ("f32", "f64") else f"b{BITS[type_]}"
     if type_ == "f32x2":
-        of_floats = function  # two of which a register of 64 bits holds
-        function = in_parts(lambda *parts: of_floats(*[x.view(np.float32) for x in parts]).view(np.uint32), 32, 64)
+        on_floats = function  # a register of 64 bits holds two floats
+        function = in_parts(lambda *parts: on_floats(*[x.view(np.float32) for x in parts]).view(np.uint32), 32, 64)
     elif bits != type_:
         function = compute_halves(function, type_)
     target, *sources = registers(builder, ins, *[bits] * len(ins.operands[1:]))
@@ -99,12 +99,12 @@ def build_float(builder: Builder, ins: Instruction, function: Function, type_: s
 
 
 def _with_nan(function: Function, opcode: str) -> Function:
-    """Return a function whose NaNs are the hardware's; which operand goes first depends on the opcode."""
+    """Return a function whose NaNs are the hardware's; the opcode decides which operand's NaN comes first."""
     order = {"div": (1, 0), "fma": (0, 2, 1), "mad": (0, 2, 1)}.get(opcode)
 
     def compute(*operands: Array) -> Array:
-        found = function(*operands)
-        return rounding.with_nan(found, *(operands if order is None else [operands[place] for place in order]))
+        result = function(*operands)
+        return rounding.with_nan(result, *(operands if order is None else [operands[place] for place in order]))
 
     return compute
 
@@ -120,13 +120,13 @@ def _upper(function: Function) -> Function:
 
     def compute(x: Array) -> Array:
         x = (x.view(np.uint64) & high).view(np.float64)
-        found = rounding.flush(function(rounding.flush(x)))
-        return (found.view(np.uint64) & high).view(np.float64)
+        result = rounding.flush(function(rounding.flush(x)))
+        return (result.view(np.uint64) & high).view(np.float64)
 
     return compute
 
 
-# With the operation that is directed, and its operands; .approx and .full are rounded to nearest.
+# Function, directed operation and its operands; .approx and .full are rounded to nearest.
 _ROUNDED: dict[str, tuple[Function, str, Callable[..., tuple[Array, ...]]]] = {
     "add": (np.add, "add", lambda x, y: (x, y)),
     "sub": (np.subtract, "add", lambda x, y: (x, -y)),
@@ -153,7 +153,7 @@ def _arithmetic(builder: Builder, ins: Instruction) -> Run:
     function, name, operands = _ROUNDED.get(ins.opcode) or (_EXACT[ins.opcode], "", None)
     mode = rounding_mode(ins)
     if operands is not None and mode != "rn":
-        function = lambda *given: rounding.rounded(name, mode, *operands(*given))  # noqa: E731
+        function = lambda *arguments: rounding.rounded(name, mode, *operands(*arguments))  # noqa: E731
     return build_float(builder, ins, function, type_, keeps_nan=ins.opcode == "copysign")
 
 
@@ -170,14 +170,14 @@ def _fma(builder: Builder, ins: Instruction) -> Run:
 
 def smallest(x: Array, y: Array) -> Array:
     """Return the minimum, a number before NaN, -0 below +0 (PTX ISA: min)."""
-    found = np.fmin(x, y)
-    return np.where((x == 0) & (y == 0), np.where(np.signbit(x), x, y), found)
+    result = np.fmin(x, y)
+    return np.where((x == 0) & (y == 0), np.where(np.signbit(x), x, y), result)
 
 
 def largest(x: Array, y: Array) -> Array:
     """Return the maximum, a number before NaN, +0 above -0."""
-    found = np.fmax(x, y)
-    return np.where((x == 0) & (y == 0), np.where(np.signbit(x), y, x), found)
+    result = np.fmax(x, y)
+    return np.where((x == 0) & (y == 0), np.where(np.signbit(x), y, x), result)
 
 
 @instruction("min", "max", types=FLOATS)

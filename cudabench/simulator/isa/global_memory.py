@@ -1,7 +1,7 @@
 """Global and constant memory: address checks, counts, the race log, then the data.
 
-Affine addresses that are known to be in bounds move as strided views; all others as gathers and scatters. No kernel
-writes constant memory, so there are no races.
+Affine addresses that are known to be in bounds use strided views; all others are gathered and scattered. No kernel
+writes constant memory, so it has no races.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from cudabench.simulator.memory import HALF_SLOT, PARAMETER_WINDOW, SLOT_BITS, W
 from cudabench.simulator.values import Affine, Array, Value, as_array, different
 
 ONE = (1, 1, 1)
-Regions = list[tuple[Region, Array]]  # that lanes touch, each with its lanes (None: all of the mask)
+Regions = list[tuple[Region, Array]]  # the accessed ones, each with its lanes (None: all of the mask)
 
 
 def find(machine: Machine, access: MemoryOp, lanes: Lanes) -> Regions:
@@ -35,7 +35,7 @@ def find(machine: Machine, access: MemoryOp, lanes: Lanes) -> Regions:
         return [(region, None)] if check(machine, access, lanes, region.base, region.end, access.size) else []
     address = lanes.spread()
     owners = (address + HALF_SLOT) >> SLOT_BITS
-    found: Regions = []
+    regions: Regions = []
     chosen = owners if lanes.mask is None else owners[np.broadcast_to(lanes.mask, owners.shape)]
     original = lanes.mask
     keep = np.zeros(address.shape, dtype=bool)
@@ -53,7 +53,7 @@ def find(machine: Machine, access: MemoryOp, lanes: Lanes) -> Regions:
             ends = (address > region.end - access.size) & (address <= padded.end - access.size)
             beyond = before & ends & (address & (access.size - 1) == 0)
             if beyond.any():
-                found.append((padded, beyond))
+                regions.append((padded, beyond))
                 keep |= beyond
         if not inside:
             continue
@@ -61,20 +61,20 @@ def find(machine: Machine, access: MemoryOp, lanes: Lanes) -> Regions:
             lanes.mask = region.keep_inside(machine, access, address, np.broadcast_to(lanes.mask, address.shape))
             if not lanes.mask.any():
                 continue
-        found.append((region, lanes.mask))
+        regions.append((region, lanes.mask))
         keep |= lanes.mask
     lanes.mask = keep
-    return found
+    return regions
 
 
 def slots_of(regions: Regions) -> int | tuple[int, ...]:
-    """Return the slot of the address space that lanes went to, or the slots where they are several."""
+    """Return the slot of the address space that lanes access, or the slots if there are several."""
     slots = {region.base >> SLOT_BITS for region, _ in regions}
     return slots.pop() if len(slots) == 1 else tuple(sorted(slots))
 
 
 def linear(machine: Machine, access: MemoryOp, address: Value, offset: int) -> Region | None:
-    """Return the region in which all lanes of an affine address are, aligned; None where that is to be found out."""
+    """Return the region in which all lanes of an affine address are, aligned; None if a full check is needed."""
     if type(address) is not Affine or machine.chunk.ragged or access.kind == "atomic":
         return None
     slot, slots = address.low + offset >> SLOT_BITS, machine.space.slots
@@ -91,36 +91,36 @@ def reached(
     Return its lanes (None: all are in one region, by `linear`), the regions, and the exact mask of each.
     """
     region, chunk = linear(machine, access, address, offset), machine.chunk
-    lanes, where, mask = None, address, machine.mask
+    lanes, addresses, mask = None, address, machine.mask
     if region is not None:
         regions: Regions = [(region, None)]
     else:
         lanes = Lanes(machine, address, offset)
         regions = find(machine, access, lanes)
-        where, offset, mask = lanes.address, 0, lanes.exact(machine)
+        addresses, offset, mask = lanes.address, 0, lanes.exact(machine)
     masks = [mask]
     if len(regions) > 1:
         masks = [part if machine.mask is None else part & machine.mask for _, part in regions]
     if not regions or (access.kind == "load" and regions[0][0] is machine.parameters):
         return lanes, regions, masks
     spaces = machine.space.slots
-    padding = [there for region, there in regions if spaces[region.base >> SLOT_BITS] is not region]
-    for there in padding:
-        mask = mask & ~there
+    padding = [part for region, part in regions if spaces[region.base >> SLOT_BITS] is not region]
+    for part in padding:
+        mask = mask & ~part
     number, slots = access.numbers["global"], slots_of(regions)
     if padding and not np.any(mask):
-        pass  # what lies in padding is not counted
+        pass  # accesses to padding are not counted
     elif access.kind == "atomic":
-        machine.counters.global_atomic(number, where, access.size, mask, machine.warps, chunk, slots)
+        machine.counters.global_atomic(number, addresses, access.size, mask, machine.warps, chunk, slots)
     else:
-        machine.counters.global_(number, where, offset, access.size, mask, machine.warps, chunk, slots, address)
+        machine.counters.global_(number, addresses, offset, access.size, mask, machine.warps, chunk, slots, address)
     if machine.trace is not None:
-        machine.trace.record(machine, access, "global", flat(where, offset, chunk), mask)
+        machine.trace.record(machine, access, "global", flat(addresses, offset, chunk), mask)
     for (region, _), exact in zip(regions, masks, strict=True):
         if access.kind != "load" and not region.writable:
             read_only(machine, access, region)
         if spaces[region.base >> SLOT_BITS] is region:
-            machine.global_races.log(access, region, where, offset, exact, data)
+            machine.global_races.log(access, region, addresses, offset, exact, data)
     return lanes, regions, masks
 
 
@@ -147,7 +147,7 @@ def load_constant(machine: Machine, access: MemoryOp, address: Value, offset: in
 
 
 def gathered(access: MemoryOp, lanes: Lanes, regions: Regions) -> list[Array] | None:
-    """Return the elements that each lane reads from the regions that `find` gave."""
+    """Return the elements that each lane reads from the regions of `find`."""
     if len(regions) == 1:
         region = regions[0][0]
         return _gather(region, access, lanes.fill(region.base))
@@ -173,11 +173,11 @@ def store_global(machine: Machine, access: MemoryOp, address: Value, offset: int
             view = regions[0][0].strided(address, offset + place * width, access.dtype, chunk)
             rows, columns = value.shape
             value = value.reshape(*(chunk.box[:3] if rows > 1 else ONE), *(chunk.box[3:] if columns > 1 else ONE))
-            # Where all blocks write the same place, the last one stays.
+            # If all blocks write the same place, the last block's value stays.
             view[...] = value[-1:, -1:, -1:] if view.shape[:3] == ONE else value
         return
-    where = flat(address, offset, chunk) if lanes is None else lanes.address
+    addresses = flat(address, offset, chunk) if lanes is None else lanes.address
     for (region, _), mask in zip(regions, masks, strict=False):
-        view, index = region.view(access.dtype), (where - region.base) >> (width.bit_length() - 1)
+        view, index = region.view(access.dtype), (addresses - region.base) >> (width.bit_length() - 1)
         for place, value in enumerate(written):
             put(view, index + place if place else index, value, mask)

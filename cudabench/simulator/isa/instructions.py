@@ -1,4 +1,4 @@
-"""All instruction builders, by importing the modules that register them; and those that are refused by name."""
+"""All instruction builders, by importing the modules that register them; and the refused opcodes."""
 
 from __future__ import annotations
 

@@ -23,14 +23,14 @@ _PACKED = ("u16x2", "s16x2")
 
 
 def _modular(affine: Callable[..., Value | None], arrays: Callable[..., Array]) -> Callable[..., Value]:
-    """Return a function (x, y, bits, chunk) of register values modulo 2^bits; affine: of affine ones, which may give
-    None."""
+    """Return a function (x, y, bits, chunk) of register values modulo 2^bits; affine: the function of affine values,
+    which may return None."""
 
     def compute(x: Value, y: Value, bits: int, chunk: Chunk) -> Value:
         if type(x) is Affine and type(y) is Affine:
-            found = affine(x, y, bits, chunk)
-            if found is not None:
-                return found
+            result = affine(x, y, bits, chunk)
+            if result is not None:
+                return result
         dtype = UNSIGNED[bits]
         return canonical(arrays(as_array(x, dtype, chunk), as_array(y, dtype, chunk)))
 
@@ -39,8 +39,8 @@ def _modular(affine: Callable[..., Value | None], arrays: Callable[..., Array]) 
 
 def _difference(x: Affine, y: Affine, bits: int, chunk: Chunk) -> Value:
     c = y.coefficients
-    less = None if c is None else (-c[0], -c[1], -c[2], -c[3], -c[4], -c[5])
-    return values.add(x, Affine(-y.base, less, -y.high, -y.low), bits, chunk)
+    negated = None if c is None else (-c[0], -c[1], -c[2], -c[3], -c[4], -c[5])
+    return values.add(x, Affine(-y.base, negated, -y.high, -y.low), bits, chunk)
 
 
 def _multiple(x: Affine, y: Affine, bits: int, chunk: Chunk) -> Value | None:
@@ -59,26 +59,26 @@ def resized(value: Value, type_: str, result: str, width: int, chunk: Chunk) -> 
     bits, out = BITS[type_], BITS[result]
     if type(value) is Affine:
         if out > bits:
-            found = values.by_sign(value, bits, type_[0] == "s")
-            if found is not None:
-                return found
+            extended = values.by_sign(value, bits, type_[0] == "s")
+            if extended is not None:
+                return extended
         elif out < bits or width == out:
             narrowed = values.fit(value.base, value.coefficients, value.low, value.high, out, chunk)
             if width == out:
                 return narrowed if type(narrowed) is Affine else canonical(narrowed)
             if type(narrowed) is Affine:
-                found = values.by_sign(narrowed, out, result[0] == "s")
-                if found is not None:
-                    return found
+                extended = values.by_sign(narrowed, out, result[0] == "s")
+                if extended is not None:
+                    return extended
     array = as_array(value, DTYPES[type_], chunk).astype(DTYPES[result])
     return canonical(array.astype(DTYPES[f"{result[0]}{width}"]) if width > out else array)
 
 
 def _saturated(builder: Builder, ins: Instruction, function: Callable[..., Array]) -> Run:
-    """Build a function of 64 bits on s32 whose result stops at the limits of that."""
+    """Build a function on s32, computed in 64 bits and clamped to s32."""
 
-    def arrays(*given: Array) -> Array:
-        return np.clip(function(*(x.astype(np.int64) for x in given)), *limits("s32"))
+    def arrays(*operands: Array) -> Array:
+        return np.clip(function(*(x.astype(np.int64) for x in operands)), *limits("s32"))
 
     return elementwise(builder, ins, ("s32",) * len(ins.operands[1:]), "s32", arrays)
 
@@ -113,8 +113,8 @@ def _neg(builder: Builder, ins: Instruction) -> Run:
 def with_carry(builder: Builder, ins: Instruction) -> Run:
     """Build the extended-precision family: add.cc, addc, sub.cc, subc, mad.cc, madc (PTX ISA 9.7.2).
 
-    The condition code is the carry of the adder: x - y is x + ~y + 1, which carries where it does not borrow. That is
-    seen only where a kernel mixes the two (sub.cc, then addc), as the compiler does in 128-bit division.
+    The condition code is the carry of the adder: x - y is x + ~y + 1, which carries where it does not borrow. This
+    matters only if a kernel mixes both (sub.cc, then addc), as the compiler does in 128-bit division.
     """
     type_ = ins.modifiers[-1]
     dtype = UNSIGNED[BITS[type_]]
@@ -122,29 +122,29 @@ def with_carry(builder: Builder, ins: Instruction) -> Run:
     if "CC.CF" not in builder.frame.registers:
         builder.frame.registers["CC.CF"] = builder.new(1, False)
     carry = builder.frame.registers["CC.CF"]
-    takes, gives = ins.opcode.endswith("c"), "cc" in ins.modifiers
+    reads_carry, sets_carry = ins.opcode.endswith("c"), "cc" in ins.modifiers
     high, subtracts = "hi" in ins.modifiers, ins.opcode.startswith("sub")
-    if takes:
+    if reads_carry:
         builder.uses.append(carry)
-    if gives:
+    if sets_carry:
         builder.defs.append(carry)
 
     def run(machine: Machine) -> None:
         x, y, *rest = (machine.array(source, dtype) for source in sources)
-        into = machine.array(carry, dtype) if takes else None
+        carry_in = machine.array(carry, dtype) if reads_carry else None
         if rest:
             x, y = (multiply_high(x, y, type_) if high else x * y), rest[0]
         if subtracts:
             y = ~y
-            into = dtype.type(1) if into is None else into
+            carry_in = dtype.type(1) if carry_in is None else carry_in
         result = x + y
-        out = result < x
-        if into is not None:
-            result = result + into
-            out = out | (result < into)
+        carry_out = result < x
+        if carry_in is not None:
+            result = result + carry_in
+            carry_out = carry_out | (result < carry_in)
         machine.put(target, canonical(result))
-        if gives:
-            machine.put(carry, values.truth(out))
+        if sets_carry:
+            machine.put(carry, values.truth(carry_out))
 
     return run
 
@@ -210,8 +210,8 @@ def _bits24(x: Array) -> Array:
 @computes("mul24", "t t t", words=True)
 @computes("mad24", "t t t t", words=True)
 def _multiply24(words: tuple[str, ...], x: Array, y: Array, z: Array = 0) -> Array:
-    found = _bits24(x) * _bits24(y)
-    return (found >> found.dtype.type(16 if "hi" in words else 0)).astype(x.dtype) + z
+    wide = _bits24(x) * _bits24(y)
+    return (wide >> wide.dtype.type(16 if "hi" in words else 0)).astype(x.dtype) + z
 
 
 def divide(x: Array, y: Array) -> Array:
@@ -225,7 +225,7 @@ def divide(x: Array, y: Array) -> Array:
 
 
 def remainder(x: Array, y: Array) -> Array:
-    """Return x - (x / y) * y; by zero it gives x."""
+    """Return x - (x / y) * y; division by zero gives x."""
     return np.where(y == 0, x, x - divide(x, y) * y)
 
 
@@ -244,7 +244,7 @@ computes("abs", "t t", abs)(np.abs)
 @instruction("min", "max")
 def _extreme(builder: Builder, ins: Instruction) -> Run:
     arrays, scalars = (np.minimum, min) if ins.opcode == "min" else (np.maximum, max)
-    words = tuple(word for word in ins.modifiers if word != "relu")  # which stands before the type or after it
+    words = tuple(word for word in ins.modifiers if word != "relu")  # relu is before or after the type
     if words[-1] in _PACKED:
         return packed(builder, ins, words[-1], arrays)
     type_ = integer_type(ins._replace(modifiers=words))
@@ -258,8 +258,8 @@ def packed(builder: Builder, ins: Instruction, type_: str, combine: Callable[[Ar
     kind = DTYPES[type_[:3]]
 
     def half(x: Array, y: Array) -> Array:
-        found = combine(x.view(kind), y.view(kind))
-        return (np.maximum(found, kind.type(0)) if "relu" in ins.modifiers else found).view(np.uint16)
+        result = combine(x.view(kind), y.view(kind))
+        return (np.maximum(result, kind.type(0)) if "relu" in ins.modifiers else result).view(np.uint16)
 
     return elementwise(builder, ins, ("b32", "b32"), "b32", in_parts(half, 16, 32))
 

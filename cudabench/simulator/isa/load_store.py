@@ -1,5 +1,5 @@
-"""Loads and stores (PTX ISA 9.7.9), also through generic addresses and of call parameters; local memory, each lane's
-own bytes, counted as the hardware lays them out."""
+"""Loads and stores (PTX ISA 9.7.9), also through generic addresses and of call parameters; local memory, private to
+each lane and counted in the hardware's layout."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _HINTS = _ORDERS.union(
 
 
 def local_index(machine: Machine, access: MemoryOp, address: Value, offset: int) -> tuple[Any, Array | None] | None:
-    """Return (places of elements in the flat local memory, (blocks, threads), or the one of all lanes in their own;
-    mask), all checked and counted."""
+    """Return (element indices in the flat local memory, (blocks, threads), or one index for all lanes in their own
+    memory; mask), checked and counted."""
     chunk, counters, warps = machine.chunk, machine.counters, machine.warps
     number = access.numbers["local"]
     lanes = Lanes(machine, address, offset)
@@ -52,9 +52,9 @@ def local_index(machine: Machine, access: MemoryOp, address: Value, offset: int)
     else:
         # The hardware lays word k of all lanes of a warp side by side.
         lane = np.arange(chunk.threads, dtype=np.int64) & 31
-        rows, some, times = spread((places >> 2) * 128 + lane * 4 + (places & 3), mask, chunk)
+        rows, active, times = spread((places >> 2) * 128 + lane * 4 + (places & 3), mask, chunk)
         words = range(shift // 4, shift // 4 + max(1, size // 4))
-        pieces = sum(sectors(rows + word * 128, min(4, size), some)[0] for word in words) * times
+        pieces = sum(sectors(rows + word * 128, min(4, size), active)[0] for word in words) * times
         counters.add(number, warps, pieces, warps * size)
     if uniform:
         return int(places[0, 0]) // access.width, mask
@@ -64,10 +64,10 @@ def local_index(machine: Machine, access: MemoryOp, address: Value, offset: int)
 
 def load_local(machine: Machine, access: MemoryOp, address: Value, offset: int) -> list[Array] | None:
     """Return the elements that each lane reads from its local memory."""
-    found = local_index(machine, access, address, offset)
-    if found is None:
+    located = local_index(machine, access, address, offset)
+    if located is None:
         return None
-    index = found[0]
+    index = located[0]
     if machine.unwritten is not None:
         machine.unwritten.load_local(machine, access, index)
     if isinstance(index, int):
@@ -79,10 +79,10 @@ def load_local(machine: Machine, access: MemoryOp, address: Value, offset: int) 
 
 def store_local(machine: Machine, access: MemoryOp, address: Value, offset: int, data: list[Value]) -> None:
     """Write each lane's elements to its local memory."""
-    found = local_index(machine, access, address, offset)
-    if found is None:
+    located = local_index(machine, access, address, offset)
+    if located is None:
         return
-    index, mask = found
+    index, mask = located
     if machine.unwritten is not None:
         machine.unwritten.store_local(machine, access, index, mask)
     for place, value in enumerate(data):
@@ -100,7 +100,7 @@ _STORE = {"global": store_global, "shared": store_shared, "local": store_local}
 
 
 def by_space(machine: Machine, space: str, address: Value, offset: int) -> Iterator[tuple[str, int, Array]]:
-    """Yield (space, offset from the address into it, lanes) of an access, and let only those lanes act; lanes None
+    """Yield (space, offset from the address into it, lanes) of an access, with only those lanes active; lanes None
     means all active ones."""
     if space != "generic":
         yield space, offset, None
@@ -116,9 +116,9 @@ def by_space(machine: Machine, space: str, address: Value, offset: int) -> Itera
         if low >= start - WINDOW // 2 and high < start + WINDOW:
             yield name, offset - start, None
             return
-    where, rest = broadcast(flat(address, offset, machine.chunk), machine.chunk.shape), machine.lanes()
+    addresses, rest = broadcast(flat(address, offset, machine.chunk), machine.chunk.shape), machine.lanes()
     for name, start in (*_WINDOWS, ("global", 0)):
-        inside = (where >= start - WINDOW // 2) & (where < start + WINDOW) & rest if start else rest
+        inside = (addresses >= start - WINDOW // 2) & (addresses < start + WINDOW) & rest if start else rest
         rest = rest & ~inside
         if inside.any():
             with only(machine, inside):
@@ -144,7 +144,7 @@ def store(machine: Machine, access: MemoryOp, space: str, address: Value, offset
 
 
 def element(ins: Instruction) -> tuple[str, np.dtype[Any], int]:
-    """Return (element type, how it moves: a 16-bit float as its bits, number of elements) of a load or store."""
+    """Return (element type, dtype in registers: bits for a 16-bit float, number of elements) of a load or store."""
     count = next((int(word[1:]) for word in ins.modifiers if word in ("v2", "v4", "v8")), 1)
     type_ = ins.modifiers[-1]
     if type_ not in DTYPES:
@@ -164,7 +164,7 @@ def known(builder: Builder, ins: Instruction) -> bool:
 
 
 def _parameter(builder: Builder, place: Operand) -> str | None:
-    """Return the variable of a call's parameter that an address lies in, None where it lies elsewhere."""
+    """Return the variable of a call's parameter that holds an address, None if there is none."""
     return builder.param_name(place.base) if isinstance(place, Address) and place.base is not None else None
 
 
@@ -178,11 +178,11 @@ def _ld(builder: Builder, ins: Instruction) -> Run:
         return _load_param(builder, variable, ins.operands[1], into, type_)
     targets = [builder.target(item) for item in into]
     address, offset = builder.address(ins.operands[1])
-    # A pointer out of memory may point anywhere; a loaded index points nowhere.
+    # A loaded pointer may point anywhere; a loaded index is not a pointer.
     builder.pointer = 1 if dtype.itemsize == 8 else 0
     place = builder.initial[address]
-    at_a_place = type(place) is Affine and PARAMETER_WINDOW <= place.base < PARAMETER_WINDOW + WINDOW
-    if space == "param" and at_a_place:
+    is_parameter = type(place) is Affine and PARAMETER_WINDOW <= place.base < PARAMETER_WINDOW + WINDOW
+    if space == "param" and is_parameter:
         return _load_kernel_param(builder, targets, place.base + offset - PARAMETER_WINDOW, type_)
     access = MemoryOp(builder, "load", dtype, count, space)
     access.ordered, access.acquires = ordered, "acquire" in ins.modifiers
@@ -197,15 +197,15 @@ def _ld(builder: Builder, ins: Instruction) -> Run:
     if space != "generic" and len(targets) == 1 and wide[0] is None:
         read, (target,) = _LOAD[space], targets
 
-        def run_one(machine: Machine) -> None:
-            found = read(machine, access, machine.registers[address], offset)
-            machine.put(target, Affine(0) if found is None else canonical(found[0]))
+        def run_single(machine: Machine) -> None:
+            loaded = read(machine, access, machine.registers[address], offset)
+            machine.put(target, Affine(0) if loaded is None else canonical(loaded[0]))
 
-        return run_one
+        return run_single
 
     def run(machine: Machine) -> None:
-        found = load(machine, access, space, machine.registers[address], offset)
-        for target, width, value in zip(targets, wide, found or [None] * len(targets), strict=True):
+        loaded = load(machine, access, space, machine.registers[address], offset)
+        for target, width, value in zip(targets, wide, loaded or [None] * len(targets), strict=True):
             if value is not None and width is not None:
                 value = value.astype(width)
             machine.put(target, Affine(0) if value is None else canonical(value))
@@ -214,7 +214,7 @@ def _ld(builder: Builder, ins: Instruction) -> Run:
 
 
 def _extended(type_: str, width: int) -> np.dtype[Any] | None:
-    """Return what a loaded element is extended to for a register of so many bits; None where it fills it."""
+    """Return the dtype that extends a loaded element to a register of `width` bits; None if it fills the register."""
     return (SIGNED if type_[0] == "s" else UNSIGNED)[width] if width > BITS[type_] else None
 
 
@@ -241,7 +241,7 @@ def _load_kernel_param(builder: Builder, targets: list[int], start: int, type_: 
 
 
 def _load_param(builder: Builder, variable: str, place: Any, into: tuple[Operand, ...], type_: str) -> Run:
-    """Build ld.param of a call's parameter, which is a register here, or several."""
+    """Build ld.param of a call's parameter, which is one register here or several."""
     bits = BITS[type_]
     plans = []
     for index, item in enumerate(into):
@@ -281,18 +281,18 @@ def _store_param(builder: Builder, ins: Instruction, type_: str, sources: list[i
     narrowing = [builder.width(source) > bits for source in sources]
 
     def run(machine: Machine) -> None:
-        for slot, source, less in zip(slots, sources, narrowing, strict=True):
+        for slot, source, narrows in zip(slots, sources, narrowing, strict=True):
             value = machine.registers[source]
-            machine.put(slot, canonical(as_array(value, UNSIGNED[bits], machine.chunk)) if less else value)
+            machine.put(slot, canonical(as_array(value, UNSIGNED[bits], machine.chunk)) if narrows else value)
 
     return run
 
 
 @instruction("st")
 def _st(builder: Builder, ins: Instruction) -> Run:
-    """Build a store; st.async is one to a block of the cluster, whose barrier learns of its bytes."""
-    tells = "async" in ins.modifiers
-    ordered = not tells and known(builder, ins)
+    """Build a store; st.async writes to a block of the cluster, and its bytes arrive at a barrier there."""
+    is_async = "async" in ins.modifiers
+    ordered = not is_async and known(builder, ins)
     (type_, dtype, count), space = element(ins), space_of(ins)
     if space == "const":
         raise refuse(ins)
@@ -301,8 +301,8 @@ def _st(builder: Builder, ins: Instruction) -> Run:
         return _store_param(builder, ins, type_, sources)
     address, offset = builder.address(ins.operands[0])
     access = MemoryOp(builder, "store", dtype, count, space)
-    access.ordered, access.strong = ordered, not (tells or _ORDERS.isdisjoint(ins.modifiers))
-    barrier = builder.address(ins.operands[2]) if tells else None
+    access.ordered, access.strong = ordered, not (is_async or _ORDERS.isdisjoint(ins.modifiers))
+    barrier = builder.address(ins.operands[2]) if is_async else None
     builder.signs = ordered
     releases, wide = "release" in ins.modifiers, "cta" not in ins.modifiers
 

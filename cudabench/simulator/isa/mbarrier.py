@@ -1,10 +1,10 @@
 """Barriers in shared memory: mbarrier (PTX ISA 9.7.13.15).
 
-The 64 bits of a barrier, which the PTX ISA leaves open, are here, from the lowest: 20 of pending arrivals, 20 of
+The PTX ISA leaves the 64 bits of a barrier open. Here they are, from the lowest: 20 of pending arrivals, 20 of
 expected arrivals, 22 of pending bytes (biased, since bytes may arrive before they are expected), the phase on top.
 
-A wait that is not over lets other lanes go first. What lanes did before a wait that ends is ordered before all that
-comes after it.
+An unfinished wait lets other lanes run first. Accesses before the end of a wait are ordered before all accesses after
+it.
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ _NONE: Array = np.zeros((1, 1), np.int64)
 
 def shared_places(machine: Machine, register: int, offset: int) -> tuple[Array, Array, Array]:
     """Return `resolve` of addresses in shared memory, generic ones too."""
-    found = flat(machine.registers[register], offset, machine.chunk)
-    return resolve(machine, np.where(found >= SHARED_WINDOW // 2, found - SHARED_WINDOW, found))
+    address = flat(machine.registers[register], offset, machine.chunk)
+    return resolve(machine, np.where(address >= SHARED_WINDOW // 2, address - SHARED_WINDOW, address))
 
 
 class Barriers:
-    """The barriers that an instruction's active lanes name: one of each block that is its own, by their bits."""
+    """The barriers that an instruction's active lanes address, one per lane, as 64-bit words."""
 
     def __init__(self, machine: Machine, access: MemoryOp, register: int, offset: int) -> None:
         chunk = machine.chunk
         self.machine = machine
         lanes = Lanes(machine, Affine(0), 0)
         lanes.mask = chunk.real(machine.mask)
-        rows, found, known = shared_places(machine, register, offset)
-        lanes.address = np.where(known, found, -1)
+        rows, offsets, known = shared_places(machine, register, offset)
+        lanes.address = np.where(known, offsets, -1)
         self.valid = check(machine, access, lanes, 0, machine.shared_size, 8)
         self.lanes = lanes.mask
         if self.valid:
             data = () if access.kind != "store" else (np.zeros((1, 1), np.uint64),)
-            near = self.lanes & (rows == np.arange(chunk.blocks).reshape(-1, 1))
-            machine.shared_races.log(access, lanes.address, 0, near, data)
+            own_block = self.lanes & (rows == np.arange(chunk.blocks).reshape(-1, 1))
+            machine.shared_races.log(access, lanes.address, 0, own_block, data)
         self.words = machine.shared.reshape(-1).view(np.uint64)
         self.places = np.where(self.lanes, lanes.address, 0) // 8 + rows * (machine.shared.shape[1] // 8)
 
@@ -63,23 +63,23 @@ class Barriers:
         return self.words[self.places]
 
     def update(self, arrivals: Array, more: Array = _NONE, expected: Array = _NONE) -> None:
-        """Let each lane arrive `arrivals` times, having added `more` pending bytes; `expected` falls (arrive_drop)."""
+        """Add `more` pending bytes and `arrivals` arrivals for each lane; `expected` falls (arrive_drop)."""
         shape = self.machine.chunk.shape
         amounts = np.stack([broadcast(part, shape)[self.lanes] for part in (arrivals, more, expected)], axis=1)
         places = self.places[self.lanes]
         order = np.argsort(places, kind="stable")
-        found, starts = np.unique(places[order], return_index=True)
-        for place, own in zip(found.tolist(), np.split(amounts[order], starts[1:]), strict=True):
+        targets, starts = np.unique(places[order], return_index=True)
+        for place, changes in zip(targets.tolist(), np.split(amounts[order], starts[1:]), strict=True):
             word = int(self.words[place])
-            if own[:, 0].sum() <= (word & _FIELD):  # all arrive in this phase
-                own = own.sum(axis=0, keepdims=True)
-            for amount in own.tolist():
+            if changes[:, 0].sum() <= (word & _FIELD):  # all arrive in this phase
+                changes = changes.sum(axis=0, keepdims=True)
+            for amount in changes.tolist():
                 word = arrived(word, *amount)
             change(self.machine, self.words, place, word)
 
 
 def fields(word: int) -> tuple[int, int, int]:
-    """Return what a barrier's bits say: arrivals that are pending, those that are expected, bytes that are pending."""
+    """Return a barrier's pending arrivals, expected arrivals and pending bytes."""
     return word & _FIELD, word >> 20 & _FIELD, (word >> _BYTES_SHIFT & _BYTES_MASK) - _BYTES_BIAS
 
 
@@ -95,7 +95,7 @@ def arrived(word: int, count: int, more: int, dropped: int = 0) -> int:
 
 
 def change(machine: Machine, words: Array, place: int, word: int) -> None:
-    """Give a barrier new bits; those who wait look again where another phase begins."""
+    """Set a barrier's bits; a new phase wakes the waiting lanes."""
     if (word ^ int(words[place])) & _PHASE:
         machine.wake()
     words[place] = word
@@ -114,14 +114,14 @@ def lacks(word: int) -> str:
 
 
 def complete(machine: Machine, block: int, offset: int, nbytes: int) -> None:
-    """Tell a block's barrier, where there can be one, that bytes have arrived."""
+    """Subtract arrived bytes from the barrier at an offset of a block's shared memory, if it is in bounds."""
     if 0 <= offset <= machine.shared_size - 8:
         words = machine.shared[block].view(np.uint64)
         change(machine, words, offset // 8, arrived(int(words[offset // 8]), 0, -nbytes))
 
 
 def arrive_bytes(machine: Machine, register: int, offset: int, nbytes: int) -> None:
-    """Tell the barriers that the active lanes name, in their block or another of the cluster, of nbytes each."""
+    """Subtract nbytes from each barrier that the active lanes address, in their block or another of the cluster."""
     rows, places, known = shared_places(machine, register, offset)
     chosen = machine.chunk.real(machine.mask) & known
     for row, place in zip(rows[chosen].tolist(), places[chosen].tolist(), strict=True):
@@ -139,20 +139,20 @@ def _mbarrier(builder: Builder, ins: Instruction) -> Run:
     return (_init if kind in ("init", "inval") else _arrive)(builder, ins, kind)
 
 
-def _named(builder: Builder, operand: Operand, kind: AccessKind = "atomic") -> Callable[[Machine], Barriers]:
-    """Return what gives the barriers of an address operand."""
+def _barriers_at(builder: Builder, operand: Operand, kind: AccessKind = "atomic") -> Callable[[Machine], Barriers]:
+    """Return the function of the machine that gives the barriers of an address operand."""
     address, offset = builder.address(operand)
     access = MemoryOp(builder, kind, _U64, 1, "shared")
     return lambda machine: Barriers(machine, access, address, offset)
 
 
 def _init(builder: Builder, ins: Instruction, kind: str) -> Run:
-    # Who ends a barrier has been told by an atomic that all others are done with it, as cuda::pipeline does.
-    named = _named(builder, ins.operands[0], "store" if kind == "init" else "atomic")
+    # A lane that ends a barrier knows by an atomic that the others are done with it, as in cuda::pipeline.
+    barriers_at = _barriers_at(builder, ins.operands[0], "store" if kind == "init" else "atomic")
     count = builder.source(ins.operands[1] if kind == "init" else Immediate(0), "u32")
 
     def run(machine: Machine) -> None:
-        barriers = named(machine)
+        barriers = barriers_at(machine)
         if barriers.valid:
             number = broadcast(machine.array(count, _U64), machine.chunk.shape)[barriers.lanes]
             bias = np.uint64(_BYTES_BIAS << _BYTES_SHIFT)
@@ -162,18 +162,18 @@ def _init(builder: Builder, ins: Instruction, kind: str) -> Run:
 
 
 def _arrive(builder: Builder, ins: Instruction, kind: str) -> Run:
-    """Build what arrives at a barrier or changes its pending bytes."""
+    """Build an arrival at a barrier or a change of its pending bytes."""
     operands = list(ins.operands)
     arrives = kind in ("arrive", "arrive_drop")
     if not arrives and kind not in ("expect_tx", "complete_tx"):
         raise refuse(ins)
     target = builder.target(operands.pop(0)) if arrives else None
-    named = _named(builder, operands[0])
+    barriers_at = _barriers_at(builder, operands[0])
     with_bytes = not arrives or "expect_tx" in ins.modifiers
     amount = builder.source(operands[1] if len(operands) > 1 else Immediate(0 if with_bytes else 1), "u32")
 
     def run(machine: Machine) -> None:
-        barriers = named(machine)
+        barriers = barriers_at(machine)
         if not barriers.valid:
             return
         if target is not None:
@@ -189,37 +189,37 @@ def _arrive(builder: Builder, ins: Instruction, kind: str) -> Run:
 def _wait(builder: Builder, ins: Instruction) -> Run:
     """Build test_wait and try_wait, by a phase's token or its parity."""
     parity = "parity" in ins.modifiers
-    target, named = builder.target(ins.operands[0]), _named(builder, ins.operands[1])
+    target, barriers_at = builder.target(ins.operands[0]), _barriers_at(builder, ins.operands[1])
     token = builder.source(ins.operands[2], "u32" if parity else "b64")
 
     def run(machine: Machine) -> None:
-        barriers = named(machine)
+        barriers = barriers_at(machine)
         if not barriers.valid:
             machine.put(target, True)
             return
-        asked = machine.array(token, _U64)
-        asked = asked & np.uint64(1) if parity else asked >> np.uint64(63)
-        over = barriers.read() >> np.uint64(63) != asked
-        machine.put(target, truth(over))
-        if (over & barriers.lanes).any():
+        awaited = machine.array(token, _U64)
+        awaited = awaited & np.uint64(1) if parity else awaited >> np.uint64(63)
+        finished = barriers.read() >> np.uint64(63) != awaited
+        machine.put(target, truth(finished))
+        if (finished & barriers.lanes).any():
             for races in (machine.shared_races, machine.global_races, machine.cluster_races):
                 races.barrier()
-            machine.departures.wait(over & barriers.lanes)
-        if (~over & barriers.lanes).any():
+            machine.departures.wait(finished & barriers.lanes)
+        if (~finished & barriers.lanes).any():
             machine.spins = True
 
     return run
 
 
 def build_copies_arrive(builder: Builder, ins: Instruction) -> Run:
-    """Build cp.async.mbarrier.arrive: the thread's copies have ended, as they have here at once; without .noinc the
-    arrival is one more than was expected."""
-    named = _named(builder, ins.operands[0])
+    """Build cp.async.mbarrier.arrive: the thread's copies end at once here; without .noinc it adds the
+    pending arrival that it then makes."""
+    barriers_at = _barriers_at(builder, ins.operands[0])
     counts = any("noinc" in word for word in ins.modifiers)
 
     def run(machine: Machine) -> None:
         machine.shared_races.wait(None, machine.mask)
-        barriers = named(machine)
+        barriers = barriers_at(machine)
         if barriers.valid and counts:
             barriers.update(_NONE + 1)
 

@@ -48,7 +48,7 @@ def _mov(builder: Builder, ins: Instruction) -> Run:
 
 @instruction("createpolicy")
 def _createpolicy(builder: Builder, ins: Instruction) -> Run:
-    """Build a number for the cache, which nothing that the simulator shows depends on."""
+    """Build a cache policy, which the simulator ignores."""
     (target,) = registers(builder, ins)
     return lambda machine: machine.put(target, Affine(0))
 
@@ -103,7 +103,7 @@ def _cvta(builder: Builder, ins: Instruction) -> Run:
 
 @instruction("isspacep")
 def _isspacep(builder: Builder, ins: Instruction) -> Run:
-    """Build the question whether a generic address lies in a state space."""
+    """Build the test that a generic address is in a state space."""
     space = space_of(ins)
     target, source = registers(builder, ins, "u64")
     start = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAMETER_WINDOW}.get(space)
@@ -123,7 +123,7 @@ def _isspacep(builder: Builder, ins: Instruction) -> Run:
 
 @instruction("mapa")
 def _mapa(builder: Builder, ins: Instruction) -> Run:
-    """Build the address of the same place in the memory of the block of a rank."""
+    """Build the address of the same place in the shared memory of the block with a given rank."""
     type_ = ins.modifiers[-1]
     dtype = UNSIGNED[BITS[type_]]
     target, source, rank = registers(builder, ins, type_, "u32")
@@ -133,7 +133,7 @@ def _mapa(builder: Builder, ins: Instruction) -> Run:
         ranks, address = machine.array(rank, UNSIGNED[32]).astype(dtype), machine.array(source, dtype)
         part = (ranks + dtype.type(1)) << dtype.type(RANK_SHIFT)
         if machine.plan.cluster is None:
-            part = np.where(ranks == 0, dtype.type(0), part)  # without clusters each block is one, of rank 0
+            part = np.where(ranks == 0, dtype.type(0), part)  # without clusters each block has rank 0
         machine.put(target, (address & kept) | part)
 
     return run
@@ -141,15 +141,15 @@ def _mapa(builder: Builder, ins: Instruction) -> Run:
 
 @instruction("getctarank")
 def _getctarank(builder: Builder, ins: Instruction) -> Run:
-    """Build the rank of the block in whose memory an address lies."""
+    """Build the rank of the block whose shared memory holds an address."""
     type_ = ins.modifiers[-1]
     target, source = registers(builder, ins, type_)
 
     def run(machine: Machine) -> None:
         address = machine.array(source, UNSIGNED[BITS[type_]]).astype(np.int64)
         part = address & (0x20 * REMOTE - 1)
-        found = members(machine)
-        own = np.zeros((1, 1), np.int64) if found is None else found.rank.reshape(-1, 1)
+        cluster = members(machine)
+        own = np.zeros((1, 1), np.int64) if cluster is None else cluster.rank.reshape(-1, 1)
         machine.put(target, canonical(np.where(part < REMOTE, own, (part >> RANK_SHIFT) - 1).astype(np.uint32)))
 
     return run
@@ -179,7 +179,7 @@ def compare_arrays(name: str, real: bool) -> Callable[[Array, Array], Array]:
 
 
 def decide(name: str, x: Affine, y: Affine) -> bool | None:
-    """Return what a comparison of affine values gives for all lanes, or None where it differs or is not known."""
+    """Return the result of a comparison of affine values for all lanes, or None if it differs or is not known."""
     if name in ("gt", "ge", "hi", "hs"):
         x, y, name = y, x, {"gt": "lt", "ge": "le", "hi": "lt", "hs": "le"}[name]
     if name in ("lt", "lo"):
@@ -209,9 +209,9 @@ def comparison(builder: Builder, ins: Instruction, type_: str) -> Callable[[Mach
         if whole and type(x) is Affine and type(y) is Affine:
             p, q = values.by_sign(x, bits, signed), values.by_sign(y, bits, signed)
             if p is not None and q is not None:
-                found = decide(name, p, q)
-                if found is not None:
-                    return found
+                decided = decide(name, p, q)
+                if decided is not None:
+                    return decided
         a, b = as_array(x, dtype, machine.chunk), as_array(y, dtype, machine.chunk)
         if half:
             a, b = from_halves(a, type_), from_halves(b, type_)
@@ -222,30 +222,30 @@ def comparison(builder: Builder, ins: Instruction, type_: str) -> Callable[[Mach
     return run
 
 
-def _halves(builder: Builder, ins: Instruction, one: int) -> Callable[[Machine], Array]:
+def _halves(builder: Builder, ins: Instruction, true_bits: int) -> Callable[[Machine], Array]:
     """Return the function of the machine that compares the lower and the upper halves of operands 1 and 2: it gives
-    `one` in each half where the comparison holds."""
+    `true_bits` in each half where the comparison holds."""
     sources = [builder.source(operand, "b32") for operand in ins.operands[1:3]]
     compare, type_ = compare_arrays(ins.modifiers[0], True), ins.modifiers[-1]
 
     def half(x: Array, y: Array) -> Array:
-        return np.where(compare(from_halves(x, type_), from_halves(y, type_)), np.uint16(one), np.uint16(0))
+        return np.where(compare(from_halves(x, type_), from_halves(y, type_)), np.uint16(true_bits), np.uint16(0))
 
-    both = in_parts(half, 16, 32)
-    return lambda machine: both(*[machine.array(source, UNSIGNED[32]) for source in sources])
+    compare_both = in_parts(half, 16, 32)
+    return lambda machine: compare_both(*[machine.array(source, UNSIGNED[32]) for source in sources])
 
 
 def _third(builder: Builder, ins: Instruction) -> Callable[[Machine, Value], Value]:
-    """Return what combines a comparison with a third operand, where the instruction names a boolean operator."""
+    """Return the function that combines a comparison with a third operand, if there is a boolean operator."""
     combine = next((_BOOLEAN[word] for word in ins.modifiers[1:] if word in _BOOLEAN), None)
     if combine is None:
-        return lambda machine, found: found
+        return lambda machine, result: result
     other, flip = builder.predicate(ins.operands[3])
 
-    def combined(machine: Machine, found: Value) -> Value:
+    def combined(machine: Machine, result: Value) -> Value:
         third = machine.registers[other]
-        found = combine(found, inverted(third) if flip else third)
-        return found if type(found) is bool else truth(found)
+        result = combine(result, inverted(third) if flip else third)
+        return result if type(result) is bool else truth(result)
 
     return combined
 
@@ -263,9 +263,9 @@ def _setp(builder: Builder, ins: Instruction) -> Run:
         halves = _halves(builder, ins, 1)
 
         def run_halves(machine: Machine) -> None:
-            found = halves(machine)
-            machine.put(target, truth(found & np.uint32(1) != 0))
-            machine.put(complement, truth(found >> np.uint32(16) != 0))
+            result = halves(machine)
+            machine.put(target, truth(result & np.uint32(1) != 0))
+            machine.put(complement, truth(result >> np.uint32(16) != 0))
 
         return run_halves
     compare, third = comparison(builder, ins, type_), _third(builder, ins)
@@ -273,9 +273,9 @@ def _setp(builder: Builder, ins: Instruction) -> Run:
         return lambda machine: machine.put(target, compare(machine))
 
     def run(machine: Machine) -> None:
-        found = compare(machine)
-        opposite = None if complement is None else third(machine, inverted(found))
-        machine.put(target, third(machine, found))
+        result = compare(machine)
+        opposite = None if complement is None else third(machine, inverted(result))
+        machine.put(target, third(machine, result))
         if complement is not None:
             machine.put(complement, opposite)
 
@@ -293,11 +293,11 @@ def _set(builder: Builder, ins: Instruction) -> Run:
         return lambda machine: machine.put(target, halves(machine))
     compare, third = comparison(builder, ins, type_), _third(builder, ins)
     dtype = UNSIGNED[BITS[result]]
-    yes = dtype.type(ones.get(result, (1 << BITS[result]) - 1))
+    true_value = dtype.type(ones.get(result, (1 << BITS[result]) - 1))
 
     def run(machine: Machine) -> None:
-        found = as_array(third(machine, compare(machine)), BOOL, machine.chunk)
-        machine.put(target, canonical(np.where(found, yes, dtype.type(0))))
+        holds = as_array(third(machine, compare(machine)), BOOL, machine.chunk)
+        machine.put(target, canonical(np.where(holds, true_value, dtype.type(0))))
 
     return run
 

@@ -1,7 +1,7 @@
 """The builders of all instructions by opcode and type, registered by the modules that define them.
 
-A builder gets the `Builder` and the parsed instruction; it returns what runs: a function of the machine, or an `Op`
-where the scheduler has to know more, or None where nothing is to be done. It raises `Refuse` with the name of a feature
+A builder gets the `Builder` and the parsed instruction; it returns a function of the machine, or an `Op` if the
+scheduler needs to know more, or None if there is nothing to do. It raises `Refuse` with the name of a feature
 that the simulator lacks.
 """
 
@@ -33,7 +33,7 @@ def instruction(*opcodes: str, types: Collection[str] = (ANY_TYPE,)) -> Callable
 
 
 class Registered:
-    """All that is registered, for a `Builder` to ask."""
+    """The registered builders, as a `Builder` uses them."""
 
     syscalls: Mapping[str, BuildCall] = SYSCALLS
 
@@ -52,11 +52,11 @@ def refuse(ins: Instruction) -> Refuse:
 
 
 def registers(builder: Builder, ins: Instruction, *types: str) -> list[int]:
-    """Return the registers of an instruction's destination and of its sources, so many as there are, read as types."""
+    """Return the registers of an instruction's destination and of its sources, which are read as `types`."""
     target = builder.target(ins.operands[0])
-    return [target, *(builder.source(*each) for each in zip(ins.operands[1:], types, strict=False))]
+    return [target, *(builder.source(*typed) for typed in zip(ins.operands[1:], types, strict=False))]
 
 
 def items(operand: Operand) -> tuple[Operand, ...]:
-    """Return the operands of a vector; of any other, itself."""
+    """Return the operands of a vector, or a tuple of another operand."""
     return operand.items if isinstance(operand, Vector) else (operand,)

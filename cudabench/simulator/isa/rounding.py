@@ -1,8 +1,8 @@
 """Correctly rounded arithmetic that NumPy lacks: fused multiply-add, directed rounding, narrow formats.
 
-Results are found in a wider precision or as an exact sum of two floats (Knuth's TwoSum, Dekker's product), then
-rounded once. Next to the ends of float64 the error of a product under- or overflows; there a multiply-add is found in
-whole numbers: a finite float is an integer times a power of two.
+Results are computed in a wider precision or as an exact sum of two floats (Knuth's TwoSum, Dekker's product), then
+rounded once. Near the limits of float64 the error of a product under- or overflows; there a multiply-add is computed
+with integers: a finite float is an integer times a power of two.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from cudabench.simulator.values import Array, broadcast
 F32: np.dtype[Any] = np.dtype(np.float32)
 F64: np.dtype[Any] = np.dtype(np.float64)
 TILE = 16384
-LEAST, MOST = 2.0**-960, 2.0**990  # between which products, and the halves of a split operand, are ordinary
+LEAST, MOST = 2.0**-960, 2.0**990  # in between, products and halves of a split operand do not over- or underflow
 
 Exact = tuple[int, int]  # (m, e) stands for m * 2^e
 _SPLITTER = 134217729.0  # 2^27 + 1
@@ -59,7 +59,7 @@ def odd_sum(x: Array, y: Array) -> Array:
 
 
 def _in_pieces(compute: Callable[..., Array], dtype: np.dtype[Any], x: Array, y: Array, z: Array) -> Array:
-    """Return what is computed of arrays that broadcast: of large ones in pieces that stay in the cache."""
+    """Compute on arrays that broadcast: on large ones in pieces that stay in the CPU's cache."""
     shape = x.shape if x.shape == y.shape == z.shape else np.broadcast_shapes(x.shape, y.shape, z.shape)
     result: Array = np.empty(shape, dtype)
     if result.size <= TILE or len(shape) != 2:
@@ -89,9 +89,9 @@ def _fma32(x: Array, y: Array, z: Array, result: Array) -> Array:
     np.copyto(result, total, casting="same_kind")
     suspect = (total.view(np.uint64) & _LOW29) == _HALFWAY
     small = np.abs(result) < _SMALLEST
-    few = np.count_nonzero(small)
-    # Zeros are small, and most often all that is.
-    if np.count_nonzero(suspect) or (few and few != total.size - np.count_nonzero(total)):
+    small_count = np.count_nonzero(small)
+    # Zeros are small, too, and most often the only small values.
+    if np.count_nonzero(suspect) or (small_count and small_count != total.size - np.count_nonzero(total)):
         suspect |= small
         suspect &= (total != 0) & np.isfinite(total)
         if suspect.any():
@@ -126,13 +126,13 @@ def directed(high: Array, low: Array, dtype: np.dtype[Any], mode: str) -> Array:
     down = np.nextafter(near, dtype.type(-np.inf))
     up = np.nextafter(near, dtype.type(np.inf))
     lowers, raises = below & ((near > 0) | (mode == "rm")), above & ((near < 0) | (mode == "rp"))
-    found = np.where(lowers & (mode != "rp"), down, np.where(raises & (mode != "rm"), up, near))
+    result = np.where(lowers & (mode != "rp"), down, np.where(raises & (mode != "rm"), up, near))
     if infinite.any():
         largest = np.finfo(dtype).max
         limit = {"rm": np.where(near > 0, largest, near), "rp": np.where(near < 0, -largest, near)}
-        found = np.where(infinite, limit.get(mode, np.copysign(largest, near)), found)
+        result = np.where(infinite, limit.get(mode, np.copysign(largest, near)), result)
     # A directed rounding to zero keeps the sign of the value.
-    return np.where(found == 0, np.copysign(found, np.where(high == 0, near, high)), found).astype(dtype)
+    return np.where(result == 0, np.copysign(result, np.where(high == 0, near, high)), result).astype(dtype)
 
 
 def _product_rest(near: Array, x: Array, y: Array) -> Array:
@@ -153,8 +153,8 @@ def _root_rest(near: Array, x: Array) -> Array:
     return (np.ldexp(x, along & 1) - product) - error
 
 
-# Operations on float64, and what has the sign of the exact result less the nearest: found of mantissas alone, with the
-# nearest result scaled to them, which neither over- nor underflow.
+# Operations on float64, and functions with the sign of the exact result minus the nearest one: computed on mantissas,
+# with the nearest result scaled to them, so that nothing over- or underflows.
 _OPERATIONS: dict[str, tuple[Callable[..., Array], Callable[..., Array]]] = {
     "add": (np.add, lambda near, x, y: two_sum(x, y)[1]),
     "mul": (np.multiply, _product_rest),
@@ -171,10 +171,10 @@ def rounded(name: str, mode: str, *arguments: Array) -> Array:
     rest = rest_of(near, *wide)
     finite = _finite(*wide) & ((wide[-1] != 0) | (name != "div"))
     rest = np.where(np.isfinite(rest), rest, np.where(np.isinf(near) & finite, -near, 0.0))
-    found = directed(near, rest, arguments[0].dtype, mode)
+    result = directed(near, rest, arguments[0].dtype, mode)
     if name == "add" and mode == "rm":
-        return np.where(_cancelled(near, rest, *wide), found.dtype.type(-0.0), found)
-    return found
+        return np.where(_cancelled(near, rest, *wide), result.dtype.type(-0.0), result)
+    return result
 
 
 def fma(x: Array, y: Array, z: Array, mode: str) -> Array:
@@ -212,37 +212,37 @@ def _nearest(value: Exact, mode: str) -> float:
     if m == 0:
         return -0.0 if mode == "rm" else 0.0  # of a sum that cancels (IEEE 754, 6.3)
     sign, size = -1.0 if m < 0 else 1.0, abs(m)
-    away = {"rn": True, "rz": False, "rm": m < 0, "rp": m > 0}[mode]  # what overflows, or lies between
+    outward = {"rn": True, "rz": False, "rm": m < 0, "rp": m > 0}[mode]  # inexact values round away from zero
     drop = max(size.bit_length() - 53, -1074 - e)
     if drop > 0:
         rest, half = size & (1 << drop) - 1, 1 << (drop - 1)
         size, e = size >> drop, e + drop
-        size += (rest > half or (rest == half and size & 1)) if mode == "rn" else (rest != 0 and away)
+        size += (rest > half or (rest == half and size & 1)) if mode == "rn" else (rest != 0 and outward)
     if size.bit_length() + e > 1024:
-        return sign * (math.inf if away else sys.float_info.max)
+        return sign * (math.inf if outward else sys.float_info.max)
     return sign * math.ldexp(size, e)
 
 
 def _mend_fma(result: Array, x: Array, y: Array, z: Array, product: Array, error: Array, mode: str) -> Array:
-    """Return x * y + z of float64 arrays with those right that are not ordinary; product and error: Dekker's."""
+    """Return `result`, recomputed exactly where x * y + z may over- or underflow; product, error: Dekker's."""
     size = np.abs(product)
-    odd = ~((size > LEAST) & (size < MOST) & np.isfinite(error)) | ~(np.abs(result) < MOST)
-    if not odd.any():
+    suspect = ~((size > LEAST) & (size < MOST) & np.isfinite(error)) | ~(np.abs(result) < MOST)
+    if not suspect.any():
         return result
-    # A product of numbers is finite, even one that overflows.
+    # A product of finite numbers counts as finite, even if it overflows.
     result = np.where(np.isinf(z) & _finite(x, y), z, result)
     zero = ((x == 0) | (y == 0)) & (np.abs(z) < MOST)
-    where = odd & _finite(x, y, z) & ~zero
-    if not where.any():
+    chosen = suspect & _finite(x, y, z) & ~zero
+    if not chosen.any():
         return result
-    columns: Any = [np.broadcast_to(argument, where.shape)[where].tolist() for argument in (x, y, z)]
-    result = np.array(np.broadcast_to(result, where.shape))
-    result[where] = [_nearest(_fused(*map(_exact, row)), mode) for row in zip(*columns, strict=True)]
+    columns: Any = [np.broadcast_to(argument, chosen.shape)[chosen].tolist() for argument in (x, y, z)]
+    result = np.array(np.broadcast_to(result, chosen.shape))
+    result[chosen] = [_nearest(_fused(*map(_exact, row)), mode) for row in zip(*columns, strict=True)]
     return result
 
 
 def _finite(*arguments: Array) -> Array:
-    """Return where all of some arrays are finite."""
+    """Return where all arrays are finite."""
     return np.logical_and.reduce(np.broadcast_arrays(*map(np.isfinite, arguments)))
 
 
@@ -260,17 +260,17 @@ def to_bf16(x: Array, mode: str = "rn") -> Array:
         # Round to odd first: the second rounding is then the only one that counts.
         near = x.astype(F32)
         bits = near.view(np.uint32)
-        wrong = (near.astype(F64) != x) & ((bits & np.uint32(1)) == 0) & np.isfinite(near)
+        inexact = (near.astype(F64) != x) & ((bits & np.uint32(1)) == 0) & np.isfinite(near)
         step = np.where(np.abs(near.astype(F64)) < np.abs(x), 1, -1).astype(np.int64)
-        x = np.where(wrong, bits.astype(np.int64) + step, bits).astype(np.uint32).view(F32)
+        x = np.where(inexact, bits.astype(np.int64) + step, bits).astype(np.uint32).view(F32)
     x = np.asarray(x, dtype=F32)
     bits = x.view(np.uint32)
     if mode == "rn":
-        found = floats.to_bfloat16(x).astype(np.uint32)
+        upper = floats.to_bfloat16(x).astype(np.uint32)
     else:
         up = (bits & np.uint32(0xFFFF) != 0) & (np.signbit(x) == (mode == "rm")) & (mode != "rz")
-        found = (bits >> np.uint32(16)) + up.astype(np.uint32)
-    return np.where(np.isnan(x), np.uint32(0x7FFF), found).astype(np.uint16)
+        upper = (bits >> np.uint32(16)) + up.astype(np.uint32)
+    return np.where(np.isnan(x), np.uint32(0x7FFF), upper).astype(np.uint16)
 
 
 def two_halves(x: Array) -> tuple[Array, Array]:
@@ -280,20 +280,20 @@ def two_halves(x: Array) -> tuple[Array, Array]:
     return two_sum((x - low).astype(F64), low.astype(F64))
 
 
-def with_nan(found: Array, *operands: Array) -> Array:
+def with_nan(result: Array, *operands: Array) -> Array:
     """Return results whose NaNs are those of the hardware (measured on an H100).
 
-    float32 has one NaN. Of float64 operands that are NaN the last one goes on, quieted, else it is 0xfff8000000000000.
+    float32 has one NaN. float64 propagates the last NaN operand, quieted, else it gives 0xfff8000000000000.
     """
-    nan = np.isnan(found)
+    nan = np.isnan(result)
     if not nan.any():
-        return found
-    if found.dtype == F32:
-        return np.where(nan, np.uint32(0x7FFFFFFF).view(F32), found)
+        return result
+    if result.dtype == F32:
+        return np.where(nan, np.uint32(0x7FFFFFFF).view(F32), result)
     bits = np.uint64(0xFFF8000000000000)
     for operand in operands:
         bits = np.where(np.isnan(operand), operand.view(np.uint64) | np.uint64(1 << 51), bits)
-    return np.where(nan, bits.view(F64), found)
+    return np.where(nan, bits.view(F64), result)
 
 
 def flush(x: Array) -> Array:

@@ -18,7 +18,7 @@ Box = tuple[int, tuple[int, ...], tuple[int, ...]]
 
 
 def box_of(machine: Machine, access: MemoryOp, address: Value, offset: int) -> Box | None:
-    """Return (start, shape, strides) in the chunk's shared memory, where all blocks go to the same places of their
+    """Return (start, shape, strides) in the chunk's shared memory if all blocks access the same places of their
     own, in bounds and aligned; else None."""
     if type(address) is not Affine:
         return None
@@ -43,16 +43,16 @@ def views(machine: Machine, access: MemoryOp, box: Box) -> list[Array]:
 
 
 def own_address(address: Value, offset: int) -> Value:
-    """Return an address of 32 bits by its sign; not a generic one, whose window is in the offset."""
+    """Return a 32-bit address, sign-extended; a generic one stays, its window is in the offset."""
     if type(address) is Affine and address.low + offset >= 1 << 31:
         return values.by_sign(address, 32, True) or address
     return address
 
 
 def lanes_of(machine: Machine, access: MemoryOp, address: Value, offset: int) -> Lanes | Remote | None:
-    """Return the lanes that are in bounds and aligned, all checked; None without any.
+    """Return the lanes that are in bounds and aligned, all checked; None if there are none.
 
-    A Remote goes to the memory of other blocks of the cluster, and is counted by `count_remote`.
+    A Remote accesses the memory of other blocks of the cluster, and is counted by `count_remote`.
     """
     lanes = Lanes(machine, address, offset)
     if machine.plan.cluster is not None and lanes.extremes()[1] >= REMOTE:
@@ -92,7 +92,7 @@ def load_shared(machine: Machine, access: MemoryOp, address: Value, offset: int)
 
 
 def index_of(machine: Machine, access: MemoryOp, lanes: Lanes) -> Array:
-    """Return the place of each lane in elements: of a load by all blocks, one row's; else those of all rows."""
+    """Return the element index of each lane: within one row for a load by all blocks; else in all rows."""
     loads = access.kind == "load"
     index = lanes.fill(0) if loads else lanes.address
     if not loads or index.shape[0] > 1:
@@ -101,7 +101,7 @@ def index_of(machine: Machine, access: MemoryOp, lanes: Lanes) -> Array:
 
 
 def taken(machine: Machine, access: MemoryOp, index: Array) -> list[Array]:
-    """Return what lanes read from places of their blocks' memory, or with one row of them in each block's row."""
+    """Return the elements that lanes read at flat indices, or, for one row of indices, in each block's row."""
     if index.shape[0] == 1:
         view, index = machine.shared.view(access.dtype), index[0]
         return [view.take(index + place if place else index, axis=1) for place in range(access.count)]
@@ -120,7 +120,7 @@ def note_shared(
 ) -> None:  # fmt: skip
     """Count, log and trace an access; how: of an atomic, see `atomics.served`."""
     chunk = machine.chunk
-    copies = machine.shared_races.asynchronous  # of which the hardware counts no store to shared memory (LDGSTS)
+    copies = machine.shared_races.asynchronous  # the hardware does not count their stores (LDGSTS)
     number, warps = access.numbers["shared"], machine.warps
     if how is not None:
         machine.counters.shared_atomic(number, address, access.size, mask, warps, chunk, how)
@@ -159,7 +159,7 @@ def store_shared(machine: Machine, access: MemoryOp, address: Value, offset: int
         for place, value in enumerate(data):
             view[index + place] = broadcast(as_array(value, access.dtype, chunk), chunk.shape)[lanes.lanes]
         return
-    # A uniform address has a mask of one place; which lanes write still matters for the value.
+    # A uniform address has a mask of one entry; the exact mask decides which lane's value is written.
     mask = lanes.exact(machine)
     note_shared(machine, access, lanes.address, 0, mask, data)
     index = index_of(machine, access, lanes)

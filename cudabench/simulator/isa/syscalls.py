@@ -21,7 +21,7 @@ from cudabench.simulator.program.ptx import Operand, Symbol
 from cudabench.simulator.values import INT64, UNSIGNED, Array, broadcast, canonical
 
 _SPECIFIER = re.compile(r"%([-+ #0]*)(\*|\d+)?(?:\.(\*|\d+))?(hh|h|ll|l|j|z|t|L)?([diouxXeEfFgGaAcspn%])")
-_HELD = {  # by the letter: how memory holds what it prints, without `l` and with, as `struct` says it; Python's letter
+_HELD = {  # by letter: the argument's `struct` codes without and with `l`, and Python's letter
     **dict.fromkeys("di", "iqd"), "u": "IQd", **{letter: f"IQ{letter}" for letter in "oxX"}, "c": "iic",
     **{letter: f"dd{letter}" for letter in "eEfFgGaA"}, **dict.fromkeys("sp", "QQs"),
 }  # fmt: skip
@@ -30,18 +30,18 @@ MAX_STRING = 1 << 16
 
 def _arguments(builder: Builder, arguments: tuple[Operand, ...]) -> list[int]:
     """Return the registers that hold a call's arguments."""
-    found = []
+    registers = []
     for argument in arguments:
         name = builder.param_name(argument.name) if isinstance(argument, Symbol) else None
         if name is None:
-            found.append(builder.source(argument, "b64"))
+            registers.append(builder.source(argument, "b64"))
             continue
         slots = builder.slots.get(name)
         if not slots:
             raise Refuse("a call without arguments")
-        found.append(slots[min(slots)])
-        builder.uses.append(found[-1])
-    return found
+        registers.append(slots[min(slots)])
+        builder.uses.append(registers[-1])
+    return registers
 
 
 def _result(builder: Builder, results: tuple[Operand, ...], width: int) -> int | None:
@@ -53,8 +53,8 @@ def _result(builder: Builder, results: tuple[Operand, ...], width: int) -> int |
     return builder.defs[-1]
 
 
-def _each(machine: Machine, register: int) -> Array:
-    """Return what each lane has in a register, (blocks, threads)."""
+def _by_lane(machine: Machine, register: int) -> Array:
+    """Return a register's values by lane, (blocks, threads)."""
     return broadcast(machine.array(register, INT64), machine.chunk.shape)
 
 
@@ -76,7 +76,7 @@ def text_at(machine: Machine, address: int, block: int, thread: int) -> str:
 
 
 def format_text(machine: Machine, template: str, arguments: int, block: int, thread: int) -> str:
-    """Return what C's printf makes of a template; arguments lie at a generic address, each aligned to its size."""
+    """Return a template formatted as by C's printf; arguments: a generic address, each aligned to its size."""
     offset = 0
 
     def take(code: str) -> Any:
@@ -114,7 +114,7 @@ def _vprintf(builder: Builder, results: tuple[Operand, ...], arguments: tuple[Op
     _result(builder, results, 32)
 
     def run(machine: Machine) -> None:
-        formats, places = _each(machine, template), _each(machine, place)
+        formats, places = _by_lane(machine, template), _by_lane(machine, place)
         for block, thread in np.argwhere(machine.lanes()).tolist():
             text = text_at(machine, int(formats[block, thread]), block, thread)
             machine.output.append(format_text(machine, text, int(places[block, thread]), block, thread))
@@ -129,7 +129,7 @@ def _assertfail(builder: Builder, results: tuple[Operand, ...], arguments: tuple
     def run(machine: Machine) -> None:
         chunk = machine.chunk
         _, (block, thread) = first_lane(machine.lanes(), chunk)
-        values = [int(_each(machine, index)[block, thread]) for index in registers]
+        values = [int(_by_lane(machine, index)[block, thread]) for index in registers]
         expression, file, function = (text_at(machine, values[index], block, thread) for index in (0, 1, 3))
         raise KernelAssert(
             f"assertion '{expression}' failed at {file}:{values[2]} ({function}) "
@@ -152,9 +152,9 @@ def _malloc(builder: Builder, results: tuple[Operand, ...], arguments: tuple[Ope
         lanes = chunk.real(machine.lanes())
         sizes = broadcast(machine.array(size, UNSIGNED[64]), chunk.shape)[lanes].tolist()
         starts = heap.heap.allocate(sizes, location.line)
-        found = np.zeros(chunk.shape, np.uint64)
-        found[lanes] = [heap.base + start if start >= 0 else 0 for start in starts]
-        machine.put(target, canonical(found))
+        pointers = np.zeros(chunk.shape, np.uint64)
+        pointers[lanes] = [heap.base + start if start >= 0 else 0 for start in starts]
+        machine.put(target, canonical(pointers))
 
     return Op(run, "plain", location, pointer=1)
 
@@ -165,16 +165,16 @@ def _free(builder: Builder, results: tuple[Operand, ...], arguments: tuple[Opera
     location = builder.ins.location
 
     def run(machine: Machine) -> None:
-        heap, addresses = _heap(machine), _each(machine, pointer)
+        heap, addresses = _heap(machine), _by_lane(machine, pointer)
         for lane in active_lanes(machine):
-            address, wrong = int(addresses[lane]), None
+            address, fault = int(addresses[lane]), None
             if heap.base <= address < heap.base + heap.size:
-                wrong = heap.heap.free(address - heap.base, location.line)
+                fault = heap.heap.free(address - heap.base, location.line)
             elif address:
-                wrong = f"frees address {address:#x}, which malloc did not give"
-            if wrong is not None:
-                kind = "use-after-free" if "once more" in wrong else "out-of-bounds"
-                machine.hazards.report(machine, kind, location, machine.lanes(), wrong)
+                fault = f"frees address {address:#x}, which malloc did not give"
+            if fault is not None:
+                kind = "use-after-free" if "once more" in fault else "out-of-bounds"
+                machine.hazards.report(machine, kind, location, machine.lanes(), fault)
 
     return Op(run, "plain", location)
 

@@ -1,12 +1,12 @@
 """Matrices of a warp: mma.sync of all dense types, wmma, ldmatrix, stmatrix, movmatrix (PTX ISA 9.7.15.4, 9.7.15.5).
 
-A warp holds A (m x k), B (k x n) and C (m x n) in fragments, a few elements a lane. How floats are added the PTX ISA
-leaves open: for sm_90 it is as on that hardware, to the bit (`accumulate`); for others products are exact, and their
+A warp holds A (m x k), B (k x n) and C (m x n) in fragments, a few elements a lane. The PTX ISA leaves the sums of
+floats open: for sm_90 they equal the hardware's to the bit (`accumulate`); for others products are exact, and their
 sum with C is rounded once to nearest. Sums of integers and of single bits are exact; float64 is a chain of fused
 multiply-adds.
 
-Which lane holds which element of a wmma fragment is not specified; here it is what mma.sync says of matrices of the
-same sides, float16 twice where the fragment has more room.
+Which lane holds which element of a wmma fragment is not specified; here it is the layout of mma.sync for the same
+sides, with float16 elements held twice if the fragment has more registers.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ class Shape(NamedTuple):
 def places(matrix: str, shape: Shape, bits: int) -> tuple[Array, Array]:
     """Return row and column of every element of a fragment of a, b or c: arrays of (lanes, elements).
 
-    An element has `bits`. A register of 32 holds neighbours along k. B and C wider than 8 are tiles of 8 columns, one
-    after the other, as the fragments of wmma are here.
+    An element has `bits`. A register of 32 bits holds neighbours along k. B and C with more than 8 columns are
+    successive tiles of 8 columns, as the fragments of wmma are here.
     """
     m, _, k = shape
     packed = max(1, 32 // bits)
@@ -124,27 +124,27 @@ def unpacked(lanes: Array, type_: str) -> Array:
 
 
 def together(machine: Machine, registers: Sequence[int], dtype: np.dtype[Any]) -> Array:
-    """Return some registers of all lanes: (blocks or 1, warps, 32, registers)."""
+    """Return the given registers of all lanes: (blocks or 1, warps, 32, registers)."""
     parts = [by_warp(machine, machine.array(i, dtype)) for i in registers]
-    found: Array = np.empty((max(part.shape[0] for part in parts), *parts[0].shape[1:], len(parts)), parts[0].dtype)
+    stacked: Array = np.empty((max(part.shape[0] for part in parts), *parts[0].shape[1:], len(parts)), parts[0].dtype)
     for place, part in enumerate(parts):
-        found[..., place] = part
-    return found
+        stacked[..., place] = part
+    return stacked
 
 
 def multiplied(a: Array, b: Array, c: Array, type_: str, outer: str, mode: str, how: Sequence[str]) -> Array:
     """Return A B + C of matrices (..., rows, columns) in the type of C.
 
-    mode: the rounding of float64. how: 'xor' or 'and' for single bits, 'satfinite' for integers that stop at their
-    limits.
+    mode: the rounding of float64. how: 'xor' or 'and' for single bits, 'satfinite' for integers that are clamped to
+    their limits.
     """
     if type_ == "f64":
-        found = c
+        result = c
         for step in range(a.shape[-1]):
             x, y = np.broadcast_arrays(a[..., :, step, None], b[..., None, step, :])
-            found = rounding.fma64(x, y, found) if mode == "rn" else rounding.fma(x, y, found, mode)
-        return found
-    # Products and sums of what has fewer bits are exact in double precision, or nearly so.
+            result = rounding.fma64(x, y, result) if mode == "rn" else rounding.fma(x, y, result, mode)
+        return result
+    # Products and sums of narrower types are exact in double precision, or nearly so.
     x, y = a.astype(np.float64), b.astype(np.float64)
     differ = type_ == "b1" and "xor" in how
     total = np.matmul(x, 1 - y) + np.matmul(1 - x, y) if differ else np.matmul(x, y)
@@ -157,7 +157,7 @@ def multiplied(a: Array, b: Array, c: Array, type_: str, outer: str, mode: str, 
 
 
 class Fragment:
-    """A matrix that the lanes of a warp hold in registers, to be read or, as a result, written.
+    """A matrix in the registers of a warp's lanes, to be read or, as a result, written.
 
     copies: how often the lanes may hold each element of A and B.
     """
@@ -171,10 +171,10 @@ class Fragment:
         elements, count = row.shape[1], len(registers) * max(1, 32 // bits)
         if count != elements and not (copies > 1 and matrix in "ab" and count % elements == 0):
             raise refuse(builder.ins)
-        named = type_ if type_ in ("f64", "f32", "s32") else "b32"
-        self.type, self.dtype = type_, DTYPES[named]
-        self.registers = [builder.target(item) if result else builder.source(item, named) for item in registers]
-        # Where each element of the matrix stands in a row of those of all lanes one after the other.
+        register_type = type_ if type_ in ("f64", "f32", "s32") else "b32"
+        self.type, self.dtype = type_, DTYPES[register_type]
+        self.registers = [builder.target(item) if result else builder.source(item, register_type) for item in registers]
+        # The index of each element of the matrix among the elements of all lanes in order.
         self.index = np.empty(shape.sides(matrix), np.int64)
         self.index[row, column] = _LANE[:, None] * count + np.arange(elements)
 
@@ -183,15 +183,15 @@ class Fragment:
         lanes = unpacked(together(machine, self.registers, self.dtype)[:, warps], self.type)
         return lanes.reshape(*lanes.shape[:2], -1)[..., self.index]
 
-    def write(self, machine: Machine, found: Array, warps: Any = slice(None)) -> None:
+    def write(self, machine: Machine, matrices: Array, warps: Any = slice(None)) -> None:
         """Write the matrices of some warps, (blocks or 1, warps, rows, columns), and zeros for the others."""
         row, column = self.place
-        lanes = np.ascontiguousarray(found[..., row, column])
+        lanes = np.ascontiguousarray(matrices[..., row, column])
         lanes = lanes.view(np.uint32) if self.type == "f16" else lanes  # two in a register
-        every: Array = np.zeros((len(self.registers), len(found), machine.chunk.warps, 32), lanes.dtype)
-        every[:, :, warps] = np.moveaxis(lanes, -1, 0)
-        for register, values in zip(self.registers, every, strict=True):
-            machine.put(register, values.reshape(len(found), -1))
+        contents: Array = np.zeros((len(self.registers), len(matrices), machine.chunk.warps, 32), lanes.dtype)
+        contents[:, :, warps] = np.moveaxis(lanes, -1, 0)
+        for register, values in zip(self.registers, contents, strict=True):
+            machine.put(register, values.reshape(len(matrices), -1))
 
 
 def multiply(
@@ -208,25 +208,25 @@ def multiply(
     def run(machine: Machine) -> None:
         a, b, c = (fragment.read(machine) for fragment in fragments)
         if as_hopper:
-            found = accumulate.of_warp(a, b, c, type_a, type_b, outer)
+            product = accumulate.of_warp(a, b, c, type_a, type_b, outer)
         else:
-            found = multiplied(a, b, c, type_a, outer, mode, how)
-        result.write(machine, found)
+            product = multiplied(a, b, c, type_a, outer, mode, how)
+        result.write(machine, product)
 
     return meeting(run, ins)
 
 
 def meeting(run: Any, ins: Instruction) -> Op:
-    """Return the op of an instruction at which all lanes of a warp meet, and which orders no accesses to memory."""
+    """Return the op of an instruction that all lanes of a warp run together, and that orders no memory accesses."""
     op = Op(run, "collective", ins.location)
     op.members = lambda machine: None
     return op
 
 
 def types_of(ins: Instruction) -> tuple[str, str, str, str]:
-    """Return the types of D, A, B and C that an instruction names. Raises Refuse for a combination that is not here."""
+    """Return the types of D, A, B and C that an instruction names. Raises Refuse for an unsupported combination."""
     words = tuple(word for word in ins.modifiers if word in ELEMENT_BITS)
-    if len(words) == 2 and words[0] in ("f16", "f32"):  # wmma names D and C alone where A and B are float16
+    if len(words) == 2 and words[0] in ("f16", "f32"):  # wmma names only D and C if A and B are float16
         words = (words[0], "f16", "f16", words[1])
     if len(words) == 3:  # wgmma adds to D
         words = (*words, words[0])
@@ -255,7 +255,7 @@ _U32 = UNSIGNED[32]
 WMMA_SHAPES = ("m16n16k16", "m8n32k16", "m32n8k16", "m16n16k8", "m8n8k32", "m8n8k128", "m8n8k4")
 
 
-def _turned(rows: Array) -> Array:
+def _transposed(rows: Array) -> Array:
     """Return 8 x 8 matrices of 16 bits, (..., 8, 4) words, transposed."""
     halves = np.ascontiguousarray(rows).view(np.uint16)
     return np.ascontiguousarray(np.swapaxes(halves, -1, -2)).view(np.uint32)
@@ -263,14 +263,14 @@ def _turned(rows: Array) -> Array:
 
 @instruction("ldmatrix", "stmatrix")
 def _matrices(builder: Builder, ins: Instruction) -> Op:
-    """Build a load or store of 8 x 8 matrices of 16 bits, in which lanes 8i to 8i + 7 give the rows of matrix i; each
-    lane holds two neighbours of a row, or of a column."""
+    """Build a load or store of 8 x 8 matrices of 16 bits, where lanes 8i to 8i + 7 address the rows of matrix i;
+    each lane holds two neighbours of a row, or of a column."""
     loads, transposed = ins.opcode == "ldmatrix", "trans" in ins.modifiers
     if "m8n8" not in ins.modifiers or ins.modifiers[-1] != "b16":
         raise refuse(ins)
-    held = items(ins.operands[0 if loads else 1])
-    count = len(held)
-    places = [builder.target(item) if loads else builder.source(item, "b32") for item in held]
+    operands = items(ins.operands[0 if loads else 1])
+    count = len(operands)
+    fragment = [builder.target(item) if loads else builder.source(item, "b32") for item in operands]
     address, offset = builder.address(ins.operands[1 if loads else 0])
     builder.pointer = 0
     space = space_of(ins)
@@ -282,19 +282,19 @@ def _matrices(builder: Builder, ins: Instruction) -> Op:
 
     def run_load(machine: Machine) -> None:
         with only(machine, rows(machine)):
-            found = load(machine, access, space, machine.registers[address], offset)
-        parts = np.broadcast_arrays(*found or [np.zeros((1, 1), np.uint32)] * 4)
+            loaded = load(machine, access, space, machine.registers[address], offset)
+        parts = np.broadcast_arrays(*loaded or [np.zeros((1, 1), np.uint32)] * 4)
         words = np.stack([by_warp(machine, part) for part in parts], axis=-1)
-        for number, target in enumerate(places):
+        for number, target in enumerate(fragment):
             matrix = words[:, :, 8 * number : 8 * number + 8]
-            machine.put(target, (_turned(matrix) if transposed else matrix).reshape(len(words), -1))
+            machine.put(target, (_transposed(matrix) if transposed else matrix).reshape(len(words), -1))
 
     def run_store(machine: Machine) -> None:
-        lanes = together(machine, places, _U32)
+        lanes = together(machine, fragment, _U32)
         words = np.zeros((*lanes.shape[:2], 32, 4), np.uint32)
         for number in range(count):
             matrix = lanes[..., number].reshape(*lanes.shape[:2], 8, 4)
-            words[:, :, 8 * number : 8 * number + 8] = _turned(matrix) if transposed else matrix
+            words[:, :, 8 * number : 8 * number + 8] = _transposed(matrix) if transposed else matrix
         data = [np.ascontiguousarray(words[..., word]).reshape(len(words), -1) for word in range(4)]
         with only(machine, rows(machine)):
             store(machine, access, space, machine.registers[address], offset, data)
@@ -308,8 +308,8 @@ def _movmatrix(builder: Builder, ins: Instruction) -> Op:
 
     def run(machine: Machine) -> None:
         lanes = machine.array(source, _U32)
-        turned = _turned(by_warp(machine, lanes).reshape(len(lanes), -1, 8, 4))
-        machine.put(target, turned.reshape(len(lanes), -1))
+        matrices = _transposed(by_warp(machine, lanes).reshape(len(lanes), -1, 8, 4))
+        machine.put(target, matrices.reshape(len(lanes), -1))
 
     return meeting(run, ins)
 
@@ -336,30 +336,30 @@ def _wmma(builder: Builder, ins: Instruction) -> Op:
 
 
 class _Moved:
-    """How a wmma load or store moves a fragment: element (row, column) lies at row * stride + column, or the other way
-    round.
+    """A wmma load or store of a fragment: element (row, column) is at row * stride + column, or with the two
+    exchanged.
 
-    A register whose elements are neighbours in memory moves as one (`whole`), and so do `step` of 2 of 32 bits of an
-    accumulator; else each element by itself. held: registers with elements of their own; any more repeat them.
+    A register whose elements are neighbours in memory moves as one (`whole`), and so do pairs of 32-bit registers of an
+    accumulator (`step` 2); else each element by itself. held: registers with distinct elements; others repeat them.
     """
 
     def __init__(self, builder: Builder, ins: Instruction, shape: Shape, matrix: str, kind: AccessKind) -> None:
         fragment, place = ins.operands[:2] if kind == "load" else ins.operands[1::-1]
         type_, rows_first = ins.modifiers[-1], "row" in ins.modifiers
         bits = self.bits = ELEMENT_BITS[type_]
-        named = type_ if type_ in ("f64", "f32", "s32") else "b32"
+        register_type = type_ if type_ in ("f64", "f32", "s32") else "b32"
         parts = items(fragment)
-        self.registers = [builder.target(i) if kind == "load" else builder.source(i, named) for i in parts]
+        self.registers = [builder.target(i) if kind == "load" else builder.source(i, register_type) for i in parts]
         self.address, self.offset = builder.address(place)
         builder.pointer = 0
         self.stride = builder.source(ins.operands[2], "u32") if len(ins.operands) > 2 else None
         self.packed_length = shape.sides(matrix)[rows_first]
-        each = self.each = max(1, 32 // bits)  # elements of a register
+        packed = self.each = max(1, 32 // bits)  # elements of a register
         row, column = places(matrix, shape, bits)
         slow, fast = self.slow, self.fast = (row, column) if rows_first else (column, row)
-        self.held = row.shape[1] // each
-        alike = (slow[:, ::each] == slow[:, each - 1 :: each]) & (np.diff(fast)[:, ::each] == 1).all()
-        self.whole = each == 1 or bool(alike.all())
+        self.held = row.shape[1] // packed
+        contiguous = (slow[:, ::packed] == slow[:, packed - 1 :: packed]) & (np.diff(fast)[:, ::packed] == 1).all()
+        self.whole = packed == 1 or bool(contiguous.all())
         if not self.held or len(parts) % self.held or (bits < 8 and not self.whole):
             raise refuse(ins)
         pairs = matrix == "c" and bits == 32 and self.held % 2 == 0
@@ -372,13 +372,13 @@ class _Moved:
         """Return the address of an element of each lane."""
         start = flat(machine.registers[self.address], self.offset, machine.chunk)
         stride = self.packed_length if self.stride is None else machine.array(self.stride, _U32).astype(np.int64)
-        far, near = (np.tile(part[:, element], machine.chunk.warps).reshape(1, -1) for part in (self.slow, self.fast))
-        return start + (far * stride + near) * self.bits // 8
+        slow, fast = (np.tile(part[:, element], machine.chunk.warps).reshape(1, -1) for part in (self.slow, self.fast))
+        return start + (slow * stride + fast) * self.bits // 8
 
     def element(self, machine: Machine, number: int) -> list[Array]:
-        """Return what the lanes read of an element, or of the two of a step."""
-        found = load(machine, self.access, self.space, self.where(machine, number), 0)
-        return found or [np.zeros((1, 1), self.dtype)] * self.step
+        """Return the lanes' values of an element, or of the two of a step."""
+        loaded = load(machine, self.access, self.space, self.where(machine, number), 0)
+        return loaded or [np.zeros((1, 1), self.dtype)] * self.step
 
     def load(self, machine: Machine) -> None:
         for number in range(0, self.held, self.step):
@@ -398,5 +398,5 @@ class _Moved:
             values = [machine.array(source, wide) for source in self.registers[number : number + self.step]]
             for within in range(1 if self.whole else self.each):
                 parts = values if self.whole else [(values[0] >> np.uint32(self.bits * within)).astype(self.dtype)]
-                where = self.where(machine, number * self.each + within)
-                store(machine, self.access, self.space, where, 0, parts)
+                address = self.where(machine, number * self.each + within)
+                store(machine, self.access, self.space, address, 0, parts)

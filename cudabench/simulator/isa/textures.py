@@ -1,9 +1,9 @@
 """Textures and surfaces: tex, tld4, txq, suld, sust, suq (PTX ISA 9.7.10 and 9.7.11).
 
-What a fetch returns is what the CUDA C++ Programming Guide, "Texture Fetching", says: a nearest texel, or a mean of the
-2, 4 or 8 around the place, with weights of 8 fractional bits (rounded to nearest here). The mean is computed in double
+A fetch follows the CUDA C++ Programming Guide, "Texture Fetching": it returns the nearest texel, or a mean of the 2, 4
+or 8 texels around the place, with weights of 8 fractional bits (rounded to nearest). The mean is computed in double
 precision and rounded once; the hardware's own rounding is not specified. Levels of detail are ignored: no texture here
-has mipmaps. Texture and surface accesses are not counted: how arrays lie in memory is not documented.
+has mipmaps. Texture and surface accesses are not counted: the memory layout of arrays is not documented.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from cudabench.simulator.program.ptx import Instruction, Operand, Pair, Vector
 from cudabench.simulator.textures import Texture
 from cudabench.simulator.values import DTYPES, UNSIGNED, Affine, Array, Value, as_array, broadcast, canonical, different
 
-# Coordinates by geometry, and whether a layer stands before them.
+# Coordinates by geometry, and whether a layer comes before them.
 _GEOMETRY = {"1d": (1, False), "2d": (2, False), "3d": (3, False), "a1d": (1, True), "a2d": (2, True)}
 _ONE = 256  # a weight of 1.0: weights have 8 fractional bits
 _COMPONENTS = "rgba"
@@ -54,12 +54,12 @@ def _fetch(builder: Builder, ins: Instruction, operand: Operand, type_: str) -> 
     handle, place = operand.items
     coordinates = list(items(place))
     layer = builder.source(coordinates.pop(0), "u32") if layered else None
-    found = tuple(builder.source(item, type_) for item in coordinates[:count])
-    return Fetch(builder.source(handle, "b64"), layer, found)
+    registers = tuple(builder.source(item, type_) for item in coordinates[:count])
+    return Fetch(builder.source(handle, "b64"), layer, registers)
 
 
 def bound(machine: Machine, fetch: Fetch, ins: Instruction) -> Iterator[tuple[Texture, Array]]:
-    """Yield the textures that the active lanes name, each with its lanes as (blocks, threads).
+    """Yield the textures that the active lanes use, each with its lanes as (blocks, threads).
 
     Raises KernelTrap for a number that is not a handle, or is one of another kind.
     """
@@ -73,7 +73,7 @@ def bound(machine: Machine, fetch: Fetch, ins: Instruction) -> Iterator[tuple[Te
         named = [(number, lanes & (handles == number)) for number in different(handles[lanes]).tolist()]
     place = source_place(machine, ins.location)
     kind = "surface" if ins.opcode.startswith("su") else "texture"
-    for number, those in named:
+    for number, texture_lanes in named:
         texture = machine.textures.get(number)
         if texture is None:
             raise KernelTrap(
@@ -85,27 +85,27 @@ def bound(machine: Machine, fetch: Fetch, ins: Instruction) -> Iterator[tuple[Te
             wanted = f"{dimensions} coordinate{'s' * (dimensions > 1)}{' and a layer' * layered}"
             have = f"{texture.dimensions} dimension{'s' * (texture.dimensions > 1)}{' and layers' * texture.layered}"
             raise KernelTrap(f"kernel {machine.code.name} uses {wanted} at {place} for a {kind} of {have}.")
-        yield texture, those
+        yield texture, texture_lanes
 
 
 def texels(
     texture: Texture, layer: Array | None, places: Sequence[Array], note: Note | None, used: Array = np.True_,
     modes: Sequence[str] = (),
 ) -> Array:  # fmt: skip
-    """Return the texels at places, x first, by the address modes, as they are read: (..., channels), 0 on the border.
+    """Return the values of the texels at places, x first, by the address modes: (..., channels), 0 on the border.
 
-    note: is told which texels are read, by the lanes of `used`.
+    note: is called with the texels that the lanes of `used` read.
     """
     index, inside = ([] if layer is None else [layer]), np.ones((1, 1), bool)
     for place, count, mode in reversed(list(zip(places, texture.extents, modes or texture.modes, strict=True))):
-        held = np.clip(place, 0, count - 1)
+        clamped = np.clip(place, 0, count - 1)
         if mode == "wrap":
-            held = place % count
+            clamped = place % count
         elif mode == "mirror":
-            held = np.minimum(place % (2 * count), 2 * count - 1 - place % (2 * count))
+            clamped = np.minimum(place % (2 * count), 2 * count - 1 - place % (2 * count))
         elif mode == "border":
-            inside = inside & (held == place)
-        index.append(held)
+            inside = inside & (clamped == place)
+        index.append(clamped)
     data, spots = texture.texels, tuple(np.broadcast_arrays(*index))
     if note is not None:
         note(np.ravel_multi_index(spots, data.shape[:-1]), inside & used)
@@ -120,29 +120,29 @@ def _scaled(texture: Texture, coordinates: Sequence[Array]) -> list[Array]:
 
 
 def _fixed(x: Array) -> Array:
-    """Return the place between the centres of texels: the lower one above 8 fractional bits."""
+    """Return coordinates between texel centres as fixed point: the lower texel above 8 fractional bits."""
     return np.floor((x - 0.5) * _ONE + 0.5).astype(np.int64)
 
 
 def sample(texture: Texture, layer: Array | None, coordinates: Sequence[Array], note: Note | None) -> Array:
-    """Return what a fetch with floating-point coordinates gives: (..., channels), as the texture's reading says."""
+    """Return the result of a fetch with floating-point coordinates: (..., channels), by the texture's read mode."""
     places = _scaled(texture, coordinates)
     if texture.filter == "point":
         return texels(texture, layer, [np.floor(x).astype(np.int64) for x in places], note)
     fixed, total = [_fixed(x) for x in places], np.float64(0)
     for upper in product((0, 1), repeat=len(places)):
         upper = upper[::-1]
-        weights = [(at & (_ONE - 1)) / _ONE for at in fixed]
+        weights = [(position & (_ONE - 1)) / _ONE for position in fixed]
         share = reduce(mul, (weight if up else 1.0 - weight for up, weight in zip(upper, weights, strict=True)))
-        corner = [(at >> 8) + up for at, up in zip(fixed, upper, strict=True)]
+        corner = [(position >> 8) + up for position, up in zip(fixed, upper, strict=True)]
         part = texels(texture, layer, corner, note, share != 0).astype(np.float64)
-        # A texel without weight counts for nothing, also where it is NaN.
+        # A texel of weight 0 is ignored, also if it is NaN.
         total = total + np.where(share[..., None] == 0, 0.0, part * share[..., None])
     return total.astype(np.float32)
 
 
 def fetched(texture: Texture, layer: Array | None, coordinates: Sequence[Array], note: Note | None) -> Array:
-    """Return what a fetch with integer coordinates gives: the texel; outside of linear memory zero."""
+    """Return the texel of a fetch with integer coordinates; zero outside of linear memory."""
     places = [x.astype(np.int64) for x in coordinates]
     return texels(texture, layer, places, note, modes=("border",) if texture.linear else ())
 
@@ -156,18 +156,18 @@ def gathered(texture: Texture, layer: Array | None, coordinates: Sequence[Array]
 
 
 def noting(machine: Machine, access: MemoryOp, ins: Instruction, texture: Texture, lanes: Array) -> Note | None:
-    """Return what tells those that look for races which texels the lanes read, None where nothing writes the array."""
+    """Return the function that logs the lanes' reads for the race check, None if nothing writes the array."""
     races = machine.global_races
     if races.written is not None and texture.base not in races.written:
         return None
-    own, region = copy(access), machine.space.slots[texture.base >> SLOT_BITS]
-    own.size, own.width = max(texture.texel_bytes, races.width), min(texture.texel_bytes, 8)
+    record, region = copy(access), machine.space.slots[texture.base >> SLOT_BITS]
+    record.size, record.width = max(texture.texel_bytes, races.width), min(texture.texel_bytes, 8)
 
     def note(index: Array, used: Array) -> None:
         reads = broadcast(used, machine.chunk.shape) & lanes
         if reads.any():
             offset = index * texture.texel_bytes
-            races.log(own, region, offset - offset % races.width + texture.base, 0, reads, ())
+            races.log(record, region, offset - offset % races.width + texture.base, 0, reads, ())
             check_coherent(machine, ins, texture, offset, texture.texel_bytes, reads)
 
     return note
@@ -176,15 +176,15 @@ def noting(machine: Machine, access: MemoryOp, ins: Instruction, texture: Textur
 def check_coherent(
     machine: Machine, ins: Instruction, texture: Texture, offset: Array, size: int, lanes: Array
 ) -> None:
-    """Record reads of what any thread of the same launch has written through a surface: undefined, with a barrier or
-    without (CUDA C++ Programming Guide, "Read/Write Coherency")."""
+    """Record reads of bytes that the same launch has written through a surface: undefined, with a barrier or without
+    (CUDA C++ Programming Guide, "Read/Write Coherency")."""
     written = machine.surface_writes.get(texture.base)
     if written is None:
         return
-    at, bad = broadcast(offset, machine.chunk.shape), lanes.copy()
-    bad[lanes] = written[at[lanes][:, None] + np.arange(size)].any(axis=1)
+    offsets, bad = broadcast(offset, machine.chunk.shape), lanes.copy()
+    bad[lanes] = written[offsets[lanes][:, None] + np.arange(size)].any(axis=1)
     if bad.any():
-        first, name = int(at[bad][0]), machine.space.slots[texture.base >> SLOT_BITS].name
+        first, name = int(offsets[bad][0]), machine.space.slots[texture.base >> SLOT_BITS].name
         machine.hazards.report(
             machine, "race", ins.location, bad, f"reads byte {first} of '{name}', which the same launch has written "
             "through a surface: what is read there is undefined until the next launch, with a barrier or without",
@@ -192,15 +192,15 @@ def check_coherent(
 
 
 def _access(builder: Builder, kind: AccessKind, dtype: np.dtype[Any] = UNSIGNED[8], count: int = 1) -> MemoryOp:
-    """Return the record of an access to a texture or surface, by which races are found; it is not counted."""
+    """Return the record of an access to a texture or surface for the race check; it is not counted."""
     access = MemoryOp(builder, kind, dtype, count, "surface")
-    access.numbers = {"global": access.number}  # where races are looked for
+    access.numbers = {"global": access.number}  # for the race check
     return access
 
 
-def _channels(found: Array, count: int, type_: str) -> list[Value]:
-    """Return channels as registers hold them; those that a texture lacks are zero."""
-    parts = np.ascontiguousarray(np.moveaxis(found, -1, 0))
+def _channels(fetched_values: Array, count: int, type_: str) -> list[Value]:
+    """Return channels as register values; channels that a texture lacks are zero."""
+    parts = np.ascontiguousarray(np.moveaxis(fetched_values, -1, 0))
     if parts.dtype.itemsize < 4:  # extended by their sign
         parts = parts.astype(np.int32 if parts.dtype.kind == "i" else np.uint32)
     values = [canonical(part) for part in parts.view(DTYPES[type_])]
@@ -208,13 +208,13 @@ def _channels(found: Array, count: int, type_: str) -> list[Value]:
 
 
 def _put(machine: Machine, targets: Sequence[int], read: Sequence[tuple[Array, Sequence[Value]]]) -> None:
-    """Write what the lanes of each object have read to registers."""
+    """Write the values that lanes have read from each object to registers."""
     for number, target in enumerate(targets):
         (_, values), *others = read
         value = values[number]
         dtype = UNSIGNED[machine.code.widths[target]]
-        for lanes, more in others:
-            value = np.where(lanes, as_array(more[number], dtype, machine.chunk), as_array(value, dtype, machine.chunk))
+        for lanes, data in others:
+            value = np.where(lanes, as_array(data[number], dtype, machine.chunk), as_array(value, dtype, machine.chunk))
         machine.put(target, value)
 
 
@@ -234,7 +234,7 @@ def _tex(builder: Builder, ins: Instruction) -> Run:
         find = partial(gathered, of=next(_COMPONENTS.index(word) for word in ins.modifiers if word in _COMPONENTS))
     fetch = _fetch(builder, ins, ins.operands[1], kind)
     into = ins.operands[0]
-    # The predicate of a pair tells whether all texels are there, which they are: no array here is sparse.
+    # The predicate of a pair is true if all texels are resident, which they are: no array here is sparse.
     resident = builder.target(into.second) if isinstance(into, Pair) else None
     targets = [builder.target(item) for item in items(into.first if isinstance(into, Pair) else into)]
     access = _access(builder, "load")
@@ -254,8 +254,8 @@ def _tex(builder: Builder, ins: Instruction) -> Run:
             if fetch.layer is not None:
                 number = machine.array(fetch.layer, UNSIGNED[32]).astype(np.int64)
                 layer = np.clip(number, 0, texture.texels.shape[0] - 1)
-            found = find(texture, layer, coordinates, noting(machine, access, ins, texture, lanes))
-            read.append((lanes, _channels(found, len(targets), result)))
+            values = find(texture, layer, coordinates, noting(machine, access, ins, texture, lanes))
+            read.append((lanes, _channels(values, len(targets), result)))
         _put(machine, targets, read)
         if resident is not None:
             machine.put(resident, True)
@@ -284,8 +284,8 @@ def _query(builder: Builder, ins: Instruction) -> Run:
 def _places(
     machine: Machine, ins: Instruction, fetch: Fetch, mode: str, size: int, surface: Texture, lanes: Array
 ) -> tuple[Array, Array]:
-    """Return the offset of each lane of a surface in its bytes, by the clamp mode, and which lanes go somewhere; what a
-    GPU would trap on, or leave undefined, is a hazard, and does not happen."""
+    """Return the byte offset of each lane in a surface, by the clamp mode, and the lanes that access it; accesses that
+    a GPU traps on, or leaves undefined, are hazards and are skipped."""
     row = surface.extents[0] * surface.texel_bytes
     coordinates = [machine.array(index, DTYPES["s32"]).astype(np.int64) for index in fetch.coordinates]
     limits = [row, *surface.extents[1:]]
@@ -305,31 +305,31 @@ def _places(
     for kind, bad in (("misaligned", skewed), ("out-of-bounds", trapped)):
         bad = broadcast(bad, lanes.shape) & lanes
         if bad.any():
-            _tell(machine, ins, surface, kind, bad, coordinates, limits, size)
+            _report_fault(machine, ins, surface, kind, bad, coordinates, limits, size)
     return offset, lanes & ~dropped
 
 
-def _tell(
+def _report_fault(
     machine: Machine, ins: Instruction, surface: Texture, kind: str, bad: Array, coordinates: Sequence[Array],
     limits: Sequence[int], size: int,
 ) -> None:  # fmt: skip
-    """Record what the lanes of a mask do wrong: coordinates, the layer last, and how many there are of each."""
-    # A layer is unsigned; C code has an int there, which is what a message shows.
+    """Report a fault of the lanes of a mask; coordinates: the layer last; limits: how many there are of each."""
+    # A layer is unsigned; C code has an int there, so the message shows an int.
     at = [int(broadcast(x.astype(np.int32), bad.shape)[bad][0]) for x in coordinates]
     names = ["x", "y", "z"][: surface.dimensions] + ["layer"] * surface.layered
-    what = ["row", "slice"][: surface.dimensions - 1] + ["layer"] * surface.layered
-    many = (f"{limit} {each}{'s' * (limit > 1)}" for limit, each in zip(limits[1:], what, strict=True))
-    has = f", no multiple of {size}" if kind == "misaligned" else f" ({', '.join([f'{limits[0]} bytes a row', *many])})"
+    units = ["row", "slice"][: surface.dimensions - 1] + ["layer"] * surface.layered
+    rest = (f"{limit} {unit}{'s' * (limit > 1)}" for limit, unit in zip(limits[1:], units, strict=True))
+    end = f", no multiple of {size}" if kind == "misaligned" else f" ({', '.join([f'{limits[0]} bytes a row', *rest])})"
     machine.hazards.report(
         machine, kind, ins.location, bad, f"{'reads' if ins.opcode == 'suld' else 'writes'} {size} bytes at "
-        f"{', '.join(f'{name}={x}' for name, x in zip(names, at, strict=True))} of the surface '{surface.name}'{has}: "
+        f"{', '.join(f'{name}={x}' for name, x in zip(names, at, strict=True))} of the surface '{surface.name}'{end}: "
         "x counts bytes",
     )  # fmt: skip
 
 
 @instruction("suld", "sust")
 def _surface(builder: Builder, ins: Instruction) -> Run:
-    """Build an access to bytes of a surface; only the unformatted .b is there."""
+    """Build an access to bytes of a surface; only the unformatted .b is supported."""
     type_ = next((word for word in reversed(ins.modifiers) if word in ("b8", "b16", "b32", "b64")), None)
     if ins.modifiers[0] != "b" or type_ is None:
         raise refuse(ins)
@@ -349,26 +349,26 @@ def _surface(builder: Builder, ins: Instruction) -> Run:
     def run(machine: Machine) -> None:
         read = []
         for surface, lanes in bound(machine, fetch, ins):
-            offset, there = _places(machine, ins, fetch, mode, size, surface, lanes)
+            offset, inside = _places(machine, ins, fetch, mode, size, surface, lanes)
             if not loads and not surface.bytes.flags.writeable:
                 raise KernelTrap(f"kernel {machine.code.name} writes to a surface of an array that is read-only.")
-            # Where rows begin within what is told apart, races are not looked for.
-            if surface.extents[0] * surface.texel_bytes % access.width == 0 and there.any():
+            # Races are not checked where rows begin within the bytes of one race record.
+            if surface.extents[0] * surface.texel_bytes % access.width == 0 and inside.any():
                 region = machine.space.slots[surface.base >> SLOT_BITS]
                 data = () if loads else [machine.registers[source] for source in registers]
-                machine.global_races.log(access, region, offset + surface.base, 0, there, data)
+                machine.global_races.log(access, region, offset + surface.base, 0, inside, data)
             if loads:
-                check_coherent(machine, ins, surface, offset, size, there)
-                at = np.minimum(offset[..., None] + np.arange(size), surface.bytes.size - 1)
-                found = np.where(there[..., None], surface.bytes[at].view(dtype), dtype.type(0))
-                parts = (found[..., number].astype(UNSIGNED[width]) for number, width in enumerate(widths))
+                check_coherent(machine, ins, surface, offset, size, inside)
+                places = np.minimum(offset[..., None] + np.arange(size), surface.bytes.size - 1)
+                values = np.where(inside[..., None], surface.bytes[places].view(dtype), dtype.type(0))
+                parts = (values[..., number].astype(UNSIGNED[width]) for number, width in enumerate(widths))
                 read.append((lanes, [canonical(part) for part in parts]))
                 continue
-            sources = (broadcast(machine.array(source, dtype), there.shape)[there] for source in registers)
-            at = broadcast(offset, there.shape)[there][:, None] + np.arange(size)
-            surface.bytes[at] = np.stack(list(sources), axis=-1).view(np.uint8)
+            sources = (broadcast(machine.array(source, dtype), inside.shape)[inside] for source in registers)
+            places = broadcast(offset, inside.shape)[inside][:, None] + np.arange(size)
+            surface.bytes[places] = np.stack(list(sources), axis=-1).view(np.uint8)
             written = machine.surface_writes.setdefault(surface.base, np.zeros(surface.bytes.size, dtype=bool))
-            written[at] = True
+            written[places] = True
         if loads:
             _put(machine, registers, read)
 

@@ -29,9 +29,9 @@ _SELECTION = re.compile(r"([^@]+)\.([bh])(\d+)(@.*)?")
 
 
 class _Part:
-    """What an operand selects of its register: `%r1.b2`, `%r1.h0`, or all of it.
+    """The part of its register that an operand selects: `%r1.b2`, `%r1.h0`, or all of it.
 
-    Into an upper half goes the result's lower half, as the manual says and ptxas 13.5 does; 13.0 takes the upper one.
+    An upper half gets the result's lower half, as in the manual and in ptxas 13.5; ptxas 13.0 takes the upper one.
     """
 
     def __init__(self, ins: Instruction, operand: Operand, signed: bool) -> None:
@@ -54,12 +54,12 @@ class _Part:
         return -part if self.negated else part
 
 
-def _wrapped(found: Array) -> Array:
-    return (found & 0xFFFFFFFF).astype(np.uint32)
+def _wrapped(x: Array) -> Array:
+    return (x & 0xFFFFFFFF).astype(np.uint32)
 
 
-def _named(ins: Instruction, name: str) -> tuple[list[str], Compute | None]:
-    """Return the types of the result, a and b, and what is computed, unless that is a shift."""
+def _types_and_function(ins: Instruction, name: str) -> tuple[list[str], Compute | None]:
+    """Return the types of the result, a and b, and the function, None for shifts and vmad."""
     types, compute = [word for word in ins.modifiers if word in _TYPES], {**_COMPUTE, **_AVERAGE}.get(name)
     if name == "vset":
         types.insert(0, "u32")
@@ -71,42 +71,42 @@ def _named(ins: Instruction, name: str) -> tuple[list[str], Compute | None]:
 
 @instruction(*_COMPUTE, "vset", "vshl", "vshr")
 def _video(builder: Builder, ins: Instruction) -> Run:
-    """Build what puts a result into a part of c, or combines one of 32 bits with c."""
+    """Build an instruction that puts its result into a part of c, or combines a 32-bit result with c."""
     words = ins.modifiers
-    types, compute = _named(ins, ins.opcode)
-    place, a, b = (_Part(ins, *each) for each in zip(ins.operands, (type_ == "s32" for type_ in types), strict=False))
-    merge, second, last = place.bits < 32, _SECOND.get(words[-1]), ins.operands[3:]
+    types, compute = _types_and_function(ins, ins.opcode)
+    place, a, b = (_Part(ins, *part) for part in zip(ins.operands, (type_ == "s32" for type_ in types), strict=False))
+    merge, second, addend = place.bits < 32, _SECOND.get(words[-1]), ins.operands[3:]
     if merge and "sat" in words:
         raise Refuse(f"instruction {ins.text} into a part of a register, which ptxas saturates as no manual says")
-    if len(last) != int(merge or second is not None) or (merge and second is not None):
+    if len(addend) != int(merge or second is not None) or (merge and second is not None):
         raise refuse(ins)
 
     def arrays(x: Array, y: Array, c: Array = None) -> Array:
         x, y = a.value(x), b.value(y)
         if compute is not None:
-            found = compute(x, y).astype(np.int64)
+            result = compute(x, y).astype(np.int64)
         else:
             count = y & 31 if "wrap" in words else np.minimum(y & 0xFFFFFFFF, 32)
-            found = x << count if ins.opcode == "vshl" else x >> count
+            result = x << count if ins.opcode == "vshl" else x >> count
         if "sat" in words:
-            found = np.clip(found, *limits(types[0]))
+            result = np.clip(result, *limits(types[0]))
         if merge:
             mask = (1 << place.bits) - 1
-            return _wrapped((c & ~np.int64(mask << place.shift)) | ((found & mask) << place.shift))
-        return _wrapped(found if second is None else second(found, place.value(c)))
+            return _wrapped((c & ~np.int64(mask << place.shift)) | ((result & mask) << place.shift))
+        return _wrapped(result if second is None else second(result, place.value(c)))
 
-    ins = ins._replace(operands=(place.operand, a.operand, b.operand, *last))
-    return elementwise(builder, ins, ("b32",) * (2 + len(last)), "b32", arrays)
+    ins = ins._replace(operands=(place.operand, a.operand, b.operand, *addend))
+    return elementwise(builder, ins, ("b32",) * (2 + len(addend)), "b32", arrays)
 
 
 @instruction("vmad")
 def _vmad(builder: Builder, ins: Instruction) -> Run:
     """Build a * b + c, or with `.po` plus one, shifted right by 7 or 15."""
-    words, (types, _) = ins.modifiers, _named(ins, ins.opcode)
+    words, (types, _) = ins.modifiers, _types_and_function(ins, ins.opcode)
     # The sum is unsigned where both factors are and nothing is negated.
     signed = "s32" in types[1:] or any(isinstance(operand, Negated) for operand in ins.operands)
     signs = (types[1] == "s32", types[2] == "s32", signed)
-    parts = [_Part(ins, *each) for each in zip(ins.operands[1:], signs, strict=False)]
+    parts = [_Part(ins, *part) for part in zip(ins.operands[1:], signs, strict=False)]
     if len(parts) != 3 or parts[2].bits != 32:
         raise refuse(ins)
     if not signed and {"sat", "shr7", "shr15"} & set(words):
@@ -119,8 +119,8 @@ def _vmad(builder: Builder, ins: Instruction) -> Run:
     def arrays(*operands: Array) -> Array:
         # Sums have 66 bits.
         x, y, z = (part.value(operand).astype(object) for part, operand in zip(parts, operands, strict=True))
-        found = (x * y + z + int("po" in words)) >> shift
-        return _wrapped(np.minimum(np.maximum(found, low), high) if "sat" in words else found)
+        result = (x * y + z + int("po" in words)) >> shift
+        return _wrapped(np.minimum(np.maximum(result, low), high) if "sat" in words else result)
 
     ins = ins._replace(operands=(ins.operands[0], *(part.operand for part in parts)))
     return elementwise(builder, ins, ("b32",) * 3, "b32", arrays)
@@ -136,17 +136,17 @@ def _lanes_of(words: Array, bits: int, type_: str) -> Array:
 def _simd(builder: Builder, ins: Instruction) -> Run:
     """Build vadd2, vsub4 and their like; with .add the parts are added to c, else they take its place."""
     name, bits = ins.opcode[:-1], 32 // int(ins.opcode[-1])
-    (result, type_a, type_b), compute = _named(ins, name)
-    # What a sum adds that does not fit its part is not specified.
+    (result, type_a, type_b), compute = _types_and_function(ins, name)
+    # The sum of results that do not fit their part is not specified.
     if compute is None or len(ins.operands) != 4 or ("add" in ins.modifiers and name in ("vadd", "vsub")):
         raise refuse(ins)
 
     def arrays(x: Array, y: Array, z: Array) -> Array:
-        found = compute(_lanes_of(x, bits, type_a), _lanes_of(y, bits, type_b)).astype(np.int64)
+        parts = compute(_lanes_of(x, bits, type_a), _lanes_of(y, bits, type_b)).astype(np.int64)
         if "add" in ins.modifiers:
-            return _wrapped(found.sum(axis=-1) + z.astype(np.int64))
+            return _wrapped(parts.sum(axis=-1) + z.astype(np.int64))
         if "sat" in ins.modifiers:
-            found = np.clip(found, *limits(f"{result[0]}{bits}"))
-        return np.ascontiguousarray(found.astype(np.dtype(f"u{bits // 8}"))).view(np.uint32)[..., 0]
+            parts = np.clip(parts, *limits(f"{result[0]}{bits}"))
+        return np.ascontiguousarray(parts.astype(np.dtype(f"u{bits // 8}"))).view(np.uint32)[..., 0]
 
     return elementwise(builder, ins, ("b32", "b32", "b32"), "b32", arrays)

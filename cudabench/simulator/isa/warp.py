@@ -20,22 +20,22 @@ POISON = np.uint32(0xFFFFFFFF)  # NaN as a float; all lanes, as bits
 
 
 def collective(builder: Builder, ins: Instruction, run: Run, members: int | None) -> Op:
-    """Return an op at which the lanes of a warp meet: those that the member mask names, or (None) all of them."""
+    """Return an op that lanes of a warp run together: those of the member mask, or (None) all of them."""
 
-    def meet(machine: Machine) -> None:
-        who: Array | None = None
+    def run_together(machine: Machine) -> None:
+        named: Array | None = None
         if members is not None:
             value = machine.registers[members]
             if type(value) is not Affine or value.base & 0xFFFFFFFF != 0xFFFFFFFF or value.coefficients is not None:
-                who = as_array(value, _U32, machine.chunk)
-                if (who == np.uint32(0xFFFFFFFF)).all():
-                    who = None
-            if who is not None or machine.exited is not None:
-                who = examine(machine, op, who)
-        machine.order("sync", machine.mask, who)
+                named = as_array(value, _U32, machine.chunk)
+                if (named == np.uint32(0xFFFFFFFF)).all():
+                    named = None
+            if named is not None or machine.exited is not None:
+                named = examine(machine, op, named)
+        machine.order("sync", machine.mask, named)
         run(machine)
 
-    op = Op(meet, "collective", ins.location)
+    op = Op(run_together, "collective", ins.location)
     op.members = lambda machine: None if members is None else machine.array(members, _U32)
     op.function = function_name(ins)
     return op
@@ -66,7 +66,7 @@ def _targets(builder: Builder, ins: Instruction) -> tuple[int, int | None]:
     return builder.target(into), None
 
 
-# The lane that a shuffle reads, by its own, b, and segment of lanes.
+# The source lane of a shuffle, by the own lane, b and the segment of lanes.
 _OTHER: dict[str, Callable[[Array, Array, Array], Array]] = {
     "up": lambda own, b, segment: own - b, "down": lambda own, b, segment: own + b,
     "bfly": lambda own, b, segment: own ^ b, "idx": lambda own, b, segment: (own & segment) | (b & ~segment),
@@ -97,41 +97,41 @@ def _shfl(builder: Builder, ins: Instruction) -> Op:
             return
         wide = by_warp(machine, value)
         shape = (max(other.shape[0], wide.shape[0]), machine.chunk.warps, 32)
-        found = np.take_along_axis(np.broadcast_to(wide, shape), np.broadcast_to(other, shape), axis=2)
-        found = found.reshape(shape[0], -1)
+        shuffled = np.take_along_axis(np.broadcast_to(wide, shape), np.broadcast_to(other, shape), axis=2)
+        shuffled = shuffled.reshape(shape[0], -1)
         if undefined is not None:
             poison = POISON if machine.unwritten is None else np.uint32(machine.unwritten.byte * 0x01010101)
-            found = np.where(undefined, poison, found)
-        machine.put(target, canonical(found))
+            shuffled = np.where(undefined, poison, shuffled)
+        machine.put(target, canonical(shuffled))
 
     return collective(builder, ins, run, members)
 
 
-def _named(machine: Machine, members: int | None) -> Array:
-    """Return the lanes that each lane names, as bits that broadcast over (blocks, warps, 32)."""
+def _member_masks(machine: Machine, members: int | None) -> Array:
+    """Return the member mask of each lane, as bits that broadcast over (blocks, warps, 32)."""
     return POISON if members is None else by_warp(machine, machine.array(members, _U32))
 
 
-def _lanes_named(named: Array) -> Array:
+def _as_bools(named: Array) -> Array:
     """Return bits as bools along a last axis of 32 lanes."""
     return ((named[..., None] >> np.arange(32, dtype=np.uint32)) & np.uint32(1)).astype(bool)
 
 
 def _undefined(machine: Machine, location: Location, members: int | None, other: Array) -> Array | None:
-    """Return the lanes (blocks or 1, threads) that shuffle from one that is elsewhere or that their mask leaves out.
+    """Return the lanes (blocks or 1, threads) that shuffle from a lane that is inactive or not in their mask.
 
     None if all lanes shuffle from a lane that takes part. Such a lane alone is not a hazard: reductions of less
-    than a warp have them, and nobody reads their result. What such a lane gets is undefined; here it is poison, so
-    that a result in which it is used is wrong.
+    than a warp have them, and their result is not read. The value of such a lane is undefined; here it is poison, so
+    that a result that uses it is wrong.
     """
-    named = _named(machine, members)
-    if machine.mask is None and (named == np.uint32(0xFFFFFFFF)).all():
+    masks = _member_masks(machine, members)
+    if machine.mask is None and (masks == np.uint32(0xFFFFFFFF)).all():
         return None
     lanes = active(machine)
-    shape = np.broadcast_shapes(lanes.shape, other.shape, np.shape(named))
-    here = np.take_along_axis(broadcast(lanes, shape), broadcast(other, shape), axis=2)
-    asked = (named >> other.astype(np.uint32) & np.uint32(1)).astype(bool)
-    undefined = lanes & (other != np.arange(32)) & ~(here & asked)
+    shape = np.broadcast_shapes(lanes.shape, other.shape, np.shape(masks))
+    source_active = np.take_along_axis(broadcast(lanes, shape), broadcast(other, shape), axis=2)
+    source_named = (masks >> other.astype(np.uint32) & np.uint32(1)).astype(bool)
+    undefined = lanes & (other != np.arange(32)) & ~(source_active & source_named)
     if not undefined.any():
         return None
     undefined, sources = (np.broadcast_to(part, shape).reshape(shape[0], -1) for part in (undefined, other))
@@ -156,8 +156,8 @@ def _vote(builder: Builder, ins: Instruction) -> Op:
     def run(machine: Machine) -> None:
         value = machine.array(source, BOOL)
         values, lanes = by_warp(machine, ~value if flip else value), active(machine)
-        named = _named(machine, members)  # each lane votes with the lanes that it names
-        yes, no = as_bits(values & lanes) & named, as_bits(~values & lanes) & named
+        masks = _member_masks(machine, members)  # each lane votes with the lanes of its mask
+        yes, no = as_bits(values & lanes) & masks, as_bits(~values & lanes) & masks
         if mode == "ballot":
             machine.put(target, canonical(_per_warp(machine, yes)))
             return
@@ -181,8 +181,8 @@ def _match(builder: Builder, ins: Instruction) -> Op:
 
     def run(machine: Machine) -> None:
         values = by_warp(machine, machine.array(source, DTYPES[type_]))
-        # inside[..., i, j]: lane i names lane j, which is here.
-        inside = _lanes_named(_named(machine, members)) & active(machine)[..., None, :]
+        # inside[..., i, j]: lane j is active and in the mask of lane i.
+        inside = _as_bools(_member_masks(machine, members)) & active(machine)[..., None, :]
         blocks = max(values.shape[0], inside.shape[0])
         inside = np.broadcast_to(inside, (blocks, machine.chunk.warps, 32, 32))
         same = (values[..., :, None] == values[..., None, :]) & inside
@@ -209,12 +209,12 @@ def _redux(builder: Builder, ins: Instruction) -> Op:
 
     def run(machine: Machine) -> None:
         values, lanes = by_warp(machine, machine.array(source, dtype)), active(machine)
-        own = _named(machine, members)
-        if own.shape[-1] == 1 or (own == own[..., :1]).all():
+        masks = _member_masks(machine, members)
+        if masks.shape[-1] == 1 or (masks == masks[..., :1]).all():
             result = function.reduce(np.where(lanes, values, neutral), axis=2)[..., None]
             machine.put(target, _per_warp(machine, result.astype(dtype)))
             return
-        inside = _lanes_named(own) & lanes[..., None, :]
+        inside = _as_bools(masks) & lanes[..., None, :]
         total = function.reduce(np.where(inside, values[..., None, :], neutral), axis=3)
         machine.put(target, total.astype(dtype).reshape(total.shape[0], -1))
 

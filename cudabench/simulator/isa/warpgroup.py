@@ -1,9 +1,9 @@
 """Tensor cores of warp groups: wgmma.mma_async with its fences and waits (PTX ISA 9.7.15.5).
 
-Four warps hold D (64 x n) in registers, 16 rows each, as mma.sync has them; A (64 x k) comes from registers or, like
-B (k x n), from shared memory, where a descriptor says how it lies. Products are there at once; what a kernel may rely
-on is checked where its code is decoded: results are read behind a wait for their group, and a fence stands before the
-first product.
+Four warps hold D (64 x n) in registers, 16 rows each, in the layout of mma.sync; A (64 x k) comes from registers or,
+like B (k x n), from shared memory, where a descriptor gives its layout. Products are computed at once. The required
+order is checked when the code is decoded: a wait for the group before results are read, and a fence before the first
+product.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from cudabench.simulator.values import BOOL, DTYPES, UNSIGNED, Array, broadcast,
 _DEPTH = {"f16": 16, "bf16": 16, "tf32": 8, **dict.fromkeys((*FP8, "s8", "u8"), 32), "b1": 256}
 _ROWS = 16  # of a warp
 _GROUP = 4  # warps
-_CHUNK = 16  # bytes that lie together in every layout
+_CHUNK = 16  # bytes that are contiguous in every layout
 _SPANS = {0: 1, 3: 2, 2: 4, 1: 8}  # chunks of a swizzled row, by the descriptor's mode: none, 32, 64 and 128 bytes
 
 
 def _chunks(bits: int, outer: int, depth: int, along_depth: bool) -> Array:
     """Return the offset of every 16 bytes of a matrix in shared memory, by its descriptor (PTX ISA 9.7.15.5.1.2):
-    (outer, depth / their elements) where rows run along the depth, else (depth, outer / their elements). Both sides
-    are given as they are, one of them in chunks."""
+    (outer, depth / their elements) where rows run along the depth, else (depth, outer / their elements). The
+    side along the chunks is given in chunks."""
     start, leading, stride = ((bits >> shift & 0x3FFF) << 4 for shift in (0, 16, 32))
     base_offset, span = bits >> 49 & 7, _SPANS[bits >> 62]
     line, chunk = np.arange(outer if along_depth else depth)[:, None], np.arange(depth if along_depth else outer)
     if along_depth:
-        # Without a swizzle the chunks of a row are apart; with one they lie side by side.
+        # Without a swizzle the chunks of a row are apart; with one they are adjacent.
         along = chunk * (leading if span == 1 else _CHUNK)
     elif span == 1:
         along, stride = chunk * stride, leading
@@ -53,9 +53,9 @@ def _chunks(bits: int, outer: int, depth: int, along_depth: bool) -> Array:
 class Matrix:
     """A or B in shared memory, as one wgmma reads it."""
 
-    def __init__(self, builder: Builder, operand: Operand, outer: int, depth: int, type_: str, turned: bool) -> None:
+    def __init__(self, builder: Builder, operand: Operand, outer: int, depth: int, type_: str, transpose: bool) -> None:
         self.register = builder.source(operand, "b64")
-        self.outer, self.depth, self.type, self.turned = outer, depth, type_, turned
+        self.outer, self.depth, self.type, self.turned = outer, depth, type_, transpose
         self.dtype = unpacked(np.zeros((1, 1), np.uint32), type_).dtype
         self.access = MemoryOp(builder, "load", UNSIGNED[64], 2, "shared")
         builder.proxies = True
@@ -64,55 +64,55 @@ class Matrix:
     def places(self, bits: int) -> Array:
         """Return the offsets of the matrix' chunks for a descriptor."""
         if bits not in self.known:
-            each = 8 * _CHUNK // ELEMENT_BITS[self.type]
-            sides = (self.outer // each, self.depth) if self.turned else (self.outer, self.depth // each)
+            per_chunk = 8 * _CHUNK // ELEMENT_BITS[self.type]
+            sides = (self.outer // per_chunk, self.depth) if self.turned else (self.outer, self.depth // per_chunk)
             self.known[bits] = _chunks(bits, *sides, not self.turned)
         return self.known[bits]
 
-    def read(self, machine: Machine, warps: Array, mine: Array) -> Array:
-        """Return the numbers (blocks, warps chosen, outer, depth).
+    def read(self, machine: Machine, warps: Array, active_warps: Array) -> Array:
+        """Return the numbers (blocks, warps or 1, outer, depth).
 
-        warps: the warps that multiply, of all blocks; mine: which of them do, (blocks, warps).
+        warps: the warps that multiply in any block; active_warps: which do in each block, (blocks, warps).
         """
         chunk = machine.chunk
         words = broadcast(machine.array(self.register, UNSIGNED[64]), chunk.shape)[:, 32 * warps]
-        first = words[mine][0]
-        if (words[mine] == first).all():
-            return self.gather(machine, int(first), slice(None), mine, warps)[:, None]
-        found: Array = np.zeros((chunk.blocks, len(warps), self.outer, self.depth), self.dtype)
-        for bits in different(words[mine]).tolist():
+        first = words[active_warps][0]
+        if (words[active_warps] == first).all():
+            return self.gather(machine, int(first), slice(None), active_warps, warps)[:, None]
+        matrix: Array = np.zeros((chunk.blocks, len(warps), self.outer, self.depth), self.dtype)
+        for bits in different(words[active_warps]).tolist():
             for place in range(len(warps)):
-                only = mine & (words == bits) & (np.arange(len(warps)) == place)
-                chosen = only[:, place]
+                selected = active_warps & (words == bits) & (np.arange(len(warps)) == place)
+                chosen = selected[:, place]
                 if chosen.any():
-                    found[chosen, place] = self.gather(machine, bits, chosen, only, warps)
-        return found
+                    matrix[chosen, place] = self.gather(machine, bits, chosen, selected, warps)
+        return matrix
 
-    def gather(self, machine: Machine, bits: int, blocks: Any, mine: Array, warps: Array) -> Array:
+    def gather(self, machine: Machine, bits: int, blocks: Any, active_warps: Array, warps: Array) -> Array:
         """Return the numbers (blocks, outer, depth) of a descriptor."""
         chunk, places = machine.chunk, self.places(bits)
         last, size = int(places.max()), machine.shared_size
         if last + _CHUNK > size:
             lanes: Array = np.zeros(chunk.shape, bool)
-            lanes[:, 32 * warps] = mine
+            lanes[:, 32 * warps] = active_warps
             address = np.full(chunk.shape, last, np.int64)
             machine.hazards.outside(machine, self.access, lanes, address, _CHUNK, 0, size)
-            return np.zeros((len(mine[blocks]), self.outer, self.depth), self.dtype)
-        self.note(machine, places, mine, warps)
-        lines = machine.shared.view(np.uint64).reshape(len(mine), -1, 2)[blocks][:, places // _CHUNK]
+            return np.zeros((len(active_warps[blocks]), self.outer, self.depth), self.dtype)
+        self.note(machine, places, active_warps, warps)
+        lines = machine.shared.view(np.uint64).reshape(len(active_warps), -1, 2)[blocks][:, places // _CHUNK]
         words = np.ascontiguousarray(lines).view(np.uint32).reshape(*lines.shape[:2], -1)
-        found = unpacked(words, self.type)
-        return np.swapaxes(found, 1, 2) if self.turned else found
+        matrix = unpacked(words, self.type)
+        return np.swapaxes(matrix, 1, 2) if self.turned else matrix
 
-    def note(self, machine: Machine, places: Array, mine: Array, warps: Array) -> None:
+    def note(self, machine: Machine, places: Array, active_warps: Array, warps: Array) -> None:
         """Log the reads, 16 bytes a lane, each chunk for one lane of each warp group that multiplies."""
         chunk = machine.chunk
         groups = different(warps // _GROUP)
         flat = places.reshape(-1)
         for group in groups.tolist():
-            own = warps // _GROUP == group
-            lanes = np.flatnonzero(np.isin(np.arange(chunk.threads) // 32, warps[own]))
-            blocks = mine[:, own].any(axis=1)
+            in_group = warps // _GROUP == group
+            lanes = np.flatnonzero(np.isin(np.arange(chunk.threads) // 32, warps[in_group]))
+            blocks = active_warps[:, in_group].any(axis=1)
             if not blocks.any():
                 continue
             machine.proxies.read(self.access.location, blocks, flat // _CHUNK, lanes, "wgmma")
@@ -154,7 +154,7 @@ def _wgmma(builder: Builder, ins: Instruction) -> Op:
 
 def _product(builder: Builder, ins: Instruction, shape: Shape, outer: str, type_a: str, type_b: str) -> Op:
     into, first, second, *rest = ins.operands
-    signs, turned = [1, 1], [False, False]
+    signs, transposed = [1, 1], [False, False]
     add: tuple[int, bool] | bool = True
     if rest:
         scale = rest.pop(0)
@@ -162,26 +162,26 @@ def _product(builder: Builder, ins: Instruction, shape: Shape, outer: str, type_
     if type_a not in ("s8", "u8", "b1"):
         signs = [_sign(rest.pop(0)), _sign(rest.pop(0))]
         flags = [isinstance(word, Immediate) and bool(word.value) for word in rest]
-        turned = [*[False] * isinstance(first, Vector), *flags, False, False]
-    matrix_b = Matrix(builder, second, shape.n, shape.k, type_b, turned[1])
+        transposed = [*[False] * isinstance(first, Vector), *flags, False, False]
+    matrix_b = Matrix(builder, second, shape.n, shape.k, type_b, transposed[1])
     a_matrix: Fragment | Matrix
     if isinstance(first, Vector):
         a_matrix = Fragment(builder, first, "a", shape, type_a)
     else:
-        a_matrix = Matrix(builder, first, _GROUP * _ROWS, shape.k, type_a, turned[0])
+        a_matrix = Matrix(builder, first, _GROUP * _ROWS, shape.k, type_a, transposed[0])
     result = Fragment(builder, into, "c", shape, outer, result=True)
     old = Fragment(builder, into, "c", shape, outer) if add is not False else None
 
     def run(machine: Machine) -> None:
         chunk = machine.chunk
-        mine = np.broadcast_to(active(machine)[..., 0], (chunk.blocks, chunk.warps))
-        warps = np.flatnonzero(mine.any(axis=0))
-        mine = mine[:, warps]
-        b = np.swapaxes(matrix_b.read(machine, warps, mine), -1, -2)
+        active_warps = np.broadcast_to(active(machine)[..., 0], (chunk.blocks, chunk.warps))
+        warps = np.flatnonzero(active_warps.any(axis=0))
+        active_warps = active_warps[:, warps]
+        b = np.swapaxes(matrix_b.read(machine, warps, active_warps), -1, -2)
         if isinstance(a_matrix, Fragment):
             a = a_matrix.read(machine, warps)
         else:
-            whole = a_matrix.read(machine, warps, mine)
+            whole = a_matrix.read(machine, warps, active_warps)
             whole = np.broadcast_to(whole, (whole.shape[0], len(warps), *whole.shape[2:]))
             rows = (warps % _GROUP)[:, None] * _ROWS + np.arange(_ROWS)
             a = whole[:, np.arange(len(warps))[:, None], rows]
@@ -192,10 +192,10 @@ def _product(builder: Builder, ins: Instruction, shape: Shape, outer: str, type_
         if signs[0] != signs[1]:
             a = -a
         if outer == "s32":
-            found = multiplied(a, b, c, type_a, outer, "rn", ins.modifiers)
+            product = multiplied(a, b, c, type_a, outer, "rn", ins.modifiers)
         else:
-            found = accumulate.accumulated(a, b, c, type_a, type_b, outer)
-        result.write(machine, found, warps)
+            product = accumulate.accumulated(a, b, c, type_a, type_b, outer)
+        result.write(machine, product, warps)
 
     op = meeting(run, ins)
     fragment = a_matrix.registers if isinstance(a_matrix, Fragment) else ()
