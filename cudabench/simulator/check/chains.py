@@ -56,7 +56,7 @@ class Chains:
     # The order.
 
     def before(self, blocks: Array, others: Array, times: Array, stores: bool) -> Array:
-        """Return whether accesses of others at some times are ordered before new ones of blocks; stores: new writes."""
+        """Return whether accesses of others at some times are ordered before new ones of blocks; stores: they write."""
         if self.lost:
             return np.ones(blocks.shape, bool)
         matrix = self.heard if stores else self.clock
