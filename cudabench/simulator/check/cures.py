@@ -30,8 +30,7 @@ class Cure:
     """The cure for the races of accesses in one line with earlier ones, combined from all that were found.
 
     barrier: its scope, 0 for none. gaps: its places, by the earlier access's line. splits: its place between the reads
-    and the writes of a statement. others: the other changes. waited: whether it comes after a wait for an asynchronous
-    copy.
+    and the writes of a statement. others: the other changes. waited: whether it follows a wait for a copy.
     """
 
     barrier: int = 0

@@ -68,10 +68,8 @@ def examine(machine: Machine, op: Op, masks: Array | None) -> Array | None:
         if named_ended.any() and warp_barrier:
             machine.hazards.ended(machine, op, named_ended)
         elif named_ended.any():
-            active_masks = np.where(
-                machine.lanes(), ALL if masks is None else broadcast(masks, chunk.shape), np.uint32(0)
-            )
-            machine.hazards.ended_in_mask(machine, op, named_ended, active_masks)
+            words = np.where(machine.lanes(), ALL if masks is None else broadcast(masks, chunk.shape), np.uint32(0))
+            machine.hazards.ended_in_mask(machine, op, named_ended, words)
     return masks
 
 
