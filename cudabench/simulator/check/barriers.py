@@ -238,8 +238,7 @@ class Barriers:
         return 0
 
     def condition(self, number: int, op: Op) -> tuple[int, bool]:
-        """Return the line where lanes diverge after a block of code, 0 if unknown, and whether it ends a loop around
-        a barrier."""
+        """Return (line where lanes diverge after a code block, 0: unknown; whether it ends a loop around a barrier)."""
         blocks = self.machine.code.blocks
         if number < 0:
             return 0, False
@@ -296,7 +295,7 @@ class Barriers:
         if id(op) not in self._behind:
             blocks = self.machine.code.blocks
             accessed = {access.location.ptx_line for access in self.machine.code.accesses}
-            # A function's end leads behind each of its calls.
+            # A function's end leads to the code after each of its calls.
             backs = tuple(block.successors[-1] for block in blocks if _kind(block) == "call")
             ways = [backs if _kind(block) == "return" else block.successors for block in blocks]
             steps = [((number,), following) for number, following in enumerate(ways)]

@@ -65,7 +65,7 @@ class Sync(NamedTuple):
 
     'sync': they synchronised with the lanes of their warp that `what` names (bits; None: all). 'acquire': they have
     polled, so earlier accesses of all threads are ordered before their next ones; what: by lane (blocks, threads) the
-    number of the fence that must follow those accesses, None for all until now. 'fence': what is its number.
+    number of the fence that must follow those accesses, None for all until now. 'fence': `what` is its number.
     """
 
     kind: Literal["sync", "acquire", "fence"]

@@ -5,9 +5,8 @@ meanwhile, repeat the same steps for ever, in any order of execution. If that ho
 and the others wait at barriers for them, nothing ends the launch: a deadlock, or an endless loop.
 
 A long launch is examined from time to time. An examination begins with registers alone, adds memory once lanes have
-returned to a state, and ends as soon as a thread changes memory. Lanes that have returned rest until all have. A loop
-that counts (a number of tries), reads the clock or alternates values in memory does not return to a state, and is left
-to the limits of a launch.
+returned to a state, and ends once a thread changes memory. Lanes that have returned rest until all have. A loop that
+counts tries, reads the clock or alternates values in memory does not return, and is left to the limits of a launch.
 """
 
 from __future__ import annotations
@@ -343,8 +342,8 @@ class Waits:
     def ended_block(self) -> str:
         """Return which block has ended, for a message."""
         machine, chunk = self.machine, self.machine.chunk
-        gone = np.zeros((1, 1), bool) if machine.exited is None else machine.exited
-        ended = chunk.real(gone).sum(axis=1) == chunk.real_threads
+        exited = np.zeros((1, 1), bool) if machine.exited is None else machine.exited
+        ended = chunk.real(exited).sum(axis=1) == chunk.real_threads
         if not ended.any():
             return "not all threads of the grid come to it"
         row = int(np.argmax(ended))

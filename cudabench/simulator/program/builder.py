@@ -87,7 +87,7 @@ class Builder:
         self.frames = self.local_bytes = self.static_shared = 0
         self.shared: dict[str, tuple[int, int]] = {}
         self.dynamic: dict[str, None] = {}
-        self.dynamic_align = 16  # of what begins behind the static shared memory
+        self.dynamic_align = 16  # of what begins after the static shared memory
         self.granule = {"shared": 16, "global": 16}
         self.accesses: list[MemoryInstruction] = []
         self.frame = Frame(self.kernel, "")

@@ -146,9 +146,7 @@ class Calls:
         """The functions whose addresses the module takes."""
         functions = self.module.functions
         variables = chain(self.module.variables.values(), *(functions[name].variables for name in functions.holding))
-        names = [
-            value.name for variable in variables for _, _, value, _ in variable.initial if isinstance(value, Symbol)
-        ]
+        names = [value.name for data in variables for _, _, value, _ in data.initial if isinstance(value, Symbol)]
         for item in chain.from_iterable(function.body or () for function in functions.values()):
             if isinstance(item, Instruction) and item.opcode not in ("call", "bra"):
                 names += _symbols(item.operands)
@@ -193,8 +191,8 @@ class Shared:
 class Site:
     """A call of a shared function.
 
-    after: the label, `back` the block, at which lanes go on after it. callees, addresses: which functions it may
-    reach. frame: the function around it, None in the kernel. saved: the registers that the caller needs behind the
+    after: the label, `back` the block, where lanes continue after it. callees, addresses: which functions it may
+    reach. frame: the function around it, None in the kernel. saved: the registers that the caller needs after the
     call and that the callee may overwrite.
     """
 

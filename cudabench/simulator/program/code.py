@@ -163,7 +163,7 @@ class MemoryInstruction(NamedTuple):
 class Code(NamedTuple):
     """A kernel ready to run.
 
-    dynamic: the names of its dynamic shared arrays, all of which begin behind the static ones.
+    dynamic: the names of its dynamic shared arrays, all of which begin after the static ones.
 
     calls: whether it enters functions by jumps, with a stack; recursive: whether such a function may be active twice.
     waits: whether atomics poll. written, cached: what it writes, and what it reads through the read-only cache, as the

@@ -115,8 +115,7 @@ class Function(NamedTuple):
     """An entry or a device function; `body` is None for a declaration.
 
     prototypes: of calls through pointers, by label. most_threads: of a block, by `__launch_bounds__`; needs_block: the
-    block that `__block_size__` demands, x first. cluster: the blocks of a cluster, by
-    `__cluster_dims__`.
+    block that `__block_size__` demands, x first. cluster: the blocks of a cluster, by `__cluster_dims__`.
     """
 
     name: str
