@@ -161,7 +161,7 @@ class FencedRaces(GridRaces):
         return not (current == broadcast(operands[0], chunk.shape).reshape(-1)[touch.chosen]).any()
 
     def unordered(self, touch: Touch) -> dict[str, Array]:
-        """Return the granules that race with another block's earlier access which nothing orders, by its kind."""
+        """Return, by kind of the earlier access, the granules where nothing orders another block's access before."""
         races: dict[str, Array] = {}
         for kind in AGAINST[touch.access.kind]:
             others = touch.others(kind)

@@ -3,8 +3,8 @@
 Blocks run in any order and concurrently. Only atomics, fences and accesses that are volatile or have an order of their
 own order them within a launch. `check.fenced_races` examines kernels with fences or such accesses. In the others a
 block is not examined from its first atomic on, since it may then have waited for another block. One case remains: it
-overwrites, with another value, the last write of a block, after which that block did nothing that can be waited for. So
-every reported race is real, but not every race is found.
+overwrites, with another value, the last write of a block that did nothing afterwards that others can wait for. So every
+reported race is real, but not every race is found.
 
 A block that counts itself by an atomic, so that the last block may read what all have written, needs a fence between
 writing and counting (CUDA C++ Programming Guide, "Memory Fence Functions"): every kernel is checked for that.
@@ -86,7 +86,7 @@ class Trail:
             numbers[granules] = access
             return overlap
         several = (previous != 0) & (previous != blocks)
-        numbers[granules[~several]] = access  # what another block did before stays
+        numbers[granules[~several]] = access  # an earlier access of another block stays
         if overlap:
             several |= overlapping
         last[granules[several]] = MANY
@@ -161,7 +161,7 @@ class GridRaces:
         self.chains = Chains(blocks if self.looks else 0)  # without fences in the kernel only a clock
         self.free = np.zeros(self.chains.blocks + 1, dtype=bool)  # blocks that may have waited for others
         self.any_free = False
-        self.origin: Any = None  # of the chunk whose blocks have these numbers:
+        self.origin: Any = None  # of the chunk whose blocks have the numbers in `numbered`
         self.numbered: Array = None
         # The mask of the latest access, its lanes and their blocks: the next one's is often the same.
         self.latest: tuple[Any, Array, Array] | None = None

@@ -84,7 +84,7 @@ class Releases:
     def note(self, base: int, words: int, own: int, entry: LogEntry) -> tuple[bool, Array | None]:
         """Note a strong access; an atomic passes on what its word announced before.
 
-        base: the start of its memory; words: the size of that; own: how many words each block has of its own, 0 for
+        base: the start of its memory; words: its size in words; own: how many words each block has of its own, 0 for
         none. Return whether it is an atomic that polls, and the fences that the words announce to it, (blocks,
         threads), None if these are not new.
         """

@@ -73,9 +73,9 @@ def pieces(function: Function, variable: str, opcode: str) -> tuple[Piece, ...]:
 
 
 class Target(NamedTuple):
-    """What a call instruction calls: a function's name, or None and the name of a prototype.
+    """The callee of a call instruction: a function's name, or None and the name of a prototype.
 
-    operand: what names it, a register or the function.
+    operand: the operand that names it, a register or the function.
     """
 
     function: str | None

@@ -171,7 +171,7 @@ class Code(NamedTuple):
     end a poll. meets: whether a block may learn from global memory what others did in the same launch: by atomics that
     return the old value, by volatile or ordered reads, or by fences. fair: whether lanes may loop until others act, so
     that all must get their turn. encoded: the code as the native engine takes it, by library, and other data that are
-    made of it once. looked: what lanes did there, by block, see `native.looks`.
+    made of it once. looked: the counts of lanes there, by block, see `native.looks`.
     """
 
     name: str

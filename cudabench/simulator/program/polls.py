@@ -57,7 +57,7 @@ class Places:
 def mark_polls(blocks: Sequence[Block], loads: Sequence[StrongLoad], places: Places) -> bool:
     """Mark the loads that poll, and let them note their reads; mark atomics, and return whether there are any.
 
-    loads: the strong ones of shared and global memory, and the atomics that return what they find.
+    loads: the strong ones of shared and global memory, and the atomics that return the old value.
     """
     if not loads:
         return False
