@@ -1,1 +1,1 @@
-"""What a kernel must not do: races, accesses out of bounds, reads of what nobody wrote."""
+"""What a kernel must not do: races, accesses out of bounds, reads of unwritten memory."""

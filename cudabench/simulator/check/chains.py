@@ -1,19 +1,19 @@
-"""What is ordered between the blocks of a launch: by fences, and flags that blocks write and read.
+"""The order between the blocks of a launch, by fences and by flags that blocks write and read.
 
-A fence alone orders nothing. What a block did before a fence is ordered before what another does once that has read a
-flag, an atomic or a volatile, relaxed or released word, which the first wrote behind its fence; an atomic passes on
-what its word announced before (PTX ISA, "Release and Acquire Patterns" and "Release Sequence"). Barriers of a block
-order its threads, so it is blocks that are told apart, and all that a block did earlier counts as done by the thread
-that comes to its fence.
+A fence alone orders nothing. Accesses of a block before a fence are ordered before those of another block that follow
+its read of a flag (an atomic, or a volatile, relaxed or released word), which the first block wrote after the fence; an
+atomic passes on what its word announced before (PTX ISA, "Release and Acquire Patterns" and "Release Sequence").
+Barriers of a block order its threads, so blocks are distinguished, not threads: all earlier accesses of a block count
+as made by the thread that executes the fence.
 
-The reader needs a fence of its own, unless it acquires. Where it reads by an atomic, nothing is asked of it: NVIDIA's
-threadFenceReduction has no fence there. A barrier of the block counts as one, as NVIDIA's CUB takes it for one behind a
-volatile poll. And no store comes before the poll that decides whether it is done at all.
+The reader needs a fence of its own, unless it acquires. If it reads by an atomic, none is required: NVIDIA's
+threadFenceReduction has no fence there. A barrier of the block counts as one, as NVIDIA's CUB uses it after a volatile
+poll. And a store cannot come before the poll that decides whether it is executed at all.
 
-Time is a number that grows with each access and fence. Of what others did, a block knows for each of them the time
-until which all is ordered before what it does next: a vector clock. A word that is a flag bears the number of such a
-clock: what its writer knew, and the time of its last fence. What is ordered stays so, so no right kernel is accused;
-that a block is taken for one thread, and blocks run in one order, hides some races.
+Time is a number that grows with each access and fence. A block has a vector clock: for each other block the time until
+which its accesses are ordered before the next ones of this block. A flag word holds the number of such a clock: what
+its writer knew, and the time of its last fence. Ordered accesses stay ordered, so no correct kernel is reported; some
+races are missed, since a block counts as one thread and blocks run in one order.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ import numpy as np
 from cudabench.simulator.values import Array, different
 
 MOST_BLOCKS = 2048  # whose clocks are kept: three matrices of 16 MB
-MOST_BYTES = 5 << 23  # of the clocks that words bear
-MOST_NEWS = 1_000_000  # times that a block hears, or a word bears, what it did not before
+MOST_BYTES = 5 << 23  # of the clocks that words hold
+MOST_NEWS = 1_000_000  # times that a block or a word gets new information
 MOST_KNOWN = 1 << 17  # pairs of a block and a clock that it has heard of
 
 
@@ -35,60 +35,60 @@ class Chains:
         self.blocks = blocks
         self.now = 0
         self.lost = ""  # why nothing is known any more
-        self.fences: Array = np.zeros(blocks + 1, np.int32)  # when each block came past its last fence, 0 for never
-        self.heard: Array | None = None  # (blocks, others): what it has heard of them, once any has heard anything
-        self.clock: Array | None = None  # likewise, and what it does now is ordered behind that
-        self.seen: Array | None = None  # likewise, when the latest flag of the other was written that it has seen
+        self.fences: Array = np.zeros(blocks + 1, np.int32)  # when each block executed its last fence, 0 for never
+        self.heard: Array | None = None  # (blocks, others): the time heard of; None before the first
+        self.clock: Array | None = None  # likewise, of what is ordered before its next accesses
+        self.seen: Array | None = None  # likewise, the time of the other's latest flag it saw
         self.news: Array = np.zeros(blocks + 1, bool)  # whether a block has heard more than is ordered
-        self.met = False  # whether blocks met at the barrier of their cluster that have no clock
+        self.met = False  # whether blocks without a clock passed a barrier of their cluster
         self.named: Array = np.zeros(blocks + 1, np.int32)  # of each block: the time of the last clock of its own
-        # Clocks that words bear, by number: whose it was and when, 0 where it is made of several; what else it says.
+        # Clocks that words hold, by number: the owner and its time, 0 where it joins several; all its times (rows).
         self.owner, self.when = np.zeros((2, 1024), np.int32)
         self.rows: list[Array | None] = [None]
         self.bytes = 0
-        # Of each block the number of what it announces by a flag: what it did before its last fence, and what it knows.
+        # For each block the number of the clock that it announces by a flag: time of its last fence, and what it knows.
         self.own: Array = np.zeros(blocks + 1, np.int32)
-        self.words: dict[int, Array] = {}  # by region, for each granule the number of the clock that it bears
+        self.words: dict[int, Array] = {}  # by region, for each granule the number of the clock that it holds
         self.sums: dict[tuple[int, int], int] = {}
         self.known: set[int] = set()  # blocks, above 32 bits, with the clocks that they have heard of
         self.changes = 0
 
-    # What is known.
+    # The order.
 
     def before(self, blocks: Array, others: Array, times: Array, stores: bool) -> Array:
-        """Return whether what others did at some times is ordered before what blocks do now; stores: they write."""
+        """Return whether accesses of others at some times are ordered before new ones of blocks; stores: they write."""
         if self.lost:
             return np.ones(blocks.shape, bool)
         matrix = self.heard if stores else self.clock
-        found: Array = times <= (0 if matrix is None else matrix[blocks, others])
-        return found
+        ordered: Array = times <= (0 if matrix is None else matrix[blocks, others])
+        return ordered
 
-    # What blocks do.
+    # Actions of blocks.
 
     def fence(self, blocks: Array) -> None:
-        """Let blocks come past a fence."""
+        """Let blocks execute a fence."""
         self.now += 1
         self.fences[blocks] = self.now
         self.own[blocks] = 0
         self.settle(blocks)
 
     def barrier(self) -> None:
-        """Let all blocks come past a barrier of their own."""
+        """Let all blocks pass a barrier of their own."""
         if self.heard is not None and self.news.any():
             self.settle(np.flatnonzero(self.news))
 
     def settle(self, blocks: Array) -> None:
-        """Order what blocks have heard of before what they do next."""
+        """Order what blocks have heard of before their next accesses."""
         if self.heard is None or self.clock is None:
             return
         blocks = blocks[self.news[blocks]]
         if blocks.size:
             self.clock[blocks] = self.heard[blocks]
             self.news[blocks] = False
-            self.own[blocks] = 0  # which they pass on from now on
+            self.own[blocks] = 0  # they announce that from now on
 
     def meet(self, blocks: Array, cluster: Array) -> None:
-        """Let blocks come past a barrier of their clusters, which are told by number for each block."""
+        """Let blocks pass a barrier of their clusters; cluster: the number of each block's cluster."""
         self.now += 1
         if self.blocks > MOST_BLOCKS:
             self.met = True
@@ -98,9 +98,9 @@ class Chains:
             members = 1 + np.flatnonzero(cluster[1:] == number)
             together = heard[members].max(axis=0)
             together[members] = self.now
-            mine = blocks[cluster[blocks] == number]
-            heard[mine] = together
-            heard[mine, mine] = 0
+            arrived = blocks[cluster[blocks] == number]
+            heard[arrived] = together
+            heard[arrived, arrived] = 0
         self.news[blocks] = True
         self.settle(blocks)
 
@@ -113,7 +113,7 @@ class Chains:
         self.seen[blocks, others] = np.maximum(self.seen[blocks, others], times)
 
     def write(self, base: int, granules: int, places: Array, blocks: Array) -> None:
-        """Let blocks write flags in a region of so many granules by a store: what they bore before is gone."""
+        """Let blocks write flags by a store, which replaces the earlier clocks; granules: the size of the region."""
         if self.lost:
             return
         self.name(blocks)
@@ -121,7 +121,7 @@ class Chains:
             self.flags(base, granules)[places] = self.own[blocks]
 
     def hear(self, base: int, places: Array, blocks: Array, acquire: bool) -> None:
-        """Let blocks read flags; acquire: what these announce is ordered before what the blocks do next."""
+        """Let blocks read flags; acquire: what these announce is ordered before the blocks' next accesses."""
         if base in self.words and not self.lost:
             numbers = self.words[base][places]
             fresh = (numbers > 0) & (self.owner[numbers] != blocks)
@@ -136,7 +136,7 @@ class Chains:
             self.settle(blocks)
 
     def update(self, base: int, granules: int, places: Array, blocks: Array, returns: bool) -> None:
-        """Let blocks update flags, in the order given; returns: whether they read what they find, and acquire."""
+        """Let blocks update flags, in the order given; returns: whether they read the old value, and acquire."""
         if not self.lost and (base in self.words or self.fences[blocks].any()):
             order = np.argsort(places, kind="stable")
             lanes = (places[order].astype(np.int64) << 32) + blocks[order]
@@ -160,13 +160,13 @@ class Chains:
     # Clocks.
 
     def flags(self, base: int, granules: int) -> Array:
-        """Return the numbers of the clocks that the granules of a region bear."""
+        """Return the numbers of the clocks that the granules of a region hold."""
         if base not in self.words:
             self.words[base] = np.zeros(granules, np.int32)
         return self.words[base]
 
     def room(self) -> Array:
-        """Return what blocks have heard, with room for it."""
+        """Return the times that blocks have heard of, allocated on first use."""
         if self.heard is None:
             self.heard, self.clock = np.zeros((2, self.blocks + 1, self.blocks + 1), np.int32)
         return self.heard
@@ -175,14 +175,14 @@ class Chains:
         """Return the number of a new clock."""
         number = len(self.rows)
         if number == len(self.owner):
-            self.owner, self.when = (np.concatenate([one, np.zeros_like(one)]) for one in (self.owner, self.when))
+            self.owner, self.when = (np.concatenate([part, np.zeros_like(part)]) for part in (self.owner, self.when))
         self.owner[number], self.when[number] = owner, when
         self.count(row)
         self.rows.append(row)
         return number
 
     def count(self, row: Array | None) -> None:
-        """Count one more change, and what it keeps."""
+        """Count one more change, and the memory that it keeps."""
         self.changes += 1
         if self.changes > MOST_NEWS:
             self.give_up(f"blocks waited for each other more than {MOST_NEWS} times")
@@ -192,7 +192,7 @@ class Chains:
             self.bytes += row.nbytes
 
     def name(self, blocks: Array) -> None:
-        """Give what blocks announce numbers."""
+        """Give numbers to the clocks that blocks announce."""
         for block in different(blocks[(self.fences[blocks] > 0) & (self.own[blocks] == 0)]).tolist():
             if self.met:
                 self.too_many()
@@ -202,31 +202,31 @@ class Chains:
             if self.clock is not None and self.clock[block].any():
                 row = self.clock[block].copy()
                 row[block] = when
-            # Who has heard of a block's time has heard of the first clock of that time, not of what it learnt later.
+            # To know a block's time is to know the first clock of that time, not what the block learnt later.
             first = self.named[block] != when
             self.named[block] = when
             self.own[block] = self.add(block if first else 0, when if first else 0, row)
 
-    def sum(self, one: int, own: int) -> int:
-        """Return the number of a clock that says what two say, of which the second is a block's own."""
-        block, when, row = int(self.owner[own]), int(self.when[own]), self.rows[one]
-        if not one:
+    def sum(self, number: int, own: int) -> int:
+        """Return the number of a clock that joins two, of which the second is a block's own."""
+        block, when, row = int(self.owner[own]), int(self.when[own]), self.rows[number]
+        if not number:
             return own
         if block:
-            same = int(self.owner[one]) == block
-            known = int(self.when[one]) if same else 0 if row is None else int(row[block])
+            same = int(self.owner[number]) == block
+            known = int(self.when[number]) if same else 0 if row is None else int(row[block])
             if same or known >= when:
-                return one if known >= when else own
-        found = self.sums.get((one, own))
-        if found is None:
+                return number if known >= when else own
+        joined = self.sums.get((number, own))
+        if joined is None:
             if self.blocks > MOST_BLOCKS:
                 self.too_many()
                 return 0
-            found = self.sums[one, own] = self.add(0, 0, np.maximum(self.row(one), self.row(own)))
-        return found
+            joined = self.sums[number, own] = self.add(0, 0, np.maximum(self.row(number), self.row(own)))
+        return joined
 
     def row(self, number: int) -> Array:
-        """Return all that a clock says."""
+        """Return all times of a clock."""
         row = self.rows[number]
         if row is None:
             row = np.zeros(self.blocks + 1, np.int32)
@@ -254,7 +254,7 @@ class Chains:
         self.count(None)
 
     def collect(self) -> None:
-        """Forget the clocks that no word bears any more."""
+        """Forget the clocks that no word holds any more."""
         used = {int(number) for number in different(self.own)}
         for words in self.words.values():
             used.update(different(words).tolist())
@@ -265,11 +265,11 @@ class Chains:
             self.give_up(f"what flags tell of other blocks takes more than {MOST_BYTES >> 20} MB")
 
     def too_many(self) -> None:
-        """Give up for the number of blocks."""
+        """Give up because of the number of blocks."""
         self.give_up(f"{self.blocks} blocks that may wait for each other are over the limit of {MOST_BLOCKS}")
 
     def give_up(self, reason: str) -> None:
-        """Take all for ordered from now on."""
+        """Treat all accesses as ordered from now on."""
         self.lost = self.lost or reason
         self.heard = self.clock = self.seen = None
         self.words, self.rows, self.sums, self.known = {}, [None] * len(self.rows), {}, set()

@@ -1,8 +1,8 @@
-"""What mends the races of one line: a barrier and where it stands, or what else has to be done.
+"""Cures for the races of one line: a barrier and its place, or another change.
 
-A cure follows from all pairs of accesses that were found: it reaches the farthest pair of threads, and comes after the
-latest of the accesses before. Where a barrier that is advised for one line orders accesses of another one as well,
-those are not told: see `Cuts`.
+A cure follows from all racing pairs of accesses: its scope covers the farthest pair of threads, and it stands after the
+latest of the earlier accesses. If a barrier advised for one line also orders accesses of another line, their races are
+not reported: see `Cuts`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
     from cudabench.simulator.program.code import Code
 
-# How far the cure of a race has to reach.
+# The scope of the cure of a race.
 WARP, BLOCK, GRID = 1, 2, 3
 CURES = {WARP: "__syncwarp()", BLOCK: "__syncthreads()"}
 NAMES = {WARP: "warp", BLOCK: "block"}
@@ -27,11 +27,10 @@ NAMES = {WARP: "warp", BLOCK: "block"}
 
 @dataclass
 class Cure:
-    """What mends the races of accesses in one line with earlier ones, put together from what is found.
+    """The cure for the races of accesses in one line with earlier ones, combined from all that were found.
 
-    barrier: how far it has to reach, 0 for none. gaps: where it stands, by the earlier access's line. splits: whether
-    it comes between what a statement reads and what it writes. others: what is to be done besides. waited: whether it
-    comes after a wait for an asynchronous copy.
+    barrier: its scope, 0 for none. gaps: its places, by the earlier access's line. splits: its place between the reads
+    and the writes of a statement. others: the other changes. waited: whether it follows a wait for a copy.
     """
 
     barrier: int = 0
@@ -41,7 +40,7 @@ class Cure:
     waited: bool = False
 
     def add(self, what: str, gap: Gap | None, scope: int, copied: bool) -> None:
-        """Add what is to be done besides a barrier, or where one stands that reaches so far.
+        """Add a change other than a barrier (no gap), or the place of a barrier with a scope.
 
         copied: whether the earlier access was a copy, which its thread has waited for.
         """
@@ -57,23 +56,23 @@ class Cure:
             self.stand(gap)
 
     def stand(self, gap: Gap) -> None:
-        """Add a place for a barrier; a later one between the same accesses does for an earlier one."""
+        """Add a place for a barrier; a later one between the same accesses replaces an earlier one."""
         if gap.kind == "turn":
             around = any(
-                one.kind == "between" and gap.span[0] <= one.after <= one.before <= gap.span[1] for one in self.gaps
+                old.kind == "between" and gap.span[0] <= old.after <= old.before <= gap.span[1] for old in self.gaps
             )
-            if not around and all((one.kind, one.loop) != ("turn", gap.loop) for one in self.gaps):
+            if not around and all((old.kind, old.loop) != ("turn", gap.loop) for old in self.gaps):
                 self.gaps.append(gap)
             return
-        for place, one in enumerate(self.gaps):
-            if one.kind == "between":
-                if (gap.after, gap.before) > (one.after, one.before):
+        for place, old in enumerate(self.gaps):
+            if old.kind == "between":
+                if (gap.after, gap.before) > (old.after, old.before):
                     self.gaps[place] = gap
                 gap = self.gaps[place]
                 break
         else:
             self.gaps.append(gap)
-        self.gaps = [one for one in self.gaps if one.kind != "turn" or not one.span[0] <= gap.after <= one.span[1]]
+        self.gaps = [old for old in self.gaps if old.kind != "turn" or not old.span[0] <= gap.after <= old.span[1]]
 
     def told(self, race: str) -> str:
         """Return the message of a race with its cure."""
@@ -82,13 +81,13 @@ class Cure:
         return f"{race}{self.text()}."
 
     def text(self) -> str:
-        """Return the sentences of a message that say what to do, with the point or the colon before them."""
+        """Return the sentences of a message that say what to do, with the full stop or the colon before them."""
         gaps = [self.splits, *self.gaps] if self.splits else self.gaps
         if not self.barrier or not gaps:
             return f": {', and '.join(self.others)}" if self.others else ""
         name, scope = CURES[self.barrier], NAMES[self.barrier]
-        wheres = [_where(one) for one in gaps]
-        around = list(dict.fromkeys(line for one in gaps for line in one.around))
+        wheres = [_where(gap) for gap in gaps]
+        around = list(dict.fromkeys(line for gap in gaps for line in gap.around))
         if self.waited:
             wheres[-1] += ", after the wait for the copy"
         if around:
@@ -99,7 +98,7 @@ class Cure:
             parts = f"part the condition in line {self.splits.span[0]} in two"
             put = f"{parts if self.splits.kind == 'branches' else 'keep what is read in a variable'}, and {put}"
         text = f". {', and '.join([put[:1].upper() + put[1:], *self.others])}"
-        outside = next((one for one in gaps if one.outside), None)
+        outside = next((gap for gap in gaps if gap.outside), None)
         if outside is not None and outside.is_loop:
             text += (
                 f". Not all threads of the {scope} make the same number of iterations of the loop in line "
@@ -110,7 +109,7 @@ class Cure:
                 f". Not all threads of the {scope} meet the condition in line {outside.outside}: the barrier stands "
                 "outside of it, where all of them come. End the condition before the barrier, and repeat it after it"
             )
-        leaves = next((one.leaves for one in gaps if one.leaves), 0)
+        leaves = next((gap.leaves for gap in gaps if gap.leaves), 0)
         if leaves:
             text += (
                 f". Threads that leave in line {leaves} have to come as well: put its condition around the work instead"
@@ -119,7 +118,7 @@ class Cure:
 
 
 def place(gap: Gap) -> tuple[str, int]:
-    """Return what tells the place of a barrier from others."""
+    """Return a key that identifies the place of a barrier."""
     return gap.kind, gap.before if gap.kind == "between" else gap.loop or gap.after
 
 
@@ -139,15 +138,18 @@ def _where(gap: Gap) -> str:
 
 
 def find_gap(machine: Machine, earlier: Location, later: Location, scope: int) -> Gap:
-    """Return where a barrier can stand between two accesses: as the source says, else by their lines alone."""
+    """Return where a barrier can stand between two accesses: by the source if known, else by their lines alone."""
     hazards = machine.hazards
     if hazards.between is not None and earlier.file == later.file:
-        parted = {line for (file, line), far in machine.parted.items() if file == later.file and far <= scope}
-        found = hazards.between(
-            machine.code.files.get(later.file, ""), (earlier.line, earlier.column), (later.line, later.column), parted
+        divergent = {line for (file, line), reach in machine.parted.items() if file == later.file and reach <= scope}
+        known = hazards.between(
+            machine.code.files.get(later.file, ""),
+            (earlier.line, earlier.column),
+            (later.line, later.column),
+            divergent,
         )
-        if found is not None:
-            return found
+        if known is not None:
+            return known
     kind = "between" if earlier.line < later.line else "next"
     if earlier.line == later.line:
         kind = "same"
@@ -155,7 +157,7 @@ def find_gap(machine: Machine, earlier: Location, later: Location, scope: int) -
 
 
 def around_barrier(machine: Machine, barrier: Location) -> str:
-    """Return why not all threads of a block come to a barrier, as the source says, and what to do; empty if unknown."""
+    """Return why not all threads of a block reach a barrier, by the source, and what to do; empty if unknown."""
     gap = find_gap(machine, barrier, barrier, BLOCK)
     if gap.outside and gap.is_loop:
         return (
@@ -177,12 +179,12 @@ def around_barrier(machine: Machine, barrier: Location) -> str:
 
 
 class Cuts:
-    """Barriers that were advised, as if they stood in the kernel.
+    """Advised barriers, as if they stood in the kernel.
 
-    What they order is told of no other line: that is mended with the first. Of the lines for which they were advised
-    all is told, so that their cures reach far enough. gaps: by those lines where the barriers stand. times: until when
-    accesses are ordered, within warps and within blocks. scopes: how far the barrier of each line and in each place has
-    to reach. news: whether a barrier was advised, or reaches farther, that had not been known when the log was begun.
+    Races of other lines that they order are not reported: the first cure mends those, too. Of the lines for which they
+    were advised all races are reported, so that their cures get the full scope. gaps: by those lines the places of the
+    barriers. times: until when accesses are ordered, within warps and within blocks. scopes: the scope of the barrier
+    of each line and of each place. news: whether a barrier was advised, or got a wider scope, since the log was begun.
     """
 
     def __init__(self, code: Code) -> None:
@@ -199,7 +201,7 @@ class Cuts:
         self.last: MemoryOp | None = None
 
     def of(self, access: MemoryOp, time: int) -> tuple[int, int]:
-        """Return until when accesses are ordered before this one; 0 for no cut."""
+        """Return the times until which accesses are ordered before this one; 0 for no cut."""
         last, self.last = self.last, access
         if last is not None:
             for (file, _), gaps in self.gaps.items():
@@ -208,14 +210,14 @@ class Cuts:
                         self.add(self.scopes[place(gap)], time - 1)
         return (0, 0) if (access.location.file, access.location.line) in self.gaps else self.times
 
-    def reach(self, of: object, scope: int) -> int:
-        """Note how far a barrier has to reach, and return how far it does."""
-        known = self.scopes.get(of, 0)
+    def reach(self, key: object, scope: int) -> int:
+        """Note the scope that a barrier needs, and return the scope that it has."""
+        known = self.scopes.get(key, 0)
         if scope > known:
             self.news = True
-            self.scopes[of] = scope
+            self.scopes[key] = scope
             if known:
-                self.gaps.clear()  # what it mends besides is found anew
+                self.gaps.clear()  # the other races that it mends are determined anew
         return max(scope, known)
 
     def stand(self, later: Location, gap: Gap) -> None:
@@ -226,12 +228,12 @@ class Cuts:
             self.news = True
 
     def add(self, scope: int, time: int) -> None:
-        """Let a barrier stand after what was done at a time."""
+        """Let a barrier stand after the accesses at a time."""
         warp, block = self.times
         self.times = (max(warp, time), block) if scope == WARP else (warp, max(block, time))
 
     def crosses(self, gap: Gap, last: MemoryOp, access: MemoryOp) -> bool:
-        """Return whether a place for a barrier lies between two accesses, of which one came after the other."""
+        """Return whether a place for a barrier is between two consecutive accesses."""
         before, line = last.location.line, access.location.line
         if not gap.span[0] <= line <= gap.span[1]:
             return False
@@ -241,6 +243,6 @@ class Cuts:
             return True
         if gap.kind != "turn" or before != line:
             return False
-        # In a loop that the compiler unrolled, what comes after a branch or a store is of a later turn.
-        first, then = (bisect_left(self.branches, one.location.ptx_line) for one in (last, access))
+        # In an unrolled loop, an access after a branch or a store is of a later iteration.
+        first, then = (bisect_left(self.branches, op.location.ptx_line) for op in (last, access))
         return access.number <= last.number or first != then or (last.kind, access.kind) == ("store", "load")

@@ -1,9 +1,9 @@
-"""Blocks of a cluster that may end before another is done with their shared memory, in whatever order they run.
+"""Blocks of a cluster that may end before another block has finished using their shared memory, in any execution order.
 
-CUDA C++ Programming Guide, "Distributed Shared Memory": a block's shared memory is there until the block ends. So
-after an access to it its thread must arrive at the cluster's barrier, and a thread of the block whose memory it is
-must wait for that. A block that has waited otherwise since then, by an mbarrier or by polling, may know of it: then
-nothing is told.
+CUDA C++ Programming Guide, "Distributed Shared Memory": a block's shared memory exists until the block ends. So after
+an access to it, the accessing thread must arrive at the cluster's barrier, and a thread of the owning block must wait
+there. If the owning block has waited by other means since then (an mbarrier or polling), it may know of the access:
+then nothing is reported.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 class Departures:
-    """Who used the memory of which other block of a chunk last, and which waits have come after that.
+    """The last uses of each block's shared memory by other blocks of a chunk, and the waits after them.
 
-    uses: by an instruction's number and by how often its threads had arrived at the barrier before: the instruction,
-    and by the block whose memory it is the time of the last use (0: none) and the thread of the chunk.
+    uses: key: an instruction's number, and how often its threads had arrived at the barrier before; value: the
+    instruction, and for each owning block the time of the last use (0: none) and the using thread of the chunk.
     """
 
     def __init__(self, machine: Machine) -> None:
@@ -33,47 +33,47 @@ class Departures:
         self.uses: dict[tuple[int, int], tuple[MemoryOp, Array, Array]] = {}
 
     def use(self, access: MemoryOp, rows: Array, lanes: Array) -> None:
-        """Note an access of lanes to the memory of blocks in other rows of the chunk, or in their own."""
+        """Note an access by lanes to the memory of blocks, given as rows of the chunk; its own row does not count."""
         shape = self.machine.chunk.shape
         lanes = lanes & (rows != np.arange(shape[0]).reshape(-1, 1))
-        who = np.flatnonzero(lanes)
-        if not who.size:
+        users = np.flatnonzero(lanes)
+        if not users.size:
             return
         self.time += 1
-        owners = rows.reshape(-1)[who]
-        arrived = broadcast(self.machine.arrivals.arrived, shape).reshape(-1)[who]
+        owners = rows.reshape(-1)[users]
+        arrived = broadcast(self.machine.arrivals.arrived, shape).reshape(-1)[users]
         for count in np.unique(arrived).tolist():
             new = access, *np.zeros((2, shape[0]), np.int64)
             _, times, threads = self.uses.setdefault((access.number, count), new)
-            mine = arrived == count
-            times[owners[mine]], threads[owners[mine]] = self.time, who[mine]
+            matches = arrived == count
+            times[owners[matches]], threads[owners[matches]] = self.time, users[matches]
 
     def wait(self, lanes: Array) -> None:
-        """Note that lanes (blocks, threads) have waited for what others do, or looked, by an mbarrier or by polling."""
+        """Note that lanes (blocks, threads) have waited for other threads, or tested, by an mbarrier or by polling."""
         self.time += 1
         self.heard[lanes.any(axis=1)] = self.time
 
     def passed(self) -> None:
-        """Forget the uses that the barrier of the cluster, which threads have just passed, keeps blocks alive for."""
+        """Forget the uses that the cluster's barrier, which threads have just passed, makes safe."""
         self.uses = {key: use for key, use in self.uses.items() if self.late(key[1], use[1]).any()}
 
     def late(self, count: int, times: Array) -> Array:
-        """Return the blocks that may have ended before uses at some times by threads that had arrived so often."""
+        """Return the blocks that may have ended before uses at `times` by threads that had arrived `count` times."""
         waited = broadcast(self.machine.arrivals.waited, self.machine.chunk.shape).max(axis=1)
         return (times > self.heard) & (waited <= count)
 
     def finish(self) -> None:
-        """Record the uses that no wait has come after, at the end of a chunk."""
+        """Record the uses without a wait after them, at the end of a chunk."""
         machine, chunk = self.machine, self.machine.chunk
         for (_, count), (access, times, threads) in self.uses.items():
             late = self.late(count, times)
             if late.any():
                 owner = int(np.argmax(late))
                 block, thread = divmod(int(threads[owner]), chunk.threads)
-                who, other = (chunk.block_index(block), chunk.thread_index(thread)), chunk.block_index(owner)
+                user, other = (chunk.block_index(block), chunk.thread_index(thread)), chunk.block_index(owner)
                 machine.hazards.add(
-                    "race", access.location, int(late.sum()), *who,
-                    f"thread {who[1]} of block {who[0]} uses the shared memory of block {other} of its cluster, which "
-                    "may have ended by then: let the blocks of a cluster wait for each other at the end "
+                    "race", access.location, int(late.sum()), *user,
+                    f"thread {user[1]} of block {user[0]} uses the shared memory of block {other} of its cluster, "
+                    "which may have ended by then: let the blocks of a cluster wait for each other at the end "
                     "(cluster.sync()).",
                 )  # fmt: skip

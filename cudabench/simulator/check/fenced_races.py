@@ -1,8 +1,8 @@
 """Races between blocks over global memory in kernels with fences, or with accesses that have an order of their own.
 
-There every pair of accesses of two blocks to a granule is held against the chains of fences and flags (`check.chains`).
-Volatile and ordered accesses do not race, nor do atomics among themselves: they are flags. So is a plain
-store over what an atomic has updated, which gives a lock back.
+Every pair of accesses of two blocks to a granule is checked against the chains of fences and flags (`check.chains`).
+Volatile and ordered accesses do not race, nor do atomics with each other: they are flags. So is a plain store over a
+value that an atomic has updated: it releases a lock.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from cudabench.simulator.check.grid_races import MANY, GridRaces, Touch
 from cudabench.simulator.check.races import idles
 from cudabench.simulator.values import Array, as_array, broadcast, different
 
-# What a plain access of each kind races with. That an atomic comes after a plain read is not held against anyone: so
-# atomics are spared that the value need not get.
+# The accesses that a plain access of each kind races with. An atomic after a plain read is not reported: the read need
+# not get the atomic's value.
 AGAINST = {"load": ("store", "atomic"), "store": ("store", "load", "load before"), "atomic": ("store",)}
 
 
@@ -22,7 +22,7 @@ class FencedRaces(GridRaces):
     """Looks for races between the blocks of one launch of a kernel with fences."""
 
     def search(self, touch: Touch) -> None:
-        """Examine and note one access, before it is carried out."""
+        """Examine and note one access, before it is executed."""
         if not touch.start.size:
             return
         {"load": self.load, "store": self.store, "atomic": self.atomic}[touch.access.kind](touch)
@@ -36,14 +36,14 @@ class FencedRaces(GridRaces):
             )
 
     def load(self, touch: Touch) -> None:
-        """Note a load of lanes, and report its races."""
+        """Note a load by lanes, and report its races."""
         access = touch.access
         if access.ordered:
             self.look(touch)
             self.chains.hear(touch.region.base, touch.granules, touch.owners, access.acquires)
-        lacking = self.lacking(touch)
+        unfenced = self.lacking(touch)
         bad = {} if access.ordered else self.unordered(touch)
-        for sign, lanes in lacking.items():
+        for sign, lanes in unfenced.items():
             self.missing_fence(touch, lanes, sign)
             for kind in bad:
                 bad[kind] &= ~lanes
@@ -54,19 +54,21 @@ class FencedRaces(GridRaces):
         if access.ordered:
             self.leave(touch, "look")
             return
-        # Of each granule the block that reads it last, and the one before that.
+        # For each granule the block that reads it last, and the block before that.
         trail, granules, owners = touch.trail, touch.granules, touch.owners
         others = touch.others("load")
         if others is not None and others.any():
             places = granules[others]
             trail.kinds["load before"][:, places] = trail.kinds["load"][:, places]
         if self.leave(touch, "load", latest=True):
-            met = touch.last("load") != owners
+            replaced = touch.last("load") != owners
             number = access.numbers["global"]
-            trail.leave("load before", granules[met], owners[met], number, self.passed, self.chains.now, latest=True)
+            trail.leave(
+                "load before", granules[replaced], owners[replaced], number, self.passed, self.chains.now, latest=True
+            )
 
     def look(self, touch: Touch) -> None:
-        """Note that blocks read flags, and who wrote them."""
+        """Note that blocks read flags, and which blocks wrote them."""
         for kind in ("store", "atomic"):
             others = touch.others(kind)
             if others is not None:
@@ -75,7 +77,7 @@ class FencedRaces(GridRaces):
                 self.chains.see(touch.owners[others], touch.last(kind)[others], np.abs(times[others]))
 
     def too_early(self, touch: Touch, bad: Array) -> Array:
-        """Report those bad reads that come after the right flag, and lack but the reader's own fence; return them."""
+        """Report and return the bad reads that follow the right flag and lack only the reader's own fence."""
         early = self.earlier(touch, bad)
         if early.any():
             place = int(np.argmax(early))
@@ -90,15 +92,15 @@ class FencedRaces(GridRaces):
         return early
 
     def earlier(self, touch: Touch, chosen: Array) -> Array:
-        """Return for which of some granules all that was stored is ordered before, but for the reader's own fence."""
-        found: Array = np.zeros(chosen.shape, bool)
-        at = np.flatnonzero(chosen)
-        last, _, _, times = touch.trail.kinds["store"][:, touch.granules[at]]
-        found[at] = self.chains.before(touch.owners[at], last, np.abs(times), True)
-        return found
+        """Return the chosen granules whose last store is ordered before the read, except for the reader's own fence."""
+        ordered: Array = np.zeros(chosen.shape, bool)
+        indices = np.flatnonzero(chosen)
+        last, _, _, times = touch.trail.kinds["store"][:, touch.granules[indices]]
+        ordered[indices] = self.chains.before(touch.owners[indices], last, np.abs(times), True)
+        return ordered
 
     def store(self, touch: Touch) -> None:
-        """Note a store of lanes, and report its races."""
+        """Note a store by lanes, and report its races."""
         access, trail, granules, owners = touch.access, touch.trail, touch.granules, touch.owners
         hazards, accesses = self.machine.hazards, self.machine.code.accesses
         flags: Array = np.full(granules.shape, access.ordered)
@@ -110,26 +112,26 @@ class FencedRaces(GridRaces):
             if self.chains.lost and "store" in trail.kinds:
                 bad = {"store": self.quiet(touch)}
             if bad:
-                loud = self.changes(touch) & ~flags
+                reportable = self.changes(touch) & ~flags
                 for unfenced in self.lacking(touch).values():
-                    # Where it is told of all these stores that the fence behind them is missing.
-                    stores = different(trail.kinds["store"][1][granules[unfenced & loud]]).tolist()
-                    if all(hazards.known("missing-fence", accesses[one].location) for one in stores):
-                        loud &= ~unfenced
+                    # A missing fence after these stores may be reported already, for all of them.
+                    stores = different(trail.kinds["store"][1][granules[unfenced & reportable]]).tolist()
+                    if all(hazards.known("missing-fence", accesses[number].location) for number in stores):
+                        reportable &= ~unfenced
                 for kind, lanes in bad.items():
-                    self.report(touch, lanes & loud, kind)
+                    self.report(touch, lanes & reportable, kind)
         if flags.any():
             self.chains.write(touch.region.base, trail.granules, granules[flags], owners[flags])
-        met = self.leave(touch, "store")
+        overlap = self.leave(touch, "store")
         trail.kinds["store"][3][granules[flags]] = -self.chains.now
         if access.ordered:
             self.chains.now += 1
             self.signs[owners] = self.chains.now
-        if met and plain:
+        if overlap and plain:
             self.written_twice(touch)
 
     def atomic(self, touch: Touch) -> None:
-        """Note an atomic of lanes, and report its races."""
+        """Note an atomic by lanes, and report its races."""
         access, base, owners = touch.access, touch.region.base, touch.owners
         self.sign(owners)
         for kind, lanes in self.unordered(touch).items():
@@ -147,7 +149,7 @@ class FencedRaces(GridRaces):
             self.leave(touch, "look")
 
     def in_vain(self, touch: Touch) -> bool:
-        """Return whether an atomic leaves all as it is: one that only reads, or a swap for what is nowhere found."""
+        """Return whether an atomic changes nothing: it only reads, or it is a swap whose expected value is nowhere."""
         access, chunk = touch.access, self.machine.chunk
         operands = [as_array(value, access.dtype, chunk) for value in touch.data]
         if idles(access, operands):
@@ -155,46 +157,46 @@ class FencedRaces(GridRaces):
         if access.update != "cas":
             return False
         places = touch.granules[:: access.size // self.width] * self.width // access.size
-        found = touch.region.view(access.dtype)[places]
-        return not (found == broadcast(operands[0], chunk.shape).reshape(-1)[touch.chosen]).any()
+        current = touch.region.view(access.dtype)[places]
+        return not (current == broadcast(operands[0], chunk.shape).reshape(-1)[touch.chosen]).any()
 
     def unordered(self, touch: Touch) -> dict[str, Array]:
-        """Return by the kind of an earlier access where another block did that, and nothing orders it before this."""
-        found: dict[str, Array] = {}
+        """Return, by kind of the earlier access, the granules where nothing orders another block's access before."""
+        races: dict[str, Array] = {}
         for kind in AGAINST[touch.access.kind]:
             others = touch.others(kind)
             if others is None or not others.any():
                 continue
-            at = np.flatnonzero(others)
-            places, mine = touch.granules[at], touch.owners[at]
+            indices = np.flatnonzero(others)
+            places, owners = touch.granules[indices], touch.owners[indices]
             last, _, _, times = touch.trail.kinds[kind][:, places]
-            ordered = self.chains.before(mine, last, times, touch.access.kind != "load")
-            ordered |= self.before_a_barrier(touch.trail, kind, places, mine)
+            ordered = self.chains.before(owners, last, times, touch.access.kind != "load")
+            ordered |= self.before_a_barrier(touch.trail, kind, places, owners)
             if kind == "atomic" and "look" in touch.trail.kinds:
-                looked = touch.trail.kinds["look"][0][places]
-                ordered |= (looked == mine) | (looked == MANY)
-            others[at[ordered]] = False
+                readers = touch.trail.kinds["look"][0][places]
+                ordered |= (readers == owners) | (readers == MANY)
+            others[indices[ordered]] = False
             if others.any():
-                found[kind] = others
-        return found
+                races[kind] = others
+        return races
 
     def lacking(self, touch: Touch) -> dict[str, Array]:
-        """Return by what made it known what other blocks wrote and then made known without a fence.
+        """Return the granules that other blocks wrote and then announced without a fence, by the means of announcement.
 
-        By an atomic: to blocks that may have waited for that by an atomic of their own. By a flag: to those that have
+        By an atomic: to blocks that may have waited for it by an atomic of their own. By a flag: to blocks that have
         seen it.
         """
         if "store" not in touch.trail.kinds:
             return {}
-        found: dict[str, Array] = {}
+        unfenced: dict[str, Array] = {}
         if self.any_free:
-            found["an atomic"] = self.free[touch.owners] & self.without_fence(touch)
+            unfenced["an atomic"] = self.free[touch.owners] & self.without_fence(touch)
         others = touch.others("store")
         if others is not None and self.chains.seen is not None:
             times = touch.times("store")
-            found["a flag"] = others & (times > 0) & (self.chains.seen[touch.owners, touch.last("store")] > times)
+            unfenced["a flag"] = others & (times > 0) & (self.chains.seen[touch.owners, touch.last("store")] > times)
             if self.any_free:
-                found["a flag"] &= ~found["an atomic"]
+                unfenced["a flag"] &= ~unfenced["an atomic"]
         if not self.chains.lost:
-            found = {sign: bad & ~self.earlier(touch, bad) for sign, bad in found.items()}
-        return {sign: bad for sign, bad in found.items() if bad.any()}
+            unfenced = {sign: bad & ~self.earlier(touch, bad) for sign, bad in unfenced.items()}
+        return {sign: bad for sign, bad in unfenced.items() if bad.any()}

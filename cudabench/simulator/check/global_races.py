@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 MOST_MARKED = 1 << 22  # granules whose writers are marked all at once
-LEAST_SPAN = 1 << 15  # granules that a shadow has room for without being asked which of them are touched
+LEAST_SPAN = 1 << 15  # granules that a shadow has room for, whether they are accessed or not
 
 
 class GlobalRaces(Races):
@@ -104,7 +104,7 @@ class GlobalRaces(Races):
         self.forget()
 
     def alike(self, entries: Log) -> bool:
-        """Return whether all accesses move alike from block to block."""
+        """Return whether all addresses move alike from block to block."""
         steps = {
             (entry.address.coefficients or (0,) * 6)[3:] if type(entry.address) is Affine else None
             for entry in entries
@@ -113,7 +113,7 @@ class GlobalRaces(Races):
         return len(steps) == 1 and None not in steps
 
     def apart(self, base: int, entries: Log) -> bool:
-        """Return whether no lane of the chunk touches what another one writes: then nobody has to be in order."""
+        """Return whether no lane of the chunk accesses what another one writes: then no order is needed."""
         chunk = self.chunk
         written: list[tuple[Array, Array]] = []
         touched: list[tuple[Array, Array]] = []
@@ -136,8 +136,8 @@ class GlobalRaces(Races):
         marks: Array = np.full(most - least + 1, -1, np.int32)
         for number, (places, lanes) in enumerate((*written, *touched)):
             places = places - least
-            found = marks[places]
-            if ((found != lanes) & (found >= 0)).any():
+            owners = marks[places]
+            if ((owners != lanes) & (owners >= 0)).any():
                 return False
             if number < len(written):
                 marks[places] = lanes
@@ -146,11 +146,11 @@ class GlobalRaces(Races):
         return True
 
     def name(self, entry: LogEntry, offset: int) -> str:
-        """Return what messages call a place that an access touches."""
+        """Return the name of an accessed place, for messages."""
         return in_region(self.machine.space.slots[self.base >> SLOT_BITS], offset, entry.access.width)
 
     def look(self, entries: Log, exact: bool) -> bool:
-        """Run the log through a shadow of what it touches; report (exact) or return whether it is clean."""
+        """Run the log through a shadow of its granules; report races (exact) or return whether it is clean."""
         if not exact and any(isinstance(entry, LogEntry) and self.collides(entry) for entry in entries):
             return False
         if not exact and len(entries) == 1:
@@ -162,10 +162,10 @@ class GlobalRaces(Races):
         events = [step for step in steps if isinstance(step, Event)]
         index = dense(np.concatenate([event.places for event in events]), self.span)
         ends = np.cumsum([event.places.size for event in events])
-        for event, part in zip(events, np.split(index, ends[:-1]), strict=True):
-            event.granules = part
+        for event, numbers in zip(events, np.split(index, ends[:-1]), strict=True):
+            event.granules = numbers
         while True:
-            self.cuts.clear()  # what the barrier orders that was advised is not told
+            self.cuts.clear()  # races that the advised barrier orders are not reported
             order = WarpOrder(self.chunk.blocks if exact else 1, self.chunk.threads)
             shadow = Shadow(int(index.max()) + 1 if index.size else 0, order)
             faults = self.run_through(shadow, steps, entries, 1, True, exact)
@@ -177,7 +177,7 @@ class GlobalRaces(Races):
 
 
 def dense(places: Array, span: int) -> Array:
-    """Return numbers from 0 on in the place of granules of blocks: equal for equal ones, in their order."""
+    """Return dense numbers from 0 on for granules of blocks: equal for equal granules, in their order."""
     if places.size:
         inside, blocks = places % span, places // span
         least, first = inside.min(), blocks.min()
@@ -194,15 +194,15 @@ def written_regions(
     if bits & 1:
         return None
     slots, offsets = _pointing(bits)
-    found = {slot << SLOT_BITS for slot in slots if slot < len(space.slots)}
+    bases = {slot << SLOT_BITS for slot in slots if slot < len(space.slots)}
     for offset in offsets:
         if offset + 8 <= parameters.size:
             value = int(parameters[offset : offset + 8].view(np.int64)[0])
             surface = textures.get(value)
             region = space.nearest(value if surface is None else surface.base)
             if region is not None:
-                found.add(region.base)
-    return found
+                bases.add(region.base)
+    return bases
 
 
 @lru_cache(256)

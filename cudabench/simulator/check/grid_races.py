@@ -1,19 +1,18 @@
 """Races between blocks over global memory.
 
-Blocks run in any order and at once, and nothing in a launch orders them but what they do to each other: atomics, fences
-and accesses that are volatile or have an order of their own. Kernels with fences or such accesses are examined by
-`check.fenced_races`. In the others a block is left alone from its first atomic on, since it may then have waited for
-another: but not where a block overwrites with another value what the other wrote last of all, since nothing that this
-did afterwards can have been waited for. So what is reported is a race, and not every race is found.
+Blocks run in any order and concurrently. Only atomics, fences and accesses that are volatile or have an order of their
+own order them within a launch. `check.fenced_races` examines kernels with fences or such accesses. In the others a
+block is not examined from its first atomic on, since it may then have waited for another block. One case remains: it
+overwrites, with another value, the last write of a block that did nothing afterwards that others can wait for. So every
+reported race is real, but not every race is found.
 
-A block that counts itself by an atomic, so that the last one may read what all have written, needs a fence between
-writing and counting (CUDA C++ Programming Guide, "Memory Fence Functions"): whether it had one is looked for in every
-kernel.
+A block that counts itself by an atomic, so that the last block may read what all have written, needs a fence between
+writing and counting (CUDA C++ Programming Guide, "Memory Fence Functions"): every kernel is checked for that.
 
-A barrier of a cluster orders its blocks (PTX ISA, "barrier.cluster": arrive releases and wait acquires, unless told
-otherwise): what one did before does not race with what another does behind.
+A barrier of a cluster orders its blocks (PTX ISA, "barrier.cluster": arrive releases and wait acquires, unless
+specified otherwise): accesses before it do not race with accesses after it.
 
-Each granule of a region that the kernel writes remembers the last block that wrote, read and updated it. Two blocks
+For each granule of a region that the kernel writes, the last block that wrote, read and updated it is kept. Two blocks
 that write the same value do no harm.
 """
 
@@ -43,23 +42,23 @@ if TYPE_CHECKING:
 
 MOST_LANES = 1 << 20  # of a launch that is examined; the time of an access grows with them
 MOST_GRANULES = 1 << 24  # of a region
-MANY = np.int32(-1)  # blocks
-BETWEEN_BLOCKS = 4  # how far the cure of such a race has to reach: see `races`
-# What an access of each kind races with
+MANY = np.int32(-1)  # instead of a block: several blocks
+BETWEEN_BLOCKS = 4  # the scope of the cure of such a race: see `cures`
+# The accesses that an access of each kind races with
 AGAINST = {"load": ("store", "atomic"), "store": ("store", "load", "atomic"), "atomic": ("store", "load")}
 
 
 class Trail:
-    """For each granule of a region the last block, as its number from 1 on, that accessed it, and with what."""
+    """For each granule of a region the last block (its number from 1 on) that accessed it, and the access."""
 
     def __init__(self, granules: int) -> None:
         self.granules = granules
         # By kind of access: the block, the access, how many barriers of its cluster the block had passed, and the time,
-        # negative for what does not race.
+        # negative for accesses that do not race.
         self.kinds: dict[str, Array] = defaultdict(lambda: np.zeros((4, granules), np.int32))
 
     def others(self, kind: str, granules: Array, blocks: Array) -> Array | None:
-        """Return whether another block did this to each granule, or None where none did."""
+        """Return whether another block made an access of a kind to each granule, or None where none did."""
         if kind not in self.kinds:
             return None
         last = self.kinds[kind][0][granules]
@@ -69,36 +68,36 @@ class Trail:
         self, kind: str, granules: Array, blocks: Array, access: int, passed: Array | None, now: int = 0,
         latest: bool = False,
     ) -> bool:  # fmt: skip
-        """Note who accessed what, and return whether blocks met in this one access.
+        """Note an access, and return whether several blocks accessed a granule by it.
 
         passed: how many barriers of its cluster each block has passed; None for none. now: the time. latest: whether
-        the last block alone is kept, as it is of stores.
+        the last block alone is kept, as for stores.
         """
-        last, what, when, times = self.kinds[kind]
+        last, numbers, when, times = self.kinds[kind]
         if passed is not None:
             when[granules] = passed[blocks]
         if now:
             times[granules] = now
-        before = None if latest or kind == "store" else last[granules]
+        previous = None if latest or kind == "store" else last[granules]
         last[granules] = blocks
-        meeting = last[granules] != blocks
-        met = bool(meeting.any())
-        if before is None:
-            what[granules] = access
-            return met
-        several = (before != 0) & (before != blocks)
-        what[granules[~several]] = access  # what another block did before stays
-        if met:
-            several |= meeting
+        overlapping = last[granules] != blocks
+        overlap = bool(overlapping.any())
+        if previous is None:
+            numbers[granules] = access
+            return overlap
+        several = (previous != 0) & (previous != blocks)
+        numbers[granules[~several]] = access  # an earlier access of another block stays
+        if overlap:
+            several |= overlapping
         last[granules[several]] = MANY
-        return met
+        return overlap
 
 
 class Touch(NamedTuple):
-    """An access of lanes to a region: an element for each lane, or for each of its granules.
+    """An access by lanes to a region: an element for each lane, or for each of its granules.
 
-    chosen: the lanes in the chunk's order; start: the bytes from which they access. owners: the blocks of granules, as
-    numbers from 1 on. data: what a store writes.
+    chosen: the lanes in the chunk's order; start: the first byte that each accesses. owners: the blocks of granules, as
+    numbers from 1 on. data: the values that a store writes.
     """
 
     access: MemoryOp
@@ -116,27 +115,27 @@ class Touch(NamedTuple):
         return self.owners[:: max(1, self.granules.size // max(1, self.start.size))]
 
     def only(self, lanes: Array) -> Touch:
-        """Return the part of some lanes."""
-        each = np.repeat(lanes, self.granules.size // max(1, lanes.size))
+        """Return the part of the access by some lanes."""
+        part = np.repeat(lanes, self.granules.size // max(1, lanes.size))
         return self._replace(
-            chosen=self.chosen[lanes], start=self.start[lanes], granules=self.granules[each], owners=self.owners[each]
+            chosen=self.chosen[lanes], start=self.start[lanes], granules=self.granules[part], owners=self.owners[part]
         )
 
     def last(self, kind: str) -> Array:
-        """Return the block that did something to each granule last, 0 for none."""
+        """Return the block that last made an access of a kind to each granule, 0 for none."""
         return self.trail.kinds[kind][0][self.granules]
 
     def times(self, kind: str) -> Array:
-        """Return when each granule was accessed so last."""
+        """Return the time of the last access of a kind to each granule."""
         return self.trail.kinds[kind][3][self.granules]
 
     def others(self, kind: str) -> Array | None:
-        """Return whether another block did something to each granule, or None where none did."""
+        """Return whether another block made an access of a kind to each granule, or None where none did."""
         return self.trail.others(kind, self.granules, self.owners)
 
 
 def too_many(hazards: Hazards, code: Code, grid: Index3, block: Index3) -> None:
-    """Note where a launch has so many threads that races between its blocks are not looked for."""
+    """Note if a launch has too many threads for a search for races between its blocks."""
     blocks = prod(grid)
     if blocks > 1 and blocks * prod(block) > MOST_LANES and code.written:
         hazards.unsearched(
@@ -157,32 +156,32 @@ class GridRaces:
         lanes = blocks * bx * by * bz
         self.looks = blocks > 1 and lanes <= MOST_LANES
         too_many(machine.hazards, machine.code, machine.grid, machine.block)
-        self.told = False  # whether it is told where the search ends
+        self.told = False  # whether the end of the search is reported
         self.large: set[int] = set()  # regions that are too large
-        self.chains = Chains(blocks if self.looks else 0)  # without fences in the kernel no more than a clock
-        self.free = np.zeros(self.chains.blocks + 1, dtype=bool)  # which may have waited for others
+        self.chains = Chains(blocks if self.looks else 0)  # without fences in the kernel only a clock
+        self.free = np.zeros(self.chains.blocks + 1, dtype=bool)  # blocks that may have waited for others
         self.any_free = False
-        self.origin: Any = None  # of the chunk whose blocks have these numbers:
+        self.origin: Any = None  # of the chunk whose blocks have the numbers in `numbered`
         self.numbered: Array = None
         # The mask of the latest access, its lanes and their blocks: the next one's is often the same.
         self.latest: tuple[Any, Array, Array] | None = None
         self.trails: dict[int, Trail] = {}
-        # The times of each block's last atomic, of the last fence before that, and of all that another may wait for.
+        # The times of each block's last atomic, of the last fence before that, and of its last sign to others.
         self.atomics, self.fenced, self.signs = np.zeros((3, self.free.size), np.int32)
         self.updated: set[int] = set()  # regions with an atomic, such as those of locks
-        self.passed: Array | None = None  # by block the barriers of its cluster that it has passed, once there are any
+        self.passed: Array | None = None  # by block the number of cluster barriers passed, None before the first
 
     def fence(self, chunk: Chunk, mask: Array | None) -> None:
         """Note a fence of the active lanes."""
         if self.looks:
-            mine = self.numbers(chunk)[chunk.lanes(mask).any(axis=1)]
-            self.chains.fence(mine)
-            self.signs[mine] = self.chains.now
+            blocks = self.numbers(chunk)[chunk.lanes(mask).any(axis=1)]
+            self.chains.fence(blocks)
+            self.signs[blocks] = self.chains.now
 
     def cluster_barrier(self, chunk: Chunk, mask: Array | None, waited: Array) -> None:
         """Note that the active lanes have passed a barrier of their cluster.
 
-        waited: how many each lane of the chunk has passed by now.
+        waited: the number that each lane of the chunk has passed by now.
         """
         if not self.looks:
             return
@@ -190,10 +189,10 @@ class GridRaces:
         if self.passed is None:
             self.passed = np.zeros(self.free.size, np.int32)
         rows = chunk.lanes(mask).any(axis=1)
-        mine = self.numbers(chunk)[rows]
-        self.passed[mine] = broadcast(waited, chunk.shape).max(axis=1)[rows]
+        blocks = self.numbers(chunk)[rows]
+        self.passed[blocks] = broadcast(waited, chunk.shape).max(axis=1)[rows]
         if self.machine.code.orders:
-            self.chains.meet(mine, self.cluster)
+            self.chains.meet(blocks, self.cluster)
 
     @cached_property
     def cluster(self) -> Array:
@@ -204,9 +203,9 @@ class GridRaces:
         return np.append(-1, np.ravel_multi_index(within, grid))
 
     def before_a_barrier(self, trail: Trail, kind: str, granules: Array, blocks: Array) -> Array:
-        """Return whether a barrier of the cluster stands between the last access of each granule and its block.
+        """Return whether a barrier of the cluster is between the last access of each granule and a block's next one.
 
-        Where several blocks accessed it last, they may all be of the cluster: so they count as such.
+        Several blocks that accessed it last may all be of the cluster: so they count as such.
         """
         if self.passed is None:
             return np.zeros(granules.shape, bool)
@@ -215,7 +214,7 @@ class GridRaces:
         return ordered | (last == MANY)
 
     def log(self, region: Region, entry: LogEntry) -> None:
-        """Examine and note one access, before it is carried out."""
+        """Examine and note one access, before it is executed."""
         if not self.looks:
             return
         if region.size > MOST_GRANULES * self.width:
@@ -239,17 +238,17 @@ class GridRaces:
         self.search(self.touch(region, entry, lanes, places, blocks))
 
     def search(self, touch: Touch) -> None:
-        """Examine and note one access, before it is carried out."""
+        """Examine and note one access, before it is executed."""
         access = touch.access
-        loud: Array = True
+        reportable: Array = True
         if access.kind == "atomic":
-            if self.any_free:  # who cannot have waited for others
-                loud = ~self.free[touch.owners]
+            if self.any_free:  # blocks that cannot have waited for others
+                reportable = ~self.free[touch.owners]
             self.sign(touch.blocks)
             self.updated.add(touch.region.base)
         elif access.kind == "store":
             touch = self.stored(touch)
-            loud = self.changes(touch)
+            reportable = self.changes(touch)
         elif self.any_free:
             free = self.free[touch.blocks]
             unfenced = touch.only(free)
@@ -261,14 +260,14 @@ class GridRaces:
         for kind in AGAINST[access.kind]:
             bad = touch.others(kind)
             if bad is not None and bad.any():
-                bad &= ~self.before_a_barrier(touch.trail, kind, touch.granules, touch.owners) & loud
+                bad &= ~self.before_a_barrier(touch.trail, kind, touch.granules, touch.owners) & reportable
                 self.report(touch, bad, kind)
         if self.leave(touch, access.kind) and access.kind == "store":
             self.written_twice(touch)
 
     def stored(self, touch: Touch) -> Touch:
-        """Note a store of lanes whose blocks may have waited for others, which race with no more than what others
-        wrote last of all; return that of the other lanes."""
+        """Note a store by lanes whose blocks may have waited for others, which race only with the final writes of
+        others; return the store by the other lanes."""
         if not self.any_free or not (free := self.free[touch.blocks]).any():
             return touch
         plain = touch.region.base not in self.updated
@@ -276,9 +275,9 @@ class GridRaces:
             bad = self.quiet(touch)
             if bad.any():
                 self.report(touch, bad & self.changes(touch), "store")
-        mine = touch.only(free)
-        if self.leave(mine, "store") and plain:
-            self.written_twice(mine)
+        free_touch = touch.only(free)
+        if self.leave(free_touch, "store") and plain:
+            self.written_twice(free_touch)
         return touch.only(~free)
 
     def touch(self, region: Region, entry: LogEntry, chosen: Array, address: Array, blocks: Array) -> Touch:
@@ -304,26 +303,26 @@ class GridRaces:
         self.free[blocks] = self.any_free = True
 
     def quiet(self, touch: Touch) -> Array:
-        """Return what another block wrote last and has given no sign of since."""
+        """Return the granules that another block wrote last and has given no sign of since."""
         return touch.others("store") & (self.signs[touch.last("store")] <= np.abs(touch.times("store")))
 
     def changes(self, touch: Touch) -> Array:
-        """Return for each granule of a store whether its element gets another value than it has."""
+        """Return for each granule of a store whether the value of its element changes."""
         access, values = touch.access, self.values(touch)
         place = (touch.start // access.width)[:, None] + np.arange(access.count)
         return self.by_granule(touch, touch.region.view(values.dtype)[place] != values)
 
     def by_granule(self, touch: Touch, elements: Array) -> Array:
-        """Return what is so of elements, (lanes, elements), for each granule."""
+        """Return values of elements, (lanes, elements), repeated for each granule."""
         return np.repeat(elements, touch.access.size // self.width // touch.access.count, axis=1).reshape(-1)
 
     def without_fence(self, touch: Touch) -> Array:
-        """Return what other blocks wrote and then made known by an atomic without a fence in between."""
+        """Return the granules that other blocks wrote and then announced by an atomic without a fence in between."""
         writers, times = touch.last("store"), np.abs(touch.times("store"))
         return touch.others("store") & (self.atomics[writers] > times) & (self.fenced[writers] <= times)
 
     def missing_fence(self, touch: Touch, bad: Array, sign: str = "an atomic") -> None:
-        """Record reads of what was made known without a fence, if there are any."""
+        """Record reads of granules that were announced without a fence, if there are any."""
         if not bad.any():
             return
         place = int(np.argmax(bad))
@@ -344,12 +343,12 @@ class GridRaces:
         return chunk.block_index(block), chunk.thread_index(thread), spot
 
     def party(self, touch: Touch, place: int, kind: str) -> tuple[str, Location]:
-        """Return what messages call the block that did something to a granule last, and where it did."""
-        last, what, _, _ = touch.trail.kinds[kind][:, touch.granules[place]].tolist()
-        return "another block" if last == MANY else self.called(last), self.machine.code.accesses[what].location
+        """Return the name, for messages, of the last block with an access of a kind to a granule, and where."""
+        last, number, _, _ = touch.trail.kinds[kind][:, touch.granules[place]].tolist()
+        return "another block" if last == MANY else self.called(last), self.machine.code.accesses[number].location
 
     def called(self, number: int) -> str:
-        """Return what messages call a block, by its number from 1 on."""
+        """Return the name of a block for messages, by its number from 1 on."""
         x, y, _ = self.machine.grid
         return f"block {((number - 1) % x, (number - 1) // x % y, (number - 1) // (x * y))}"
 
@@ -367,11 +366,11 @@ class GridRaces:
         """Return the bits that lanes store, (lanes, elements)."""
         chunk = self.machine.chunk
         bits = np.dtype(f"u{touch.access.width}")
-        columns = [broadcast(as_array(one, bits, chunk), chunk.shape).reshape(-1)[touch.chosen] for one in touch.data]
+        columns = [broadcast(as_array(data, bits, chunk), chunk.shape).reshape(-1)[touch.chosen] for data in touch.data]
         return np.stack(columns, axis=1)
 
     def written_twice(self, touch: Touch) -> None:
-        """Report granules that blocks give different values with one and the same store."""
+        """Report granules to which blocks write different values by one and the same store."""
         values = self.by_granule(touch, self.values(touch))
         order = np.argsort(touch.granules, kind="stable")
         later, earlier = order[1:], order[:-1]
@@ -383,13 +382,13 @@ class GridRaces:
             self.add(touch, place, int(bad.sum()), self.called(int(touch.owners[other])), "store", location)
 
     def stored_by_others(self, touch: Touch, place: int) -> bool:
-        """Return whether other blocks store the granule at a place too: so far, or by the same store."""
+        """Return whether other blocks store the granule at a place too: before, or by the same store."""
         together = touch.owners[touch.granules == touch.granules[place]] != touch.owners[place]
         before = touch.others("store")
         return bool(together.any() or (before is not None and before[place]))
 
     def report(self, touch: Touch, bad: Array, kind: str) -> None:
-        """Report an access to what other blocks accessed, where it is bad."""
+        """Report an access that races with accesses of other blocks; bad: whether each granule does."""
         if bad.any():
             place = int(np.argmax(bad))
             lanes = int(bad.reshape(touch.start.size, -1).any(axis=1).sum())

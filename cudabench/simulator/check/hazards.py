@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
 
 
-PADDING = -1  # the scope of accesses out of bounds that a card does not notice
+PADDING = -1  # the scope of accesses out of bounds that a card does not detect
 VERBS = {"load": "reads", "store": "writes", "atomic": "updates"}
 
 
@@ -43,10 +43,10 @@ class Hazards:
         suspected: bool = False,
     ) -> None:  # fmt: skip
         """Record a hazard; later ones of the same kind and line add to its count, and replace it where their scope is
-        wider: what mends that mends both."""
+        wider: the cure of the wider one mends both."""
         new = [0, block, thread, message, location.ptx_line, scope]
-        found = self.suspected if suspected else self.found
-        record = found.setdefault((kind, location.file, location.line), new)
+        recorded = self.suspected if suspected else self.found
+        record = recorded.setdefault((kind, location.file, location.line), new)
         if scope > record[5]:
             record[1:] = new[1:]
         record[0] += count
@@ -57,7 +57,7 @@ class Hazards:
         self, machine: Machine, kind: str, location: Location, lanes: Array, what: str,
         place: tuple[int, int] | None = None, *, suspected: bool = False, scope: int = 0,
     ) -> None:  # fmt: skip
-        """Record what lanes do, of which the message names the one at a place, or the first; see `first_lane`."""
+        """Record a hazard of lanes; the message names the lane at a place, or the first; see `first_lane`."""
         count, first = first_lane(lanes, machine.chunk)
         row, lane = place or first
         block, thread = machine.chunk.block_index(row), machine.chunk.thread_index(lane)
@@ -69,10 +69,10 @@ class Hazards:
         return (kind, location.file, location.line) in self.found
 
     def records(self, suspected: bool = False) -> tuple[Hazard, ...]:
-        """Return the hazards in the order of their lines; suspected: what explains a wrong result."""
+        """Return the hazards in the order of their lines; suspected: those that explain a wrong result."""
         records = []
-        found = self.suspected if suspected else self.found
-        for (kind, file, line), (count, block, thread, message, instruction, scope) in found.items():
+        recorded = self.suspected if suspected else self.found
+        for (kind, file, line), (count, block, thread, message, instruction, scope) in recorded.items():
             if kind == "race" and 0 < scope <= GRID and (file, line) in self.cures:
                 message = self.cures[file, line].told(message)
             name = self.code.files.get(file, "")
@@ -86,7 +86,7 @@ class Hazards:
         self, machine: Machine, access: MemoryOp, bad: Array, address: Array, size: int, low: int, high: int,
         scope: int = 0,
     ) -> None:  # fmt: skip
-        """Record accesses beyond the bounds of their array or memory; scope: `PADDING` where these stay in that."""
+        """Record accesses beyond the bounds of their array or memory; scope: `PADDING` if these stay in the padding."""
         chunk = machine.chunk
         if machine.mask is not None and bad.shape != chunk.shape:
             bad = chunk.lanes(bad) & machine.mask
@@ -97,18 +97,18 @@ class Hazards:
         kind = "out-of-bounds"
         if high == machine.shared_size and low == 0 and space in ("shared", ""):
             names = self.code.shared_names
-            near = next((one for one in reversed(names) if one[1] <= max(where, 0)), None)
-            spot = f"byte {where}" if near is None else self.places.of_shared(*near[:2], 0, where, width, line)
+            nearest = next((entry for entry in reversed(names) if entry[1] <= max(where, 0)), None)
+            spot = f"byte {where}" if nearest is None else self.places.of_shared(*nearest[:2], 0, where, width, line)
             text = f"at {spot}, {_side(where, 0, high)} the block's {high} bytes of shared memory"
             if where + size > high and self.code.dynamic and not machine.dynamic_shared:
                 array = plain_name(self.code.dynamic[0])
                 text += f", for the launch gives '{array}' no dynamic shared memory: add --shared BYTES"
         elif space != "local" and access.shared_bounds == (low, high):
-            # An array's own bounds; beyond them another one may lie.
+            # An array's own bounds; another array may follow it.
             name = next(name for name, start, _ in self.code.shared_names if start == low)
             spot = self.places.of_shared(name, low, high - low, where, width, line)
-            holds = self.places.size(name, high - low, width, line)
-            text = f"at {spot}, {_side(where, low, high)} '{plain_name(name)}' ({holds})"
+            extent = self.places.size(name, high - low, width, line)
+            text = f"at {spot}, {_side(where, low, high)} '{plain_name(name)}' ({extent})"
         elif space == "local" or access.bounds == (low, high):
             memory = f"a local array of {high - low} bytes" if access.bounds else f"its {high} bytes of local memory"
             text = f"at {_beyond(where, size, low, high)} of {memory}"
@@ -118,12 +118,12 @@ class Hazards:
             text = f"at address {where:#x}, far from every array"
         elif region.freed:
             kind, element = "use-after-free", region.element or width
-            holds = elements(region.shape or (region.freed // element,), element, region.freed)
-            text = f"at {in_region(region, where - region.base, width)}, of '{region.name}' ({holds}), which was freed"
+            extent = elements(region.shape or (region.freed // element,), element, region.freed)
+            text = f"at {in_region(region, where - region.base, width)}, of '{region.name}' ({extent}), which was freed"
         else:
             offset, element = where - region.base, region.element or width
-            holds = elements(region.shape or (region.size // element,), element, region.size)
-            side = f"{_side(offset, 0, region.size)} '{region.name}' ({holds})"
+            extent = elements(region.shape or (region.size // element,), element, region.size)
+            side = f"{_side(offset, 0, region.size)} '{region.name}' ({extent})"
             text = f"at {in_region(region, offset, width)}, {side}"
         self.report(machine, kind, access.location, bad, f"{VERBS[access.kind]} {size} bytes {text}", scope=scope)
 
@@ -148,7 +148,7 @@ class Hazards:
         self.report(machine, "misaligned", access.location, lanes, text)
 
     def trap(self, machine: Machine, location: Location) -> None:
-        """Record that lanes come to a trap that the compiler has put where the source is undefined."""
+        """Record that lanes reach a trap, which the compiler has put where the source is undefined."""
         self.report(
             machine, "out-of-bounds", location, machine.lanes(), "runs into a trap, which the compiler puts in place "
             "of an access that cannot be: through a null pointer, outside of a local array, or an atomic operation on "
@@ -164,30 +164,30 @@ class Hazards:
         """Record a barrier that not all threads of a block reach; kind: 'deadlock' where all wait for ever."""
         chunk = machine.chunk
         row = first_lane(stuck, chunk)[1][0]
-        here = stuck[row]
+        waiting = stuck[row]
         reason = "the others never arrive"
         for other_op, lanes in all_parked:
-            away = lanes[row] & ~here
-            if other_op is not op and away.any():
-                other, line = chunk.thread_index(int(np.argmax(away))), other_op.line.line
+            elsewhere = lanes[row] & ~waiting
+            if other_op is not op and elsewhere.any():
+                other, line = chunk.thread_index(int(np.argmax(elsewhere))), other_op.line.line
                 what = "at the barrier in" if other_op.kind == "barrier" else "in"
-                same = (other_op.kind, line) == ("barrier", op.line.line)
-                where = "this line in another iteration" if same else f"line {line}"
+                same_line = (other_op.kind, line) == ("barrier", op.line.line)
+                where = "this line in another iteration" if same_line else f"line {line}"
                 reason = f"thread {other} waits {what} {where} instead"
                 break
         else:
-            gone = chunk.real(np.zeros((1, 1), bool) if machine.exited is None else machine.exited)[row] & ~here
-            if gone.any():
-                other = chunk.thread_index(int(np.argmax(gone)))
+            exited = chunk.real(np.zeros((1, 1), bool) if machine.exited is None else machine.exited)[row] & ~waiting
+            if exited.any():
+                other = chunk.thread_index(int(np.argmax(exited)))
                 reason = f"thread {other} has returned, and the barrier counts it"
         why = around_barrier(machine, op.line)
         text = f"waits at a barrier that not all threads of the block reach: {reason}{why}"
         self.report(machine, kind, op.line, stuck, text)
 
     def other_counts(self, machine: Machine, number: int, waiting: Mapping[int, tuple[Op, Array]]) -> None:
-        """Record a barrier that waits for other numbers of threads in different lines (PTX ISA, "bar").
+        """Record a barrier that waits for different numbers of threads in different lines (PTX ISA, "bar").
 
-        waiting: by how many threads they wait for, the barrier and the lanes.
+        waiting: by the number of threads waited for, the barrier and the lanes.
         """
         (first, (other, _)), (count, (op, lanes)) = [*waiting.items()][:2]
         text = (
@@ -197,16 +197,16 @@ class Hazards:
         self.report(machine, "divergent-barrier", op.line, lanes, text)
 
     def parted_at_barrier(
-        self, machine: Machine, op: Op, here: Array, away: Array, condition: tuple[int, bool], kind: str
+        self, machine: Machine, op: Op, present: Array, absent: Array, condition: tuple[int, bool], kind: str
     ) -> None:
-        """Note lanes that pass by a barrier at which others of their warps wait; the machine code says what that is.
+        """Note lanes that pass by a barrier at which others of their warps wait; the machine code decides what that is.
 
-        condition: the line that parts them, 0 where it is not known, and whether that ends a loop around the barrier.
-        kind: 'divergent-barrier', or with a question mark of lanes that only go to their end.
+        condition: the line where they diverge, 0 if unknown, and whether that ends a loop around the barrier. kind:
+        'divergent-barrier', or with a question mark for lanes that only go to their end.
         """
-        _, (row, lane) = first_lane(away, machine.chunk)
+        _, (row, lane) = first_lane(absent, machine.chunk)
         first = lane // 32 * 32
-        waiting = row, first + int(np.argmax(here[row, first : first + 32]))
+        waiting = row, first + int(np.argmax(present[row, first : first + 32]))
         line, loop = condition
         why = around_barrier(machine, op.line)
         if loop:
@@ -221,13 +221,13 @@ class Hazards:
             )
         thread = machine.chunk.thread_index(lane)
         text = f"waits at the barrier, and thread {thread} of the same warp passes by it{why}"
-        self.report(machine, kind, op.line, away, text, waiting, suspected=True)
+        self.report(machine, kind, op.line, absent, text, waiting, suspected=True)
 
-    def skipped_barrier(self, machine: Machine, op: Op, away: Array, line: int) -> None:
+    def skipped_barrier(self, machine: Machine, op: Op, absent: Array, line: int) -> None:
         """Note whole warps that pass by a barrier at which others of their blocks wait."""
         where = f" because of the condition in line {line}" if line else ""
         chunk = machine.chunk
-        count, (row, lane) = first_lane(away, chunk)
+        count, (row, lane) = first_lane(absent, chunk)
         block, thread = chunk.block_index(row), chunk.thread_index(lane)
         self.add(
             "skipped-barrier", op.line, count, block, thread,
@@ -236,25 +236,25 @@ class Hazards:
             suspected=True,
         )  # fmt: skip
 
-    def ended(self, machine: Machine, op: Op, gone: Array, line: int = 0, turn: int | None = None) -> None:
+    def ended(self, machine: Machine, op: Op, exited: Array, line: int = 0, iteration: int | None = None) -> None:
         """Note lanes that have ended, or have left for their end, when others of their blocks meet at a barrier.
 
-        line: where they left, 0 where it is not known. turn: of the loop around a barrier; None of a group's sync().
+        line: where they left, 0 if unknown. iteration: of the loop around a barrier; None for a group's sync().
         """
         chunk = machine.chunk
-        count, (row, lane) = first_lane(gone, chunk)
-        block, number = chunk.block_index(row), int(gone[row].sum())
-        who = f"{number} thread{'s' if number > 1 else ''} of block {block}"
+        count, (row, lane) = first_lane(exited, chunk)
+        block, number = chunk.block_index(row), int(exited[row].sum())
+        threads = f"{number} thread{'s' if number > 1 else ''} of block {block}"
         where = f" (line {line})" if line else ""
-        if turn is None:
+        if iteration is None:
             kind, text = "early-exit", (
-                f"{who} had ended{where} when the others met at sync(), in which the CUDA C++ Programming Guide asks "
-                "all threads of the group to take part."
+                f"{threads} had ended{where} when the others met at sync(), in which the CUDA C++ Programming Guide "
+                "asks all threads of the group to take part."
             )  # fmt: skip
         else:
-            when = f"in iteration {turn} of the loop, " if turn > 1 else ""
+            when = f"in iteration {iteration} of the loop, " if iteration > 1 else ""
             kind, text = "ended-before-barrier", (
-                f"{when}{who} had ended or left for the end{where} when the others met the barrier in line "
+                f"{when}{threads} had ended or left for the end{where} when the others met the barrier in line "
                 f"{op.line.line}."
             )  # fmt: skip
         self.add(kind, op.line, count, block, chunk.thread_index(lane), text, suspected=True)
@@ -269,15 +269,15 @@ class Hazards:
             f"in which its own lane {place[1] % 32} is missing: let the mask name all lanes that come to this line",
         )  # fmt: skip
 
-    def ended_in_mask(self, machine: Machine, op: Op, gone: Array, masks: Array) -> None:
+    def ended_in_mask(self, machine: Machine, op: Op, exited: Array, masks: Array) -> None:
         """Record lanes that have ended and that the masks of others in their warps name."""
-        _, (row, away) = first_lane(gone, machine.chunk)
-        warp, lane = divmod(away, 32)
-        names = masks[row, 32 * warp : 32 * warp + 32] >> np.uint32(lane) & np.uint32(1)
-        asks = row, 32 * warp + int(np.argmax(names))
+        _, (row, thread) = first_lane(exited, machine.chunk)
+        warp, lane = divmod(thread, 32)
+        naming = masks[row, 32 * warp : 32 * warp + 32] >> np.uint32(lane) & np.uint32(1)
+        asking = row, 32 * warp + int(np.argmax(naming))
         self.mask(
-            machine, op, gone, asks, int(masks[asks]),
-            f"which names lane {lane}: thread {machine.chunk.thread_index(away)} has ended. Let all threads of the "
+            machine, op, exited, asking, int(masks[asking]),
+            f"which names lane {lane}: thread {machine.chunk.thread_index(thread)} has ended. Let all threads of the "
             "warp come, and put the condition around the work, or take the mask from __ballot_sync() of the condition",
         )  # fmt: skip
 
@@ -288,17 +288,17 @@ class Hazards:
         waiting = lanes & chunk.of_warps(missing)
         waiting = waiting if waiting.any() else lanes
         _, place = first_lane(waiting, chunk)
-        _, away = first_lane(missing & (np.arange(chunk.threads) // 32 == place[1] // 32)[None, :], chunk)
+        _, absent = first_lane(missing & (np.arange(chunk.threads) // 32 == place[1] // 32)[None, :], chunk)
         assert op.members is not None
         named = op.members(machine)
         mask = 0xFFFFFFFF if named is None else int(broadcast(named, chunk.shape)[place])
         places = [(lanes, f"waits at the barrier in line {op.line.line}") for _, lanes, op, _ in machine.parked]
         for number, lanes in machine.waiting.items():
             places.append((lanes, f"waits in line {self.code.blocks[number].ops[0].line.line}"))
-        where = next((where for lanes, where in places if chunk.lanes(lanes)[away]), "is elsewhere")
+        where = next((where for lanes, where in places if chunk.lanes(lanes)[absent]), "is elsewhere")
         self.mask(
             machine, op, waiting, place, mask,
-            f"which names lane {away[1] % 32}: thread {chunk.thread_index(away[1])} {where} "
+            f"which names lane {absent[1] % 32}: thread {chunk.thread_index(absent[1])} {where} "
             "and never comes. Let all lanes that the mask names come to this line, or take the mask from "
             "__ballot_sync() of the condition",
         )  # fmt: skip
@@ -309,11 +309,11 @@ class Hazards:
         self.report(machine, "invalid-mask", op.line, lanes, text, place)
 
     def unsearched(self, location: Location, message: str, kind: str = "unsearched") -> None:
-        """Note that races between blocks are not looked for; kind: 'too-large' where that is so from the start."""
+        """Note that races between blocks are not looked for; kind: 'too-large' if size excludes it from the start."""
         self.add(kind, location, 1, (0, 0, 0), (0, 0, 0), message, suspected=True)
 
     def undefined_shuffle(self, machine: Machine, location: Location, lanes: Array, other: Array) -> None:
-        """Note lanes (blocks or 1, threads) that shuffle from lanes `other`, which do not take part for them."""
+        """Note lanes (blocks or 1, threads) that shuffle from lanes `other`, which do not take part."""
         source = int(broadcast(other, machine.chunk.shape)[first_lane(lanes, machine.chunk)[1]])
         self.report(
             machine, "undefined-shuffle", location, lanes, f"takes a value from lane {source} of its warp, which does "
@@ -321,7 +321,7 @@ class Hazards:
         )  # fmt: skip
 
     def undefined_value(self, machine: Machine, location: Location, lanes: Array) -> None:
-        """Note those of the active lanes that use a register which nothing has written on their way."""
+        """Note the active lanes that use a register which is unwritten on their path."""
         if lanes.any() and machine.chunk.real(lanes := lanes & machine.lanes()).any():
             text = "uses a variable that was never given a value"
             self.report(machine, "undefined-value", location, lanes, text, suspected=True)
@@ -329,7 +329,7 @@ class Hazards:
     def unwritten(
         self, machine: Machine, location: Location, lanes: Array, place: Callable[[tuple[int, int]], str]
     ) -> None:
-        """Note lanes that read memory that nobody has written; place: what one of them reads."""
+        """Note lanes that read unwritten memory; place: names what a lane reads."""
         what = f"reads {place(first_lane(lanes, machine.chunk)[1])}, which nobody has written"
         self.report(machine, "unwritten", location, lanes, what, suspected=True)
 

@@ -1,5 +1,4 @@
-"""What atomics and fences order: what lanes do under a lock that they hold, and what they do after a word that they
-have waited for."""
+"""The order that atomics and fences give: of accesses under a lock, and after a word that lanes have waited for."""
 
 from __future__ import annotations
 
@@ -19,16 +18,16 @@ WORD = 2  # bits of an address within a word
 
 
 class Locks:
-    """How far each lane of a chunk is in taking a lock or giving it back.
+    """The state of each lane of a chunk in taking or releasing a lock.
 
-    A lane takes a lock by an atomic compare-and-swap or exchange and a fence behind it, and gives it back by a fence
-    and an atomic behind that. Which lock it is does not count: what is reported is a race, and not every race is found.
+    A lane takes a lock by an atomic compare-and-swap or exchange and a fence after it, and releases it by a fence and
+    an atomic after that. Locks are not distinguished: every reported race is real, but not every race is found.
     """
 
     def __init__(self, chunk: Chunk) -> None:
         self.state: Array = np.zeros(chunk.shape, dtype=np.int8)
         self.taken: Array = np.zeros(chunk.shape, dtype=bool)  # lanes whose swap in a loop has ended that loop
-        self.under: set[int] = set()  # accesses, by number, some lanes of which have taken a lock so
+        self.under: set[int] = set()  # numbers of accesses by lanes that have taken a lock so
 
     def atomic(self, machine: Machine, swaps: bool) -> None:
         """Note an atomic of the active lanes; swaps: it may take a lock."""
@@ -45,12 +44,12 @@ class Locks:
         self.state[lanes & (self.state == SWAPPED)] = HOLDS
 
     def outside(self, mask: Array | None) -> Array:
-        """Return those lanes of a mask (None: all) that hold no lock, (blocks, threads)."""
+        """Return the lanes of a mask (None: all) that hold no lock, (blocks, threads)."""
         free = self.state < HOLDS
         return free if mask is None else free & mask
 
     def swapped(self, lanes: Array, won: Array, polls: bool) -> None:
-        """Note what lanes (blocks, threads) got by a swap; won: of them those that have changed what lay there."""
+        """Note the result of a swap by lanes (blocks, threads); won: the lanes whose swap changed the value."""
         self.taken[lanes] = won if polls else False
 
     def note(self, entry: LogEntry, number: int) -> None:
@@ -61,12 +60,12 @@ class Locks:
 
 
 class Releases:
-    """The fences of a chunk's lanes, and what words announce; kept for kernels with an atomic that polls.
+    """The fences of a chunk's lanes, and those that words announce; kept for kernels with an atomic that polls.
 
-    A word announces all that was done before the fence of the thread that wrote it last by a strong write. That is a
+    A word announces all accesses before the fence of the thread that last wrote the word by a strong write. That is a
     release pattern of the PTX memory model, and an atomic which waits for that word takes part in it (PTX ISA, "Release
-    and Acquire Patterns"). Fences are numbered as they come, of whichever thread. A word has the number of the latest
-    fence that its writer had come past by then: what anybody did before that counts as announced.
+    and Acquire Patterns"). The fences of all threads are numbered as they are executed. A word has the number of its
+    writer's latest fence: accesses of all threads before that fence count as announced.
     """
 
     def __init__(self, chunk: Chunk) -> None:
@@ -85,9 +84,9 @@ class Releases:
     def note(self, base: int, words: int, own: int, entry: LogEntry) -> tuple[bool, Array | None]:
         """Note a strong access; an atomic passes on what its word announced before.
 
-        base: where its memory begins, of so many words; own: of how many of these a block has its own, 0 for none.
-        Return whether it is an atomic that polls, and what the words announce to it, (blocks, threads), None where
-        that is not new.
+        base: the start of its memory; words: its size in words; own: how many words each block has of its own, 0 for
+        none. Return whether it is an atomic that polls, and the fences that the words announce to it, (blocks,
+        threads), None if these are not new.
         """
         access = entry.access
         if not access.strong or access.kind == "load":
@@ -100,14 +99,14 @@ class Releases:
         places = broadcast(flat(entry.address, entry.offset - base, chunk), chunk.shape)[lanes] >> WORD
         places = places + rows * own
         if polls:
-            found: Array = np.zeros(chunk.shape, dtype=np.int32)
-            found[lanes] = self.words[base][places]
-            news = bool((found > self.known).any())
-            np.maximum(self.known, found, out=self.known)
-            return True, found if news else None
-        kept = self.words.setdefault(base, np.zeros(words, np.int32))
+            announced: Array = np.zeros(chunk.shape, dtype=np.int32)
+            announced[lanes] = self.words[base][places]
+            news = bool((announced > self.known).any())
+            np.maximum(self.known, announced, out=self.known)
+            return True, announced if news else None
+        fences = self.words.setdefault(base, np.zeros(words, np.int32))
         if access.kind == "atomic":
-            np.maximum.at(kept, places, self.fenced[lanes])
+            np.maximum.at(fences, places, self.fenced[lanes])
         else:
-            kept[places] = self.fenced[lanes]
+            fences[places] = self.fenced[lanes]
         return False, None

@@ -1,8 +1,8 @@
-"""The mask of a warp-wide function: the lanes that are to execute it together.
+"""The mask of a warp-wide function: the lanes that must execute it together.
 
-A lane that executes it is to be in its own mask, and all lanes that the mask names are to come (CUDA C++ Programming
+A lane that executes it must be in its own mask, and all lanes that the mask names must execute it (CUDA C++ Programming
 Guide, "Warp Shuffle Functions"; PTX ISA, "shfl.sync": otherwise the result is undefined). A lane that has ended never
-comes; the threads that a block lacks to whole warps are not named by anybody's mistake.
+does. A mask may name the threads that a partial warp lacks: that is no mistake.
 """
 
 from __future__ import annotations
@@ -42,49 +42,49 @@ def function_name(ins: Instruction) -> str:
     return next((names[word] for word in ins.modifiers if word in names), names[""])
 
 
-def examine(machine: Machine, op: Op, who: Array | None) -> Array | None:
+def examine(machine: Machine, op: Op, masks: Array | None) -> Array | None:
     """Report lanes that are not in their mask, and masks that name lanes which have ended.
 
-    who: the masks of the active lanes, (blocks or 1, threads or 1) as bits, None where all name the whole warp. Return
-    them with each lane in its own mask, so that what follows from the fault is not reported as well.
+    masks: of the active lanes, (blocks or 1, threads or 1) as bits, None where all name the whole warp. Return them
+    with each lane in its own mask, so that consequences of the fault are not reported as well.
     """
     chunk = machine.chunk
-    if who is not None:
-        own = (broadcast(who, chunk.shape) >> np.tile(LANES, chunk.warps)) & np.uint32(1)
-        outside = chunk.real(machine.lanes() & (own == 0))
+    if masks is not None:
+        in_mask = (broadcast(masks, chunk.shape) >> np.tile(LANES, chunk.warps)) & np.uint32(1)
+        outside = chunk.real(machine.lanes() & (in_mask == 0))
         if outside.any():
-            machine.hazards.not_in_mask(machine, op, outside, broadcast(who, chunk.shape))
-            who = None if machine.mask is None else np.full((1, 1), ALL)
-    # A warp barrier waits for those that have not ended (CUDA C++ Programming Guide, "Synchronization Functions").
+            machine.hazards.not_in_mask(machine, op, outside, broadcast(masks, chunk.shape))
+            masks = None if machine.mask is None else np.full((1, 1), ALL)
+    # A warp barrier waits for the lanes that have not ended (CUDA C++ Programming Guide, "Synchronization Functions").
     warp_barrier = op.function == "__syncwarp"
     exited: Any = machine.exited
     if exited is None or (warp_barrier and not op.line.group):
-        return who
+        return masks
     if machine.ended_in_part is None or machine.ended_in_part[0] is not exited:
-        part = chunk.real(exited) & chunk.of_warps(chunk.real(~exited))
-        machine.ended_in_part = exited, part if part.any() else None
+        ended = chunk.real(exited) & chunk.of_warps(chunk.real(~exited))
+        machine.ended_in_part = exited, ended if ended.any() else None
     if machine.ended_in_part[1] is not None:
-        gone = machine.ended_in_part[1] & named(machine, who)
-        if gone.any() and warp_barrier:
-            machine.hazards.ended(machine, op, gone)
-        elif gone.any():
-            masks = np.where(machine.lanes(), ALL if who is None else broadcast(who, chunk.shape), np.uint32(0))
-            machine.hazards.ended_in_mask(machine, op, gone, masks)
-    return who
+        named_ended = machine.ended_in_part[1] & named(machine, masks)
+        if named_ended.any() and warp_barrier:
+            machine.hazards.ended(machine, op, named_ended)
+        elif named_ended.any():
+            words = np.where(machine.lanes(), ALL if masks is None else broadcast(masks, chunk.shape), np.uint32(0))
+            machine.hazards.ended_in_mask(machine, op, named_ended, words)
+    return masks
 
 
-def named(machine: Machine, who: Array | None) -> Array:
-    """Return the lanes that the active ones name by their masks (None: the whole warp), (blocks, threads)."""
-    chunk, here = machine.chunk, machine.lanes()
-    if who is None:
-        return chunk.of_warps(here)
-    words = np.where(here, broadcast(who, chunk.shape), np.uint32(0)).reshape(chunk.blocks, chunk.warps, 32)
+def named(machine: Machine, masks: Array | None) -> Array:
+    """Return the lanes that the masks of the active lanes name (None: the whole warp), (blocks, threads)."""
+    chunk, active = machine.chunk, machine.lanes()
+    if masks is None:
+        return chunk.of_warps(active)
+    words = np.where(active, broadcast(masks, chunk.shape), np.uint32(0)).reshape(chunk.blocks, chunk.warps, 32)
     bits = np.bitwise_or.reduce(words, axis=2)[:, :, None] >> LANES & np.uint32(1)
     return bits.astype(bool).reshape(chunk.shape)
 
 
 def missing(machine: Machine, op: Op) -> Array | None:
-    """Return the lanes that a warp-wide instruction names and that are elsewhere, or None without any."""
+    """Return the lanes that a warp-wide instruction names but that are not at it, or None if there are none."""
     if not machine.ready and not machine.waiting and not machine.parked:
         return None
     assert op.members is not None
@@ -95,9 +95,8 @@ def missing(machine: Machine, op: Op) -> Array | None:
 
 
 def reconsider(machine: Machine) -> bool:
-    """Let lanes go on that waited for others of their warps, all of whom are there by now or have ended; return
-    whether there are any."""
-    found = False
+    """Release lanes whose awaited lanes have all arrived or ended; return whether there are any."""
+    released = False
     mask, warps = machine.mask, machine._warps
     for number in [*machine.waiting]:
         machine.mask, machine._warps = machine.waiting[number], -1
@@ -105,14 +104,14 @@ def reconsider(machine: Machine) -> bool:
         absent = missing(machine, machine.code.blocks[number].ops[0])
         if absent is None:
             machine.arrive(number, machine.waiting.pop(number))
-            found = True
+            released = True
             continue
-        held = machine.chunk.of_warps(absent)
-        free = machine.chunk.real(lanes & ~held)
+        blocked = machine.chunk.of_warps(absent)
+        free = machine.chunk.real(lanes & ~blocked)
         if free.any() and number not in machine.ready:
-            machine.waiting[number] = machine.chunk.real(lanes & held)
+            machine.waiting[number] = machine.chunk.real(lanes & blocked)
             machine.ready[number] = free
             machine.loose.add(number)
-            found = True
+            released = True
     machine.mask, machine._warps = mask, warps
-    return found
+    return released

@@ -1,7 +1,7 @@
 """Ordinary stores to shared memory that the asynchronous proxy reads: wgmma and bulk copies, after fence.proxy.async.
 
-PTX ISA, memory consistency model, proxies: what threads store is seen by wgmma and bulk copies only where a
-fence.proxy.async stands between, of the thread that stored or of the one that starts the read.
+PTX ISA, memory consistency model, proxies: wgmma and bulk copies see what threads store only where a
+fence.proxy.async stands between, executed by the storing thread or by the thread that starts the read.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from cudabench.simulator.values import Array, Chunk, broadcast
 if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
 
-GRANULE = 16  # bytes: bulk copies and matrices move no less
+GRANULE = 16  # bytes: the least that bulk copies and matrix operations access
 
 
 class Proxies:
-    """When each piece of the chunk's shared memory was stored to and by whom, and when each thread fenced."""
+    """Time and thread of the last store to each piece of the chunk's shared memory, and each thread's last fence."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
@@ -36,7 +36,7 @@ class Proxies:
             self.time = 0
 
     def store(self, address: Array, mask: Array | None, size: int) -> None:
-        """Note a store of the lanes of a mask to their own block's memory, which it is in."""
+        """Note a store by the lanes of a mask to their own block's memory; the addresses are in bounds."""
         self.time += 1
         chunk = self.machine.chunk
         lanes = chunk.real(mask)
@@ -53,19 +53,19 @@ class Proxies:
             self.fenced[self.machine.lanes()] = self.time
 
     def read(self, location: Location, rows: Any, pieces: Array, readers: Any, what: str) -> None:
-        """Look at what some blocks' threads read in pieces of 16 bytes; record what no fence stands before."""
+        """Check the pieces of 16 bytes that threads of some blocks read; record stores without a fence between."""
         if not self.used:
             return
         blocks = np.atleast_1d(np.arange(len(self.stored))[rows])
         pieces = pieces.reshape(-1)
         stored = self.stored[blocks[:, None], pieces]
-        own = self.fenced[blocks][:, readers].reshape(len(blocks), -1).max(axis=1, keepdims=True)
+        fenced = self.fenced[blocks][:, readers].reshape(len(blocks), -1).max(axis=1, keepdims=True)
         writers = self.writer[blocks[:, None], pieces]
-        bad = stored > np.maximum(own, self.fenced[blocks[:, None], writers])
+        bad = stored > np.maximum(fenced, self.fenced[blocks[:, None], writers])
         if not bad.any():
             return
         chunk = self.machine.chunk
-        row, column = (int(part[0]) for part in np.nonzero(bad))
+        row, column = (int(indices[0]) for indices in np.nonzero(bad))
         block, thread = chunk.block_index(int(blocks[row])), chunk.thread_index(int(writers[row, column]))
         place = self.machine.hazards.places.shared(int(pieces[column]) * GRANULE, GRANULE)
         self.machine.hazards.add(

@@ -45,7 +45,7 @@ LOG_LENGTH = 4096
 class LogEntry:
     """One logged access; its address is in bounds for all lanes of the mask.
 
-    data: what a store writes. role: 'copy' where an asynchronous copy sets out, 'done' at its end, from where on the
+    data: the values that a store writes. role: 'copy' where an asynchronous copy begins, 'done' where it ends and its
     thread owns the data. groups: of a copy, how many groups its thread has committed since, for each thread where they
     differ. locked: the lanes that hold a lock which they took without a fence, None for none.
     """
@@ -63,9 +63,9 @@ class LogEntry:
 class Sync(NamedTuple):
     """A logged synchronisation by the lanes of a mask (None: all).
 
-    'sync': they met those of their warp that `what` names (bits; None: all). 'acquire': they have polled, so that what
-    anybody did before is ordered before what they do next; what: by lane (blocks, threads) the number of the fence
-    before which it has to have been done, None for before now. 'fence': what is its number.
+    'sync': they synchronised with the lanes of their warp that `what` names (bits; None: all). 'acquire': they have
+    polled, so earlier accesses of all threads are ordered before their next ones; what: by lane (blocks, threads) the
+    number of the fence that must follow those accesses, None for all until now. 'fence': `what` is its number.
     """
 
     kind: Literal["sync", "acquire", "fence"]
@@ -77,7 +77,7 @@ Log = list[LogEntry | Sync]
 
 
 def idles(access: MemoryOp, operands: Sequence[Array]) -> bool:
-    """Return whether an atomic leaves what it finds as it is: a maximum with 0, too, since flags are not negative."""
+    """Return whether an atomic leaves the value unchanged; a maximum with 0 does, too, as flags are not negative."""
     name = access.update
     if name == "cas":
         return bool((operands[0] == operands[1]).all())
@@ -105,7 +105,7 @@ def uniform(data: Sequence[Value]) -> int | None:
 class Races:
     """The log and its examination; the memories differ in how addresses become granules.
 
-    memory: its state space. width: bytes of a granule. span: how far the granules of two blocks lie apart.
+    memory: its state space. width: bytes of a granule. span: the distance of the granules of two blocks.
     """
 
     memory: str
@@ -119,9 +119,9 @@ class Races:
         self.chunk: Chunk = None  # type: ignore[assignment]
         self.serial = 0
         self.cuts = Cuts(machine.code)
-        self.several: set[int] = set()  # the stores in which threads write one place at once, by their numbers
-        self.polling: set[int] = set()  # the accesses that poll, by their numbers
-        self.base = 0  # the address at which the memory in hand begins
+        self.several: set[int] = set()  # numbers of the stores by which several threads write one place at once
+        self.polling: set[int] = set()  # numbers of the accesses that poll
+        self.base = 0  # the start address of the examined memory
 
     # The log.
 
@@ -130,7 +130,7 @@ class Races:
         raise NotImplementedError
 
     def sync(self, kind: Literal["sync", "acquire", "fence"], mask: Array | None, what: Any) -> None:
-        """Log a synchronisation, as of `Sync`; nobody cares in which order lanes polled with nothing in between."""
+        """Log a synchronisation, see `Sync`; the order of consecutive polls does not matter, so they are merged."""
         mask = self.whole(mask)
         for entries in self.logs():
             lanes, last = mask, entries[-1] if entries else None
@@ -140,7 +140,7 @@ class Races:
             entries.append(Sync(kind, lanes, what))
 
     def admit(self, entry: LogEntry, base: int, words: int, own: int) -> tuple[bool, Array | None] | None:
-        """Return what `Releases.note` does, and let an access be that of the lanes that hold no lock; None for none."""
+        """Restrict an access to the lanes that hold no lock; return the result of `Releases.note`, or None."""
         machine = self.machine
         polled: tuple[bool, Array | None] = False, None
         if machine.releases is not None:
@@ -152,7 +152,7 @@ class Races:
         return polled
 
     def enter(self, entries: Log, entry: LogEntry, nbytes: int, polled: tuple[bool, Array | None]) -> None:
-        """Log an access whose address takes so many bytes; polled: as of `Releases.note`."""
+        """Log an access whose address takes `nbytes` bytes; polled: the result of `Releases.note`."""
         polls, heard = polled
         self.bytes += nbytes + (0 if entry.mask is None else entry.mask.nbytes)
         if self.machine.locks is not None:
@@ -173,7 +173,7 @@ class Races:
         return None if mask is self.chunk.root else mask
 
     def lane_values(self, entry: LogEntry) -> Array | None:
-        """Return what each lane writes as one comparable number, (blocks, threads); None if all write the same."""
+        """Return the data of each lane as one comparable number, (blocks, threads); None if all write the same."""
         total: Any = None
         for value in entry.data:
             if same(value):
@@ -183,13 +183,13 @@ class Races:
         return None if total is None else broadcast(total, self.chunk.shape)
 
     def name(self, entry: LogEntry, offset: int) -> str:
-        """Return what messages call a place that an access touches."""
+        """Return the name of an accessed place, for messages."""
         raise NotImplementedError
 
     def expand(self, entry: LogEntry, exact: bool, mask: Array | None = None) -> tuple[Array, Array, Array]:
         """Return (places, blocks, threads), one element for each active lane and granule, lanes ascending.
 
-        exact: of all blocks; else one stands for all, with the lanes that are active in any. mask: in place of the
+        exact: of all blocks; else one block stands for all, with the lanes that are active in any. mask: replaces the
         entry's.
         """
         chunk = self.chunk
@@ -212,7 +212,7 @@ class Races:
         return places + blocks * self.span, blocks, threads.astype(np.int32)
 
     def event(self, entry: LogEntry, time: int, exact: bool, mask: Array | None = None) -> Event:
-        """Return what an access did at a time; exact, mask: as of `expand`."""
+        """Return the event of an access at a time; exact, mask: see `expand`."""
         places, blocks, threads = self.expand(entry, exact, mask)
         values = self.lane_values(entry) if exact and entry.access.kind == "store" else None
         if values is not None:
@@ -225,7 +225,7 @@ class Races:
         return Event(entry, places, places, threads, lanes, time, entry.access.numbers[self.memory], name, values)
 
     def collides(self, entry: LogEntry) -> bool:
-        """Return whether lanes of a block write to one place what may differ, by one store."""
+        """Return whether lanes of a block may write different values to one place by one store."""
         if entry.access.kind != "store" or all(map(same, entry.data)):
             return False
         places, _, _ = self.expand(entry, False)
@@ -236,9 +236,9 @@ class Races:
     def run_through(
         self, shadow: Shadow, steps: Iterable[Sync | Event], entries: Log, start: int, stops: bool, exact: bool = True
     ) -> list[Callable[[], None]] | None:
-        """Apply what a log says to a shadow; return what records the races, None where it is not exact and has any.
+        """Apply a log to a shadow; return the functions that record races, None if there are any and it is not exact.
 
-        start: the time of the first entry. stops: end where a barrier is advised that was not known.
+        start: the time of the first entry. stops: end where a new barrier is advised.
         """
         shadow.several, known = self.several, len(self.several)
         faults: list[Callable[[], None]] = []
@@ -246,64 +246,66 @@ class Races:
             if isinstance(step, Sync):
                 shadow.order.note(time, step)
                 continue
-            found = shadow.conflicts(step, self.cuts.of(step.entry.access, time))
-            if found is not None:
+            conflicts = shadow.conflicts(step, self.cuts.of(step.entry.access, time))
+            if conflicts is not None:
                 if not exact:
                     return None
-                faults.append(self.judge(step, found, shadow, entries, start))
+                faults.append(self.judge(step, conflicts, shadow, entries, start))
                 if stops and self.cuts.news:
                     break
             shadow.note(step, self.cuts.times)
         self.cuts.news |= len(self.several) > known
         return faults
 
-    def judge(self, event: Event, found: Found, shadow: Shadow, entries: Log, start: int) -> Callable[[], None]:
-        """Return what records a race.
+    def judge(self, event: Event, conflicts: Found, shadow: Shadow, entries: Log, start: int) -> Callable[[], None]:
+        """Return the function that records a race.
 
-        entries: the log, of which the first has the time `start`. What the barrier orders that mends the race is not
-        told from then on.
+        entries: the log, whose first entry has the time `start`. Races that the advised barrier orders are not reported
+        from then on.
         """
         machine, chunk, entry, access = self.machine, self.chunk, event.entry, event.entry.access
-        bad, others, numbers = found
+        bad, others, numbers = conflicts
         apart = bad & (event.threads >> 5 != (others & 1023) >> 5)  # between warps
         first = int(np.argmax(apart if apart.any() else bad))
         lanes = int(bad.reshape(-1, max(1, access.size // self.width)).any(axis=1).sum())
         lane, number, party = int(event.lanes[first]), int(numbers[first]), int(others[first])
-        block, mine = divmod(lane, chunk.threads)
-        theirs, before = party & 1023, entries[: event.time - start]
+        block, thread = divmod(lane, chunk.threads)
+        other_thread, before = party & 1023, entries[: event.time - start]
         offset = int(event.places[first] % self.span) * self.width
         location, past = machine.code.accesses[number].location, machine.code.accesses[number].kind
-        scope = WARP if mine // 32 == theirs // 32 else BLOCK
-        subject, other = f"thread {chunk.thread_index(mine)}", f"thread {chunk.thread_index(theirs)}"
-        lack, what, gap, reach = f"without {CURES[scope]} in between", "", None, scope
+        scope = WARP if thread // 32 == other_thread // 32 else BLOCK
+        subject, other = f"thread {chunk.thread_index(thread)}", f"thread {chunk.thread_index(other_thread)}"
+        lack, advice, gap, reach = f"without {CURES[scope]} in between", "", None, scope
         if aliased := same_memory(machine.code, offset) if self.memory == "shared" else "":
             scope, lack = GRID, aliased.removesuffix(".")
         elif machine.locks and self.gives_back(number, access):
-            scope, lack, what = GRID, "without an atomic", RELEASE
-        elif machine.locks and entry.locked is not None and entry.locked[block, mine] and number in machine.locks.under:
+            scope, lack, advice = GRID, "without an atomic", RELEASE
+        elif (
+            machine.locks and entry.locked is not None and entry.locked[block, thread] and number in machine.locks.under
+        ):
             scope, lack = GRID, "under a lock without fences"
-            what = "put __threadfence() after taking the lock and before giving it back"
+            advice = "put __threadfence() after taking the lock and before giving it back"
         elif (
             "store" in (access.kind, past)
             and not self.several.isdisjoint((number, *access.numbers.values()))
             and {access.location.ptx_line, location.ptx_line} <= self.updated
         ):
-            lack, what = "at the same time", UPDATE
+            lack, advice = "at the same time", UPDATE
         elif party & TOGETHER:
-            lack, what = "at the same time", "let one of them write, or use an atomic"
+            lack, advice = "at the same time", "let one of them write, or use an atomic"
         elif party & ENGINE:
-            other = "its own asynchronous copy" if theirs == mine else f"{other}'s asynchronous copy"
+            other = "its own asynchronous copy" if other_thread == thread else f"{other}'s asynchronous copy"
             when = "the next" if access.location.line == location.line else f"line {access.location.line}"
-            lack, what = "before the copy is waited for", (
+            lack, advice = "before the copy is waited for", (
                 f"let the copying thread wait for its copies before {when} (__pipeline_wait_prior() or "
                 "cp.async.wait_group)"
             )  # fmt: skip
-            what += "" if theirs == mine else f", and put {CURES[scope]} after the wait"
+            advice += "" if other_thread == thread else f", and put {CURES[scope]} after the wait"
         elif shadow.order.acquired is not None and shadow.order.acquired.flat[lane]:
-            what = f"put __threadfence() after line {location.line}, before the flag is raised"
+            advice = f"put __threadfence() after line {location.line}, before the flag is raised"
         else:
-            reach, gap = self.cut(access, number, (block, theirs), scope, before, start)
-            own = self.own_access(number, (block, theirs), offset, before)
+            reach, gap = self.cut(access, number, (block, other_thread), scope, before, start)
+            own = self.own_access(number, (block, other_thread), offset, before)
             if own != number:
                 location = machine.code.accesses[own].location
                 upper, lower = sorted((location, access.location))
@@ -314,62 +316,62 @@ class Races:
         at, place = chunk.block_index(block), self.name(entry, offset)
         text = f"{subject} {VERBS[access.kind]} {place}, which {other} {VERBS[past]} in {lines}, {lack} (block {at})"
         copied = any(
-            isinstance(one, LogEntry) and one.role == "done" and _did(one, number, (block, theirs)) for one in before
+            isinstance(logged, LogEntry) and logged.role == "done" and _matches(logged, number, (block, other_thread))
+            for logged in before
         )
 
         def record() -> None:
-            machine.hazards.cures[access.location.file, access.location.line].add(what, gap, reach, copied)
-            machine.hazards.add("race", access.location, lanes, at, chunk.thread_index(mine), text, scope)
+            machine.hazards.cures[access.location.file, access.location.line].add(advice, gap, reach, copied)
+            machine.hazards.add("race", access.location, lanes, at, chunk.thread_index(thread), text, scope)
 
         return record
 
     def own_access(self, number: int, party: tuple[int, int], offset: int, before: Log) -> int:
-        """Return by which access a thread (block, thread) came to a byte of the memory in hand.
+        """Return the number of the access by which a thread (block, thread) accessed a byte of the examined memory.
 
-        number: of the last access to the granule, of whichever thread.
+        number: of the last access to the granule by any thread.
         """
-        entries = [one for one in reversed(before) if isinstance(one, LogEntry)]
+        entries = [entry for entry in reversed(before) if isinstance(entry, LogEntry)]
         kind = self.machine.code.accesses[number].kind
-        if any(_did(one, number, party) for one in entries):
+        if any(_matches(entry, number, party) for entry in entries):
             return number
-        for one in entries:
-            own = one.access.numbers.get(self.memory)
-            if own is None or one.access.kind != kind or not _did(one, own, party):
+        for entry in entries:
+            own_number = entry.access.numbers.get(self.memory)
+            if own_number is None or entry.access.kind != kind or not _matches(entry, own_number, party):
                 continue
-            start = int(broadcast(flat(one.address, one.offset, self.chunk), self.chunk.shape)[party]) - self.base
-            if start <= offset < start + one.access.size:
-                return int(own)
+            start = int(broadcast(flat(entry.address, entry.offset, self.chunk), self.chunk.shape)[party]) - self.base
+            if start <= offset < start + entry.access.size:
+                return int(own_number)
         return number
 
     def gives_back(self, number: int, access: MemoryOp) -> bool:
-        """Return whether of two accesses one takes a lock and the other, a plain store, gives it back."""
-        mine = access.numbers[self.memory]
-        atomic, store = (mine, number) if access.kind == "atomic" else (number, mine)
-        kinds = [self.machine.code.accesses[one].kind for one in (atomic, store)]
+        """Return whether one of two accesses takes a lock and the other, a plain store, releases it."""
+        own = access.numbers[self.memory]
+        atomic, store = (own, number) if access.kind == "atomic" else (number, own)
+        kinds = [self.machine.code.accesses[index].kind for index in (atomic, store)]
         assert self.machine.locks is not None
         return kinds == ["atomic", "store"] and atomic in self.polling and store in self.machine.locks.under
 
     def cut(
         self, access: MemoryOp, number: int, party: tuple[int, int], scope: int, before: Log, start: int
     ) -> tuple[int, Gap]:
-        """Return how far the barrier of a cure reaches and where it stands, and let it order what is told of other
-        lines.
+        """Return the scope and the place of the barrier that mends a race, and let it order accesses of other lines.
 
-        number, party: the earlier access, and its (block, thread). before: the log up to the later one.
+        number, party: the earlier access, and its (block, thread). before: the log up to the later access.
         """
         earlier, later = self.machine.code.accesses[number], access.location
-        stop = next((at for at in reversed(range(len(before))) if _did(before[at], number, party)), -1)
+        stop = next((at for at in reversed(range(len(before))) if _matches(before[at], number, party)), -1)
         scope = self.cuts.reach((later.file, later.line), scope)
         gap = find_gap(self.machine, earlier.location, later, scope)
         if gap.kind == "same" and (
             access.kind == "load"
             or earlier.kind != "load"
             or any(
-                isinstance(one, LogEntry) and one.access.kind == "store" and one.access.location.line == later.line
-                for one in before[stop + 1 :]
+                isinstance(past, LogEntry) and past.access.kind == "store" and past.access.location.line == later.line
+                for past in before[stop + 1 :]
             )
         ):
-            # What was accessed in another turn, or by another statement in the line.
+            # The earlier access is of another iteration, or of another statement in the line.
             gap = gap.turn or gap._replace(kind="between")
         scope = self.cuts.reach(place_of(gap), scope)
         # The latest access that stands before the barrier.
@@ -385,7 +387,7 @@ class Races:
 
     @cached_property
     def updated(self) -> set[int]:
-        """The lines of the PTX that load an element and, on some way from there, store it by the same address."""
+        """The lines of the PTX that load an element and, on some path from there, store it by the same address."""
         blocks = self.machine.code.blocks
         kinds = {access.location.ptx_line: access.kind for access in self.machine.code.accesses}
         loads: dict[tuple[int, int], list[tuple[Block, int]]] = defaultdict(list)
@@ -395,7 +397,7 @@ class Races:
                 kind = kinds.get(op.line.ptx_line) if op.address >= 0 else None
                 if kind in ("load", "store"):
                     (loads if kind == "load" else stores)[op.address, op.offset].append((block, op.line.ptx_line))
-        found = set()
+        lines = set()
         after: dict[int, frozenset[int]] = {}  # by block of a load: the blocks that may come after it
         for place in loads.keys() & stores.keys():
             for start, load in loads[place]:
@@ -403,17 +405,17 @@ class Races:
                     after[start.number] = reachable(blocks, ways(start), range(len(blocks)))
                 for block, store in stores[place]:
                     if block.number in after[start.number] or (block is start and load < store):
-                        found |= {load, store}
-        return found
+                        lines |= {load, store}
+        return lines
 
 
 def _beyond(entry: LogEntry | Sync, span: tuple[int, int]) -> bool:
-    """Return whether a logged access is in no line from a first to a last one."""
+    """Return whether a logged access is outside of a span of lines (first, last)."""
     return isinstance(entry, LogEntry) and not span[0] <= entry.access.location.line <= span[1]
 
 
-def _did(entry: LogEntry | Sync, number: int, lane: tuple[int, int]) -> bool:
-    """Return whether a logged access is the one of a number, of a lane (block, thread) among others."""
+def _matches(entry: LogEntry | Sync, number: int, lane: tuple[int, int]) -> bool:
+    """Return whether a logged access has a number, and a lane (block, thread) takes part in it."""
     if not isinstance(entry, LogEntry) or number not in entry.access.numbers.values():
         return False
     mask = entry.mask

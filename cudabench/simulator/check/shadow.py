@@ -1,4 +1,4 @@
-"""Who touched each granule of memory last, and which lanes have synchronised since."""
+"""The last accesses to each granule of memory, and which lanes have synchronised since."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ if TYPE_CHECKING:
     from cudabench.simulator.check.races import LogEntry, Sync
 
 NOBODY = np.int32(1 << 20)
-ENGINE = np.int32(1 << 12)  # added to a thread's number for what its asynchronous copy is writing
-TOGETHER = np.int32(1 << 13)  # and for what it writes by the same execution of one instruction
+ENGINE = np.int32(1 << 12)  # added to a thread's number for writes of its asynchronous copy
+TOGETHER = np.int32(1 << 13)  # and for writes by the same execution of one instruction
 
 
-# The same of what threads of one block do, where a load that polls is told from others.
+# The same for threads of one block, where a load that polls has a kind of its own.
 WITHIN = {**AGAINST, "store": (*AGAINST["store"], "poll"), "poll": ("store",)}
 
 
 class WarpOrder:
-    """When each lane last synchronised with each lane of its warp, and since when it knows of what all others did.
+    """When each lane last synchronised with each lane of its warp, and when it last acquired all others' accesses.
 
-    Where there is one row and a `Sync` tells of more, one block stands for all: only what is so in every block counts.
+    With one row and a `Sync` of several blocks, the row stands for all blocks: only what holds in every block counts.
     """
 
     def __init__(self, rows: int, threads: int) -> None:
         self.shape = (rows, threads // 32, 32)
         self.all_lanes = 0
         self.pairs: Array | None = None
-        self.acquired: Array | None = None  # by lane the time of its last poll, or of one that it was told of
-        self.latest = 0  # of these
-        self.fences, self.fenced = [0], [0]  # their numbers, and when they were
+        self.acquired: Array | None = None  # by lane the time of its last poll, or of one that it learnt of
+        self.latest = 0  # of these times
+        self.fences, self.fenced = [0], [0]  # the numbers of fences, and their times
 
     def note(self, time: int, sync: Sync) -> None:
-        """Note what lanes did at a time."""
+        """Note a synchronisation at a time."""
         getattr(self, sync.kind)(time, sync.mask, sync.what)
 
-    def over(self, given: Array, least: np.ufunc) -> Array:
-        """Return what is given by lane in the shape of the order; least: what several blocks come to."""
+    def over(self, values: Array, least: np.ufunc) -> Array:
+        """Return values by lane in the shape of the order; least: combines those of several blocks."""
         rows, warps, lanes = self.shape
-        if given.shape[0] > rows:
-            given = least.reduce(given, axis=0, keepdims=True)
-        return np.broadcast_to(given, (rows, warps * lanes)).reshape(self.shape)
+        if values.shape[0] > rows:
+            values = least.reduce(values, axis=0, keepdims=True)
+        return np.broadcast_to(values, (rows, warps * lanes)).reshape(self.shape)
 
     def fence(self, time: int, mask: Array | None, number: int) -> None:
         """Note a fence of some thread."""
@@ -65,7 +65,7 @@ class WarpOrder:
         self.latest = max(self.latest, int(self.acquired.max()))
 
     def sync(self, time: int, mask: Array | None, named: Array | None) -> None:
-        """Note that the lanes of the mask met those that they name."""
+        """Note that the lanes of the mask synchronised with the lanes that they name."""
         if mask is None and named is None:
             self.all_lanes, self.pairs = time, None
             if self.acquired is not None:
@@ -74,31 +74,31 @@ class WarpOrder:
         if self.pairs is None:
             self.pairs = np.zeros((*self.shape, 32), dtype=np.int32)
         lanes = np.ones(self.shape, bool) if mask is None else self.over(mask, np.logical_and)
-        met = lanes[..., :, None] & lanes[..., None, :]
+        pairs = lanes[..., :, None] & lanes[..., None, :]
         if named is not None:
             words = self.over(named, np.bitwise_and)[..., None]
-            met &= ((words >> np.arange(32, dtype=np.uint32)) & np.uint32(1)).astype(bool)
-        self.pairs[met] = time
+            pairs &= ((words >> np.arange(32, dtype=np.uint32)) & np.uint32(1)).astype(bool)
+        self.pairs[pairs] = time
         if self.acquired is not None:
-            told = np.where(met, self.acquired[..., None, :], 0).max(axis=3)
-            np.maximum(self.acquired, told, out=self.acquired)
+            acquired = np.where(pairs, self.acquired[..., None, :], 0).max(axis=3)
+            np.maximum(self.acquired, acquired, out=self.acquired)
 
     def ordered(self, lanes: Array, when: Array, low: Array, high: Array) -> Array:
-        """Return whether lanes (flat numbers) have met the threads low and high of their warp after the times."""
-        found = when < self.all_lanes
+        """Return whether lanes (flat numbers) synchronised with threads low and high of their warp after the times."""
+        ordered = when < self.all_lanes
         if self.pairs is not None:
             table = self.pairs.reshape(-1, 32)
-            found = found | ((when < table[lanes, low & 31]) & (when < table[lanes, high & 31]))
-        return found
+            ordered = ordered | ((when < table[lanes, low & 31]) & (when < table[lanes, high & 31]))
+        return ordered
 
 
 @dataclass(slots=True)
 class Event:
-    """What the active lanes of a logged access do: one element for each of their granules, lanes ascending.
+    """A logged access of the active lanes: one element for each of their granules, lanes ascending.
 
-    granules: as a shadow numbers them; places: as their memory does. lanes: places in `WarpOrder`. time: when it was.
-    number: of the access. value: names what is written if it is the same for all lanes, else it is unique; values:
-    what each lane writes, None where that is not asked or all the same.
+    granules: as a shadow numbers them; places: as their memory does. lanes: places in `WarpOrder`. time, number: of the
+    access. value: identifies the written data if they are the same for all lanes, else it is unique; values: the data
+    of each lane, None where they are not requested or all the same.
     """
 
     entry: LogEntry
@@ -113,7 +113,7 @@ class Event:
 
     @property
     def kind(self) -> str:
-        """The kind of access, where a load that polls is told from others."""
+        """The kind of access; a load that polls has a kind of its own."""
         access = self.entry.access
         return "poll" if self.entry.role == "poll" or (access.polls and access.kind == "load") else access.kind
 
@@ -122,13 +122,12 @@ Found = tuple[Array, Array, Array]  # conflicting elements, the other threads, t
 
 
 class Shadow:
-    """For each granule of memory who wrote, read and updated it last: threads as (lowest, highest), a time, an
-    access."""
+    """The last write, read and update of each granule of memory: threads as (lowest, highest), a time, an access."""
 
     def __init__(self, granules: int, order: WarpOrder) -> None:
         self.order = order
         self.kinds: dict[str, tuple[Array, ...]] = defaultdict(
-            lambda: tuple(np.full(granules, nobody, np.int32) for nobody in (NOBODY, -1, 0, 0))
+            lambda: tuple(np.full(granules, initial, np.int32) for initial in (NOBODY, -1, 0, 0))
         )
         self.value = np.zeros(granules, dtype=np.int64)
         self.scratch = np.zeros(granules, dtype=np.int32)
@@ -137,12 +136,12 @@ class Shadow:
         self.several: set[int] = set()  # the stores in which threads wrote one place at once, likewise
 
     def conflicts(self, event: Event, cuts: tuple[int, int] = (0, 0)) -> Found | None:
-        """Return what one access races with, or None; it is to be noted next.
+        """Return the races of an access, or None; the caller notes the access next.
 
-        A copy sets out when its thread issues it, so it races with what that thread would race with by then; but while
-        it flies no thread owns it, not even its own. What polls does not race with a strong store or an atomic (PTX
-        ISA, "Morally strong operations"). cuts: the times until which all is ordered before, within warps and within
-        blocks, 0 for no such.
+        A copy begins when its thread issues it, so it races like an access of that thread at that time; but until it
+        ends no thread owns its data, not even its own. An access that polls does not race with a strong store or an
+        atomic (PTX ISA, "Morally strong operations"). cuts: the times until which all is ordered before, within warps
+        and within blocks, 0 for none.
         """
         kind, access, granules, threads = event.kind, event.entry.access, event.granules, event.threads
         strong, takes = access.strong and kind == "store", access.polls and kind == "atomic"
@@ -150,29 +149,29 @@ class Shadow:
             self.strong.add(event.number)
         if takes:
             self.taking.add(event.number)
-        found: Found | None = None
+        conflicts: Found | None = None
         for past in WITHIN[kind]:
             if past not in self.kinds or event.entry.role == "done" or (strong and past == "poll"):
                 continue
-            low, high, when, who = self.kinds[past]
+            low, high, when, numbers = self.kinds[past]
             low, high = low[granules], high[granules]
             conflict = (high >= 0) & ((low != threads) | (high != threads))
             if not conflict.any():
                 continue
-            when, who = when[granules], who[granules]
+            when, numbers = when[granules], numbers[granules]
             conflict &= ~self.ordered(event, low, high, when, cuts)
             if past == "store" and (takes or kind == "poll"):
-                conflict &= ~np.isin(who, [*self.strong])
+                conflict &= ~np.isin(numbers, [*self.strong])
             if past == "atomic" and strong and self.taking:
-                conflict &= ~np.isin(who, [*self.taking])
+                conflict &= ~np.isin(numbers, [*self.taking])
             if past == "store" and kind == "store":
                 conflict &= (self.value[granules] != event.value) | (high >= ENGINE)
             if conflict.any():
-                # Of the two the one of another warp, which nothing has ordered, else the one that is not ordered.
-                mine = threads >> 5
+                # Of the two threads the one of another warp, which nothing has ordered, else the unordered one.
+                warps = threads >> 5
                 known = (low == threads) | self.order.ordered(event.lanes, when, low, low)
-                party = np.where(low >> 5 != mine, low, np.where((high >> 5 != mine) | known, high, low))
-                found = _joined(found, conflict, party, who)
+                party = np.where(low >> 5 != warps, low, np.where((high >> 5 != warps) | known, high, low))
+                conflicts = _with_conflicts(conflicts, conflict, party, numbers)
         self.scratch[granules[::-1]] = threads[::-1]
         first = self.scratch[granules]
         self.scratch[granules] = threads
@@ -188,26 +187,26 @@ class Shadow:
                 differ[by_place[1:]] = same & (event.values[by_place][1:] != event.values[by_place][:-1])
                 if differ.any():
                     number = np.full(granules.size, event.number, dtype=np.int32)
-                    found = _joined(found, differ, first + TOGETHER, number)
-        return found
+                    conflicts = _with_conflicts(conflicts, differ, first + TOGETHER, number)
+        return conflicts
 
     def ordered(self, event: Event, low: Array, high: Array, when: Array, cuts: tuple[int, int]) -> Array:
-        """Return whether what threads low to high did at some times is ordered before an access."""
-        mine = event.threads >> 5
-        within: Array = (low >> 5 == mine) & (high >> 5 == mine)
-        found = within & self.order.ordered(event.lanes, when, low, high)
+        """Return whether accesses of threads low to high at some times are ordered before an event."""
+        warps = event.threads >> 5
+        within: Array = (low >> 5 == warps) & (high >> 5 == warps)
+        ordered = within & self.order.ordered(event.lanes, when, low, high)
         if any(cuts):
-            found |= (when <= cuts[1]) | ((when <= cuts[0]) & within)
+            ordered |= (when <= cuts[1]) | ((when <= cuts[0]) & within)
         if self.order.acquired is not None:
-            found |= when < self.order.acquired.reshape(-1)[event.lanes]
-        return found
+            ordered |= when < self.order.acquired.reshape(-1)[event.lanes]
+        return ordered
 
     def note(self, event: Event, cuts: tuple[int, int] = (0, 0)) -> None:
-        """Note the access that was looked at last; cuts: as of `conflicts`."""
+        """Note the access that `conflicts` examined last; cuts: see there."""
         kind, granules = event.kind, event.granules
         first, last = self.ends
         again = kind in self.kinds
-        low, high, when, who = self.kinds[kind]
+        low, high, when, numbers = self.kinds[kind]
         if kind == "store":
             owner = ENGINE if event.entry.role == "copy" else np.int32(0)
             low[granules], high[granules] = first + owner, last + owner
@@ -218,7 +217,7 @@ class Shadow:
         else:
             if again:
                 # Readers of the same warp before its last synchronisation need not be remembered. Nor need those before
-                # the last poll: for the thread that polled they are done, and these are not.
+                # the last poll: for the thread that polled they are ordered, and the new ones are not.
                 times = when[granules]
                 stale = self.ordered(event, low[granules], high[granules], times, cuts) | (times < self.order.latest)
                 low[granules[stale]], high[granules[stale]] = NOBODY, -1
@@ -226,12 +225,12 @@ class Shadow:
                 last = np.maximum(last, high[granules])
             low[granules], high[granules] = first, last
         when[granules] = event.time
-        who[granules] = event.number
+        numbers[granules] = event.number
 
 
-def _joined(found: Found | None, conflict: Array, threads: Array, numbers: Array) -> Found:
-    """Return what was found with more conflicts, which tell of elements that had none."""
-    if found is None:
+def _with_conflicts(known: Found | None, conflict: Array, threads: Array, numbers: Array) -> Found:
+    """Return conflicts with new ones added, for elements that had none."""
+    if known is None:
         return conflict, threads, numbers
-    new = conflict & ~found[0]
-    return found[0] | conflict, np.where(new, threads, found[1]), np.where(new, numbers, found[2])
+    new = conflict & ~known[0]
+    return known[0] | conflict, np.where(new, threads, known[1]), np.where(new, numbers, known[2])

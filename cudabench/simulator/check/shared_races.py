@@ -1,4 +1,4 @@
-"""Races within a block over shared memory, and reads of shared memory that nobody has written."""
+"""Races within a block over shared memory, and reads of unwritten shared memory."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class SharedRaces(Races):
         self.time = 0
         self.forget()
         self.asynchronous = False
-        self.flying: list[LogEntry] = []  # asynchronous copies that nobody has waited for yet
+        self.flying: list[LogEntry] = []  # asynchronous copies without a wait so far
         self.state: Array = np.zeros((1, self.span), dtype=bool)
 
     def forget(self) -> None:
@@ -47,11 +47,11 @@ class SharedRaces(Races):
         self.bytes = 0
 
     def take(self, state: Array) -> None:
-        """Note which granules are initialised; one row stands for all blocks."""
+        """Store which granules are initialised; one row stands for all blocks if they agree."""
         self.state = state[:1].copy() if (state == state[0]).all() else state
 
     def each(self) -> Array:
-        """Return which granules of each block are initialised, to be changed."""
+        """Return a copy of the initialised flags, with a row for each block."""
         return np.broadcast_to(self.state, (self.chunk.blocks, self.span)).copy()
 
     def log(self, access: MemoryOp, address: Value, offset: int, mask: Array | None, data: Sequence[Value]) -> None:
@@ -59,8 +59,8 @@ class SharedRaces(Races):
         if access.guess:
             return
         entry = LogEntry(access, address, offset, mask, data)
-        each = -(-self.size >> WORD)
-        polled, mask = self.admit(entry, 0, each * self.chunk.blocks, each), entry.mask
+        words = -(-self.size >> WORD)
+        polled, mask = self.admit(entry, 0, words * self.chunk.blocks, words), entry.mask
         if polled is None:
             return
         if type(address) is Affine and any((address.coefficients or ())[3:]):
@@ -94,8 +94,8 @@ class SharedRaces(Races):
             ended: Any = np.asarray(entry.groups > count)
             if mask is not None:
                 ended = mask & ended
-            own: Any = np.True_ if entry.mask is None else entry.mask
-            done, left = (own & ended).any(), (own & ~ended).any()
+            active: Any = np.True_ if entry.mask is None else entry.mask
+            done, left = (active & ended).any(), (active & ~ended).any()
             if done:
                 self.entries.append(self.part(entry, "done", ended if left else None))
             if left:
@@ -109,7 +109,7 @@ class SharedRaces(Races):
         return replace(entry, mask=mask, role=role, locked=None)
 
     def written(self, rows: Array, offsets: Array, size: int) -> None:
-        """Note that places in the memory of some of the chunk's blocks were written from outside of them."""
+        """Note writes from outside of a block to the memory of some of the chunk's blocks."""
         if rows.size:
             state = self.each()
             state[rows[:, None], offsets[:, None] // self.width + np.arange(max(1, size // self.width))] = True
@@ -119,7 +119,7 @@ class SharedRaces(Races):
         """End the interval."""
         if self.entries or self.shadow is not None:
             self.flush(True)
-            # Copies that nobody has waited for go on writing after the barrier.
+            # Copies without a wait go on writing after the barrier.
             self.entries.extend(self.flying)
 
     def finish(self) -> None:
@@ -128,13 +128,13 @@ class SharedRaces(Races):
         self.barrier()
 
     def flush(self, ends: bool) -> None:
-        """Examine the log; `ends` forgets it, else its accesses stay to be raced with."""
+        """Examine the log; ends: then forget it, else later accesses can still race with it."""
         entries = self.entries
         self.forget()
         if self.shadow is None and ends and entries:
-            found = self.one_block(entries)
-            if found is not None or self.quiet(entries):
-                self.initialise(entries, found)
+            common = self.one_block(entries)
+            if common is not None or self.quiet(entries):
+                self.initialise(entries, common)
                 return
         if entries or self.shadow is not None:
             self.all_blocks(entries, ends)
@@ -142,7 +142,7 @@ class SharedRaces(Races):
             self.shadow = None
 
     def quiet(self, entries: Log) -> bool:
-        """Return whether the kinds of accesses alone exclude races, and all that is read is initialised."""
+        """Return whether the kinds of accesses alone exclude races, and all granules read are initialised."""
         accesses = [entry for entry in entries if isinstance(entry, LogEntry)]
         kinds = {entry.access.kind for entry in accesses}
         if kinds - {"load"} and kinds - {"atomic"}:
@@ -159,11 +159,11 @@ class SharedRaces(Races):
                     return False
         return True
 
-    def initialise(self, entries: Log, found: Array | None) -> None:
-        """Note what stores and atomics initialise; found: the state after them as far as each block does the same."""
+    def initialise(self, entries: Log, common: Array | None) -> None:
+        """Note what stores and atomics initialise; common: the state after them if it is the same in all blocks."""
         writes = [entry for entry in entries if isinstance(entry, LogEntry) and entry.access.kind != "load"]
-        if found is not None and all(entry.mask is None or entry.mask.shape[0] == 1 for entry in writes):
-            self.state = found
+        if common is not None and all(entry.mask is None or entry.mask.shape[0] == 1 for entry in writes):
+            self.state = common
         elif not self.state.all():
             state = self.each()
             for entry in writes:
@@ -171,14 +171,14 @@ class SharedRaces(Races):
             self.take(state)
 
     def name(self, entry: LogEntry, offset: int) -> str:
-        """Return what messages call a place that an access touches."""
+        """Return the name of an accessed place, for messages."""
         return self.machine.hazards.places.shared(offset, entry.access.width, entry.access.location.line)
 
     def one_block(self, entries: Log) -> Array | None:
-        """Examine the log as if all blocks did what any does; return the state after it, None where it is not clean or
-        blocks go to different places."""
+        """Examine the log for one block that makes the accesses of all; return the state after it, None where there are
+        hazards or blocks access different places."""
         addresses = (entry.address for entry in entries if isinstance(entry, LogEntry))
-        if len(self.state) > 1 or any(not isinstance(one, Affine) and len(one) > 1 for one in addresses):
+        if len(self.state) > 1 or any(not isinstance(address, Affine) and len(address) > 1 for address in addresses):
             return None
         shadow = Shadow(self.span, WarpOrder(1, self.chunk.threads))
         state = self.state[0].copy()
@@ -187,7 +187,7 @@ class SharedRaces(Races):
                 shadow.order.note(time, entry)
                 continue
             kind = entry.access.kind
-            # A copy has ended for sure where it has in every block.
+            # A copy counts as ended only where it has ended in every block.
             event = self.event(entry, time, False, narrow_all(entry.mask) if entry.role == "done" else None)
             if (kind != "store" and not state[event.granules].all()) or self.collides(entry):
                 return None
@@ -195,12 +195,12 @@ class SharedRaces(Races):
                 return None
             shadow.note(event)
             if kind != "load":
-                several = entry.mask is not None and entry.mask.shape[0] > 1
-                state[self.expand(entry, False, narrow_all(entry.mask))[0] if several else event.granules] = True
+                differs = entry.mask is not None and entry.mask.shape[0] > 1
+                state[self.expand(entry, False, narrow_all(entry.mask))[0] if differs else event.granules] = True
         return state.reshape(1, -1)
 
     def all_blocks(self, entries: Log, ends: bool) -> None:
-        """Examine the log exactly, block by block (in one go)."""
+        """Examine the log exactly, for all blocks at once."""
         fresh = self.shadow is None and ends
         while True:
             if self.shadow is None:
@@ -214,15 +214,15 @@ class SharedRaces(Races):
             self.time += len(entries)
             if not (fresh and self.cuts.news):
                 break
-            self.shadow = None  # what the barrier orders that was advised is not told
+            self.shadow = None  # races that the advised barrier orders are not reported
         self.take(state)
         for record in (*unset, *(races or ())):
             record()
 
     def steps(self, entries: Log, start: int, flags: Array, faults: list[Callable[[], None]]) -> Iterator[Sync | Event]:
-        """Give what a log says, of which the first has the time `start`, and add what records uninitialised reads.
+        """Yield the steps of a log whose first entry has the time `start`; faults gets the uninitialised reads.
 
-        flags: of all blocks which granules are initialised.
+        flags: for the granules of all blocks whether they are initialised.
         """
         for time, entry in enumerate(entries, start):
             if isinstance(entry, Sync):

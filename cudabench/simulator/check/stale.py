@@ -1,7 +1,7 @@
-"""Reads through the read-only cache of what the same launch has written.
+"""Reads through the read-only cache of memory that the same launch has written.
 
 PTX ISA, `ld.global.nc`; CUDA C++ Programming Guide, "Read-Only Data Cache Load Function", "Read/Write Coherency": the
-cache is not kept up to date while a kernel runs, whoever wrote, with a barrier or without.
+cache is not kept coherent while a kernel runs, whichever thread writes, with a barrier or without.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def regions_of(code: Code, space: AddressSpace, parameters: Array, textures: Map
 
 
 class StaleReads:
-    """By region that the launch both writes and reads through the read-only cache: which access wrote each granule."""
+    """The last write to each granule of the regions that the launch writes and reads through the read-only cache."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
@@ -54,12 +54,12 @@ class StaleReads:
         self.used = self.regions is None or bool(self.regions)
 
     def note(self, region: Region, entry: LogEntry) -> None:
-        """Note what lanes write, or look at what they read through the cache."""
+        """Note the writes of lanes, or check their reads through the cache."""
         access = entry.access
         if self.regions is not None and region.base not in self.regions:
             return
         if access.kind == "load" and (not access.cached or region.base in self.machine.surface_writes):
-            return  # of surfaces `isa.textures` tells
+            return  # `isa.textures` reports those of surfaces
         chunk = self.machine.chunk
         lanes = chunk.real(entry.mask)
         start = broadcast(flat(entry.address, entry.offset - region.base, chunk), chunk.shape)[lanes] // self.width
@@ -71,11 +71,11 @@ class StaleReads:
             writers[granules] = access.numbers["global"] + 1
         elif writers is not None and writers[granules].any():
             bad = np.zeros(chunk.shape, dtype=bool)
-            found = writers[granules]
-            bad[lanes] = found.any(axis=1)
-            first = int(np.argmax(found > 0))
+            numbers = writers[granules]
+            bad[lanes] = numbers.any(axis=1)
+            first = int(np.argmax(numbers > 0))
             spot = in_region(region, int(granules.flat[first]) * self.width, access.width)
-            line = self.machine.code.accesses[int(found.flat[first]) - 1].location.line
+            line = self.machine.code.accesses[int(numbers.flat[first]) - 1].location.line
             how, cure = HOW[access.cached]
             self.machine.hazards.report(
                 self.machine, "stale-read", access.location, bad,

@@ -1,7 +1,7 @@
-"""Reads of memory that nobody has written: local memory, and arrays that begin so.
+"""Reads of unwritten memory: local memory, and arrays that begin unwritten.
 
 Such a read alone is not a fault: compilers copy whole structures, and the value may have no use. It is one if a result
-depends on the value, which a second run with another byte in this memory tells.
+depends on the value: a second run with another byte in this memory shows that.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 class Unwritten:
-    """The launches of one run: which memory they have written.
+    """The memory that the launches of one run have written.
 
-    byte: what fills local memory before a block starts, and what a lane gets from a shuffle that is undefined. arrays:
-    the names of the arrays that begin unwritten; None if reads are not looked for: then the byte fills registers too.
+    byte: the value that fills local memory before a block starts, and that an undefined shuffle returns. arrays: the
+    names of the arrays that begin unwritten; None if reads are not checked: then the byte fills registers too.
     """
 
     def __init__(self, byte: int, arrays: Collection[str] | None) -> None:
@@ -34,12 +34,12 @@ class Unwritten:
         self._local: Array = None
 
     def written(self, name: str) -> Array:
-        """Return for each byte of an array whether it was written: 0 if not."""
+        """Return for each byte of an array whether it is written: 0 if not."""
         marks = self._arrays[name]
         return np.zeros(1, np.uint8) if marks is None else marks
 
     def start(self, machine: Machine) -> None:
-        """Forget the local memory of the blocks before, and fill the registers of the code that nothing writes."""
+        """Forget the local memory of earlier blocks, and fill the registers that no code writes."""
         if machine.local is not None:
             machine.local.fill(self.byte)
             self._local = np.zeros_like(machine.local) if self.looks else None
@@ -50,7 +50,7 @@ class Unwritten:
                 machine.registers[index] = bool(self.byte & 1) if width == 1 else Affine(word)
 
     def _marks(self, machine: Machine) -> Array:
-        """Return which bytes of local memory are written; recursive calls make that larger."""
+        """Return which bytes of local memory are written; recursive calls enlarge it."""
         marks, size = self._local, machine.local.shape
         if marks is None or marks.shape != size:
             self._local = np.zeros(size, np.uint8)
@@ -59,7 +59,7 @@ class Unwritten:
         return self._local
 
     def load_local(self, machine: Machine, access: MemoryOp, index: int | Array) -> None:
-        """Look at lanes that read elements of their local memory; index: see `local_index`."""
+        """Check lanes that read elements of their local memory; index: see `local_index`."""
         if not self.looks:
             return
         marks = self._marks(machine).view(UNSIGNED[8 * access.width])
@@ -84,7 +84,7 @@ class Unwritten:
     def reach(
         self, machine: Machine, access: MemoryOp, region: Region, address: Value, offset: int, mask: Array | None
     ) -> None:
-        """Look at lanes that read elements of a region, and note those that write it."""
+        """Check lanes that read elements of a region, and note those that write it."""
         if region.name not in self._arrays:
             return
         marks = self._arrays[region.name]
@@ -111,7 +111,7 @@ class Unwritten:
         self, machine: Machine, access: MemoryOp, read: list[Array], lanes: Array,
         place: Callable[[tuple[int, int]], str],
     ) -> None:  # fmt: skip
-        """Note lanes that read elements of which a byte is not written; place: what one of them reads."""
-        bad = lanes & np.logical_or.reduce([one != ~one.dtype.type(0) for one in read])
+        """Note lanes that read elements with an unwritten byte; place: names what a lane reads."""
+        bad = lanes & np.logical_or.reduce([marks != ~marks.dtype.type(0) for marks in read])
         if machine.chunk.real(bad).any():
             machine.hazards.unwritten(machine, access.location, bad, place)

@@ -74,7 +74,7 @@ def place_arguments(
     arrays = [(title, value) for title, value in named if isinstance(value, np.ndarray)]
     for kind, suffix in ((Rows, ""), (TensorMap, " of a tensor map"), (Texture, "")):
         arrays += [(title + suffix, value.array) for title, value in named if isinstance(value, kind)]
-    arrays += [(title, array) for one in arguments if isinstance(one, Struct) for _, title, array in one.pointers]
+    arrays += [(title, array) for item in arguments if isinstance(item, Struct) for _, title, array in item.pointers]
     addresses = place_arrays(space, arrays, tuple(beside.items()))
     placed = Placed(space, addresses=addresses)
     raw = bytearray(code.parameter_bytes)
@@ -102,7 +102,7 @@ def place_arguments(
 
 
 def with_numbers(placed: Placed, code: Code, arguments: Sequence[Any], names: Sequence[str] | None) -> Placed:
-    """Return the places of a launch's arguments, all of them arrays and numbers, where the arrays have theirs."""
+    """Return the places of a launch's arguments, all arrays and numbers, if the arrays have their places already."""
     raw = bytearray(placed.parameters)
     for number, (value, parameter) in enumerate(zip(arguments, code.parameters, strict=True)):
         if not isinstance(value, np.ndarray):
@@ -169,8 +169,8 @@ def place_arrays(
 ) -> dict[int, int]:
     """Give each array addresses and return them by id; arrays that share memory share a region.
 
-    They lie in the order of `beside`, which are there whether a launch has them as arguments or not, and behind that in
-    their own: where the host has them does not matter, so that a launch is the same in every process.
+    Their order is that of `beside`, arrays that are placed whether a launch has them as arguments or not, then their
+    own: the addresses on the host do not matter, so that a launch is the same in every process.
     """
     extents = []
     for rank, (name, array) in enumerate((*beside, *arrays) if beside else arrays):
@@ -178,9 +178,9 @@ def place_arrays(
             raise LaunchError(f"array '{name}' is not C-contiguous: pass numpy.ascontiguousarray of it.")
         if array.dtype.hasobject:
             raise LaunchError(f"array '{name}' has dtype {array.dtype}, which has no bytes a kernel could use.")
-        # Of two names for one array that of an argument stands.
+        # If an array has two names, that of an argument counts.
         extents.append((array.__array_interface__["data"][0], -array.nbytes, rank < len(beside), rank, name, array))
-    wholes: list[list[tuple[int, int, bool, int, str, Array]]] = []  # an array that lies in no other, what lies in it
+    wholes: list[list[tuple[int, int, bool, int, str, Array]]] = []  # an array that is in no other, and those in it
     end = 0
     for extent in sorted(extents):  # the ranks differ
         start, size, *_ = extent

@@ -87,7 +87,7 @@ class Builder:
         self.frames = self.local_bytes = self.static_shared = 0
         self.shared: dict[str, tuple[int, int]] = {}
         self.dynamic: dict[str, None] = {}
-        self.dynamic_align = 16  # of what begins behind the static shared memory
+        self.dynamic_align = 16  # of what begins after the static shared memory
         self.granule = {"shared": 16, "global": 16}
         self.accesses: list[MemoryInstruction] = []
         self.frame = Frame(self.kernel, "")
@@ -99,12 +99,12 @@ class Builder:
         self.pointer: int | None = None
         self.write_addresses: list[int] = []
         self.cached: list[tuple[MemoryOp, int]] = []  # loads through the read-only cache, and where their addresses are
-        self.clocks: list[tuple[Op, list[int]]] = []  # what reads the clock, and how much of its block comes after
+        self.clocks: list[tuple[Op, list[int]]] = []  # ops that read the clock, and how much of their block follows
         self.loads: list[tuple[MemoryOp, int, tuple[int, ...]]] = []  # with the registers of address and results
         self.strong: MemoryOp | None = None  # of the instruction that is being built, where it is a strong load
         self.strong_loads: list[StrongLoad] = []
-        self.signed: set[int] = set()  # the ops that do, by identity
-        self.signs = False  # whether the instruction that is being built may let other blocks go on that wait
+        self.signed: set[int] = set()  # ops after which waiting blocks may continue, by identity
+        self.signs = False  # whether the instruction that is being built may end the wait of other blocks
         self.swaps: list[tuple[int, int]] = []  # of compare-and-swaps the registers of what they expect and the address
         self.swapping = self.fencing = False  # whether the kernel has atomics that take a lock, and fences
         self.proxies = False  # whether wgmma or bulk copies read shared memory
@@ -112,7 +112,7 @@ class Builder:
         self.local_starts: list[int] = []  # of local arrays, in bytes
         self.kept: list[debug_info.Variable] = []  # variables in local memory, of code with debug information
         self.fixed: list[flow.Slot] = []  # what such code keeps in local memory
-        self.wandering = False  # whether a stack pointer goes where nobody follows it
+        self.wandering = False  # whether a stack pointer has an untracked use
         self.local_accesses: list[BoundedAccess] = []
         self.shared_accesses: list[BoundedAccess] = []
         self.shared_addresses: dict[tuple[str, int], int] = {}  # registers, by array and offset
@@ -152,15 +152,15 @@ class Builder:
 
     def register(self, name: str) -> int | None:
         """Return the index of a register of the current function, or None if the name is not a register."""
-        found = self.frame.registers.get(name)
-        if found is None:
+        index = self.frame.registers.get(name)
+        if index is None:
             type_ = self.frame.function.type_of(name)
             if type_ is None:
                 return None
             width = ptx.BITS[type_]
-            found = self.new(width, False if width == 1 else UNDEFINED.get(width, Affine(0)))
-            self.frame.registers[name] = found
-        return found
+            index = self.new(width, False if width == 1 else UNDEFINED.get(width, Affine(0)))
+            self.frame.registers[name] = index
+        return index
 
     def width(self, index: int) -> int:
         """Return a register's width in bits."""
@@ -188,9 +188,9 @@ class Builder:
         value = operand.value
         if type_ == "pred":
             return self.constant(bool(value), 1)
-        given = operand.float_bits
-        if width in (32, 64) and given != width and (given or type_ in ("f32", "f64")):
-            number = np.array([value], UNSIGNED[given]).view(f"f{given // 8}") if given else np.array([value])
+        bits = operand.float_bits
+        if width in (32, 64) and bits != width and (bits or type_ in ("f32", "f64")):
+            number = np.array([value], UNSIGNED[bits]).view(f"f{bits // 8}") if bits else np.array([value])
             value = int(number.astype(f"f{width // 8}").view(UNSIGNED[width])[0])
         half = 1 << (width - 1)
         value &= (1 << width) - 1
@@ -231,7 +231,7 @@ class Builder:
             return self.in_frame(self.activation.place(f"{name}{self.frame.suffix}", local.align, local.size) + offset)
         address, key = self.variable(name), self.key(name)
         if key in self.shared:
-            # Apart from a number that is the same: it tells which array is meant.
+            # Not the register of an equal constant: this one identifies the array.
             return self.once(self.shared_addresses, (key, offset), 64, Affine(address + offset))
         if address != DYNAMIC_SHARED:
             return self.constant(address + offset, 64)
@@ -300,7 +300,7 @@ class Builder:
         return self.shared[key][0]
 
     def target(self, operand: Operand) -> int:
-        """Return the register that a destination operand names; `_` gives a register nobody reads."""
+        """Return the register that a destination operand names; `_` gives a register that nothing reads."""
         if isinstance(operand, Symbol):
             index = self.register(operand.name)
             if index is None:
@@ -350,7 +350,7 @@ class Builder:
         start = self.in_stack(place.value)
         if start is None:
             return None
-        start = next((one.start for one in self.kept if one.start < start < one.end), start)  # amid a variable
+        start = next((kept.start for kept in self.kept if kept.start < start < kept.end), start)  # inside of one
         if start not in self.local_starts:
             self.local_starts.append(start)
         return 1 << (LOCAL_BIT + self.local_starts.index(start))
@@ -363,9 +363,9 @@ class Builder:
     def local_arrays(self) -> list[tuple[int, int]]:
         """Return (start, end) of the local arrays, in the order in which their addresses are taken.
 
-        One ends where debug information says so; else where the next begins of those whose addresses are taken.
+        An array ends where debug information says so, else where the next array begins whose address is taken.
         """
-        ends = {one.start: one.end for one in sorted(self.kept)}
+        ends = {kept.start: kept.end for kept in sorted(self.kept)}
         edges = sorted({*self.local_starts, *ends, *self.slots_local.values(), self.local_bytes})
         return [(start, ends.get(start) or edges[edges.index(start) + 1]) for start in self.local_starts]
 
@@ -373,22 +373,22 @@ class Builder:
         """Note what an instruction does with a stack pointer besides adding to it: code with debug information keeps
         variables, pointers among them, at fixed places in local memory."""
         named = [place for place in ins.operands if isinstance(place, Symbol) and place.name in STACK_POINTERS]
-        at = next(
+        address = next(
             (place for place in ins.operands if isinstance(place, Address) and place.base in STACK_POINTERS), None
         )
-        if ins.opcode in ("ld", "st") and at is not None and not named:
+        if ins.opcode in ("ld", "st") and address is not None and not named:
             recursive = self.activation is not None and self.activation.recursive
-            if not recursive and (place := self.in_stack(at.offset)) is not None:
+            if not recursive and (place := self.in_stack(address.offset)) is not None:
                 data = op.uses[:-1]  # the address comes last
                 stored = data[0] if ins.opcode == "st" and len(data) == 1 else -1
                 access = self.local_accesses[-1][0]
-                access.variable = next((one for one in self.kept if one.start <= place < one.end), None)
+                access.variable = next((kept for kept in self.kept if kept.start <= place < kept.end), None)
                 self.fixed.append(flow.Slot(op, place, access.size, stored))
                 return
         made = named and ins.operands[0] == named[0] and len(named) <= 2  # %SPL from the variable, %SP from %SPL
         added = ins.opcode == "add" and len(named) == 1 and op.pointer
         if not (made or added):
-            self.wandering |= bool(named) or at is not None
+            self.wandering |= bool(named) or address is not None
 
     # Params of calls.
 
@@ -423,15 +423,15 @@ class Builder:
         for (name, _), index in self.shared_addresses.items():
             symbols[index] = 1 << (SHARED_BIT + arrays.index(name))
         slots = {} if self.wandering else flow.find_slots(self.fixed, self.local_arrays())
-        found = flow.points_to(self.stream, len(self.widths), symbols, slots)
-        written = flow.reached(found, self.write_addresses)
-        cached = flow.reached(found, (index for _, index in self.cached))
+        pointees = flow.points_to(self.stream, len(self.widths), symbols, slots)
+        written = flow.reached(pointees, self.write_addresses)
+        cached = flow.reached(pointees, (index for _, index in self.cached))
         for access, index in self.cached:
             # No compiler reads through the read-only cache by itself where the kernel writes by the same pointer.
-            if found[index] & written & ~1 and access.cached == "load":
+            if pointees[index] & written & ~1 and access.cached == "load":
                 access.cached = "asked"
-        flow.mark_guesses(self.stream, found, self.loads, self.swaps)
-        self.find_bounds(found)
+        flow.mark_guesses(self.stream, pointees, self.loads, self.swaps)
+        self.find_bounds(pointees)
         blocks = flow.cut_blocks(self.stream, self.kernel.location)
         order = arranged(blocks)
         for place, number in enumerate(functions_first(self, blocks, order) if entries else order):
@@ -439,16 +439,16 @@ class Builder:
         behind = {id(op): block.weight - place for block in blocks for place, op in enumerate(block.ops)}
         for op, before in self.clocks:
             before[0] = behind.get(id(op), 0)
-        places = Places(self.fixed, self.through_pointers(found))
+        places = Places(self.fixed, self.through_pointers(pointees))
         waits = mark_polls(blocks, self.strong_loads, places)
         read = frozenset(index for item in self.stream if isinstance(item, Op) for index in (*item.uses, item.guard))
         fair = any(not read.isdisjoint(op.defs) for op, _ in self.strong_loads) or may_wait(blocks, places)
-        told = {id(op): access for op, access in self.strong_loads if "global" in access.numbers}
-        polls = {one for one, access in told.items() if access.polls}
+        ordering = {id(op): access for op, access in self.strong_loads if "global" in access.numbers}
+        polls = {key for key, access in ordering.items() if access.polls}
         polling = frozenset(block.number for block in blocks if not polls.isdisjoint(map(id, block.ops)))
         signs = frozenset(b.number + 1 for b in blocks if not b.terminator and b.ops and id(b.ops[-1]) in self.signed)
         meets = self.orders or any(
-            id(op) in told and not read.isdisjoint(op.defs) for block in blocks for op in block.ops
+            id(op) in ordering and not read.isdisjoint(op.defs) for block in blocks for op in block.ops
         )
         flow.find_live_registers(blocks)
         if entries:
@@ -466,31 +466,31 @@ class Builder:
             waits, cached, polling, signs, meets, fair, {}, {},
         )  # fmt: skip
 
-    def find_bounds(self, found: Sequence[int]) -> None:
+    def find_bounds(self, pointees: Sequence[int]) -> None:
         """Give each access that can only reach one local or shared array the bounds of that array, and the variable
-        that it is where debug information tells; found: what registers point to."""
-        variables = {one.start: one for one in self.kept}
+        that it is if debug information names it; pointees: what registers point to."""
+        variables = {kept.start: kept for kept in self.kept}
         arrays = self.local_arrays()
         for access, index in self.local_accesses:
-            access.bounds = flow.only(found[index], LOCAL_BIT, arrays)
+            access.bounds = flow.only(pointees[index], LOCAL_BIT, arrays)
             if access.bounds is not None:
                 access.variable = variables.get(access.bounds[0])
         arrays = [(start, start + size) for start, size in self.shared.values()]
         for access, index in self.shared_accesses:
-            access.shared_bounds = flow.only(found[index], SHARED_BIT, arrays)
+            access.shared_bounds = flow.only(pointees[index], SHARED_BIT, arrays)
 
-    def through_pointers(self, found: Sequence[int]) -> set[int]:
+    def through_pointers(self, pointees: Sequence[int]) -> set[int]:
         """Return the loads and stores, by their identity, with which code that is not optimised may reach its local
-        memory through pointers; found: what registers point to."""
+        memory through pointers; pointees: what registers point to."""
         if not self.kept:
             return set()
         local = (1 << SHARED_BIT) - (1 << LOCAL_BIT) | 1
         strong = {id(op) for op, _ in self.strong_loads}
         ops = (op for op in self.stream if isinstance(op, Op) and op.opcode in ("ld", "st") and op.address >= 0)
-        return {id(op) for op in ops if id(op) not in strong and found[op.address] & local}
+        return {id(op) for op in ops if id(op) not in strong and pointees[op.address] & local}
 
     def inline(self, frame: Frame) -> None:
-        """Append a function's ops to the stream; those without a line of the source have that of the call."""
+        """Append a function's ops to the stream; those without a source line get that of the call."""
         site = None if self.ins is None else self.ins.location
         caller, self.frame = self.frame, frame
         for item in frame.function.body or ():
@@ -565,6 +565,6 @@ class Builder:
             self.note_slot(ins, op)
         if self.strong is not None:
             self.strong_loads.append((op, self.strong))
-        if self.signs and self.strong_loads:  # others may go ahead of what comes next, see `schedule`
+        if self.signs and self.strong_loads:  # other blocks may run before the next op, see `schedule`
             self.signed.add(id(op))
             self.stream.append(f"~{len(self.stream)}")  # a label that no source has

@@ -1,8 +1,8 @@
 """Calls that cannot be inlined: of functions that call themselves, and through pointers.
 
-Such a function is decoded once for a kernel and entered by jumps. The lanes' ways back, and what a caller still needs
-that the callee may overwrite, lie on a stack (`simulator.stack`). A call through a pointer can reach each function of
-the call's prototype whose address the module takes anywhere.
+Such a function is decoded once for a kernel and entered by jumps. The lanes' return addresses, and registers that a
+caller still needs and the callee may overwrite, are on a stack (`simulator.stack`). A call through a pointer can reach
+each function of the call's prototype whose address the module takes anywhere.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def function_addresses(module: Module) -> dict[str, int]:
 
 def pieces(function: Function, variable: str, opcode: str) -> tuple[Piece, ...]:
     """Return the parts of a .param variable that a function's ld or st instructions access, in their order."""
-    found: dict[Piece, None] = {}
+    parts: dict[Piece, None] = {}
     for item in function.body or ():
         if not isinstance(item, Instruction) or item.opcode != opcode or "param" not in item.modifiers:
             continue
@@ -68,14 +68,14 @@ def pieces(function: Function, variable: str, opcode: str) -> tuple[Piece, ...]:
         if isinstance(place, Address) and place.base == variable:
             bits = BITS[item.modifiers[-1]]
             count = len(value.items) if isinstance(value, Vector) else 1
-            found.update(((place.offset + number * bits // 8, bits), None) for number in range(count))
-    return tuple(found)
+            parts.update(((place.offset + number * bits // 8, bits), None) for number in range(count))
+    return tuple(parts)
 
 
 class Target(NamedTuple):
-    """What a call instruction calls: a function's name, or None and the name of a prototype.
+    """The callee of a call instruction: a function's name, or None and the name of a prototype.
 
-    operand: what names it, a register or the function.
+    operand: the operand that names it, a register or the function.
     """
 
     function: str | None
@@ -86,7 +86,7 @@ class Target(NamedTuple):
 
 
 def target(ins: Instruction, function: Function) -> Target:
-    """Return what a call of a function calls."""
+    """Return the target of a call instruction in a function."""
     first, *operands = ins.operands
     results: tuple[Operand, ...] = ()
     if isinstance(first, Vector):
@@ -121,7 +121,7 @@ class Calls:
                 if isinstance(item, Instruction) and item.opcode == "call":
                     called = target(item, function)
                     if called.function is None:
-                        candidates = [one.name for one in self.candidates(function, called.prototype)]
+                        candidates = [candidate.name for candidate in self.candidates(function, called.prototype)]
                         pointed.update(candidates)
                         callees += candidates
                     elif called.function in self.addresses:
@@ -129,7 +129,7 @@ class Calls:
             waiting.extend(callees)
         names = [*edges]
         numbers = {name: number for number, name in enumerate(names)}
-        successors = [[numbers[one] for one in callees] for callees in edges.values()]
+        successors = [[numbers[callee] for callee in callees] for callees in edges.values()]
         parts = strongly_connected([0], successors, range(len(names)))
         back = {number for part in parts for number in part if len(part) > 1 or number in successors[number]}
         self.recursive = frozenset(names[number] for number in back)
@@ -139,18 +139,18 @@ class Calls:
     def candidates(self, function: Function, prototype: str) -> list[Function]:
         """Return the functions that a call through a pointer may reach, by a prototype that a function declares."""
         shape = function.prototypes.get(prototype)
-        return [one for one in self.taken if shape in (None, one.shape)]
+        return [candidate for candidate in self.taken if shape in (None, candidate.shape)]
 
     @cached_property
     def taken(self) -> list[Function]:
         """The functions whose addresses the module takes."""
         functions = self.module.functions
         variables = chain(self.module.variables.values(), *(functions[name].variables for name in functions.holding))
-        found = [value.name for one in variables for _, _, value, _ in one.initial if isinstance(value, Symbol)]
+        names = [value.name for data in variables for _, _, value, _ in data.initial if isinstance(value, Symbol)]
         for item in chain.from_iterable(function.body or () for function in functions.values()):
             if isinstance(item, Instruction) and item.opcode not in ("call", "bra"):
-                found += _symbols(item.operands)
-        taken = (functions[name] for name in dict.fromkeys(found) if name in self.addresses)
+                names += _symbols(item.operands)
+        taken = (functions[name] for name in dict.fromkeys(names) if name in self.addresses)
         return [function for function in taken if not function.entry]
 
 
@@ -176,11 +176,11 @@ class Shared:
         self.entry = f"enter{self.suffix}"
         self.frame = 0
         self.locals: dict[str, int] = {}
-        self.reads = {one.name: pieces(function, one.name, "ld") for one in function.parameters}
-        self.writes = tuple(piece for one in function.results for piece in pieces(function, one.name, "st"))
+        self.reads = {formal.name: pieces(function, formal.name, "ld") for formal in function.parameters}
+        self.writes = tuple(piece for result in function.results for piece in pieces(function, result.name, "st"))
 
     def place(self, key: str, align: int, size: int) -> int:
-        """Return where in its frame a local variable lies."""
+        """Return the place of a local variable in its frame."""
         if key not in self.locals:
             start = -(-self.frame // align) * align
             self.locals[key] = start
@@ -191,8 +191,8 @@ class Shared:
 class Site:
     """A call of a shared function.
 
-    after: the label, `back` the block, at which lanes go on after it. callees, addresses: which functions it may
-    reach. frame: the function around it, None in the kernel. saved: the registers that the caller needs behind the
+    after: the label, `back` the block, where lanes continue after it. callees, addresses: which functions it may
+    reach. frame: the function around it, None in the kernel. saved: the registers that the caller needs after the
     call and that the callee may overwrite.
     """
 
@@ -200,10 +200,10 @@ class Site:
         self.after, self.callees, self.addresses, self.frame = after, tuple(callees), tuple(addresses), frame
         self.back = -1
         self.saved: tuple[int, ...] = ()
-        self.recursive = frame is not None and frame.recursive and any(one.recursive for one in callees)
+        self.recursive = frame is not None and frame.recursive and any(callee.recursive for callee in callees)
 
 
-# What a builder does with calls.
+# How a builder appends calls.
 
 
 class Frame:
@@ -224,7 +224,7 @@ def append_shared(builder: Builder) -> list[str]:
         return []
     builder.stream.append(Op(None, "exit", builder.kernel.location))
     done: list[str] = []
-    while missing := [one for site in builder.sites for one in site.callees if one.entry not in done]:
+    while missing := [callee for site in builder.sites for callee in site.callees if callee.entry not in done]:
         called = builder.activation = missing[0]
         frame = Frame(called.function, called.suffix)
         for formal in called.function.parameters:
@@ -247,7 +247,7 @@ def append_shared(builder: Builder) -> list[str]:
 def functions_first(builder: Builder, blocks: Sequence[Block], order: Sequence[int]) -> list[int]:
     """Return blocks in an order in which each function's come before those of its callers, else as they are.
 
-    Lanes that are in functions are to come back before those go on that wait for them.
+    Lanes in functions must return before the lanes that wait for them continue.
     """
     owner = {number: called.number for number, called in segments(blocks)}
     return sorted(order, key=lambda number: owner.get(number, len(builder.shared_functions)))
@@ -262,7 +262,7 @@ def calls(blocks: Sequence[Block]) -> Iterator[tuple[Op, Site]]:
 
 def segments(blocks: Sequence[Block]) -> Iterator[tuple[int, Shared]]:
     """Yield (number of a block, the shared function that it is of)."""
-    starts = {at: one for end, site in calls(blocks) for at, one in zip(end.targets, site.callees, strict=False)}
+    starts = {at: callee for end, site in calls(blocks) for at, callee in zip(end.targets, site.callees, strict=False)}
     called = None
     for block in blocks:
         called = starts.get(block.number, called)
@@ -288,7 +288,7 @@ def call(builder: Builder, ins: Instruction) -> None:
     name, results, arguments = called.function, called.results, called.arguments
     if name is None:
         candidates = builder.calls.candidates(builder.frame.function, called.prototype)
-        callees = [builder.shared_functions[one.name] for one in candidates]
+        callees = [builder.shared_functions[candidate.name] for candidate in candidates]
         enter(builder, ins, callees, builder.source(called.operand, "b64"), results, arguments)
         return
     if name in _REFUSED_CALLS:
@@ -330,7 +330,9 @@ def enter(
     """Append a call of a function that is entered by jumps; selector: the register of its address, or -1."""
     number = len(builder.sites)
     past, after = f"past#{number}", f"after#{number}"
-    site = Site(after, callees, [builder.calls.addresses[one.function.name] for one in callees], builder.activation)
+    site = Site(
+        after, callees, [builder.calls.addresses[callee.function.name] for callee in callees], builder.activation
+    )
     builder.sites.append(site)
     writes = tuple(dict.fromkeys(piece for callee in callees for piece in callee.writes))
     if any(x != y and x[0] < y[0] + y[1] // 8 and y[0] < x[0] + x[1] // 8 for x in writes for y in writes):
@@ -346,7 +348,7 @@ def enter(
         for formal, actual in zip(callee.function.parameters, arguments, strict=False):
             bind(builder, callee, formal, actual, ins.location)
     call = Op(None, "call", ins.location, "call", site=site, selector=selector)
-    call.labels = (*(one.entry for one in callees), after)
+    call.labels = (*(callee.entry for callee in callees), after)
     call.uses = () if selector < 0 else (selector,)
     pop = Op(lambda machine: machine.stack.pop(machine, site), "plain", ins.location, "call")
     builder.stream += [call, after, pop]
@@ -361,22 +363,22 @@ def enter(
 
 
 def bind(builder: Builder, callee: Shared, formal: ptx.Variable, actual: Operand, location: Location) -> None:
-    """Append what gives a shared function's parameter its value."""
-    into = f"{formal.name}{callee.suffix}"
+    """Append the ops that give a shared function's parameter its value."""
+    parameter = f"{formal.name}{callee.suffix}"
     name = builder.param_name(actual.name) if isinstance(actual, Symbol) else None
     if name is None:
         bits = formal.size * 8
-        move(builder, builder.slot(into, 0, bits), builder.source(actual, formal.type), location)
+        move(builder, builder.slot(parameter, 0, bits), builder.source(actual, formal.type), location)
         return
-    have = dict(builder.slots.get(name, {}))
+    slots = dict(builder.slots.get(name, {}))
     for start, bits in callee.reads[formal.name]:
-        target = builder.slot(into, start, bits)
-        if (start, bits) in have:
-            move(builder, target, have[start, bits], location)
+        target = builder.slot(parameter, start, bits)
+        if (start, bits) in slots:
+            move(builder, target, slots[start, bits], location)
             continue
         parts = [
             (slot, width, (offset - start) * 8)
-            for (offset, width), slot in have.items()
+            for (offset, width), slot in slots.items()
             if offset < start + bits // 8 and offset + width // 8 > start
         ]
         if parts:
@@ -386,7 +388,7 @@ def bind(builder: Builder, callee: Shared, formal: ptx.Variable, actual: Operand
 def compose(
     builder: Builder, target: int, bits: int, parts: Sequence[tuple[int, int, int]], location: Location
 ) -> None:
-    """Append target = pieces of registers: (register, its bits, to what bit it goes)."""
+    """Append target = pieces of registers: (register, its bits, the first bit in the target)."""
 
     def run(machine: Machine) -> None:
         machine.put(target, composed(machine, bits, parts))
@@ -404,7 +406,7 @@ def move(builder: Builder, target: int, source: int, location: Location) -> None
 
 
 def composed(machine: Machine, bits: int, parts: Sequence[tuple[int, int, int]]) -> Value:
-    """Return a value of at most 64 bits from pieces: (register, its bits, to what bit it goes)."""
+    """Return a value of at most 64 bits from pieces: (register, its bits, the first bit in the value)."""
     total: Value = np.uint64(0)
     for slot, width, shift in parts:
         part = machine.array(slot, UNSIGNED[width]).astype(np.uint64)

@@ -1,4 +1,4 @@
-"""A kernel ready to run: basic blocks of decoded instructions, and what a launch has to know of them."""
+"""A kernel ready to run: basic blocks of decoded instructions, and what a launch must know of them."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 Run = Callable[["Machine"], None]
 Kind = Literal["plain", "branch", "table", "exit", "barrier", "collective", "call", "return"]
 AccessKind = Literal["load", "store", "atomic"]
-# How a load goes through the read-only cache: not, by ld.global.nc, by one that the source must have, by a fetch.
+# How a load uses the read-only cache: not, by ld.global.nc, by one that the source requests, by a texture fetch.
 CachedAs = Literal["", "load", "asked", "fetch"]
 # The address of the barrier of a cooperative launch, its upper and its lower half: cooperative groups read them.
 GRID_BARRIER = ("%envreg1", "%envreg2")
-# What tells a block its place in a cluster, and a cluster its place in the grid.
+# Special registers: the place of a block in its cluster, and of a cluster in the grid.
 CLUSTER_WORDS = frozenset(
     ("%clusterid", "%nclusterid", "%cluster_ctaid", "%cluster_nctaid", "%cluster_ctarank", "%cluster_nctarank",
      "%is_explicit_cluster")
@@ -48,7 +48,7 @@ class Refuse(Exception):
 
 
 class Barrier:
-    """What a bar instruction asks for: its number, how many threads it counts, and a reduction of predicates.
+    """The request of a bar instruction: its number, how many threads it counts, and a reduction of predicates.
 
     number, count: registers; a count of None stands for all threads of the block. reduces: of bar.red the operation,
     the register of the result, that of the predicate, and whether it is read inverted.
@@ -71,10 +71,10 @@ class Barrier:
 
 @dataclass(slots=True, eq=False)
 class Op:
-    """One decoded instruction: `run(machine)` and what the scheduler has to know about it.
+    """One decoded instruction: `run(machine)` and what the scheduler must know about it.
 
     guard: the predicate's register, or -1. defs, uses: registers written and read. members (of a collective): the
-    lanes of the warp that must meet, as bits, or None for all; function: its name in CUDA C++. labels, targets (of
+    lanes of the warp that must take part, as bits, or None for all; function: its name in CUDA C++. labels, targets (of
     a branch): where it may lead, as names until the blocks are cut and as block numbers from then on. selector: the
     register that picks from them. address: the register that a memory instruction's address is in, or -1; offset:
     the bytes to add to it. pointer: what the results point to (see `flow.points_to`), or None: what the operands
@@ -106,7 +106,7 @@ class Op:
     watched: bool = False
 
     def before(self, note: Run) -> None:
-        """Let something be noted each time before it runs."""
+        """Call `note` each time before it runs."""
         run = self.run
         assert run is not None
         self.watched = True
@@ -140,15 +140,15 @@ class Block:
 
     @property
     def every(self) -> list[Op]:
-        """The ops, with the one at the end."""
+        """The ops, with the terminator."""
         return self.ops if self.terminator is None else [*self.ops, self.terminator]
 
 
-BoundedAccess = tuple["MemoryOp", int]  # that may stay in one array, and the register of its address
+BoundedAccess = tuple["MemoryOp", int]  # an access that may stay in one array, and the register of its address
 
 
 class MemoryInstruction(NamedTuple):
-    """What is counted apart: a memory instruction in one state space, with the bytes that it moves for a lane.
+    """A memory instruction in one state space, counted separately, with the bytes that it moves for a lane.
 
     what: of an atomic its operation and type, 'add.f32'.
     """
@@ -163,16 +163,15 @@ class MemoryInstruction(NamedTuple):
 class Code(NamedTuple):
     """A kernel ready to run.
 
-    dynamic: the names of its dynamic shared arrays, all of which begin behind the static ones.
+    dynamic: the names of its dynamic shared arrays, all of which begin after the static ones.
 
     calls: whether it enters functions by jumps, with a stack; recursive: whether such a function may be active twice.
     waits: whether atomics poll. written, cached: what it writes, and what it reads through the read-only cache, as the
     bits of `flow.points_to`. polling: the blocks of code in which accesses poll. signs: those after an access that may
-    let go on who polls. meets: whether a block may learn from global memory what others did in the same launch: by
-    atomics that return what they find, by volatile or ordered reads, or where there are fences. fair:
-    whether lanes may go round a loop until others have done something, so that all get their turn. encoded: the code as
-    the native engine takes it, by library, and what else is made of it once. looked: what lanes did there, by block,
-    see `native.looks`.
+    end a poll. meets: whether a block may learn from global memory what others did in the same launch: by atomics that
+    return the old value, by volatile or ordered reads, or by fences. fair: whether lanes may loop until others act, so
+    that all must get their turn. encoded: the code as the native engine takes it, by library, and other data that are
+    made of it once. looked: the counts of lanes there, by block, see `native.looks`.
     """
 
     name: str

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from elftools.dwarf.die import DIE
 
 POINTER = 8  # bytes of an address
-# In the place of an address of local memory, which PTX writes as a name: this plus the number of the name.
+# Instead of an address of local memory, which PTX writes as a name: this plus the number of the name.
 _MARK = 0x4C4F43414C000000
 _SECTION = re.compile(r"\.section\s+(\.debug_\w+)\s*\{([^}]*)\}")
 _DATA = re.compile(r"^\s*\.b(8|16|32|64)\s+([^\n]*?);?\s*$", re.MULTILINE)
@@ -24,7 +24,7 @@ _ADDRESSES = ("DW_TAG_pointer_type", "DW_TAG_reference_type", "DW_TAG_rvalue_ref
 
 
 class Variable(NamedTuple):
-    """A variable's bytes in what holds a function's local memory, and its name in the source."""
+    """A variable's bytes in a function's local memory, and its name in the source."""
 
     start: int
     end: int
@@ -32,15 +32,15 @@ class Variable(NamedTuple):
 
 
 def local_variables(text: str) -> dict[str, tuple[Variable, ...]]:
-    """Return the variables of a module that lie in local memory, by the name of that memory; empty without DWARF.
+    """Return the variables of a module that are in local memory, by the name of that memory; empty without DWARF.
 
-    text: PTX without comments. Variables whose place or size cannot be told are left out.
+    text: PTX without comments. Variables whose place or size is unknown are left out.
     """
     names: dict[str, int] = {}
     sections = {name: _bytes(body, names) for name, body in _SECTION.findall(text)}
     if not names:
         return {}
-    found: dict[str, set[Variable]] = {}
+    by_memory: dict[str, set[Variable]] = {}
     for die in _entries(sections):
         place = _place(die, [*names])
         if place is None:
@@ -48,8 +48,8 @@ def local_variables(text: str) -> dict[str, tuple[Variable, ...]]:
         memory, start, pointed = place
         size = POINTER if pointed else _size(die)
         if size:
-            found.setdefault(memory, set()).add(Variable(start, start + size, _name(die)))
-    return {memory: tuple(sorted(variables)) for memory, variables in found.items()}
+            by_memory.setdefault(memory, set()).add(Variable(start, start + size, _name(die)))
+    return {memory: tuple(sorted(variables)) for memory, variables in by_memory.items()}
 
 
 def _bytes(body: str, names: dict[str, int]) -> bytes:
@@ -81,12 +81,12 @@ def _entries(sections: dict[str, bytes]) -> Iterator[DIE]:
     try:
         for unit in DWARFInfo(config, **{name: section(name) for name in parameters}).iter_CUs():
             yield from unit.iter_DIEs()
-    except (DWARFError, ELFParseError):  # not as known: what is left stays unknown
+    except (DWARFError, ELFParseError):  # unknown format: the remaining entries stay unknown
         return
 
 
 def _place(die: DIE, names: Sequence[str]) -> tuple[str, int, bool] | None:
-    """Return (memory, first byte, whether a pointer to the variable lies there), None where it is elsewhere."""
+    """Return (memory, first byte, whether a pointer to the variable is there), None where it is elsewhere."""
     from elftools.common.exceptions import ELFParseError
     from elftools.dwarf.dwarf_expr import DWARFExprParser
 
@@ -95,7 +95,7 @@ def _place(die: DIE, names: Sequence[str]) -> tuple[str, int, bool] | None:
         return None
     try:
         steps = DWARFExprParser(die.cu.structs).parse_expr(location.value)
-    except (KeyError, ELFParseError):  # not as known
+    except (KeyError, ELFParseError):  # unknown format
         return None
     arguments = {step.op_name: step.args for step in steps}
     number = arguments["DW_OP_addr"][0] - _MARK if [step.op_name for step in steps] in _FORMS else -1
@@ -105,7 +105,7 @@ def _place(die: DIE, names: Sequence[str]) -> tuple[str, int, bool] | None:
 
 
 def _origin(die: DIE) -> DIE:
-    """Return what an inlined function's variable is one of."""
+    """Return the entry that a variable of an inlined function is an instance of."""
     while "DW_AT_abstract_origin" in die.attributes:
         die = die.get_DIE_from_attribute("DW_AT_abstract_origin")
     return die
@@ -118,7 +118,7 @@ def _name(die: DIE) -> str:
 
 @cache
 def _size(die: DIE) -> int:
-    """Return the bytes of a variable, or of a type; 0 where that cannot be told."""
+    """Return the bytes of a variable, or of a type; 0 if unknown."""
     die = _origin(die)
     if die.tag in _ADDRESSES:
         return POINTER
@@ -127,10 +127,10 @@ def _size(die: DIE) -> int:
         return int(size.value)
     if "DW_AT_type" not in die.attributes:
         return 0
-    of = _size(die.get_DIE_from_attribute("DW_AT_type"))
+    nbytes = _size(die.get_DIE_from_attribute("DW_AT_type"))
     if die.tag != "DW_TAG_array_type":
-        return of if die.tag in (*_SAME_AS, "DW_TAG_variable", "DW_TAG_formal_parameter") else 0
-    for each in die.iter_children():
-        count, last = each.attributes.get("DW_AT_count"), each.attributes.get("DW_AT_upper_bound")
-        of *= int(count.value) if count is not None else int(last.value) + 1 if last is not None else 0
-    return of
+        return nbytes if die.tag in (*_SAME_AS, "DW_TAG_variable", "DW_TAG_formal_parameter") else 0
+    for child in die.iter_children():
+        count, last = child.attributes.get("DW_AT_count"), child.attributes.get("DW_AT_upper_bound")
+        nbytes *= int(count.value) if count is not None else int(last.value) + 1 if last is not None else 0
+    return nbytes

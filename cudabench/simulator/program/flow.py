@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 def cut_blocks(stream: Sequence[Op | str], kernel: Location) -> list[Block]:
-    """Return the stream of ops and labels as basic blocks; `kernel` is where the kernel stands, for its end."""
+    """Return the stream of ops and labels as basic blocks; `kernel` is the location of the kernel, for its end."""
     blocks = [Block(0)]
     labels: dict[str, int] = {}
     for item in stream:
         current = blocks[-1]
-        # A collective has a block of its own, at which lanes can wait for their warp.
+        # A collective has a block of its own, where lanes can wait for their warp.
         alone = not isinstance(item, str) and item.kind == "collective"
         if current.terminator is not None or (current.ops and (alone or isinstance(item, str))):
             current = Block(len(blocks))
@@ -75,10 +75,10 @@ def find_live_registers(blocks: list[Block]) -> None:
 
 
 def watch_undefined(blocks: list[Block], initial: Sequence[Value]) -> None:
-    """Let ops that may read a register which nothing has written, or a copy of one, say so when they do.
+    """Let ops that may read a register which nothing has written, or a copy of one, report such a read.
 
-    Copies do not: compilers move and select undefined values, of which nobody then uses the result. What computes with
-    one may do so for nothing, too, so that it is a suspicion, which only a wrong result names.
+    Copies do not: compilers move and select undefined values whose result is never used. The result of another op may
+    be unused, too: so its report is a suspicion, shown only with a wrong result.
     """
     undefined = {index for index, value in enumerate(initial) if blocks[0].live >> index & 1 and is_undefined(value)}
     if not undefined:
@@ -89,27 +89,27 @@ def watch_undefined(blocks: list[Block], initial: Sequence[Value]) -> None:
         read = tuple(sorted(undefined.intersection(op.uses)))
         if read and op.opcode not in _COPIES and op.run is not None:
             watched = op.watched
-            op.before(partial(_look, read, op.line))
-            op.undefined, op.watched = read, watched  # the native engine looks itself
+            op.before(partial(_note_undefined, read, op.line))
+            op.undefined, op.watched = read, watched  # the native engine checks by itself
 
 
-def closure(found: Iterable[int], steps: Sequence[tuple[Collection[int], Collection[int]]]) -> set[int]:
-    """Return registers with all that steps lead to: from any of the first ones to all of the others."""
-    found = set(found)
+def closure(registers: Iterable[int], steps: Sequence[tuple[Collection[int], Collection[int]]]) -> set[int]:
+    """Return registers and all that steps lead to: a step leads from any of its first registers to all others."""
+    registers = set(registers)
     before = -1
-    while len(found) > before:
-        before = len(found)
+    while len(registers) > before:
+        before = len(registers)
         for near, far in steps:
-            if not found.isdisjoint(near):
-                found.update(far)
-    return found
+            if not registers.isdisjoint(near):
+                registers.update(far)
+    return registers
 
 
 _COPIES = frozenset(("mov", "selp"))
 
 
-def _look(read: tuple[int, ...], line: Location, machine: Machine) -> None:
-    """Note where a register that an op reads was never written."""
+def _note_undefined(read: tuple[int, ...], line: Location, machine: Machine) -> None:
+    """Note lanes where a register that an op reads was never written."""
     for index in read:
         machine.hazards.undefined_value(machine, line, undefined_lanes(machine.registers[index]))
 
@@ -127,7 +127,7 @@ def points_to(
     identity of their ops the loads and stores of pointers that unoptimised code keeps in local memory, each in a place
     that nothing else reaches (see `find_slots`): such a place is as good as a register.
     """
-    steps: list[tuple[Sequence[int], Sequence[int], int]] = []  # from where to where, and what points there besides
+    steps: list[tuple[Sequence[int], Sequence[int], int]] = []  # from registers to registers, and further bits
     for op in stream:
         if isinstance(op, str) or not (op.defs or kept):
             continue
@@ -138,19 +138,19 @@ def points_to(
             steps.append(((slot.stored,), (-1 - slot.place,), 0))
         else:
             steps.append(((-1 - slot.place,), op.defs, 0))
-    found = defaultdict(int, pointers)
+    pointees = defaultdict(int, pointers)
     changed = True
     while changed:
         changed = False
         for near, far, bits in steps:
             for index in near:
-                bits |= found[index]
+                bits |= pointees[index]
             for index in far:
-                have = found[index]
-                if have != bits and (every := have | bits) != have:
-                    found[index] = every
+                known = pointees[index]
+                if known != bits and (merged := known | bits) != known:
+                    pointees[index] = merged
                     changed = True
-    return [found[index] for index in range(registers)]
+    return [pointees[index] for index in range(registers)]
 
 
 class Slot(NamedTuple):
@@ -176,39 +176,39 @@ def find_slots(slots: Iterable[Slot], taken: Iterable[tuple[int, int]]) -> dict[
             by_place.setdefault(slot.place, []).append(slot)
         else:
             others.append((slot.place, slot.place + slot.size))
-    found: dict[int, Slot] = {}
-    for place, mine in by_place.items():
+    kept: dict[int, Slot] = {}
+    for place, group in by_place.items():
         shared = any(place < other + _POINTER and other < place + _POINTER for other in by_place if other != place)
         if not shared and not any(start < place + _POINTER and place < end for start, end in others):
-            found.update((id(slot.op), slot) for slot in mine)
-    return found
+            kept.update((id(slot.op), slot) for slot in group)
+    return kept
 
 
 _POINTER = 8  # bytes of an address
 
 
-def reached(found: Sequence[int], addresses: Iterable[int]) -> int:
-    """Return what registers with addresses may point to all together; found: what registers point to."""
-    return reduce(or_, (found[index] or 1 for index in addresses), 0)
+def reached(pointees: Sequence[int], addresses: Iterable[int]) -> int:
+    """Return all that registers with addresses may point to; pointees: what each register points to."""
+    return reduce(or_, (pointees[index] or 1 for index in addresses), 0)
 
 
 def mark_guesses(
     stream: Sequence[Op | str],
-    found: Sequence[int],
+    pointees: Sequence[int],
     loads: Iterable[tuple[MemoryOp, int, Sequence[int]]],
     swaps: Iterable[tuple[int, int]],
 ) -> None:
     """Mark the loads whose value a compare-and-swap of the same memory expects: `old = *p; do ... atomicCAS(p, old`.
 
-    found: what registers point to; loads, swaps: as `Builder` collects them.
+    pointees: what registers point to; loads, swaps: as `Builder` collects them.
     """
-    # A call's parameters and results are registers here, for all that `ld` and `st` move them.
+    # A call's parameters and results are registers here, although `ld` and `st` move them.
     ops = (op for op in stream if not isinstance(op, str) and (op.opcode not in _MEMORY or op.address < 0))
     steps = [(op.defs, op.uses) for op in ops]
     for expected, place in swaps:
         known = closure((expected,), steps)
         for access, address, targets in loads:
-            same = found[address] & found[place] or not (found[address] or found[place])
+            same = pointees[address] & pointees[place] or not (pointees[address] or pointees[place])
             access.guess |= bool(same) and not known.isdisjoint(targets)
 
 
@@ -216,9 +216,9 @@ _MEMORY = frozenset(("ld", "ldu", "atom", "red", "st"))
 
 
 def only(bits: int, first: int, arrays: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
-    """Return the one array of a kind that a register points to, None where it may be several or anything.
+    """Return the only array of a kind that a register points to, None where it may be several or anything.
 
     bits: what it points to; first: the bit of the first array; arrays: (start, end) of each, in bytes.
     """
-    mine = bits >> first & (1 << SYMBOL_BIT) - 1
-    return None if bits & 1 or not mine or mine & (mine - 1) else arrays[mine.bit_length() - 1]
+    candidates = bits >> first & (1 << SYMBOL_BIT) - 1
+    return None if bits & 1 or not candidates or candidates & (candidates - 1) else arrays[candidates.bit_length() - 1]

@@ -1,9 +1,9 @@
-"""In which order lanes that are apart run: so that they meet again as early as their paths do.
+"""The order in which divergent lanes run, so that they reconverge as early as their paths do.
 
-Hardware lets the lanes that a branch parted meet at its immediate post-dominator. Here always the first block of an
-order runs in which every block comes after all from which lanes may still reach it: forward edges run forward, a loop
-is one piece without a gap, and its head is that piece's last block, so that lanes that begin another turn, or that
-have left, wait for those that are still inside.
+In hardware, lanes that diverge at a branch reconverge at its immediate post-dominator. Here blocks have an order in
+which each comes after all blocks from which lanes may still reach it, and the first block with lanes runs: forward
+edges run forward, a loop is one piece without a gap, and its head is that piece's last block, so that lanes that begin
+another iteration, or that have left, wait for those that are still inside.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from graphlib import TopologicalSorter
 
 from cudabench.simulator.program.code import Block
 
-DEEPEST = 16  # loops in loops; jumps from everywhere to everywhere are as many, and keep the order of the code
+DEEPEST = 16  # nested loops; dense jumps count as deeper nests, and keep the order of the code
 
 
 def arranged(blocks: Sequence[Block]) -> list[int]:
     """Return the blocks in their order; where several orders would do, the one nearest to that of the code.
 
-    A call counts as its way to the block behind it, and no way leads back from a function: functions are apart.
+    A call counts as an edge to the block after it, and no edge leads back from a function: functions are separate.
     """
-    found: list[int] = []
-    _arrange(range(len(blocks)), [ways(block) for block in blocks], found)
-    return found
+    order: list[int] = []
+    _arrange(range(len(blocks)), [ways(block) for block in blocks], order)
+    return order
 
 
 def ways(block: Block) -> Sequence[int]:
@@ -38,24 +38,24 @@ def ways(block: Block) -> Sequence[int]:
 
 
 def reachable(blocks: Sequence[Block], start: Iterable[int], members: Container[int]) -> frozenset[int]:
-    """Return the blocks of some (members) to which ways lead from where they start, these included."""
-    found: set[int] = set()
+    """Return the blocks among `members` that can be reached from the blocks `start`, including these."""
+    reached: set[int] = set()
     work = list(start)
     while work:
         number = work.pop()
-        if number in members and number not in found:
-            found.add(number)
+        if number in members and number not in reached:
+            reached.add(number)
             work.extend(ways(blocks[number]))
-    return frozenset(found)
+    return frozenset(reached)
 
 
 def _arrange(
-    members: Collection[int], successors: Sequence[Sequence[int]], found: list[int], left: int = DEEPEST
+    members: Collection[int], successors: Sequence[Sequence[int]], order: list[int], depth: int = DEEPEST
 ) -> None:
     """Append some blocks in their order; a loop's head goes after the rest of it."""
     inside = set(members)
-    if not left:
-        found += sorted(inside)
+    if not depth:
+        order += sorted(inside)
         return
     pieces = strongly_connected(sorted(inside), successors, inside)
     piece_of = {number: place for place, piece in enumerate(pieces) for number in piece}
@@ -76,22 +76,22 @@ def _arrange(
         piece = pieces[place]
         if len(piece) > 1:
             head = min(entered[place] or piece)
-            _arrange([number for number in piece if number != head], successors, found, left - 1)
-            found.append(head)
+            _arrange([number for number in piece if number != head], successors, order, depth - 1)
+            order.append(head)
         else:
-            found.append(piece[0])
+            order.append(piece[0])
         sorter.done(place)
 
 
 def strongly_connected(
     roots: Sequence[int], successors: Sequence[Sequence[int]], inside: Collection[int]
 ) -> list[list[int]]:
-    """Return the strongly connected parts of a graph (Tarjan, 1972, without recursion)."""
+    """Return the strongly connected components of a graph (Tarjan, 1972, without recursion)."""
     index: dict[int, int] = {}
     low: dict[int, int] = {}
     stack: list[int] = []
     stacked: set[int] = set()
-    found: list[list[int]] = []
+    components: list[list[int]] = []
     for root in roots:
         if root in index:
             continue
@@ -121,5 +121,5 @@ def strongly_connected(
                     while not piece or piece[-1] != number:
                         piece.append(stack.pop())
                         stacked.discard(piece[-1])
-                    found.append(sorted(piece))
-    return found
+                    components.append(sorted(piece))
+    return components

@@ -1,14 +1,14 @@
-"""Which reads poll: those that go round a loop until another thread has written what they wait for.
+"""Reads that poll: they repeat in a loop until another thread has written the value that they wait for.
 
-A strong read (volatile, relaxed or acquire) polls where a loop reads one place again and again and goes on or ends by
-what it read. Once such a loop has ended, what others did before is ordered before what the thread does next, where they
-and it used fences (PTX ISA, "Causality Order"); whether they did is not looked for, so that no right kernel is accused.
+A strong read (volatile, relaxed or acquire) polls if a loop reads one place again and again, and the value decides
+whether the loop continues. After such a loop, earlier accesses of other threads are ordered before the next ones of the
+thread, if both used fences (PTX ISA, "Causality Order"); that is not checked, so no correct kernel is reported.
 
-An atomic that returns what it finds polls likewise. Whether it changes that shows when it runs: one that adds 0, or
-swaps a value for itself, only waits, and what the writer of the place announced by a fence is ordered before what the
-thread does next (`check.locks`).
+An atomic that returns the old value polls likewise. Whether it changes the value shows when it runs: one that adds 0,
+or swaps a value for itself, only waits, and the accesses that the writer of the place announced by a fence are ordered
+before the next ones of the thread (`check.locks`).
 
-A read ahead of the loop, of the same place, by which the loop is entered or left out, polls as well: compilers turn
+A read of the same place before the loop, which decides whether the loop is entered, polls as well: compilers turn
 `while (flag == 0) work();` into `if (flag == 0) do work(); while (flag == 0);`. A loop with a barrier of the block in
 it does not poll: there threads wait for each other at the barrier.
 """
@@ -33,10 +33,10 @@ StrongLoad = tuple[Op, "MemoryOp"]
 
 
 class Places:
-    """What ops read and write: registers, and where code without optimisation keeps its variables.
+    """The registers that ops read and write, and the places in local memory where unoptimised code keeps variables.
 
-    There a place in local memory, by its first byte, is as good as a register (-2 - place), and all of local memory
-    that is reached through pointers is one more (-1).
+    Such a place, by its first byte, counts as a register (-2 - place), and all local memory that is reached through
+    pointers as one more (-1).
     """
 
     def __init__(self, slots: Sequence[Slot], pointed: Collection[int]) -> None:
@@ -55,46 +55,46 @@ class Places:
 
 
 def mark_polls(blocks: Sequence[Block], loads: Sequence[StrongLoad], places: Places) -> bool:
-    """Mark the loads that poll, and let them say when they have read; mark atomics, and return whether there are some.
+    """Mark the loads that poll, and let them note their reads; mark atomics, and return whether there are any.
 
-    loads: the strong ones of shared and global memory, and the atomics that return what they find.
+    loads: the strong ones of shared and global memory, and the atomics that return the old value.
     """
     if not loads:
         return False
     strong = {id(op): access for op, access in loads}
-    found: dict[int, Op] = {}
+    marked: dict[int, Op] = {}
     for members, head in loops(blocks):
         ends = [blocks[number].terminator for number in members]
         if any(end is not None and end.kind == "barrier" for end in ends):
             continue
-        mine = [op for number in members for op in blocks[number].ops if id(op) in strong]
-        if mine:
+        candidates = [op for number in members for op in blocks[number].ops if id(op) in strong]
+        if candidates:
             loop = Loop(blocks, members, head, places, strong.keys())
-            polling = [op for op in mine if op.address not in loop.changing]
+            polling = [op for op in candidates if op.address not in loop.changing]
             if polling:
                 decisive = loop.decisive()
                 polling = [op for op in polling if not decisive.isdisjoint(op.defs)]
             ahead = [op for op in _ahead(blocks, members, polling) if id(op) in strong]
-            found.update((id(op), op) for op in (*polling, *ahead))
-    for op in found.values():
+            marked.update((id(op), op) for op in (*polling, *ahead))
+    for op in marked.values():
         strong[id(op)].polls = True
         assert op.run is not None
         if strong[id(op)].kind == "load":
             op.run = partial(_polled, op.run)
-    return any(strong[one].kind == "atomic" for one in found)
+    return any(strong[key].kind == "atomic" for key in marked)
 
 
 def may_wait(blocks: Sequence[Block], places: Places) -> bool:
-    """Return whether a thread may go round a loop until another one has done something, in a kernel without strong
-    reads and atomics that return what they find: also by plain reads of one place, which no compiler has to repeat."""
-    every = [op for block in blocks for op in block.ops]
-    if any(op.kind != "plain" or op.opcode in _WAITING for op in every):
+    """Return whether a thread may loop until another thread acts, in a kernel without strong reads and atomics that
+    return the old value: also by plain reads of one place, which no compiler has to repeat."""
+    ops = [op for block in blocks for op in block.ops]
+    if any(op.kind != "plain" or op.opcode in _WAITING for op in ops):
         return True
-    if len(every) > MOST_LOOKED_AT:
+    if len(ops) > MOST_LOOKED_AT:
         return any(True for _ in loops(blocks))
     for members, head in loops(blocks):
-        mine = [op for number in members for op in blocks[number].ops]
-        reads = [op for op in mine if op.opcode in ("ld", "ldu") and op.address >= 0 and id(op) not in places.slots]
+        inside = [op for number in members for op in blocks[number].ops]
+        reads = [op for op in inside if op.opcode in ("ld", "ldu") and op.address >= 0 and id(op) not in places.slots]
         if reads and not {op.address for op in reads} <= Loop(blocks, members, head, places, ()).changing:
             return True
     return False
@@ -115,8 +115,8 @@ def loops(blocks: Sequence[Block]) -> Iterator[tuple[frozenset[int], int]]:
     successors = [ways(block) for block in blocks]
     before: list[list[int]] = [[] for _ in blocks]
     for number, following in enumerate(successors):
-        for one in following:
-            before[one].append(number)
+        for successor in following:
+            before[successor].append(number)
     work = [(frozenset(range(len(blocks))), DEEPEST)]
     while work:
         inside, left = work.pop()
@@ -131,7 +131,7 @@ def loops(blocks: Sequence[Block]) -> Iterator[tuple[frozenset[int], int]]:
 
 
 class Loop:
-    """A loop and what its ops do; changing: the registers that may differ from one of its turns to the next."""
+    """A loop and its ops; changing: the registers that may differ from one of its iterations to the next."""
 
     def __init__(
         self, blocks: Sequence[Block], members: frozenset[int], head: int, places: Places, strong: Collection[int]
@@ -144,33 +144,32 @@ class Loop:
         self.changing = changing(self.ops, strong)
 
     def decisive(self) -> set[int]:
-        """Return the registers on which it depends whether the loop goes on."""
-        found: set[int] = set()
-        turn = self.members - {self.head}
-        guards: dict[int, set[int]] = {}  # by block: the registers that decide within a turn whether it runs
+        """Return the registers that decide whether the loop continues."""
+        direct: set[int] = set()
+        rest = self.members - {self.head}
+        guards: dict[int, set[int]] = {}  # by block: the registers that decide within an iteration whether it runs
         for op, number, _, _ in self.ops:
             decides = {index for index in (op.guard, op.selector) if index >= 0}
             if op.kind not in _WAYS or not decides:
                 continue
             successors = self.blocks[number].successors
             if op.kind in ("exit", "return") or not self.members.issuperset(successors):
-                found |= decides
+                direct |= decides
                 continue
-            reached = [reachable(self.blocks, (one,), turn) for one in successors]
-            for one in frozenset.union(*reached) - frozenset.intersection(*reached):
-                guards.setdefault(one, set()).update(decides)
-        return closure(found, [(written, (*read, *guards.get(at, ()))) for _, at, read, written in self.ops[::-1]])
+            reached = [reachable(self.blocks, (successor,), rest) for successor in successors]
+            for block in frozenset.union(*reached) - frozenset.intersection(*reached):
+                guards.setdefault(block, set()).update(decides)
+        return closure(direct, [(written, (*read, *guards.get(key, ()))) for _, key, read, written in self.ops[::-1]])
 
 
 _WAYS = ("branch", "table", "exit", "return")
 
 
 def changing(ops: Sequence[tuple[Op, int, tuple[int, ...], tuple[int, ...]]], strong: Collection[int]) -> set[int]:
-    """Return the registers that may differ from one turn of a loop to the next: all that are set in it but once, from
-    such as do not differ.
+    """Return the registers that may differ from one iteration of a loop to the next: all that are set in it, except
+    those that are set once from registers that do not differ.
 
-    A plain load at an address that is the same does not differ: what another thread changes there is not meant to be
-    seen.
+    A plain load from an unchanged address does not differ: changes by other threads are not meant to be seen.
     """
     setters = Counter(index for *_, written in ops for index in written)
     steps = [
@@ -178,29 +177,29 @@ def changing(ops: Sequence[tuple[Op, int, tuple[int, ...], tuple[int, ...]]], st
         for op, _, read, written in ops
         if op.kind == "plain" and op.guard < 0 and op.opcode not in _CHANGING and id(op) not in strong
     ]
-    found, before = set(setters), -1
-    while len(found) != before:
-        before = len(found)
+    differing, before = set(setters), -1
+    while len(differing) != before:
+        before = len(differing)
         for read, written in steps:
-            if found.isdisjoint(read):
-                found.difference_update(written)
-    return found
+            if differing.isdisjoint(read):
+                differing.difference_update(written)
+    return differing
 
 
 _CHANGING = frozenset(("activemask", "atom", "call", "clock"))
 
 
 def _ahead(blocks: Sequence[Block], members: frozenset[int], polling: Sequence[Op]) -> Iterator[Op]:
-    """Yield the loads ahead of a loop, from the place where it polls, whose block decides whether it is entered."""
-    where = {(op.address, op.offset) for op in polling}
-    if not where:
+    """Yield the loads before a loop, of the place that it polls, whose block decides whether it is entered."""
+    places = {(op.address, op.offset) for op in polling}
+    if not places:
         return
     entries = set(members)
     for block in blocks:
         end = block.terminator
         plain = end is None or (end.kind == "branch" and end.guard < 0)
         if block.number not in members and plain and not members.isdisjoint(block.successors):
-            entries.add(block.number)  # all that it does is to lead into the loop
+            entries.add(block.number)  # it only leads into the loop
     for block in blocks:
         end = block.terminator
         if block.number in members or end is None or end.kind != "branch" or end.guard < 0:
@@ -212,5 +211,5 @@ def _ahead(blocks: Sequence[Block], members: frozenset[int], polling: Sequence[O
             if known.isdisjoint(op.defs):
                 continue
             known.update(op.uses)
-            if (op.address, op.offset) in where:
+            if (op.address, op.offset) in places:
                 yield op

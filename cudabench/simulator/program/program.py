@@ -44,7 +44,7 @@ class Kernel:
 
     @property
     def file(self) -> str:
-        """The source file that it stands in, '' if the PTX does not tell."""
+        """The source file that it stands in, '' if the PTX does not name it."""
         return self._program.module.files.get(self.function.location.file, "")
 
     @property
@@ -65,26 +65,26 @@ class Kernel:
 
 class Program:
     """Parsed PTX; each kernel is decoded on its first use, once. Module variables keep their values between
-    launches; `memory` gives the zeros that they lie in."""
+    launches; `memory` allocates their bytes, all 0."""
 
     def __init__(
         self, module: ptx.Module, first_slot: int = 1, space: AddressSpace | None = None,
         memory: Callable[[int], Array] = lambda nbytes: np.zeros(nbytes, np.uint8),
     ) -> None:  # fmt: skip
-        """space: one that lasts, into whose next slots the variables go; else they go into those from first_slot on of
-        each launch's own."""
+        """space: a lasting one, whose next slots the variables get; else they get the slots from first_slot on in the
+        space of each launch."""
         first_slot = first_slot if space is None else len(space.slots)
         self.module = module
         self._first_slot = first_slot
         self.kernels = {name: Kernel(self, name) for name in module.functions.entries}
         self._codes: dict[str, Code] = {}
-        # The plan of a launch, by what `Plan` takes: that of an earlier one like it, or a new one.
+        # The plan of a launch, by the arguments of `Plan`: that of an earlier equal launch, or a new one.
         self.plan = lru_cache(MOST_PLANS)(lambda kernel, *how: Plan(self.code(kernel), *how))
         self._placed: tuple[Any, Any, Placed] | None = None  # the last arguments: their key, the arrays, their places
         self._symbols: dict[str, int] = {}
         self._storage: list[tuple[str, ptx.Variable, Array]] = []
         holding = [module.functions[name] for name in module.functions.holding]
-        inner = ((f"{one.name}::{each.name}", each) for one in holding for each in one.variables)
+        inner = ((f"{function.name}::{local.name}", local) for function in holding for local in function.variables)
         for name, variable in (*module.variables.items(), *inner):
             if variable.space in ("global", "const") and not variable.dynamic and variable.type in ptx.BITS:
                 self._symbols[name] = (first_slot + len(self._storage)) << SLOT_BITS
@@ -97,8 +97,8 @@ class Program:
             self._place_in(space)
 
     def reset(self) -> None:
-        """Give all module variables their first values, free the heap, and forget what earlier launches did: what is
-        counted of later ones does not depend on it."""
+        """Give all module variables their first values, free the heap, and forget what earlier launches did: the
+        counts of later ones do not depend on it."""
         self.plan.cache_clear()
         for code in self._codes.values():
             code.looked.clear()
@@ -138,7 +138,7 @@ class Program:
 
         Raises KeyError for an unknown name.
         """
-        return {found: data for found, _, data in self._storage}[name]
+        return {symbol: data for symbol, _, data in self._storage}[name]
 
     def variables(self) -> list[tuple[str, int, Array]]:
         """Return the symbol, the address and the bytes of each module variable."""
@@ -147,13 +147,13 @@ class Program:
     def code(self, kernel: str) -> Code:
         """Return a kernel decoded to ops."""
         if kernel not in self._codes:
-            # Not above: they take longer to import than all the rest, and who only asks for names needs none of them.
+            # Not above: they take longer to import than all the rest, and a request for names alone needs none of them.
             from cudabench.simulator.isa.instructions import OPCODES
 
             if kernel not in self.kernels:
-                have = ", ".join(self.kernels) or "none"
+                names = ", ".join(self.kernels) or "none"
                 raise LaunchError(
-                    f"this PTX has no kernel '{kernel}'; it has: {have}.{did_you_mean(kernel, self.kernels)}"
+                    f"this PTX has no kernel '{kernel}'; it has: {names}.{did_you_mean(kernel, self.kernels)}"
                 )
             self._codes[kernel] = Builder(self.module, kernel, self._symbols, OPCODES).build()
         return self._codes[kernel]
@@ -161,15 +161,15 @@ class Program:
     def place(
         self, code: Code, arguments: Sequence[Any], names: Sequence[str] | None, beside: Mapping[str, Array], first: int
     ) -> Placed:
-        """Give the arguments of a launch their places in an address space, see `launch.run`; those of the launch before
-        where it had the same arrays, and small ones: these are kept meanwhile. first: the slot of the first array."""
-        arrays = [one for one in (*beside.values(), *arguments) if isinstance(one, np.ndarray)]
-        plain = all(isinstance(one, (np.ndarray, np.generic, int, float)) for one in arguments) and not code.cooperative
-        if not plain or sum(one.nbytes for one in arrays) > MOST_PLACED:
+        """Give the arguments of a launch their places in an address space, see `launch.run`; those of the last launch
+        if it had the same, small arrays, which are kept meanwhile. first: the slot of the first array."""
+        arrays = [array for array in (*beside.values(), *arguments) if isinstance(array, np.ndarray)]
+        plain = all(isinstance(x, (np.ndarray, np.generic, int, float)) for x in arguments) and not code.cooperative
+        if not plain or sum(array.nbytes for array in arrays) > MOST_PLACED:
             return place_arguments(code, self._space(first), arguments, names, beside)
         key = (
-            code.name, first, names and (*names,), (*beside,), [isinstance(one, np.ndarray) for one in arguments],
-            [(id(one), one.shape, one.dtype, one.flags.writeable) for one in arrays],
+            code.name, first, names and (*names,), (*beside,), [isinstance(x, np.ndarray) for x in arguments],
+            [(id(array), array.shape, array.dtype, array.flags.writeable) for array in arrays],
         )  # fmt: skip
         if self._placed is not None and self._placed[0] == key:
             return with_numbers(self._placed[2], code, arguments, names)
@@ -211,7 +211,7 @@ class Program:
             self._lasting = None
 
     def address(self, name: str) -> int:
-        """Return where a module variable lies.
+        """Return the address of a module variable.
 
         Raises KeyError for an unknown name.
         """
@@ -226,9 +226,8 @@ class Program:
 
 
 def load(ptx_text: str, first_slot: int = 1, space: AddressSpace | None = None) -> Program:
-    """Parse PTX text once, for many launches; its module variables lie in the slots of the address space from the first
-    one on, which programs whose variables are to lie beside each other do not share. space: one that lasts, in which
-    they lie, see `memory`.
+    """Parse PTX text once, for many launches; its module variables get the slots of the address space from first_slot
+    on. Programs that are loaded beside each other need different slots. space: a lasting one for them, see `memory`.
 
     Raises PtxError where the text is not PTX for 64-bit addresses.
     """

@@ -105,7 +105,7 @@ class Variable(NamedTuple):
 
 
 class Prototype(NamedTuple):
-    """What a call through a pointer says of its callee: the bytes of its results and of its parameters."""
+    """What a call through a pointer declares of its callee: the bytes of its results and of its parameters."""
 
     results: tuple[int, ...]
     parameters: tuple[int, ...]
@@ -115,8 +115,7 @@ class Function(NamedTuple):
     """An entry or a device function; `body` is None for a declaration.
 
     prototypes: of calls through pointers, by label. most_threads: of a block, by `__launch_bounds__`; needs_block: the
-    block that `__block_size__` demands, x first. cluster: the blocks of a cluster, by
-    `__cluster_dims__`.
+    block that `__block_size__` demands, x first. cluster: the blocks of a cluster, by `__cluster_dims__`.
     """
 
     name: str
@@ -135,8 +134,8 @@ class Function(NamedTuple):
 
     @property
     def shape(self) -> Prototype:
-        """What a call through a pointer says of it."""
-        return Prototype(*(tuple(one.size for one in side) for side in (self.results, self.parameters)))
+        """What a call through a pointer declares of it."""
+        return Prototype(*(tuple(variable.size for variable in side) for side in (self.results, self.parameters)))
 
     def type_of(self, name: str) -> str | None:
         """Return the type of a register, which may be one of a range `%r<5>`; None where the name is not a register."""
@@ -146,7 +145,7 @@ class Function(NamedTuple):
 
 
 class Functions(Mapping[str, Function]):
-    """The functions of a module by name, each parsed when it is asked for.
+    """The functions of a module by name, each parsed when it is first requested.
 
     entries: the kernels that have a body. bodies: all functions that have one. holding: those of them that declare
     variables in global or constant memory.
@@ -178,7 +177,7 @@ class Functions(Mapping[str, Function]):
 class Module(NamedTuple):
     """A parsed PTX file.
 
-    kept: of code with debug information, the source's variables in what holds a function's local memory, by its name.
+    kept: of code with debug information, the source's variables in local memory, by the name of that memory.
     """
 
     version: str

@@ -1,7 +1,6 @@
 """From PTX text to the records of `ptx`.
 
-Only the syntax is handled here (PTX ISA, chapters 4, 5, 10 and 11); what an instruction means is told by
-`instructions`.
+Only the syntax is handled here (PTX ISA, chapters 4, 5, 10 and 11); `instructions` knows what instructions mean.
 """
 
 from __future__ import annotations
@@ -34,8 +33,8 @@ from cudabench.simulator.program.ptx import (
 )
 
 _COMMENT = re.compile(r'("[^"\n]*")|//[^\n]*|/\*.*?\*/', re.S)
-# The compiler's own traps stand outside of inline assembly, where __trap() puts those that a source asks for.
-_ASKED = re.compile(r"// begin inline asm.*?// end inline asm", re.S)
+# The compiler's own traps stand outside of inline assembly, where __trap() puts those that a source requests.
+_ASM = re.compile(r"// begin inline asm.*?// end inline asm", re.S)
 _TOP = re.compile(
     r"\s*(?:"
     r"\.version\s+(?P<version>[\d.]+)"
@@ -47,7 +46,7 @@ _TOP = re.compile(
     r"|(?P<blank>;)"
     r")"
 )
-_HELD = re.compile(r"^\s*\.(?:global|const)\b", re.M)
+_MODULE_DATA = re.compile(r"^\s*\.(?:global|const)\b", re.M)
 _FILE = re.compile(r'\.file\s+(\d+)\s+"([^"]*)"')
 _LOC = re.compile(r"\.loc\s+(\d+)\s+(\d+)\s+(\d+)(?:.*inlined_at\s+(\d+)\s+(\d+)\s+(\d+))?")
 _BODY = re.compile(
@@ -59,12 +58,12 @@ _PROTOTYPE = re.compile(r"\.callprototype\s*(?:\((?P<results>[^()]*)\))?\s*[\w$%
 _HEADER = re.compile(r"\s*(?:\((?P<results>[^)]*)\)\s*)?(?P<name>[\w$%]+)\s*(?:\((?P<takes>.*)\))?(?P<rest>.*)", re.S)
 _SPACES = ("global", "shared", "const", "local", "param", "tex")
 _HANDLES = ("texref", "samplerref", "surfref")
-# Anything but a comma, and brackets whole with what is in them, one pair within another at most.
+# Text without commas; brackets stay whole with their content, nested once at most.
 _PART = re.compile(r"(?:[^,\[{(]+|[\[{(](?:[^\[\]{}()]|[\[{(][^\[\]{}()]*[\]})])*[\]})]|[\[{(])+")
 _BRACKET = re.compile(r"[\[{(]")
 _NUMBER = re.compile(r"[-+]?\d")
 _SYMBOL = re.compile(r"([A-Za-z_$%][\w$.]*)\s*([+-]\s*-?\s*[\w]+)?$")
-# Headers of the toolkit: where a line of theirs was inlined, the user's line is the one to show.
+# Headers of the toolkit: for a line inlined from them, the user's line is shown.
 _TOOLKIT = re.compile(
     r"(^|/)(include|targets|cuda-?[\d.]*|nvidia|cccl)/.*\.(h|hpp|cuh|inl)$|\.hpp$|__nv_nvrtc|cooperative_groups"
     r"|(^|/)cccl/|(^|/)cuda/(std/|__|barrier$|pipeline$|ptx$|atomic$|semaphore$|latch$)"
@@ -93,7 +92,7 @@ def literal(text: str) -> Immediate:
 def split(text: str) -> list[str]:
     """Split at the commas outside of all brackets."""
     if _BRACKET.search(text) is None:
-        return [part for each in text.split(",") if (part := each.strip())]
+        return [part for piece in text.split(",") if (part := piece.strip())]
     return [part for match in _PART.findall(text) if (part := match.strip())]
 
 
@@ -135,7 +134,7 @@ class _Scope:
 class _Parser:
     def __init__(self, text: str) -> None:
         self.files: dict[int, str] = {int(number): path for number, path in _FILE.findall(text)}
-        text = _ASKED.sub(lambda match: re.sub(r"\btrap;", "trap.asked;", match[0]), text) if "trap;" in text else text
+        text = _ASM.sub(lambda match: re.sub(r"\btrap;", "trap.asked;", match[0]), text) if "trap;" in text else text
         self.text = _COMMENT.sub(lambda match: match.group(1) or " " + "\n" * match[0].count("\n"), text)
         self.toolkit = {number for number, path in self.files.items() if _TOOLKIT.search(path)}
         self.location = Location(0, 0)
@@ -186,7 +185,7 @@ class _Parser:
         if body is not None:
             functions.bodies[name] = None
             functions.entries |= {name: None} if entry else {}
-            functions.holding |= {name: None} if _HELD.search(body) else {}
+            functions.holding |= {name: None} if _MODULE_DATA.search(body) else {}
         return position
 
     def closing(self, position: int) -> int:
@@ -209,7 +208,7 @@ class _Parser:
         type_ = next((word for word in reversed(words) if word in BITS or word in _HANDLES), "")
         align = int([0, *re.findall(r"\.(?:align|ptr)\s+(\d+)", plain)][-1])
         width = BITS.get(type_, 64) // 8 * (2 if "v2" in words else 4 if "v4" in words else 1)
-        found = []
+        variables = []
         rest = text[head.end() :]
         declared, _, initial = rest.partition("=")
         for name in split(declared):
@@ -221,8 +220,8 @@ class _Parser:
             size = count * width
             if dynamic and values:
                 size, dynamic = values[-1][0] + values[-1][1], False
-            found.append(Variable(match[1], space, type_, align or width, size, dynamic, values, self.location))
-        return found
+            variables.append(Variable(match[1], space, type_, align or width, size, dynamic, values, self.location))
+        return variables
 
     def initial(self, text: str, width: int) -> list[tuple[int, int, Immediate | Symbol, int]]:
         values: list[tuple[int, int, Immediate | Symbol, int]] = []
@@ -274,7 +273,7 @@ class _Parser:
             if place[0] not in self.toolkit or place not in self.inlined:
                 break
             place = self.inlined[place]
-        # Line 0 marks what the compiler moved; the line before is nearer to the truth.
+        # Line 0 marks code that the compiler moved; the previous line is a better guess.
         return Location(place[0], place[1], 0, place[2], group) if place[1] else self.location
 
     def body(self, text: str, number: int) -> tuple[tuple[Instruction | Label, ...], Location]:
@@ -353,7 +352,7 @@ class _Parser:
         elif statement.startswith(".callprototype"):
             match = _PROTOTYPE.match(statement)
             if match is not None:
-                sizes = (tuple(one.size for one in self.parameters(match[way])) for way in ("results", "takes"))
+                sizes = (tuple(item.size for item in self.parameters(match[key])) for key in ("results", "takes"))
                 self.prototypes[label] = Prototype(*sizes)
         elif not statement.startswith((".calltargets", ".pragma")):
             for variable in self.variables(statement):
@@ -381,7 +380,7 @@ class _Parser:
         return Instruction(opcode, tuple(modifiers), operands, guard, inverted, location, word)
 
     def operand(self, text: str) -> Operand:
-        """Return an operand; one outside of nested blocks means the same in all functions."""
+        """Return an operand; outside of nested blocks, the same text means the same in all functions."""
         if len(self.scopes) > 1:
             return self._operand(text)
         if text not in self.known:

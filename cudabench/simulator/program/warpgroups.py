@@ -1,8 +1,8 @@
-"""Registers of products that a warp group has begun: who reads them before their wait, and products without a fence.
+"""Registers of products that a warp group has begun: accesses before the wait, and products without a fence.
 
 wgmma.mma_async writes its results some time later. PTX ISA, wgmma.mma_async: an access to its registers, by anything
 but a product of the same shape, is undefined until a wgmma.wait_group for its group; the first product stands after a
-wgmma.fence. Where in the code that is so is known without running it; a report waits until an op runs.
+wgmma.fence. The code alone shows where that is so; it is reported when the op runs.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from cudabench.simulator.program.code import Block, Op
 if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
 
-OPEN = -1  # the age of what stands in no group yet; of the latest group it is 0
+OPEN = -1  # the age of a product in no group yet; in the latest group it is 0
 MOST_GROUPS = 64
-_COPIES = frozenset(("mov", ""))  # which the assembler leaves out where both registers become one
+_COPIES = frozenset(("mov", ""))  # copies, which the assembler leaves out where both registers become one
 
 
 class Step(NamedTuple):
-    """What an op does to the products under way: of a product its results and the registers of A, of a wait how many
-    groups it leaves."""
+    """The effect of an op on the products under way: of a product its results and the registers of A, of a wait the
+    number of groups that it leaves."""
 
     kind: Literal["product", "fence", "commit", "wait"]
     results: tuple[int, ...] = ()
@@ -32,7 +32,7 @@ class Step(NamedTuple):
 
 
 class State(NamedTuple):
-    """What may be on a way to a place: whether a fence stands on all ways, and the age of the product to which each
+    """The state at a place in the code: whether a fence is on all paths to it, and the age of the product to which each
     register belongs, as (register, "result") or as one of A, (register, "operand")."""
 
     fenced: bool
@@ -40,7 +40,7 @@ class State(NamedTuple):
 
 
 def watch_products(blocks: Sequence[Block], steps: Mapping[int, Step]) -> None:
-    """Let ops that touch a product's registers too early say so when they run. steps: by the identity of the op."""
+    """Let ops that access a product's registers too early report it when they run. steps: by the identity of the op."""
     if not any(step.kind == "product" for step in steps.values()):
         return
     entering: dict[int, State] = {0: State(False, {})}
@@ -54,33 +54,33 @@ def watch_products(blocks: Sequence[Block], steps: Mapping[int, Step]) -> None:
                 entering[following] = merged
                 waiting.append(following)
     for number, state in entering.items():
-        found: list[tuple[Op, str, str]] = []
-        _through(blocks[number], state, steps, found)
-        for op, kind, text in found:
+        faults: list[tuple[Op, str, str]] = []
+        _through(blocks[number], state, steps, faults)
+        for op, kind, text in faults:
             if op.run is not None:
                 op.before(partial(_report, op, kind, text))
 
 
-def _merged(one: State, other: State) -> State:
-    """Return what holds where two ways meet: of each product the youngest."""
-    x, y = one.ages, other.ages
+def _merged(first: State, second: State) -> State:
+    """Return the state where two paths join: of each product the youngest age."""
+    x, y = first.ages, second.ages
     ages = {key: min(x.get(key, MOST_GROUPS), y.get(key, MOST_GROUPS)) for key in x.keys() | y.keys()}
-    return State(one.fenced and other.fenced, ages)
+    return State(first.fenced and second.fenced, ages)
 
 
-def _through(block: Block, state: State, steps: Mapping[int, Step], found: list[tuple[Op, str, str]] | None) -> State:
-    """Return what holds after a block; `found` gets the faults of its ops."""
+def _through(block: Block, state: State, steps: Mapping[int, Step], faults: list[tuple[Op, str, str]] | None) -> State:
+    """Return the state after a block; `faults` gets the faults of its ops."""
     fenced, ages = state.fenced, dict(state.ages)
     for op in block.ops:
         step = steps.get(id(op))
         if step is None:
             if ages:
-                _plain(op, ages, found)
+                _plain(op, ages, faults)
         elif step.kind == "fence":
             fenced = True
         elif step.kind == "product":
-            if not fenced and found is not None:
-                found.append((op, "missing-fence", "begins a product with no wgmma.fence before it"))
+            if not fenced and faults is not None:
+                faults.append((op, "missing-fence", "begins a product with no wgmma.fence before it"))
             ages.update({(index, "result"): OPEN for index in step.results})
             ages.update({(index, "operand"): OPEN for index in step.operands})
         elif step.kind == "commit":
@@ -90,20 +90,20 @@ def _through(block: Block, state: State, steps: Mapping[int, Step], found: list[
     return State(fenced, ages)
 
 
-def _plain(op: Op, ages: dict[tuple[int, str], int], found: list[tuple[Op, str, str]] | None) -> None:
-    """Follow an op that is not a step of a product."""
+def _plain(op: Op, ages: dict[tuple[int, str], int], faults: list[tuple[Op, str, str]] | None) -> None:
+    """Update the ages for an op that is not a step of a product."""
     if op.opcode in _COPIES and len(op.uses) == 1 and len(op.defs) == 1:
         age = ages.get((op.uses[0], "result"))
         if age is not None:
             ages[op.defs[0], "result"] = age
             return
-    elif found is not None:
+    elif faults is not None:
         if any((index, "result") in ages for index in op.uses):
-            found.append((op, "race", "reads a result of wgmma before a wgmma.wait_group for it"))
+            faults.append((op, "race", "reads a result of wgmma before a wgmma.wait_group for it"))
         elif any((index, "result") in ages for index in op.defs):
-            found.append((op, "race", "writes a register of wgmma's sums before a wgmma.wait_group for it"))
+            faults.append((op, "race", "writes a register of wgmma's sums before a wgmma.wait_group for it"))
         elif any((index, "operand") in ages for index in op.defs):
-            found.append((op, "race", "writes a register that wgmma still reads as A: wait for its group first"))
+            faults.append((op, "race", "writes a register that wgmma still reads as A: wait for its group first"))
     for key in ((index, kind) for index in op.defs for kind in ("result", "operand")):
         ages.pop(key, None)
 
