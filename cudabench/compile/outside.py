@@ -146,6 +146,6 @@ def _of_the_toolkit() -> list[Path]:
 
 
 def _below(path: Path, folders: Iterable[Path]) -> bool:
-    """Tell whether a file is in one of the folders, with links resolved on both sides."""
+    """Return whether a file is in one of the folders, with links resolved on both sides."""
     real = os.path.realpath(path)
     return any(real.startswith(os.path.join(os.path.realpath(folder), "")) for folder in folders)

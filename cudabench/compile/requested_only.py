@@ -61,7 +61,7 @@ def warnings_as_written(log: str, job: Job, shorter: Job) -> str:
     within = [
         (job.source.count("\n", 0, kernel.start), job.source.count("\n", 0, kernel.end)) for kernel in _kernels(file)
     ]
-    found: list[str] = []
+    kept: list[str] = []
     skipping = False
     for line in log.split("\n"):
         head = _WARNING.match(line)
@@ -70,8 +70,8 @@ def warnings_as_written(log: str, job: Job, shorter: Job) -> str:
             unused = head["name"] in gone and not any(first < at <= last + 1 for first, last in within)
             skipping = unused or at in changed
         if not skipping:
-            found.append(line)
-    return "\n".join(found)
+            kept.append(line)
+    return "\n".join(kept)
 
 
 def _read(job: Job) -> SourceFile | None:
