@@ -64,11 +64,11 @@ def uses(text: str, kind: str) -> list[Use]:
 
 
 def wants_linear(name: str, text: str, file: str) -> bool:
-    """Tell whether a kernel with this text, or a function in `file` that it passes the parameter to, reads it by
-    tex1Dfetch. If the name is not found, tell whether the kernel uses tex1Dfetch at all."""
-    every = uses(text, "texture")
-    own = [use for use in every if use.name == name] or uses(_taken_by(name, text, file), "texture")
-    return any(use.linear for use in own or every)
+    """Return whether a kernel with this text, or a function in `file` that it passes the parameter to, reads it by
+    tex1Dfetch. If the name is not found, return whether the kernel uses tex1Dfetch at all."""
+    all_uses = uses(text, "texture")
+    own = [use for use in all_uses if use.name == name] or uses(_taken_by(name, text, file), "texture")
+    return any(use.linear for use in own or all_uses)
 
 
 def _taken_by(name: str, text: str, file: str) -> str:
@@ -103,7 +103,7 @@ def check_uses(made: object, parameter: Parameter, kernel: Kernel, file: SourceF
 
 
 def _other_texels(surface: Surface, own: list[Use], types: Mapping[str, str]) -> str | None:
-    """Return why a kernel is wrong that does not step by the bytes of a surface's texels, or None."""
+    """Return the error of a kernel that does not step by the bytes of a surface's texels, or None."""
     have = np.dtype(surface.dtype).itemsize * surface.channels
     wrong = []
     for use in own:
@@ -121,7 +121,7 @@ def _other_texels(surface: Surface, own: list[Use], types: Mapping[str, str]) ->
 
 
 def _other_values(texture: Texture, own: list[Use], types: Mapping[str, str]) -> str | None:
-    """Return why a kernel is wrong that reads other channels or another type than the texture's, or None."""
+    """Return the error of a kernel that reads other channels or another type than the texture's, or None."""
     normalized = texture.read == "normalized"
     for use in own:
         if texture.linear and not use.linear:

@@ -36,7 +36,7 @@ from cudabench.userkernel.values import Array, Record, Scalar
 def series(requests: Sequence[UserRequest], command: str = "run") -> list[Series]:
     """Return the requests as series: requests with the same file, arguments and expectations share one.
 
-    `command` is what errors suggest a line of.
+    `command` is the command in the lines that errors suggest.
     """
     groups: dict[str, list[UserRequest]] = {}
     for request in requests:
@@ -348,7 +348,7 @@ def _with_line(message: str, example: str | NoLine) -> str:
     return f"{message}{named}; {arguments.with_gap_note('as in', example)}"
 
 
-# Every kernel of a file, for what is to leave none out ---------------------------------------------------------------
+# Every kernel of a file ----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -367,11 +367,11 @@ def for_each_kernel(requests: Sequence[UserRequest], command: str) -> KernelRequ
     `command` is the command in the lines that errors suggest.
     """
     picked = [(request, kernel, name) for request in requests for kernel, name in _kernels(request, command)]
-    one_each = [
+    single_requests = [
         replace(_for_kernel(request, kernel) if len(picked) > 1 else request, kernels=(name,))
         for request, kernel, name in picked
     ]
-    _check_taken(requests, one_each, [kernel for _, kernel, _ in picked])
+    _check_taken(requests, single_requests, [kernel for _, kernel, _ in picked])
     taken = {(request.file, kernel.qualified_name, kernel.line) for request, kernel, _ in picked}
     left_out = [
         f"{path}: {kernel.qualified_name}"
@@ -379,7 +379,7 @@ def for_each_kernel(requests: Sequence[UserRequest], command: str) -> KernelRequ
         for kernel in read_file(path).kernels
         if not kernel.file and (path, kernel.qualified_name, kernel.line) not in taken
     ]
-    return KernelRequests(tuple(one_each), tuple(left_out))
+    return KernelRequests(tuple(single_requests), tuple(left_out))
 
 
 def _kernels(request: UserRequest, command: str) -> list[tuple[Kernel, str]]:

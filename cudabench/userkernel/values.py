@@ -167,7 +167,7 @@ def _integers(
 
 
 def is_start(text: str) -> bool:
-    """Tell whether a text is one of the words for how an array starts, with its numbers if it takes some."""
+    """Return whether a text is one of the words for how an array starts, with its numbers if it takes some."""
     call = re.fullmatch(r"(\w+)\s*\(.*\)", text.strip(), re.S)
     return call[1] in CALLS if call else text.strip() in WORDS
 

@@ -69,7 +69,7 @@ NOTHING_TO_CHANGE = "No line wastes enough to be worth a change."
 
 
 def changes(result: Result) -> list[str]:
-    """Return what to change, the most costly first: lines by their waste, then arithmetic, branches and blocks."""
+    """Return the suggested changes, the most costly first: lines by waste, then arithmetic, branches and blocks."""
     rows = sorted(by_line(result.access or ()), key=wasted_cycles, reverse=True)
     sentences = [
         *(f"{at}: {advice}" for at, advice in by_lines((row.advice, place_of(row)) for row in rows if row.advice)),

@@ -180,8 +180,8 @@ def instructions(result: Result) -> int | None:
     return result.counted.instructions_executed if result.counted else None
 
 
-def _dot(of: Member, computes: bool) -> _Dot | None:
-    result = of.result
+def _dot(member: Member, computes: bool) -> _Dot | None:
+    result = member.result
     work = result.flops if computes else instructions(result)
     sectors = sum(total(result.access or (), space).actual for space in ("global", "local"))
     traffic = result.bytes if computes else sectors
@@ -189,13 +189,13 @@ def _dot(of: Member, computes: bool) -> _Dot | None:
     seconds = time.median_s if time else result.limits[0].time_s if result.limits else None
     if not traffic or not work or not seconds:
         return None
-    return _Dot(of, work / traffic, work / seconds / 1e9, time is None, _priced(of))
+    return _Dot(member, work / traffic, work / seconds / 1e9, time is None, _priced(member))
 
 
-def _priced(of: Member) -> Mapping[str, Any]:
+def _priced(member: Member) -> Mapping[str, Any]:
     """Return the roofs of a result's card: the card of its limits, else the card that measured."""
-    on = of.file.settings.get("on")
-    device: DeviceInfo | None = of.file.device_of(of.result) or of.file.device
+    on = member.file.settings.get("on")
+    device: DeviceInfo | None = member.file.device_of(member.result) or member.file.device
     if isinstance(on, dict):
         return on
     if device is None or device.kind != "cuda":
