@@ -197,14 +197,14 @@ def users_files(ptx: str, filename: str, headers: Path | None = None) -> str:
 
     Compilers write absolute names there. CUDA's own headers, in the folder `headers`, get the names cuda/....
     """
-    here = os.getcwd()
+    current = os.getcwd()
 
     def name(match: re.Match[str]) -> str:
         path = os.path.normpath(match[2])
         if path == os.path.abspath(filename):
             path = filename
-        elif path.startswith(here + os.sep):
-            path = os.path.relpath(path, here)
+        elif path.startswith(current + os.sep):
+            path = os.path.relpath(path, current)
         elif headers is not None and path.startswith(str(headers)):
             path = "cuda/" + Path(path).relative_to(headers).as_posix().removeprefix("cccl/")
         return f'{match[1]}{path}"'

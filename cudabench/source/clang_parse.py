@@ -187,16 +187,16 @@ def _text_with_questions(task: Task) -> str:
     for at, question in enumerate(task.questions):
         if question.launches:
             continue
-        wanted = question.text
+        expression = question.text
         if question.at is not None:  # an overloaded template gets its own name
             name = re.compile(r"\w+").match(text, question.at)
             assert name is not None
             own = f"cudabench_{name[0]}"
             text = f"{text[: question.at]}{own}{text[name.end() :]}"
-            wanted = re.sub(rf"\b{name[0]}(?=\s*<)", own, wanted, count=1)
-        meant = wanted if question.type else f"decltype(&{wanted})"
+            expression = re.sub(rf"\b{name[0]}(?=\s*<)", own, expression, count=1)
+        type_text = expression if question.type else f"decltype(&{expression})"
         lines += [
-            f"using {QUERY}{at} = {meant};",
+            f"using {QUERY}{at} = {type_text};",
             f"constexpr auto {QUERY}{at}_size = cudabench_size<{QUERY}{at}>::value;",
         ]
     return text + "\n" + "\n".join(lines) + "\n" if lines else text

@@ -232,10 +232,10 @@ class _Walk:
     def _typed(self, parameter: Parameter, kind: Type) -> Parameter:
         """Return a parameter with its type resolved."""
         param = typed(parameter, kind, self._faulty)
-        meant = kind.get_canonical()
-        while meant.kind == TypeKind.POINTER:
-            meant = meant.get_pointee()
-        return replace(param, element=self._numbers(meant.get_declaration())) if meant.kind == TypeKind.ENUM else param
+        inner = kind.get_canonical()
+        while inner.kind == TypeKind.POINTER:
+            inner = inner.get_pointee()
+        return replace(param, element=self._numbers(inner.get_declaration())) if inner.kind == TypeKind.ENUM else param
 
     def _macro_types(self) -> dict[str, str]:
         """Return the macros that may stand for types."""
@@ -326,14 +326,14 @@ class _Walk:
 
     def _variable(self, cursor: Cursor) -> None:
         kind = cursor.type
-        meant = bare(kind.get_canonical())
-        if meant.startswith(("texture<", "surface<")):
-            self.references[cursor.spelling] = meant
+        type_name = bare(kind.get_canonical())
+        if type_name.startswith(("texture<", "surface<")):
+            self.references[cursor.spelling] = type_name
         if file_of(cursor) not in self.texts:
             return
         place = span(cursor)
         self.private |= cursors.is_private(cursor, self._plain(place))
-        if kind.is_const_qualified() and numpy_type(meant) and (value := cursors.whole(cursor)) is not None:
+        if kind.is_const_qualified() and numpy_type(type_name) and (value := cursors.whole(cursor)) is not None:
             self.numbers.setdefault(cursor.spelling, str(value))
         if not has(cursor, CursorKind.CUDACONSTANT_ATTR):
             return

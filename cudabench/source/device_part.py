@@ -257,7 +257,7 @@ class _File:
 
     def _add_unread(self) -> None:
         """Add the statements that the parser ignored: they may declare the name at their end."""
-        left = bytearray(self.plain, "latin-1")
+        unread = bytearray(self.plain, "latin-1")
         read = [(piece.start, piece.end) for piece in self.pieces]
         for start, end in (
             *self.frames,
@@ -266,8 +266,8 @@ class _File:
             *self.skipped,
             *read,
         ):
-            left[start:end] = b" " * (end - start)
-        for match in re.finditer(r"\w[^;}]*[;}]?", left.decode("latin-1")):
+            unread[start:end] = b" " * (end - start)
+        for match in re.finditer(r"\w[^;}]*[;}]?", unread.decode("latin-1")):
             if _INSTANCE.match(match[0]):
                 continue
             space = re.match(r"using\s+namespace\s+([\w:]+)\s*;", match[0])
@@ -281,13 +281,13 @@ class _File:
     def part(self) -> str:
         """Return the text with blanks in place of parts that are not kept."""
         kept = [(piece.start, piece.end) for piece in self.pieces if piece.kept]
-        left = [(piece.start, piece.end) for piece in self.pieces if not piece.kept]
+        dropped = [(piece.start, piece.end) for piece in self.pieces if not piece.kept]
         gone = [span for piece in self.pieces if piece.kept for span in piece.gone]
-        skipped = [span for span in self.skipped if not _within(span[0], kept + left)]
+        skipped = [span for span in self.skipped if not _within(span[0], kept + dropped)]
         directives = [
             directive.span()
             for directive in self.directives
-            if directive[1] != "pragma" or not _within(directive.start(), left + gone)
+            if directive[1] != "pragma" or not _within(directive.start(), dropped + gone)
         ]
         text = list(blank(self.text))
         for start, end in (*self.frames, *skipped, *kept):
@@ -320,10 +320,10 @@ class _File:
         """Yield the places where a function uses its own parameters and variables."""
         whole = span(cursor)
         for inner in cursor.walk_preorder():
-            meant = inner.referenced if inner.kind == CursorKind.DECL_REF_EXPR else inner
-            if meant is None or meant.kind not in _VARIABLES:
+            named = inner.referenced if inner.kind == CursorKind.DECL_REF_EXPR else inner
+            if named is None or named.kind not in _VARIABLES:
                 continue
-            own = meant == inner or (file_of(meant) == whole.file and whole.start <= meant.location.offset < whole.end)
+            own = named == inner or (file_of(named) == whole.file and whole.start <= named.location.offset < whole.end)
             if own and inner.spelling and self.plain.startswith(inner.spelling, inner.location.offset):
                 yield inner.location.offset
 
