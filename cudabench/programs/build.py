@@ -134,10 +134,10 @@ def _compile(compiler: str, files: Sequence[str], line: Sequence[str], target: P
     """Compile each source, with a list of the files that it includes, and link them."""
     jobs = []
     for number, file in enumerate(files):
-        made = target / f"{number}.o"
+        obj = target / f"{number}.o"
         language = ["-x", "cu"] if not file.endswith(SOURCES) else []
-        command = [compiler, *line, *language, "-c", file, "-o", str(made), "-MMD", "-MF", str(made.with_suffix(".d"))]
-        jobs.append((file, command, made))
+        command = [compiler, *line, *language, "-c", file, "-o", str(obj), "-MMD", "-MF", str(obj.with_suffix(".d"))]
+        jobs.append((file, command, obj))
     try:
         for file, command, _ in jobs:
             _run(command, file)
@@ -151,12 +151,12 @@ def _compile(compiler: str, files: Sequence[str], line: Sequence[str], target: P
         if len(files) > 1 and RELOCATABLE not in line and _UNRESOLVED.search(str(error)):
             return _compile(compiler, files, [*line, RELOCATABLE], target)  # units that call each other's functions
         raise
-    _run([compiler, *line, *libraries(), *(str(made) for *_, made in jobs), "-o", str(target / "program")], files[0])
-    read = {path for *_, made in jobs for path in _dependencies(made.with_suffix(".d"))}
+    _run([compiler, *line, *libraries(), *(str(obj) for *_, obj in jobs), "-o", str(target / "program")], files[0])
+    read = {path for *_, obj in jobs for path in _dependencies(obj.with_suffix(".d"))}
     marks = {path: _mark(path) for path in sorted({*read, *map(os.path.abspath, files)})}
     put(target / "read.json", json.dumps(marks).encode())
-    for *_, made in jobs:
-        made.unlink()
+    for *_, obj in jobs:
+        obj.unlink()
     return None
 
 
@@ -236,10 +236,10 @@ def assembled(ptx: str, architecture: str) -> bytes | None:
     if compiler is None:
         return None
     with tempfile.TemporaryDirectory(prefix="cudabench-") as folder:
-        text, made = Path(folder, "module.ptx"), Path(folder, "module.cubin")
+        text, cubin = Path(folder, "module.ptx"), Path(folder, "module.cubin")
         text.write_text(ptx, encoding="utf-8")
-        command = [compiler, f"-arch={architecture}", "-lineinfo", "-cubin", str(text), "-o", str(made)]
+        command = [compiler, f"-arch={architecture}", "-lineinfo", "-cubin", str(text), "-o", str(cubin)]
         try:
-            return None if nvcc.run(command, "the program's PTX").returncode else made.read_bytes()
+            return None if nvcc.run(command, "the program's PTX").returncode else cubin.read_bytes()
         except CudabenchError:
             return None

@@ -35,9 +35,7 @@ class Memory:
             ) from None
         self.bytes = np.frombuffer(self._map, np.uint8)
         self._next = OWN
-        self._unwritten: dict[
-            int, tuple[int, int, str]
-        ] = {}  # by slot: offset and bytes of device memory, the call's place
+        self._unwritten: dict[int, tuple[int, int, str]] = {}  # by slot: offset, bytes, place of the allocation
         self.space = AddressSpace(lasts=True)
         self.space.skip_to(BARRIER)
         self.space.barrier = self.space.place("the grid's barrier", self.new(64), True)

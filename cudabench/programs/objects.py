@@ -63,18 +63,18 @@ class Objects:
         """Return the 128 bytes of a tensor map: the simulator's mark and its number."""
         dtype = next(name for name, number in driver_objects.TYPES.items() if number == type_)
         stored = np.dtype("uint16" if dtype == "bfloat16" else dtype)
-        made = simulator.TensorMap(
+        tensor_map = simulator.TensorMap(
             np.empty(0, stored), tuple(box[:rank]), tuple(sizes[:rank]), tuple(strides[: rank - 1]),
             tuple(steps[:rank]), _named(driver_objects.SWIZZLES, swizzle), _named(driver_objects.FILLS, fill), dtype,
         )  # fmt: skip
         number = len(self._maps) + 1
-        self._maps[number] = made, place
+        self._maps[number] = tensor_map, place
         return (MAGIC + number.to_bytes(8, "little")).ljust(driver_objects.MAP_BYTES, b"\0")
 
     def maps(self, space: AddressSpace) -> dict[int, Mapped]:
         """Return the tensor maps whose memory is in an address space."""
-        placed = ((number, made, base, space.nearest(base)) for number, (made, base) in self._maps.items())
-        return {number: Mapped(made, region, base) for number, made, base, region in placed if region}
+        placed = ((number, tensor_map, base, space.nearest(base)) for number, (tensor_map, base) in self._maps.items())
+        return {number: Mapped(tensor_map, region, base) for number, tensor_map, base, region in placed if region}
 
 
 def _named(numbers: Any, wanted: int) -> Any:

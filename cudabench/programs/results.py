@@ -55,19 +55,17 @@ def result_of(
 
 def _counted(result: Result, kernel: Launching, about: SimulatedRun, launched: Sequence[sim.Launched]) -> Result:
     case, device = kernel.case, kernel.device
-    compiled = device.load(case).compiled.resources.get(kernel.entry)
+    static = device.load(case).compiled.resources.get(kernel.entry)
     report = simulator.merge(row.report for row in launched)
-    if compiled is None:
+    if static is None:
         why = warning("uncounted", reason=f"it has no machine code for {device.architecture}")
         hazards = hazards_of(report.hazards, case)
         return replace(result, hazards=hazards, instructions=report.instructions, warnings=(why,))
     main = max(launched, key=lambda row: row.report.instructions)
     dynamic = max(row.launch.shared_bytes for row in launched)
-    resources = replace(compiled, shared_bytes=compiled.shared_bytes + dynamic)
+    resources = replace(static, shared_bytes=static.shared_bytes + dynamic)
     threads = math.prod(main.launch.block)
-    fits = occupancy(
-        device.architecture, threads, compiled.registers, resources.shared_bytes, barriers=compiled.barriers
-    )
+    fits = occupancy(device.architecture, threads, static.registers, resources.shared_bytes, barriers=static.barriers)
     run = sim.Run(report, resources, fits, tuple(row for row in launched if row.report.footprint))
     own = kernels(device, case)
     run = about.with_machine_code(case, run, own)

@@ -211,11 +211,11 @@ class Server:
         sizes, strides, box, steps = request.take("5Q"), request.take("5Q"), request.take("5I"), request.take("5I")
         swizzle, fill = request.take("ii")
         try:
-            made = self.objects.tensor_map(type_, rank, place, sizes, strides, box, steps, swizzle, fill)
+            descriptor = self.objects.tensor_map(type_, rank, place, sizes, strides, box, steps, swizzle, fill)
         except simulator.LaunchError as error:
             return self._refuse(launches.INVALID_VALUE, error)
         self._placed.clear()
-        return wire.answer(0, made)
+        return wire.answer(0, descriptor)
 
     def _finding(self, request: Reader) -> bytes:
         kind, message, place, other = (request.text() for _ in range(4))

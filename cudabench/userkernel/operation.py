@@ -161,16 +161,16 @@ def _values(
     problem: UserProblem, inputs: Mapping[str, np.ndarray], names: frozenset[str], wide: bool
 ) -> dict[str, Any]:
     """Return the values of an expression's names; `wide`: floats in double precision."""
-    meant = dict(problem.numbers)
+    values = dict(problem.numbers)
     for name, held in contents(problem.constants, problem.request.seed).items() if problem.constants else ():
-        meant[name] = (widened(held) if wide else held) if held.size > 1 else held.reshape(-1)[0]
+        values[name] = (widened(held) if wide else held) if held.size > 1 else held.reshape(-1)[0]
     for array in problem.arrays:
         for name in (problem.before(array.name), array.name):
             if name in names and array.name in inputs:
                 held = inputs[array.name]
                 held = from_bfloat16(held) if array.dtype == "bfloat16" else held
-                meant[name] = widened(held) if wide else held
-    return meant
+                values[name] = widened(held) if wide else held
+    return values
 
 
 def widened(array: np.ndarray) -> np.ndarray:

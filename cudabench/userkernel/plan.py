@@ -372,12 +372,12 @@ def for_each_kernel(requests: Sequence[UserRequest], command: str) -> KernelRequ
         for request, kernel, name in picked
     ]
     _check_taken(requests, single_requests, [kernel for _, kernel, _ in picked])
-    taken = {(request.file, kernel.qualified_name, kernel.line) for request, kernel, _ in picked}
+    requested = {(request.file, kernel.qualified_name, kernel.line) for request, kernel, _ in picked}
     left_out = [
         f"{path}: {kernel.qualified_name}"
         for path in dict.fromkeys(request.file for request, _, _ in picked)
         for kernel in read_file(path).kernels
-        if not kernel.file and (path, kernel.qualified_name, kernel.line) not in taken
+        if not kernel.file and (path, kernel.qualified_name, kernel.line) not in requested
     ]
     return KernelRequests(tuple(single_requests), tuple(left_out))
 
@@ -423,14 +423,14 @@ def _for_kernel(request: UserRequest, kernel: Kernel) -> UserRequest:
     )
 
 
-def _check_taken(requests: Sequence[UserRequest], made: Sequence[UserRequest], kernels: Sequence[Kernel]) -> None:
+def _check_taken(requests: Sequence[UserRequest], singles: Sequence[UserRequest], kernels: Sequence[Kernel]) -> None:
     """Raise UsageError for an --arg or --expect that no kernel takes."""
     names = list(dict.fromkeys(p.name for kernel in kernels for p in kernel.parameters if p.name))
     for option, kind in (("--arg", "arguments"), ("--expect", "expect")):
-        taken = {text for request in made for text in getattr(request, kind)}
-        left = next((text for request in requests for text in getattr(request, kind) if text not in taken), None)
-        if left is not None:
+        used = {text for request in singles for text in getattr(request, kind)}
+        unused = next((text for request in requests for text in getattr(request, kind) if text not in used), None)
+        if unused is not None:
             raise UsageError(
-                f"{option} {left}: no kernel has a parameter with this name; use one of {', '.join(names)}."
-                f"{did_you_mean(name_of(left), names)}"
+                f"{option} {unused}: no kernel has a parameter with this name; use one of {', '.join(names)}."
+                f"{did_you_mean(name_of(unused), names)}"
             )

@@ -316,19 +316,17 @@ def _curve(axes: Axes, points: Mapping[float, float], **style: Any) -> Any:
     return drawn
 
 
-def _curves(
-    axes: Axes, file: ResultsFile, kernels: Sequence[str], quantity: Quantity, colour: str, suffix: str
-) -> None:
+def _curves(axes: Axes, file: ResultsFile, kernels: Sequence[str], quantity: Quantity, colour: str, end: str) -> None:
     """Draw the kernels of a file over their sizes."""
     for at, kernel in enumerate(kernels):
         points = [r for r in file.results if r.status == "ok" and row_name(r, file.results) == kernel]
         values = {elements(r): value for r in points if (value := quantity.value(r)) is not None}
         style = _style(at, len(kernels))
-        _curve(axes, values, color=colour, **style, label=f"{kernel}{suffix}", zorder=3)
+        _curve(axes, values, color=colour, **style, label=f"{kernel}{end}", zorder=3)
         bounds = {elements(r): least * 1e6 for r in points if r.time and (least := least_time(r)) is not None}
         style |= {"linestyle": (0, (1, 2)), "linewidth": 0.9, "markersize": 3}
         if bounds:
-            _curve(axes, bounds, color=colour, **style, label=f"least of {kernel}{suffix}", zorder=2)
+            _curve(axes, bounds, color=colour, **style, label=f"least of {kernel}{end}", zorder=2)
 
 
 def _scales(axes: Axes, file: ResultsFile, colour: str) -> dict[str, Any]:

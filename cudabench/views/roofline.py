@@ -287,22 +287,22 @@ def _labels(
     named = [at for at, dot in enumerate(dots) if still or dot.of.run == newest]
     named = named if still or len(named) <= MOST_LABELS else []
     # What a label must not cover, as (left, right, middle): points, names of roofs, then earlier labels.
-    taken = [(across.at(dot.x) - 1.5, across.at(dot.x) + 1.5, up.at(dot.y)) for dot in dots]
+    occupied = [(across.at(dot.x) - 1.5, across.at(dot.x) + 1.5, up.at(dot.y)) for dot in dots]
     for roof in lines:
         wide = LETTER * len(roof.name)
         left = roof.name_x if roof.below else roof.name_x - wide
-        taken.append((left, left + wide, roof.name_y + (2.5 if roof.below else -2.5)))
+        occupied.append((left, left + wide, roof.name_y + (2.5 if roof.below else -2.5)))
     places: dict[int, tuple[float, bool]] = {}
     for at in sorted(named, key=lambda at: up.at(dots[at].y)):
         width = AWAY + LETTER * min(len(dots[at].of.name), MOST_LETTERS)
-        height, to_left, first, last = _free(across.at(dots[at].x), up.at(dots[at].y), width, taken)
+        height, to_left, first, last = _free(across.at(dots[at].x), up.at(dots[at].y), width, occupied)
         places[at] = (height, to_left)
-        taken.append((first, last, height))
+        occupied.append((first, last, height))
     return places
 
 
 def _free(
-    x: float, y: float, width: float, taken: Sequence[tuple[float, float, float]]
+    x: float, y: float, width: float, occupied: Sequence[tuple[float, float, float]]
 ) -> tuple[float, bool, float, float]:
     """Return the nearest free place of a point's label, as (height, to the left, left edge, right edge)."""
     outward = x > 55
@@ -311,7 +311,7 @@ def _free(
         for left in (outward, not outward):
             first, last = (x - width, x - 1.6) if left else (x + 1.6, x + width)
             clear = all(
-                abs(height - middle) >= LABEL * 0.8 or last < start or first > end for start, end, middle in taken
+                abs(height - middle) >= LABEL * 0.8 or last < start or first > end for start, end, middle in occupied
             )
             if clear and first >= 0 and last <= 100 and TOP / 2 <= height <= BOTTOM:
                 return height, left, first, last

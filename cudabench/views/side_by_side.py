@@ -170,9 +170,9 @@ def draw_lanes(out: Console, kernel: str, request: BankRequest) -> None:
     for lanes_shown in halves:
         say(out, f"{'':{start}}lane " + "".join(f"{lane:>3}" for lane in lanes_shown), "dim")
         say(out, f"{kernel}  bank " + "".join(f"{banks.get(lane, '.'):>3}" for lane in lanes_shown))
-    taken = len(request.passes)
-    if taken > request.ideal:
-        conflicts = f"{conflict(taken / request.ideal)}: {taken} wavefronts instead of {request.ideal}"
+    wavefronts = len(request.passes)
+    if wavefronts > request.ideal:
+        conflicts = f"{conflict(wavefronts / request.ideal)}: {wavefronts} wavefronts instead of {request.ideal}"
         say(out, f"{kernel}  {conflicts}", "red")
     else:
-        say(out, f"{kernel}  no bank conflict: {taken} wavefront{'' if taken == 1 else 's'}", "green")
+        say(out, f"{kernel}  no bank conflict: {wavefronts} wavefront{'' if wavefronts == 1 else 's'}", "green")
