@@ -47,7 +47,7 @@ def with_all_features(job: Job) -> Job:
 
 
 def lacks_feature(log: str, job: Job) -> bool:
-    """Tell whether a refusal is about features that the job's architecture lacks and its GPU may have."""
+    """Return whether a refusal is about features that the job's architecture lacks and its GPU may have."""
     return job.arch in _OWN and _REFUSED.search(log) is not None
 
 

@@ -211,7 +211,7 @@ def _more_useful(first: Refused, second: Refused) -> Refused:
 
 
 def _is_own(refused: Refused, job: Job) -> bool:
-    """Tell whether ptxas refuses a requested kernel: for its shared memory, or a line of its PTX."""
+    """Return whether ptxas refuses a requested kernel: for its shared memory, or a line of its PTX."""
     over = {names.plain(readable(entry)) for entry, _ in diagnostics.over_shared(refused.log)}
     # Another instance in the file may be too large, while the requested instance is not.
     return any(names.plain(name) in over for name in job.names if "<" not in name)
@@ -245,7 +245,7 @@ def _in_options(compiler: Compiler, job: Job, text: Text, ends: float) -> Compil
 
 
 def _checked(compiler: Compiler, job: Job, text: Text, *, standard: bool) -> Compiled:
-    """Compile a text. Raises Refused also if the code calls a function that has only its head left."""
+    """Compile a text. Raises Refused also if the code calls a host function whose body was removed."""
     try:
         compiled = compiler.compile(job, text, standard=standard)
     except Refused as refused:
@@ -261,7 +261,7 @@ def _checked(compiler: Compiler, job: Job, text: Text, *, standard: bool) -> Com
 
 def _calls_host(log: str, ptx: str, text: Text, job: Job) -> str:
     """Return a log on the host function that a log or PTX shows to be called, else ''."""
-    called = [next(filter(None, found)) for found in _UNRESOLVED.findall(log)] + _EXTERN.findall(ptx)
+    called = [next(filter(None, groups)) for groups in _UNRESOLVED.findall(log)] + _EXTERN.findall(ptx)
     for name in called:  # other functions without a body are refused by ptxas and the simulator
         known = readable(name).split("::")[-2:]
         operators = [host for host in text.hosts if host.name.startswith("operator") and known == [name]]
@@ -272,18 +272,18 @@ def _calls_host(log: str, ptx: str, text: Text, job: Job) -> str:
 
 
 def _may_be_language(refused: Refused) -> bool:
-    """Tell whether another version of C++ may help: not if all errors are undeclared names, their consequences, and
+    """Return whether another version of C++ may help: not if all errors are undeclared names, their consequences, and
     missing punctuation."""
     undefined = re.compile(rf'identifier "(?!({"|".join(_NEW_WORDS)})")\w+" is undefined')
     plain = re.compile(r"Name expression cannot form address|expected an? [\"(;]?")
     of_language = re.compile(r"C\+\+|cplusplus|standard|language|compiler", re.I)
-    found = diagnostics.faults(refused.log)
-    if any(word in fault.shown for fault in found for word in (*_NEW_WORDS, "<=>", "explicit(")):
+    faults = diagnostics.faults(refused.log)
+    if any(word in fault.shown for fault in faults for word in (*_NEW_WORDS, "<=>", "explicit(")):
         return True
-    chosen = found and all(
-        fault.message.startswith("#error") and not of_language.search(fault.message) for fault in found
+    chosen = faults and all(
+        fault.message.startswith("#error") and not of_language.search(fault.message) for fault in faults
     )
-    return not chosen and not all(undefined.match(fault.message) or plain.match(fault.message) for fault in found)
+    return not chosen and not all(undefined.match(fault.message) or plain.match(fault.message) for fault in faults)
 
 
 _NEW_WORDS = ("concept", "requires", "consteval", "constinit", "co_await", "co_yield", "co_return", "char8_t")
@@ -322,7 +322,7 @@ def _part(compiler: Compiler, job: Job, refused: Refused) -> Text | None:
     part = device_part(task, kernels, words, front)
     if part is None:
         return None
-    texts_of = {path: _LAMBDA.sub(lambda found: "]" + " " * len(found[1]), text) for path, text in part.texts.items()}
+    texts_of = {path: _LAMBDA.sub(lambda match: "]" + " " * len(match[1]), text) for path, text in part.texts.items()}
     own = {os.path.realpath(path): name for name, path in included.own.items()}
     headers = {own[real]: text for path, text in texts_of.items() if (real := os.path.realpath(path)) in own}
     missing = diagnostics.missing_headers(refused.log)
@@ -341,7 +341,7 @@ def _part(compiler: Compiler, job: Job, refused: Refused) -> Text | None:
 
 
 def _is_nowhere(name: str, backend: Backend) -> bool:
-    """Tell whether a header belongs neither to CUDA nor to the C library or the system on this machine."""
+    """Return whether a header belongs neither to CUDA nor to the C library or the system on this machine."""
     if os.path.isabs(name) or name in dict(prelude.headers(forward=True)):
         return False
     folders = [toolkit.headers()]
@@ -364,9 +364,9 @@ def _unchosen(log: str, job: Job) -> list[str]:
             opened[-1].append(directive[2] if directive[1] != "else" else "")
         elif opened and directive[1] == "endif":
             opened.pop()
-    asked_by = opened[-1] if opened and not opened[-1][-1] else []
-    found = re.findall(r"[A-Za-z_]\w*", " ".join(asked_by))
-    return [name for name in dict.fromkeys(found) if name != "defined"][:4]
+    conditions = opened[-1] if opened and not opened[-1][-1] else []
+    macros = re.findall(r"[A-Za-z_]\w*", " ".join(conditions))
+    return [name for name in dict.fromkeys(macros) if name != "defined"][:4]
 
 
 def _fail(refused: Refused, tried: Backend, job: Job) -> Compiled:

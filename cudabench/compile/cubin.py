@@ -130,16 +130,15 @@ def registers(cubin: bytes, entry: str) -> int | None:
 
 
 def resources(cubin: bytes, entry: str) -> Resources:
-    """Return the registers, the stack and the barriers of a kernel by its cubin alone, which does not tell its
-    spills."""
+    """Return the registers, the stack and the barriers of a kernel from its cubin alone, which lacks its spills."""
     elf = opened(cubin)
     text, about = elf.get_section_by_name(f".text.{entry}"), elf.get_section_by_name(f".nv.info.{entry}")
     barriers = (text["sh_flags"] >> 20 & 0x7F) if text is not None else 0
-    found = re.search(b"\x02\x4c(.)\0", about.data(), re.DOTALL) if about is not None else None
+    match = re.search(b"\x02\x4c(.)\0", about.data(), re.DOTALL) if about is not None else None
     return Resources(
         registers=registers(cubin, entry) or 0,
         local_bytes=_values(cubin, _FRAME).get(entry, 0),
-        barriers=found[1][0] if found else barriers,
+        barriers=match[1][0] if match else barriers,
     )
 
 
@@ -156,9 +155,9 @@ def _values(cubin: bytes, wanted: int) -> Mapping[str, int]:
 
     elf = opened(cubin)
     section, table = elf.get_section_by_name(".nv.info"), elf.get_section_by_name(".symtab")
-    found: dict[str, int] = {}
+    values: dict[str, int] = {}
     if section is None or not isinstance(table, SymbolTableSection):
-        return found
+        return values
     data, at = section.data(), 0
     while at + 4 <= len(data):
         form, kind, size = struct.unpack_from("<BBH", data, at)
@@ -167,9 +166,9 @@ def _values(cubin: bytes, wanted: int) -> Mapping[str, int]:
             continue  # the value is in place of the size
         if kind == wanted and size == 8:
             symbol, count = struct.unpack_from("<II", data, at)
-            found.setdefault(table.get_symbol(symbol).name, int(count))
+            values.setdefault(table.get_symbol(symbol).name, int(count))
         at += size
-    return found
+    return values
 
 
 def declared_at(text: str, name: str) -> int | None:
@@ -180,7 +179,7 @@ def declared_at(text: str, name: str) -> int | None:
 
 
 def opened(cubin: bytes) -> ELFFile:
-    """Return the ELF file that a cubin is."""
+    """Return a cubin as an ELF file."""
     from elftools.elf.elffile import ELFFile
 
     return ELFFile(io.BytesIO(cubin))

@@ -41,11 +41,11 @@ _HOST_FAULTS = (
 
 def missing_headers(log: str) -> list[str]:
     """Return the headers that a refusal names as missing."""
-    return [next(filter(None, found)) for found in _MISSING.findall(log)]
+    return [next(filter(None, groups)) for groups in _MISSING.findall(log)]
 
 
 def misses_standard(log: str) -> bool:
-    """Tell whether a refusal is about names of the standard library, or of cub and thrust, which need it."""
+    """Return whether a refusal is about names of the standard library, or of cub and thrust, which need it."""
     return re.search(r'"(std|cub|thrust)\b|^  .*\b(cub|thrust)::', log, re.M) is not None
 
 
@@ -75,38 +75,38 @@ def faults(log: str) -> list[Fault]:
 
 
 def speaks_of_host_code(log: str) -> bool:
-    """Tell whether a refusal is about host code."""
+    """Return whether a refusal is about host code."""
     return any(fault in log for fault in _HOST_FAULTS)
 
 
 def of_a_toolkit(header: str) -> bool:
-    """Tell whether a header probably belongs to the CUDA toolkit or the C++ library, not to the user."""
+    """Return whether a header probably belongs to the CUDA toolkit or the C++ library, not to the user."""
     return os.path.splitext(header)[1] in ("", ".cuh") or header.startswith(_TOOLKIT_HEADERS)
 
 
 def assembler_lines(log: str) -> bool:
-    """Tell whether a refusal is from ptxas, which names lines of the PTX."""
+    """Return whether a refusal is from ptxas, which names lines of the PTX."""
     return any(map(_ASSEMBLER.match, log.splitlines()))
 
 
 def speaks_of_assembler(log: str) -> bool:
-    """Tell whether ptxas refused, with a line of the PTX or without one, or crashed."""
+    """Return whether ptxas refused, with a line of the PTX or without one, or crashed."""
     by_name = re.search(r"^ptxas (?:error|fatal) *:|\bptxas\W+died\b", log, re.M) is not None
     return by_name or assembler_lines(log) or bool(over_shared(log))
 
 
 def over_shared(log: str) -> list[tuple[str, int]]:
     """Return the entries with more static shared memory than a block may have, and their bytes, from ptxas' report."""
-    found = {match[1]: int(match[2], 16) for match in _TOO_MUCH_SHARED.finditer(log)}
+    sizes = {match[1]: int(match[2], 16) for match in _TOO_MUCH_SHARED.finditer(log)}
     for report in log.split("Compiling entry function ")[1:]:
         match = re.match(r"'(\w+)'(?:.|\n)*?(\d+)(?:\+\d+)? bytes smem", report)
         if match and int(match[2]) > MAX_STATIC_SHARED:
-            found[match[1]] = int(match[2])
-    return list(found.items())
+            sizes[match[1]] = int(match[2])
+    return list(sizes.items())
 
 
 def speaks_of_device_runtime(log: str) -> bool:
-    """Tell whether a refusal is about kernels that launch kernels or call CUDA's runtime."""
+    """Return whether a refusal is about kernels that launch kernels or call CUDA's runtime."""
     pattern = r'requires separate compilation mode|device-side kernel launch|identifier "cuda[A-Z]\w*" is undefined'
     return re.search(pattern, log) is not None
 
@@ -115,7 +115,7 @@ def source_lines(ptx: Iterable[str]) -> dict[int, tuple[str, int, int]]:
     """Return, for each line of PTX, the path of the source, the source line (0 for code that the compiler added), and
     the last line number before it."""
     files: dict[str, str] = {}
-    found = {}
+    places = {}
     path, line, last = "", 0, 0
     for number, text in enumerate(ptx, 1):
         if match := _LOC.match(text):
@@ -126,8 +126,8 @@ def source_lines(ptx: Iterable[str]) -> dict[int, tuple[str, int, int]]:
         elif text.startswith("}"):
             line = last = 0
         elif last:
-            found[number] = path, line, last
-    return {number: (files.get(path, ""), line, last) for number, (path, line, last) in found.items()}
+            places[number] = path, line, last
+    return {number: (files.get(path, ""), line, last) for number, (path, line, last) in places.items()}
 
 
 def errors(
@@ -166,11 +166,11 @@ def errors(
         elif keep and line.strip():
             kept.append(line)
     over = over_shared(log)
-    of_asked = [(entry, nbytes) for entry, nbytes in over if readable(entry).rpartition("::")[2] in requested]
+    of_requested = [(entry, nbytes) for entry, nbytes in over if readable(entry).rpartition("::")[2] in requested]
     kept += [
         f"{filename}: {entry} has {nbytes} bytes of static shared memory, a block may have {MAX_STATIC_SHARED}: use "
         "less, or dynamic shared memory."
-        for entry, nbytes in of_asked or over
+        for entry, nbytes in of_requested or over
     ]
     return (
         re.sub(r"__attribute__\(\((global|device|shared|host)\)\)", r"__\1__", readable("\n".join(kept)))
@@ -197,14 +197,14 @@ def users_files(ptx: str, filename: str, headers: Path | None = None) -> str:
 
     Compilers write absolute names there. CUDA's own headers, in the folder `headers`, get the names cuda/....
     """
-    here = os.getcwd()
+    current = os.getcwd()
 
     def name(match: re.Match[str]) -> str:
         path = os.path.normpath(match[2])
         if path == os.path.abspath(filename):
             path = filename
-        elif path.startswith(here + os.sep):
-            path = os.path.relpath(path, here)
+        elif path.startswith(current + os.sep):
+            path = os.path.relpath(path, current)
         elif headers is not None and path.startswith(str(headers)):
             path = "cuda/" + Path(path).relative_to(headers).as_posix().removeprefix("cccl/")
         return f'{match[1]}{path}"'

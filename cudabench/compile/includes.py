@@ -81,7 +81,7 @@ def nearby(name: str, path: str | Path) -> Path | None:
 @functools.lru_cache(maxsize=4)
 def _tree(root: Path) -> dict[str, list[Path]]:
     """Return the headers below a folder by their last names; of very many, those found first."""
-    found: dict[str, list[Path]] = {}
+    headers: dict[str, list[Path]] = {}
     entries = 0
     for folder, below, files in os.walk(root):
         # Not the stand-ins of this package, if it is inside the project.
@@ -89,24 +89,24 @@ def _tree(root: Path) -> dict[str, list[Path]]:
         entries += len(below) + len(files)
         for name in files:
             if Path(name).suffix in _HEADERS:
-                found.setdefault(name, []).append(Path(folder, name))
+                headers.setdefault(name, []).append(Path(folder, name))
         if entries > MAX_ENTRIES:
             break
-    return found
+    return headers
 
 
 def lacking(text: str, path: str | Path, folders: Sequence[str | Path]) -> list[str]:
     """Return the folders to add with `-I`: they have headers of a source, or of its headers, that the given folders
     lack."""
-    found: list[str] = []
+    added: list[str] = []
     while True:
-        own = map(str, (Path(path).parent, *folders, *found))
+        own = map(str, (Path(path).parent, *folders, *added))
         absent = read(Job(text, str(path), "", (), tuple(own), ())).absent
         near = [nearby(name, path) for name, text in absent if not _is_brought(name, text)]
-        more = [str(folder) for folder in dict.fromkeys(near) if folder and str(folder) not in found]
+        more = [str(folder) for folder in dict.fromkeys(near) if folder and str(folder) not in added]
         if not more:
-            return found
-        found += more
+            return added
+        added += more
 
 
 def _is_brought(name: str, text: str) -> bool:
@@ -120,8 +120,8 @@ def _is_brought(name: str, text: str) -> bool:
 def names_in(text: str) -> tuple[tuple[str, ...], bool]:
     """Return the names of the #include lines outside of comments, and whether there may be others."""
     joined = re.sub(r"\\\r?\n|/\*.*?\*/", " ", text, flags=re.S)
-    found = (*_INCLUDE.findall(text), *_INCLUDE.findall(joined))
-    return tuple(dict.fromkeys(found)), _UNCLEAR.search(joined) is not None
+    names = (*_INCLUDE.findall(text), *_INCLUDE.findall(joined))
+    return tuple(dict.fromkeys(names)), _UNCLEAR.search(joined) is not None
 
 
 def read(job: Job) -> Included:
@@ -129,7 +129,7 @@ def read(job: Job) -> Included:
 
     Raises UsageError if an option of the command line would replace one of these headers.
     """
-    found: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     names: dict[Path, str] = {}
     texts: dict[str, str] = {}
     absent: list[tuple[str, str]] = []
@@ -144,22 +144,22 @@ def read(job: Job) -> Included:
             path = next((path for folder in folders if (path := folder / name).is_file()), None)
             if path is None:
                 absent.append((name, text))
-            if path is None or found.get(name) == path:
+            if path is None or paths.get(name) == path:
                 continue
-            if name in found or len(found) >= MAX_HEADERS:  # if two files share a name, the compiler chooses
+            if name in paths or len(paths) >= MAX_HEADERS:  # if two files share a name, the compiler chooses
                 complete = False
                 continue
             outputs.note_read(path)
             real = Path(os.path.realpath(path))
             if real in names:
-                found[name], texts[name] = path, f'#include "{names[real]}"\n'
+                paths[name], texts[name] = path, f'#include "{names[real]}"\n'
                 continue
             try:
                 texts[name] = path.read_text(encoding="utf-8", errors="replace")
             except OSError:
                 complete = False
                 continue
-            found[name], names[real] = path, name
+            paths[name], names[real] = path, name
             waiting.append((texts[name], path.parent))
-    own = {name: found[name] for name in names.values() if _THIRD_PARTY.isdisjoint(found[name].parent.parts)}
+    own = {name: paths[name] for name in names.values() if _THIRD_PARTY.isdisjoint(paths[name].parent.parts)}
     return Included(texts, complete, own, tuple(absent))

@@ -67,7 +67,7 @@ def limited_reading(filename: str, sources: int = 1) -> Iterator[None]:
 
 
 def seconds_left() -> float | None:
-    """Return the remaining seconds of `within`; None outside of it."""
+    """Return the remaining seconds of `shared_deadline`; None outside of it."""
     ends = _ends.get()
     return None if ends is None else max(ends - time.monotonic(), LEAST_S)
 
@@ -96,7 +96,7 @@ class CompilerStopped(CompilerError):
 
 
 def timed_out(what: str) -> CompilerStopped:
-    """Return the error for work that `within` stopped."""
+    """Return the error for work that `shared_deadline` stopped."""
     return CompilerStopped(f"--timeout was over while {what}: give it longer.")
 
 

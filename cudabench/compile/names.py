@@ -26,8 +26,8 @@ def as_cpp(name: str) -> str:
 
 def plain(name: str) -> str:
     """Return the last part of a kernel's name: 'f' of 'ns::f<float>(float*)'."""
-    found = re.match(r"\s*(?:[\w:]*::\s*)?(\w+)", name)
-    return found[1] if found else ""
+    word = re.match(r"\s*(?:[\w:]*::\s*)?(\w+)", name)
+    return word[1] if word else ""
 
 
 def queries(names: Sequence[str]) -> str:
@@ -56,7 +56,7 @@ def match(names: Sequence[str], entries: Sequence[str]) -> dict[str, str]:
     query and the entry, and are ignored. A name without its own entry is left out.
     """
     own = [entry for entry in entries if not entry.startswith(_QUERY)]
-    found = {}
+    lowered = {}
     for index, name in enumerate(names):
         pattern = rf"{_QUERY}{index:04}P13cudabench_tagIX(?:ad)?L(_Z\w+)EEE$"
         query = next((match[1] for entry in entries if (match := re.match(pattern, entry))), None)
@@ -68,8 +68,8 @@ def match(names: Sequence[str], entries: Sequence[str]) -> dict[str, str]:
         if not fitting and plain:  # extern "C": the entry is not mangled
             fitting = [entry for entry in own if entry == plain[2][: int(plain[1])]]
         if len(fitting) == 1:
-            found[name] = fitting[0]
-    return found
+            lowered[name] = fitting[0]
+    return lowered
 
 
 def without_queries(ptx: str) -> str:

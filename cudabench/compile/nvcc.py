@@ -146,8 +146,8 @@ def _ptx(job: Job, source: str, folders: Sequence[str], options: Sequence[str]) 
 
 def _lowered(job: Job, entries: Sequence[str]) -> dict[str, str]:
     lowered = names.match(job.names, entries)
-    if left := [name for name in job.names if name not in lowered]:
-        raise names.no_such_name(left[0], job.source, job.filename)
+    if unmatched := [name for name in job.names if name not in lowered]:
+        raise names.no_such_name(unmatched[0], job.source, job.filename)
     return lowered
 
 

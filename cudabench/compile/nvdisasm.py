@@ -31,8 +31,8 @@ def path() -> str | None:
     """Return the path of nvdisasm: a wheel's or a toolkit's, else the one on PATH, or None."""
     from cuda import pathfinder
 
-    found: str | None = pathfinder.find_nvidia_binary_utility("nvdisasm")
-    return found or shutil.which("nvdisasm")
+    tool: str | None = pathfinder.find_nvidia_binary_utility("nvdisasm")
+    return tool or shutil.which("nvdisasm")
 
 
 @functools.lru_cache(maxsize=64)

@@ -98,7 +98,7 @@ class Library:
             self.architectures = tuple(numbers)
 
     def compile(self, work: Callable[[], Answer], filename: str) -> Answer:
-        """Run `answer` within limits. Raises Refused if the library crashes, CompilerError if it reaches a limit."""
+        """Run `work` within limits. Raises Refused if the library crashes, CompilerError if it reaches a limit."""
         seconds = limits.compile_seconds()
         try:
             return confined.call(work, seconds=seconds, memory=limits.COMPILE_BYTES)
@@ -231,7 +231,7 @@ class Nvrtc:
         )
 
     def _has_more(self, refused: Refused, job: Job, folder: Path | None, *, standard: bool, forward: bool) -> bool:
-        """Tell whether another try has what a refusal lacks; the next time the job begins with that try."""
+        """Return whether another try has what a refusal lacks; the next time the job begins with that try."""
         if folder is None and diagnostics.missing_headers(refused.log):
             self.missed.add(job)
             return self.library.headers is not None

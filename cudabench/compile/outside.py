@@ -60,12 +60,12 @@ def _names(computed: str, macros: Mapping[str, set[str]], job: Job) -> list[str]
             reached.add(word)
             texts += macros.get(word, ())
     # Words that may expand to nothing, or to text that cannot continue a name.
-    gone = {word for word in reached if any(not re.search(r"[\w.]$", text) for text in macros.get(word, ()))}
+    removable = {word for word in reached if any(not re.search(r"[\w.]$", text) for text in macros.get(word, ()))}
     names = [name for text in texts for name in _QUOTED.findall(text)]
     for text in texts:
         if '"' in text:
             continue  # a plain name, which is included
-        bare = re.sub(r"\w+", lambda word: "" if word[0] in gone else word[0], text)
+        bare = re.sub(r"\w+", lambda word: "" if word[0] in removable else word[0], text)
         if _FROM_THE_ROOT.search(re.sub(r"\s", "", bare)):
             raise CompilerError(
                 f"{_place(computed, job)}: error: '{computed.strip()[:80]}' may expand to an absolute path, "
@@ -146,6 +146,6 @@ def _of_the_toolkit() -> list[Path]:
 
 
 def _below(path: Path, folders: Iterable[Path]) -> bool:
-    """Tell whether a file is in one of the folders, with links resolved on both sides."""
+    """Return whether a file is in one of the folders, with links resolved on both sides."""
     real = os.path.realpath(path)
     return any(real.startswith(os.path.join(os.path.realpath(folder), "")) for folder in folders)

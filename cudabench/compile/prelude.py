@@ -67,13 +67,13 @@ def collectives(source: str, folder: Path) -> str:
 
     The real header also has device-wide algorithms, which the host launches. `folder` has CUDA's own headers.
     """
-    found = []
+    lines = []
     for name in sorted(set(_COLLECTIVES.findall(source))):
         snake = re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
         header = f"cub/{snake.partition('_')[0]}/{snake}.cuh"
         if (folder / "cccl" / header).is_file() or (folder / header).is_file():
-            found.append(f"#include <{header}>\n")
-    return "".join(found) + "#include <cub/util_ptx.cuh>\n"
+            lines.append(f"#include <{header}>\n")
+    return "".join(lines) + "#include <cub/util_ptx.cuh>\n"
 
 
 @functools.lru_cache(maxsize=2)

@@ -14,13 +14,13 @@ def resources(log: str, ptx: str) -> dict[str, Resources]:
         limit = re.search(r"\.maxntid\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?", match[2])
         if limit:
             bounds[match[1]] = int(limit[1]) * int(limit[2] or 1) * int(limit[3] or 1)
-    found = {}
+    reports = {}
     for paragraph in re.split(r"Compiling entry function ", log)[1:]:
         entry = re.match(r"'([^']+)'", paragraph)
         if entry is None:
             continue
         own = paragraph[paragraph.find(f"Function properties for {entry[1]}") :]
-        found[entry[1]] = Resources(
+        reports[entry[1]] = Resources(
             registers=_number(r"Used (\d+) registers", own),
             shared_bytes=_number(r"(\d+)(?:\+\d+)? bytes smem", own),
             local_bytes=_number(r"(\d+) bytes stack frame", own),
@@ -30,7 +30,7 @@ def resources(log: str, ptx: str) -> dict[str, Resources]:
             barriers=_number(r"used (\d+) barriers", own),
             max_threads=bounds.get(entry[1]),
         )
-    return found
+    return reports
 
 
 def _number(pattern: str, text: str) -> int:

@@ -56,22 +56,22 @@ def warnings_as_written(log: str, job: Job, shorter: Job) -> str:
     if file is None:
         return log
     pairs = zip(*(version.source.split("\n") for version in (job, shorter)), strict=True)
-    changed = {at: own for at, (own, left) in enumerate(pairs, 1) if own != left}
-    gone = {word for own in changed.values() for word in re.findall(r"\w+", own)}
+    changed = {at: own for at, (own, shortened) in enumerate(pairs, 1) if own != shortened}
+    removed = {word for own in changed.values() for word in re.findall(r"\w+", own)}
     within = [
         (job.source.count("\n", 0, kernel.start), job.source.count("\n", 0, kernel.end)) for kernel in _kernels(file)
     ]
-    found: list[str] = []
+    kept: list[str] = []
     skipping = False
     for line in log.split("\n"):
         head = _WARNING.match(line)
         if head is not None:
             at = int(head["line"]) if head["file"] == job.filename else 0
-            unused = head["name"] in gone and not any(first < at <= last + 1 for first, last in within)
+            unused = head["name"] in removed and not any(first < at <= last + 1 for first, last in within)
             skipping = unused or at in changed
         if not skipping:
-            found.append(line)
-    return "\n".join(found)
+            kept.append(line)
+    return "\n".join(kept)
 
 
 def _read(job: Job) -> SourceFile | None:

@@ -1,7 +1,7 @@
 """Parses nvdisasm's text of a cubin into records: functions, instructions with their PTX lines, basic blocks.
 
 The mnemonics are listed in NVIDIA's "CUDA Binary Utilities", "Instruction Set Reference". Control flow besides plain
-branches: BSSY names the place where diverged lanes meet again, and BSYNC with the same barrier register goes there;
+branches: BSSY names the place where diverged lanes reconverge, and BSYNC with the same barrier register goes there;
 CALL returns to the next instruction; `@P0 EXIT` ends the lanes whose P0 is true.
 """
 
@@ -149,18 +149,18 @@ def _blocks(items: Sequence[Instruction | str]) -> tuple[Block, ...]:
         if not runs[-1]:
             runs.pop()
     places = {label: at for label, at in places.items() if at < len(runs)}
-    meets: dict[str, str] = {}  # by barrier register: the label at which its lanes meet
+    joins: dict[str, str] = {}  # by barrier register: the label at which its lanes reconverge
     blocks = []
     for number, run in enumerate(runs):
         for instruction in run:
             if instruction.opcode == "BSSY" and instruction.targets:
-                meets[instruction.operands[0]] = instruction.targets[0]
+                joins[instruction.operands[0]] = instruction.targets[0]
         last = run[-1]
         following = (number + 1,) if number + 1 < len(runs) else ()
         to = tuple(places[label] for label in last.targets if label in places)
         if last.opcode == "BSYNC":
-            meeting = places.get(meets.get(last.operands[0], ""), -1)
-            to = (meeting,) if meeting >= 0 else following
+            target = places.get(joins.get(last.operands[0], ""), -1)
+            to = (target,) if target >= 0 else following
             to = (*to, *following) if last.guard else to
         elif last.opcode in _LEAVES:
             to = following if _conditional(last) else ()
@@ -174,6 +174,6 @@ def _blocks(items: Sequence[Instruction | str]) -> tuple[Block, ...]:
 
 
 def _conditional(instruction: Instruction) -> bool:
-    """Whether lanes may pass: a guard, or a predicate among the operands (`BRA P1, ...`, `BRA.DIV ~UR4, ...`)."""
+    """Return whether lanes may continue: by a guard or a predicate operand (`BRA P1, ...`, `BRA.DIV ~UR4, ...`)."""
     first = instruction.operands[0] if instruction.operands else ""
     return bool(instruction.guard) or "DIV" in instruction.modifiers or bool(re.match(r"[!~]?U?[PR]\d", first))

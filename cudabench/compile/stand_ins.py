@@ -31,8 +31,8 @@ def path(header: str) -> Path | None:
 
 def text(header: str) -> str:
     """Return the stand-in text of a missing header, or ''."""
-    found = path(header)
-    return read(found.name) if found else ""
+    file = path(header)
+    return read(file.name) if file else ""
 
 
 def space(name: str) -> str:
@@ -42,5 +42,5 @@ def space(name: str) -> str:
 
 
 def uses_removed(log: str) -> bool:
-    """Tell whether a compiler's refusal is about features that CUDA removed."""
+    """Return whether a compiler's refusal is about features that CUDA removed."""
     return bool(_WITHOUT_MASK.search(log)) or not _REMOVED.isdisjoint(undefined_names(log))

@@ -99,5 +99,5 @@ def of_device_libraries(*texts: str) -> list[Path]:
     if not any(CURAND.search(text) for text in texts):
         return []
     places = [_headers_of("curand"), headers(), *_in_toolkits()]
-    found = (Path(place) for place in places if place and (Path(place) / "curand_kernel.h").is_file())
-    return list(found)[:1]
+    folders = (Path(place) for place in places if place and (Path(place) / "curand_kernel.h").is_file())
+    return list(folders)[:1]

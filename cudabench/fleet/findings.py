@@ -62,7 +62,7 @@ class Report:
     labels: NameNumbers = field(default_factory=NameNumbers)
 
     def findings(self, rule: Rule = RULE, expected: Iterable[str] = ()) -> Fleet:
-        """Return the findings. `expected` are ids of cards that should be there."""
+        """Return the findings. `expected` are ids of cards that must have a shard."""
         last = len(self.folders) - 1
         folder = self.folders[last]
         cards = {**folder.cards, **self._missing(expected)}
@@ -84,7 +84,7 @@ class Report:
 
     @property
     def simulated(self) -> int:
-        """Return how many cards of the last folder are the simulator, which does not time."""
+        """The number of simulators, which do not time, among the last folder's cards."""
         return self.folders[-1].simulated
 
     def _missing(self, expected: Iterable[str]) -> dict[str, Card]:
@@ -154,11 +154,9 @@ class Report:
                     members.setdefault(name, []).append(card)
             for name, group in sorted(members.items()):
                 known_ratios = [ratios[card.id] for card in group if card.id in ratios]
-                right = sum(card.status == "ok" for card in group)
-                slow_ones = sum(card.id in slow for card in group)
-                yield Group(
-                    kind, name, right, slow_ones, len(group) - right, median(known_ratios) if known_ratios else None
-                )
+                ok = sum(card.status == "ok" for card in group)
+                slow_count = sum(card.id in slow for card in group)
+                yield Group(kind, name, ok, slow_count, len(group) - ok, median(known_ratios) if known_ratios else None)
 
     def _slowing(self, last: int, rule: Rule) -> list[Slowing]:
         worst: dict[int, Table] = {}

@@ -1,4 +1,4 @@
-"""Reads from shards, which may be foreign, what a report needs.
+"""Reads the values that a report needs from shards, which may be foreign.
 
 Many machines fill a folder of shards over a network, so it may hold truncated files, files that are not JSON, files of
 gigabytes, and pipes. Each is reported with its fault, and the rest is read. Only the needed values are read and
@@ -56,7 +56,7 @@ class Label(NamedTuple):
     less_is_better: bool
 
 
-# A right value of a kernel or ceiling as a cost, with the inverse if more is better, so that a larger cost means a
+# A correct value of a kernel or ceiling as a cost, with the inverse if more is better, so that a larger cost means a
 # slower card.
 Value = tuple[Label, float]
 
@@ -185,13 +185,13 @@ def shards(name: str, text: bytes) -> list[Shard]:
     for device in devices:
         simulated = device.get("kind") in ("sim", "simulated")
         label = f"{'sim' if device.get('kind') == 'sim' else 'cuda'}:{device.get('index')}"
-        mine = [r for r in results if len(devices) < 2 or r.get("device") == label]
+        own_results = [r for r in results if len(devices) < 2 or r.get("device") == label]
         given = _object(fleet.get("card")) if len(devices) == 1 else {}
         card = _card(given, device, host, name.removesuffix(".json"))
-        status, reason = status_of([*mine, *ceilings])
+        status, reason = status_of([*own_results, *ceilings])
         if WORSE.index(status) > WORSE.index(card.status):
             card = replace(card, status=status, reason=reason)
-        values = () if simulated else (*_times(mine), *_ceilings(ceilings))
+        values = () if simulated else (*_times(own_results), *_ceilings(ceilings))
         cards.append(Shard(name, card, simulated, utc, values))
     return cards
 
@@ -265,7 +265,7 @@ def _plain_record(kind: type, given: Any) -> Any:
 
 
 def _times(results: Sequence[Mapping[str, Any]]) -> Iterator[Value]:
-    """Yield the median times of right results; unverified results are left out."""
+    """Yield the median times of correct results; unverified results are left out."""
     for result in results:
         time = result.get("time")
         if result.get("status") != "ok" or not isinstance(time, dict) or not _object(result.get("verification")):

@@ -109,8 +109,8 @@ def missing_cards(plan: Plan, targets: Sequence[Target], expected: Iterable[str]
     listed = nvml.uuids() if missing else []
     cards = []
     for uuid in missing:
-        there = any(other.startswith(uuid) for other in listed)
-        reason = "NVML knows it, but CUDA does not see it" if there else "neither CUDA nor NVML sees it"
+        known = any(other.startswith(uuid) for other in listed)
+        reason = "NVML knows it, but CUDA does not see it" if known else "neither CUDA nor NVML sees it"
         cards.append(_card(plan, uuid, "missing", reason=reason))
     numbers = [word for word in place.granted() if word.isdecimal()]
     if not targets and not missing:
@@ -166,7 +166,7 @@ def make_folder(folder: Path) -> None:
         raise CudabenchError(f"{folder}: no permission to write shards in it; name another folder.")
 
 
-def _together(plan: Plan, targets: Sequence[Target], told: Callable[[Written], None]) -> bool:
+def _together(plan: Plan, targets: Sequence[Target], note: Callable[[Written], None]) -> bool:
     """Run the command on all cards at once; return False if a run was ended from outside."""
     runs: list[_Run] = []
     with contextlib.ExitStack() as stack:
@@ -184,7 +184,7 @@ def _together(plan: Plan, targets: Sequence[Target], told: Callable[[Written], N
             for run in [run for run in running if run.process.poll() is not None]:
                 running.remove(run)
                 if run.process.returncode not in INTERRUPTS:
-                    told(run.finish())
+                    note(run.finish())
         return all(run.process.returncode not in INTERRUPTS for run in runs)
 
 

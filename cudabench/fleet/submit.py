@@ -150,11 +150,11 @@ class Local:
         shard.make_folder(self._folder)
         return [self._start(job) for job in tasks]
 
-    def _start(self, one: task.Task) -> str:
+    def _start(self, job: task.Task) -> str:
         def no_link(path: str, flags: int) -> int:
             return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
 
-        with open(self._folder / f"{one.number}.log", "ab", opener=no_link) as log:
+        with open(self._folder / f"{job.number}.log", "ab", opener=no_link) as log:
             process = subprocess.Popen(
                 children.code_command("import pickle; sys.exit(pickle.load(sys.stdin.buffer)())"),
                 stdin=subprocess.PIPE,
@@ -164,7 +164,7 @@ class Local:
             )
         assert process.stdin is not None
         with contextlib.suppress(BrokenPipeError), process.stdin as stream:  # an ended process is seen by its state
-            stream.write(pickle.dumps(one))
+            stream.write(pickle.dumps(job))
         self._jobs[str(process.pid)] = (process, time.monotonic())
         return str(process.pid)
 
@@ -253,8 +253,8 @@ class Submission:
             return {e.number: (None, f"{host}-{e.number}" if several else host) for e in self.entries}
         cards = [target.id for target in shard.visible_cards(self.plan)]
         if len(self.entries) > len(cards):
-            there = f"{len(cards)} cards are" if len(cards) != 1 else "1 card is"
-            raise DeviceUnusable(f"--gpus {len(self.entries)} is too many: {there} visible here; ask for fewer.")
+            visible = f"{len(cards)} cards are" if len(cards) != 1 else "1 card is"
+            raise DeviceUnusable(f"--gpus {len(self.entries)} is too many: {visible} visible here; ask for fewer.")
         return {entry.number: (card, None) for entry, card in zip(self.entries, cards, strict=False)}
 
     # Watching
@@ -289,7 +289,7 @@ class Submission:
 
     @property
     def open(self) -> bool:
-        """Tell whether a task waits or runs."""
+        """Return whether a task waits or runs."""
         return any(entry.state in ("pending", "running") for entry in self.entries)
 
     def slow(self) -> int | None:
@@ -302,7 +302,7 @@ class Submission:
         for entry in self.entries:
             if entry.state in ("pending", "running") and not entry.job:
                 entry.state = "failed"
-        # `look` sees a job that was cancelled meanwhile as failed, and continues a preempted one.
+        # `update` sees a job that was cancelled meanwhile as failed, and continues a preempted one.
         self.update(engine)
         unfinished = [entry for entry in self.entries if entry.state in ("failed", "repeated")]
         for entry in unfinished:

@@ -1,5 +1,4 @@
-"""Compiles programs with nvcc so that `exec` can run them, and keeps what it made; says what a program that is there
-lacks.
+"""Compiles programs with nvcc so that `exec` can run them, caches them, and reports what an existing program lacks.
 
 A program takes its CUDA runtime from a shared library, which exec replaces, and its device code is not compressed: PTX
 for the simulator, machine code for the card, with the lines of the source.
@@ -26,25 +25,25 @@ from cudabench.system.folders import cache_folder
 SOURCES = (".cu", ".cpp", ".cc", ".cxx", ".c")
 RELOCATABLE = "-rdc=true"
 _UNRESOLVED = re.compile(r"(?i)unresolved extern")
-LAMBDAS = ("--extended-lambda", "--expt-relaxed-constexpr")  # what programs often ask for in their makefiles
+LAMBDAS = ("--extended-lambda", "--expt-relaxed-constexpr")  # options that many makefiles pass
 KEPT = 64  # programs in the cache
 STATIC = "build it with cudabench-nvcc, or by nvcc with -cudart shared"
 
 
 def program_nvcc() -> str:
-    """Return the path of nvcc. Raises DeviceUnusable if it, or its host compiler, is not there."""
-    found = toolkit.nvcc()
-    if found is None:
+    """Return the path of nvcc. Raises DeviceUnusable if it, or its host compiler, is missing."""
+    compiler = toolkit.nvcc()
+    if compiler is None:
         what = "nvcc's host compiler is" if toolkit.host_compiler() is None else "nvcc is"
         raise DeviceUnusable(
             f"{what} not there, so programs cannot be compiled: install g++ and the CUDA toolkit, or "
             "`pip install cudabench[program]`."
         )
-    return found
+    return compiler
 
 
 def options(architectures: Sequence[str], given: Sequence[str] = ()) -> list[str]:
-    """Return what is added to a command of nvcc: for some architectures such as sm_90, unless it names its own."""
+    """Return the options added to an nvcc command; architectures such as sm_90, unless the command names its own."""
     added = ["-lineinfo", "--no-compress"]
     if not any(re.match(r"(-cudart|--cudart)\b", word) for word in given):
         added += ["-cudart", "shared"]
@@ -55,7 +54,7 @@ def options(architectures: Sequence[str], given: Sequence[str] = ()) -> list[str
     named = r"(-arch|--gpu-architecture|-gencode|--generate-code|-code|-ptx|--ptx|-cubin|--cubin)\b"
     if not any(re.match(named, word) for word in given):
         numbers = sorted(
-            {one.removeprefix("sm_") for one in architectures}, key=lambda one: int(re.sub(r"\D", "", one))
+            {name.removeprefix("sm_") for name in architectures}, key=lambda number: int(re.sub(r"\D", "", number))
         )
         codes = ",".join([f"compute_{numbers[0]}", *(f"sm_{number}" for number in numbers)])
         added += ["-gencode", f"arch=compute_{numbers[0]},code=[{codes}]"]
@@ -63,20 +62,19 @@ def options(architectures: Sequence[str], given: Sequence[str] = ()) -> list[str
 
 
 def libraries() -> list[str]:
-    """Return the folder for nvcc's linker, where its wheel has the runtime's library without the name that linkers look
-    for."""
+    """Return nvcc's option for the folder of the runtime's library, where its wheel lacks the library's linker name."""
     folder = Path(program_nvcc()).resolve().parent.parent / "lib"
     link = _links(folder) if folder.is_dir() else None
     return [] if link is None else [f"-L{link}"]
 
 
 def _links(folder: Path) -> Path | None:
-    """Return a folder in which the runtime's library has the name that the linker looks for."""
+    """Return a folder in which the runtime's library has its linker name."""
     library = next(iter(sorted(folder.glob("libcudart.so.*"))), None)
-    kept = cache_folder()
-    if library is None or (folder / "libcudart.so").exists() or kept is None:
+    cache = cache_folder()
+    if library is None or (folder / "libcudart.so").exists() or cache is None:
         return None
-    link = kept / "links" / hashlib.sha256(str(library).encode()).hexdigest()[:16] / "libcudart.so"
+    link = cache / "links" / hashlib.sha256(str(library).encode()).hexdigest()[:16] / "libcudart.so"
     link.parent.mkdir(parents=True, exist_ok=True)
     if not link.is_symlink():
         link.symlink_to(library)
@@ -85,7 +83,7 @@ def _links(folder: Path) -> Path | None:
 
 def built(files: Sequence[str], architectures: Sequence[str], words: Sequence[str], folder: Path) -> Path:
     """Return the program of some sources, compiled unless the cache has it; words: options of nvcc. Without a cache it
-    lies in `folder`.
+    is in `folder`.
 
     Raises CompilerError with the compiler's messages, DeviceUnusable without nvcc.
     """
@@ -96,28 +94,28 @@ def built(files: Sequence[str], architectures: Sequence[str], words: Sequence[st
     texts = (Path(file).read_text(encoding="utf-8", errors="replace") for file in files)
     headers = [f"-I{path}" for path in toolkit.of_device_libraries(*texts)]
     line = [*words, *headers, *LAMBDAS, *options(architectures, words)]
-    home = cache_folder()
-    kept = None if home is None else home / "programs"
+    cache = cache_folder()
+    programs = None if cache is None else cache / "programs"
     key = hashlib.sha256(
         repr((os.getcwd(), files, line, compiler, os.stat(compiler).st_mtime_ns, nvcc.version())).encode()
     ).hexdigest()
-    if kept is not None and _fresh(kept / key):
-        os.utime(kept / key)
-        return kept / key / "program"
-    target = folder if kept is None else Path(tempfile.mkdtemp(dir=_made(kept)))
+    if programs is not None and _fresh(programs / key):
+        os.utime(programs / key)
+        return programs / key / "program"
+    target = folder if programs is None else Path(tempfile.mkdtemp(dir=_made(programs)))
     try:
         _compile(compiler, files, line, target)
-        if kept is None:
+        if programs is None:
             return target / "program"
-        shutil.rmtree(kept / key, ignore_errors=True)
+        shutil.rmtree(programs / key, ignore_errors=True)
         try:
-            os.rename(target, kept / key)
+            os.rename(target, programs / key)
         except OSError:  # another process was faster
             return target / "program"
-        _shrink(kept)
-        return kept / key / "program"
+        _shrink(programs)
+        return programs / key / "program"
     except BaseException:
-        if kept is not None:
+        if programs is not None:
             shutil.rmtree(target, ignore_errors=True)
         raise
 
@@ -136,10 +134,10 @@ def _compile(compiler: str, files: Sequence[str], line: Sequence[str], target: P
     """Compile each source, with a list of the files that it includes, and link them."""
     jobs = []
     for number, file in enumerate(files):
-        made = target / f"{number}.o"
+        obj = target / f"{number}.o"
         language = ["-x", "cu"] if not file.endswith(SOURCES) else []
-        command = [compiler, *line, *language, "-c", file, "-o", str(made), "-MMD", "-MF", str(made.with_suffix(".d"))]
-        jobs.append((file, command, made))
+        command = [compiler, *line, *language, "-c", file, "-o", str(obj), "-MMD", "-MF", str(obj.with_suffix(".d"))]
+        jobs.append((file, command, obj))
     try:
         for file, command, _ in jobs:
             _run(command, file)
@@ -153,12 +151,12 @@ def _compile(compiler: str, files: Sequence[str], line: Sequence[str], target: P
         if len(files) > 1 and RELOCATABLE not in line and _UNRESOLVED.search(str(error)):
             return _compile(compiler, files, [*line, RELOCATABLE], target)  # units that call each other's functions
         raise
-    _run([compiler, *line, *libraries(), *(str(made) for *_, made in jobs), "-o", str(target / "program")], files[0])
-    read = {path for *_, made in jobs for path in _dependencies(made.with_suffix(".d"))}
+    _run([compiler, *line, *libraries(), *(str(obj) for *_, obj in jobs), "-o", str(target / "program")], files[0])
+    read = {path for *_, obj in jobs for path in _dependencies(obj.with_suffix(".d"))}
     marks = {path: _mark(path) for path in sorted({*read, *map(os.path.abspath, files)})}
     put(target / "read.json", json.dumps(marks).encode())
-    for *_, made in jobs:
-        made.unlink()
+    for *_, obj in jobs:
+        obj.unlink()
     return None
 
 
@@ -173,7 +171,7 @@ def _run(command: Sequence[str], file: str) -> None:
 
 
 def _dependencies(path: Path) -> list[str]:
-    """Return the files that a rule of make names as read."""
+    """Return the prerequisites of a make rule."""
     text = path.read_text(errors="replace").partition(":")[2].replace("\\\n", " ")
     return [os.path.abspath(word.replace("\\ ", " ")) for word in re.findall(r"(?:\\ |\S)+", text)]
 
@@ -186,7 +184,7 @@ def _mark(path: str) -> str:
 
 
 def _fresh(folder: Path) -> bool:
-    """Tell whether a kept program is there, and all that it was made of is as it was."""
+    """Return whether a kept program exists and its sources and headers are unchanged."""
     try:
         marks = json.loads((folder / "read.json").read_text())
         return (folder / "program").is_file() and all(_mark(path) == mark for path, mark in marks.items())
@@ -226,22 +224,22 @@ def checked(program: str) -> str:
 
 
 def run_nvcc(words: Sequence[str], architectures: Sequence[str]) -> int:
-    """Run nvcc with what exec needs added, and return its exit code."""
+    """Run nvcc with the options that exec needs, and return its exit code."""
     compiles = any(not word.startswith("-") for word in words)
     command = [program_nvcc(), *words, *([*options(architectures, words), *libraries()] if compiles else [])]
     return subprocess.run(command, check=False).returncode
 
 
 def assembled(ptx: str, architecture: str) -> bytes | None:
-    """Return the machine code of PTX, None where it cannot be made here."""
+    """Return the machine code of PTX, None where it cannot be compiled here."""
     compiler = toolkit.nvcc()
     if compiler is None:
         return None
     with tempfile.TemporaryDirectory(prefix="cudabench-") as folder:
-        text, made = Path(folder, "module.ptx"), Path(folder, "module.cubin")
+        text, cubin = Path(folder, "module.ptx"), Path(folder, "module.cubin")
         text.write_text(ptx, encoding="utf-8")
-        command = [compiler, f"-arch={architecture}", "-lineinfo", "-cubin", str(text), "-o", str(made)]
+        command = [compiler, f"-arch={architecture}", "-lineinfo", "-cubin", str(text), "-o", str(cubin)]
         try:
-            return None if nvcc.run(command, "the program's PTX").returncode else made.read_bytes()
+            return None if nvcc.run(command, "the program's PTX").returncode else cubin.read_bytes()
         except CudabenchError:
             return None

@@ -1,5 +1,4 @@
-"""What CUDA's calls say of a card and of a kernel: cudaGetDeviceProperties, cuDeviceGetAttribute,
-cudaFuncGetAttributes."""
+"""The properties of cards and kernels for cudaGetDeviceProperties, cuDeviceGetAttribute and cudaFuncGetAttributes."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ CLOCK_KHZ, MULTIPROCESSORS, MEMORY_KHZ, BUS_BITS, L2_BYTES, MAJOR, MINOR, THREAD
     13, 16, 36, 37, 38, 75, 76, 39, 81, 97,
 )  # fmt: skip
 BLOCKS_OF_SM = 106
-# What a program may ask for besides; the tests' driver answers less.
+# Further attributes that a program may query; the tests' driver lacks them.
 OF_PROGRAMS = {
     21: 131072, 22: 131072, 23: 65536, 24: 16384, 25: 16384, 26: 16384, 27: 32768, 28: 32768, 29: 2048, 30: 512, 33: 0,
     34: 0, 42: 32768, 43: 2048, 50: 0, 51: 32, 77: 131072, 79: 1, 80: 1, 83: 1, 85: 0, 86: 0, 88: 0, 89: 1, 90: 1,
@@ -42,7 +41,7 @@ class Card(ctypes.Structure):
 
 
 class Function(ctypes.Structure):
-    """What the library's C++ is told of a kernel."""
+    """The properties of a kernel that the library's C++ gets."""
 
     _fields_ = (
         ("attributes", c_int * 16), ("parameters", c_int), ("offsets", c_uint * 256), ("sizes", c_uint * 256),
@@ -50,34 +49,34 @@ class Function(ctypes.Structure):
 
 
 def card(info: DeviceInfo, name: str, number: int, memory: int, more: dict[int, int] | None = None) -> Card:
-    """Return a card, of a machine that has several the one with this number; more: attributes besides ATTRIBUTES."""
+    """Return the card with this number in a machine; more: attributes besides ATTRIBUTES."""
     major, _, minor = info.compute_capability.partition(".")
     memory_mhz = info.clocks["memory_mhz"]
     bus = round((info.peak_gbps or 0) * 8e3 / (2 * memory_mhz))
-    of_sm = multiprocessor(info.compute_capability)
+    sm = multiprocessor(info.compute_capability)
     attributes = {
         **ATTRIBUTES, **(more or {}), CLOCK_KHZ: info.clocks["sm_mhz"] * 1000, MULTIPROCESSORS: info.sm_count or 1,
         MEMORY_KHZ: memory_mhz * 1000, BUS_BITS: bus, L2_BYTES: info.l2_bytes or 0,
-        MAJOR: int(major), MINOR: int(minor), THREADS_OF_SM: of_sm.threads, SHARED_OF_SM: of_sm.shared_bytes,
-        MOST_SHARED: of_sm.shared_of_block, BLOCKS_OF_SM: of_sm.blocks,
+        MAJOR: int(major), MINOR: int(minor), THREADS_OF_SM: sm.threads, SHARED_OF_SM: sm.shared_bytes,
+        MOST_SHARED: sm.shared_of_block, BLOCKS_OF_SM: sm.blocks,
     }  # fmt: skip
-    made = Card(name=name.encode(), bytes_per_ns=info.peak_gbps or 1)
-    made.attributes[:] = [attributes.get(one, -1) for one in range(256)]
-    made.memory = memory
-    ctypes.memmove(ctypes.addressof(made) + Card.uuid.offset, bytes([number + 1] * 16), 16)
-    return made
+    record = Card(name=name.encode(), bytes_per_ns=info.peak_gbps or 1)
+    record.attributes[:] = [attributes.get(attribute, -1) for attribute in range(256)]
+    record.memory = memory
+    ctypes.memmove(ctypes.addressof(record) + Card.uuid.offset, bytes([number + 1] * 16), 16)
+    return record
 
 
-def describe(loaded: Loaded, entry: str, told: Function) -> bool:
-    """Describe a kernel: CUfunction_attribute and where its parameters lie; False for more than a record holds."""
+def describe(loaded: Loaded, entry: str, record: Function) -> bool:
+    """Fill a kernel's record: CUfunction_attribute, parameters' offsets; False for more parameters than it holds."""
     kernel, code = loaded.program.kernels[entry], loaded.program.code(entry)
     registers = (cubins.registers(loaded.cubin, entry) if loaded.cubin else None) or 32
     bound = loaded.program.module.functions[entry].most_threads or 1024
     threads = min(bound, most_threads(registers))
-    told.attributes[:8] = [threads, code.static_shared, 0, code.local_bytes, registers, 90, 90, 0]
-    if len(kernel.parameters) > len(told.offsets):
+    record.attributes[:8] = [threads, code.static_shared, 0, code.local_bytes, registers, 90, 90, 0]
+    if len(kernel.parameters) > len(record.offsets):
         return False
-    told.parameters = len(kernel.parameters)
-    for place, parameter in enumerate(kernel.parameters):
-        told.offsets[place], told.sizes[place] = code.parameter_offsets[parameter.name], parameter.size
+    record.parameters = len(kernel.parameters)
+    for index, parameter in enumerate(kernel.parameters):
+        record.offsets[index], record.sizes[index] = code.parameter_offsets[parameter.name], parameter.size
     return True

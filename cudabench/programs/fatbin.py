@@ -1,7 +1,7 @@
 """Fat binaries: containers with the PTX and the machine code of several architectures.
 
-A container has a header of 16 bytes (magic, version, bytes of the header, bytes of what follows) and entries, each with
-a header of its own: kind, bytes of the header, bytes of the content, its bytes as they are stored, architecture, flags.
+A container has a header of 16 bytes (magic, version, header size, size of the entries) and entries, each with a header
+of its own: kind, header size, content size, stored size, architecture, flags.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from cudabench.programs.link import linked
 MAGIC, ELF = 0xBA55ED50, b"\x7fELF"
 PTX_KIND, ELF_KIND = 1, 2
 _HEADER = struct.Struct("<IHHQ")
-_ENTRY = struct.Struct("<HHIQIIHHIIIQQQ")  # to the bytes of the content without compression
+_ENTRY = struct.Struct("<HHIQIIHHIIIQQQ")  # up to the uncompressed size
 LZ4, ZSTD = 0x2000, 0x8000
 REBUILD = "build the program with cudabench-nvcc, or by nvcc with --no-compress"
 
@@ -32,18 +32,18 @@ class Entry(NamedTuple):
 
 
 def entries(image: bytes) -> list[Entry]:
-    """Return the entries of one container or of several one after the other. Raises LookupError for a compression that
-    this machine cannot undo."""
-    found: list[Entry] = []
+    """Return the entries of one container or of several concatenated ones. Raises LookupError for a compression that
+    this machine cannot decompress."""
+    parsed: list[Entry] = []
     at = 0
     while at + _HEADER.size <= len(image):
         magic, _, header, nbytes = _HEADER.unpack_from(image, at)
         if magic != MAGIC:
             at += 8  # sections are padded
             continue
-        found += _entries(image, at + header, at + header + nbytes)
+        parsed += _entries(image, at + header, at + header + nbytes)
         at += header + nbytes
-    return found
+    return parsed
 
 
 def _entries(image: bytes, at: int, end: int) -> Iterator[Entry]:
@@ -58,24 +58,24 @@ def _entries(image: bytes, at: int, end: int) -> Iterator[Entry]:
 
 
 def _plain(content: bytes, nbytes: int, flags: int) -> bytes:
-    """Return a content without its compression."""
+    """Return the uncompressed content."""
     if flags & LZ4:
         return _lz4(content, nbytes)
     try:
         library = ctypes.CDLL("libzstd.so.1")  # of nearly every Linux; Python has its own from 3.14 on
     except OSError:
         raise LookupError(f"its device code is compressed by zstd: {REBUILD}") from None
-    made = ctypes.create_string_buffer(nbytes)
+    buffer = ctypes.create_string_buffer(nbytes)
     library.ZSTD_decompress.restype = ctypes.c_size_t
     library.ZSTD_decompress.argtypes = [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t]
-    if library.ZSTD_decompress(made, nbytes, content, len(content)) != nbytes:
+    if library.ZSTD_decompress(buffer, nbytes, content, len(content)) != nbytes:
         raise LookupError(f"its device code cannot be unpacked: {REBUILD}")
-    return made.raw
+    return buffer.raw
 
 
 def _lz4(content: bytes, nbytes: int) -> bytes:
     """Return the bytes of an LZ4 block."""
-    made, at = bytearray(), 0
+    output, at = bytearray(), 0
 
     def length(number: int) -> int:
         nonlocal at
@@ -89,40 +89,40 @@ def _lz4(content: bytes, nbytes: int) -> bytes:
     while at < len(content):
         token, at = content[at], at + 1
         literals = length(token >> 4)
-        made += content[at : at + literals]
+        output += content[at : at + literals]
         at += literals
-        if at >= len(content) or len(made) >= nbytes:
+        if at >= len(content) or len(output) >= nbytes:
             break
         back, at = content[at] | content[at + 1] << 8, at + 2
         count = length(token & 15) + 4
-        piece = made[len(made) - back :][:count]
-        made += (piece * (count // len(piece) + 1))[:count]
-    return bytes(made)
+        piece = output[len(output) - back :][:count]
+        output += (piece * (count // len(piece) + 1))[:count]
+    return bytes(output)
 
 
 def chosen(image: bytes, architecture: str) -> tuple[str, bytes | None]:
-    """Return of an image (containers, machine code or PTX) the PTX for the simulator and the machine code of an
-    architecture such as sm_90, None where it has none. Several units are linked, which has no machine code yet.
+    """Return the PTX of an image (containers, machine code or PTX) for the simulator, and its machine code for an
+    architecture such as sm_90, None where it has none. Several units are linked, which yields no machine code.
 
     Raises LookupError for an image without PTX.
     """
     number = int("".join(filter(str.isdigit, architecture)) or 0)
     if image.startswith(ELF):
-        found = [Entry(ELF_KIND, number, image)]
+        parsed = [Entry(ELF_KIND, number, image)]
     elif image[:4] == MAGIC.to_bytes(4, "little"):
-        found = entries(image)
+        parsed = entries(image)
     else:
-        found = [Entry(PTX_KIND, number, image)]
-    own = next((one.content for one in found if one.kind == ELF_KIND and one.architecture == number), None)
-    texts = [(abs(one.architecture - number), one.content) for one in found if one.kind == PTX_KIND]
+        parsed = [Entry(PTX_KIND, number, image)]
+    own = next((entry.content for entry in parsed if entry.kind == ELF_KIND and entry.architecture == number), None)
+    texts = [(abs(entry.architecture - number), entry.content) for entry in parsed if entry.kind == PTX_KIND]
     texts.sort(key=itemgetter(0))
-    # The text in machine code has the same lines, but does not say of which lines of the source they are.
+    # The PTX in machine code has the same lines, but no source lines.
     nearest = [content.rstrip(b"\0").decode("utf-8", "replace") for far, content in texts if far == texts[0][0]]
     if len(nearest) > 1:
         return linked(nearest), None
     text = nearest[0] if nearest else ""
     if not text.strip():
-        text = next((cubins.ptx(one.content) for one in found if one.kind == ELF_KIND), "")
+        text = next((cubins.ptx(entry.content) for entry in parsed if entry.kind == ELF_KIND), "")
     if not text.strip():
         raise LookupError("the machine code carries no PTX, which the simulator needs: compile with -lineinfo")
     return text, own

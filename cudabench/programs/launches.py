@@ -1,4 +1,4 @@
-"""A program's launches: which of them are checked, how they run in the simulator, and what is kept of them.
+"""A program's launches: which of them are checked, how they run in the simulator, and which results are kept.
 
 Of launches of one kernel with one geometry (grid, block, dynamic shared memory, cluster) the 1st, 2nd, 4th, 8th, 16th
 and so on are checked and counted, unless the command says otherwise. The others run unchecked.
@@ -29,7 +29,7 @@ NO_IMAGE, UNKNOWN_IMAGE, NOT_FOUND = 209, 200, 500  # of a CUresult, as those ab
 FAULTS = {"out-of-bounds": ILLEGAL_ADDRESS, "use-after-free": ILLEGAL_ADDRESS, "misaligned": MISALIGNED}
 NEVER_STOPPED = 1 << 60  # vector steps: a kernel that does not end is ended by --budget or Ctrl-C
 LAUNCH_NS = 2000.0
-MOST_REPORTS = 64  # of a geometry that are held apart
+MOST_REPORTS = 64  # of a geometry, before they are merged
 
 
 class Geometry(NamedTuple):
@@ -43,8 +43,8 @@ class Geometry(NamedTuple):
 
 @dataclass(frozen=True)
 class Choice:
-    """Which launches are checked and counted: those of kernels that a glob fits, by their numbers from 1, and of each
-    kernel and geometry the first `first`; None: all (`every`), or by the rule."""
+    """The launches to check and count: of kernels that `glob` matches, by their numbers from 1, and the first `first`
+    of each kernel and geometry; None: all (`every`), or by the rule."""
 
     glob: str = ""
     numbers: tuple[tuple[int, int], ...] = ()
@@ -52,8 +52,8 @@ class Choice:
     every: bool = False
 
     def takes(self, name: str, number: int, alike: int) -> bool:
-        """Tell whether a launch is checked: the number of its kernel's launch, and of those with its geometry."""
-        if self.glob and not any(fnmatchcase(one, self.glob) for one in (name, short_name(name))):
+        """Return whether a launch is checked; number: among its kernel's launches, alike: among its geometry's."""
+        if self.glob and not any(fnmatchcase(candidate, self.glob) for candidate in (name, short_name(name))):
             return False
         if self.numbers:
             return any(low <= number <= high for low, high in self.numbers)
@@ -70,15 +70,15 @@ class Kind:
     times: int = 0
     checked: int = 0
     reports: list[simulator.Report] = field(default_factory=list)
-    _many: list[int] = field(default_factory=list)  # launches that each is of
+    _many: list[int] = field(default_factory=list)  # launches of each report
 
     def keep(self, report: simulator.Report) -> bool:
-        """Keep the report of a checked launch; many become one, since each holds its counts. Return whether it is new,
-        and not one for several launches that count the same."""
+        """Keep the report of a checked launch; MOST_REPORTS are merged into one. Return whether it is new, not the
+        report that several launches with the same counts share."""
         self.checked += 1
-        for place, one in enumerate(self.reports):
-            if one is report:
-                self._many[place] += 1
+        for index, kept in enumerate(self.reports):
+            if kept is report:
+                self._many[index] += 1
                 return False
         if len(self.reports) == MOST_REPORTS:
             self.reports, self._many = [self.merged()], [1]
@@ -88,12 +88,12 @@ class Kind:
 
     def merged(self) -> simulator.Report:
         """Return one report for all."""
-        return simulator.merge(_times(one, many) for one, many in zip(self.reports, self._many, strict=True))
+        return simulator.merge(_times(report, count) for report, count in zip(self.reports, self._many, strict=True))
 
 
 class Launching:
     """A kernel of a module with its launches so far. `name`: in results; `function`: in C++; `failures`: why launches
-    did not end, and whether the simulator lacks something."""
+    did not end, and whether the simulator lacks a feature for them."""
 
     def __init__(self, loaded: Loaded, entry: str, name: str, function: str, architecture: str, source: Source) -> None:
         self.loaded, self.entry, self.name, self.function = loaded, entry, name, function
@@ -113,15 +113,15 @@ class Launching:
 
     @property
     def faulty(self) -> bool:
-        """Whether a launch had a fault that the program is told of."""
+        """Whether a launch had a fault that the program gets as an error."""
         return bool(self.failures) or any(report.hazards for kind in self.kinds.values() for report in kind.reports)
 
     @property
     def case(self) -> Case:
-        """Its launches as a case; that with most work comes first."""
+        """Its launches as a case; the launch with most work comes first."""
 
         def work(kind: Kind) -> tuple[int, int]:
-            ran = max((one.instructions for one in kind.reports), default=0)
+            ran = max((report.instructions for report in kind.reports), default=0)
             return ran, math.prod(kind.geometry.grid) * math.prod(kind.geometry.block)
 
         kinds = sorted(self.kinds.values(), key=work, reverse=True)
@@ -134,7 +134,7 @@ class Launching:
 
     @property
     def launched(self) -> tuple[Launched, ...]:
-        """The checked launches by geometry, in the order of the first of each."""
+        """The checked launches by geometry, in the order of each geometry's first launch."""
         return tuple(
             Launched(launch_of(self.function, kind.geometry), kind.checked, kind.merged())
             for kind in self.kinds.values()
@@ -142,27 +142,29 @@ class Launching:
         )
 
     def of_host(self, geometry: Geometry) -> None:
-        """Have the faults of the last launch say that their address is one of the host's memory."""
+        """Change the faults of the last launch: their address is in the host's memory."""
         kind = self.kinds[geometry]
         if kind.reports:
             last = kind.reports[-1]
             last.hazards = tuple(
-                one._replace(message=re.sub(r"(bytes) at .*", r"\1 at an address of the host's memory.", one.message))
-                for one in last.hazards
+                hazard._replace(
+                    message=re.sub(r"(bytes) at .*", r"\1 at an address of the host's memory.", hazard.message)
+                )
+                for hazard in last.hazards
             )
 
     def looks(self, geometry: Geometry, disassemble: bool) -> dict[str, Any]:
-        """Return what a checked launch is run with."""
+        """Return the keyword arguments for the run of a checked launch."""
         if self._words is None:
             self._words = source_texts(self._only(geometry))
         if self._issued is None:
             loaded = self.device.load(None)
-            one = Kernel(self._only(geometry), loaded, self.function, self.entry)
+            kernel = Kernel(self._only(geometry), loaded, self.function, self.entry)
             self._issued = {}
-            if disassemble and one.code:
+            if disassemble and kernel.code:
                 lines = loaded.program.lines(self.entry)
-                self._issued = merged.merge(one.code, loaded.compiled.lines, lines).issued()
-                self._asked = machine_code_to_run(one)
+                self._issued = merged.merge(kernel.code, loaded.compiled.lines, lines).issued()
+                self._asked = machine_code_to_run(kernel)
         return {**self._words, "merged": self._issued, "footprint": True, "machine": self._asked}
 
     def _only(self, geometry: Geometry) -> Case:
@@ -171,12 +173,12 @@ class Launching:
 
 
 def launch_of(name: str, geometry: Geometry) -> Launch:
-    """Return a launch without its arguments, which the program alone knows."""
+    """Return a launch without its arguments, which only the program has."""
     return Launch(name, geometry.grid, geometry.block, (), geometry.shared_bytes, cluster=geometry.cluster)
 
 
 class Outcome(NamedTuple):
-    """What the program is told of a launch: a CUresult, the time that it took on a card, what it printed.
+    """The program's answer for a launch: a CUresult, its time on a card, its printed output.
 
     report: of a checked launch.
     """
@@ -189,7 +191,7 @@ class Outcome(NamedTuple):
 
 @dataclass
 class Launcher:
-    """Runs launches. `rate`: warp instructions that the card issues in a nanosecond. `until`: when the time is over, of
+    """Runs launches. `rate`: warp instructions that the card issues in a nanosecond. `until`: the deadline, of
     time.monotonic()."""
 
     choice: Choice
@@ -200,13 +202,13 @@ class Launcher:
     _open: list[simulator.Report] = field(default_factory=list)
 
     def close(self) -> None:
-        """Have the reports of launches made, before memory of which they tell is freed."""
+        """Complete the reports of launches before the memory that they describe is freed."""
         for report in self._open:
             _ = report.accesses
         self._open.clear()
 
     def run(self, kernel: Launching, geometry: Geometry, placed: simulator.Placed) -> Outcome:
-        """Run a launch to its end, and keep what it came to if it is checked."""
+        """Run a launch to its end, and keep its report if it is checked."""
         kind = kernel.kinds.get(geometry)
         if kind is None:
             kind = kernel.kinds[geometry] = Kind(geometry)
@@ -234,11 +236,11 @@ class Launcher:
             return self._failed(kernel, error, NOT_SUPPORTED, lacks=True)
         except simulator.LaunchError as error:
             return self._failed(kernel, error, INVALID_VALUE)
-        faulty = next((FAULTS[one.kind] for one in report.hazards if one.kind in FAULTS and not one.padding), 0)
+        faulty = next((FAULTS[fault.kind] for fault in report.hazards if fault.kind in FAULTS and not fault.padding), 0)
         if (checked or report.hazards) and kind.keep(report):
             self._open.append(report)
-        told = report if checked else None
-        return Outcome(faulty, LAUNCH_NS + report.instructions / self.rate, report.output, told)
+        kept = report if checked else None
+        return Outcome(faulty, LAUNCH_NS + report.instructions / self.rate, report.output, kept)
 
     def _failed(self, kernel: Launching, error: Exception, status: int = 0, *, lacks: bool = False) -> Outcome:
         sentence = str(error).replace(kernel.entry, kernel.name)
@@ -247,12 +249,12 @@ class Launcher:
         return Outcome(status)
 
 
-def _times(report: simulator.Report, many: int) -> simulator.Report:
-    """Return the report of so many launches that are alike, by doubling."""
-    if many == 1:
+def _times(report: simulator.Report, count: int) -> simulator.Report:
+    """Return the report of `count` launches with the same report, by doubling."""
+    if count == 1:
         return report
-    half = _times(report, many // 2)
-    return simulator.merge([half, half, *[report] * (many % 2)])
+    half = _times(report, count // 2)
+    return simulator.merge([half, half, *[report] * (count % 2)])
 
 
 def _of_hazards(hazards: tuple[simulator.Hazard, ...]) -> simulator.Report:
@@ -261,7 +263,7 @@ def _of_hazards(hazards: tuple[simulator.Hazard, ...]) -> simulator.Report:
 
 
 def short_name(name: str) -> str:
-    """Return the last part of a name without arguments of templates: 'f' for 'ns::f<a::b<int>>'."""
+    """Return the last part of a name without template arguments: 'f' for 'ns::f<a::b<int>>'."""
     plain = name
     while (shorter := re.sub(r"<[^<>]*>", "", plain)) != plain:
         plain = shorter

@@ -21,8 +21,8 @@ UNKNOWN = "..."  # a value that --arg cannot give
 
 
 class Example(NamedTuple):
-    """A launch before it ran: its geometry, the bytes of each parameter, and of those that point into an allocation how
-    many bytes lie after them, with a copy where contents are kept."""
+    """A launch before it ran: its geometry, the bytes of each parameter, and for each pointer into an allocation the
+    number of bytes behind it, with a copy where contents are kept."""
 
     geometry: Geometry
     values: tuple[bytes, ...]
@@ -30,7 +30,7 @@ class Example(NamedTuple):
 
 
 def example_of(kernel: Launching, geometry: Geometry, raw: bytes, space: AddressSpace, *, contents: bool) -> Example:
-    """Return what a launch is given."""
+    """Return the example of a launch that has not run yet."""
     code = kernel.loaded.program.code(kernel.entry)
     values: list[bytes] = []
     behind: list[tuple[int, np.ndarray | None] | None] = []
@@ -56,14 +56,14 @@ def line_of(kernel: Launching, example: Example, words: Sequence[str], folder: P
     """
     file = kernel.source.name
     includes = [*kernel.source.include]
-    found = find_kernel(read_file(file, folders=includes), kernel.function)
+    definition = find_kernel(read_file(file, folders=includes), kernel.function)
     grid, block, shared, cluster = example.geometry
     line = ["cudabench", "run", file, "--kernel", kernel.function, "--grid", _sides(grid), "--block", _sides(block)]
     line += ["--shared", str(shared)] if shared else []
     line += ["--cluster", _sides(cluster)] if cluster else []
-    if len(found.parameters) != len(example.values):
+    if len(definition.parameters) != len(example.values):
         raise CudabenchError(f"{file} has another {kernel.function} than the program.")
-    for parameter, value, behind in zip(found.parameters, example.values, example.behind, strict=True):
+    for parameter, value, behind in zip(definition.parameters, example.values, example.behind, strict=True):
         line += ["--arg", f"{parameter.name}={_argument(kernel, parameter, value, behind, folder)}"]
     return shlex.join([*line, *words])
 

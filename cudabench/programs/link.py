@@ -48,10 +48,10 @@ def linked(texts: Sequence[str]) -> str:
 def _renumbered(text: str, first: int) -> str:
     """Return a text whose files have numbers after `first`."""
 
-    def more(match: re.Match[str]) -> str:
+    def renumber(match: re.Match[str]) -> str:
         return f"{match[1]}{int(match[2]) + first}"
 
-    return re.sub(r"(^\s*\.(?:file|loc)\s+|\binlined_at\s+)(\d+)", more, text, flags=re.M) if first else text
+    return re.sub(r"(^\s*\.(?:file|loc)\s+|\binlined_at\s+)(\d+)", renumber, text, flags=re.M) if first else text
 
 
 def _items(text: str) -> Iterator[str]:

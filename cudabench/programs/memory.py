@@ -11,11 +11,11 @@ import numpy as np
 from cudabench.errors import DeviceUnusable
 from cudabench.simulator.memory import SLOT_BITS, AddressSpace, Region
 
-NBYTES = 1 << 40  # of the file, which takes only what is written
-OWN = NBYTES >> 1  # offsets from here on are module variables'
+NBYTES = 1 << 40  # of the sparse file
+OWN = NBYTES >> 1  # module variables have the offsets from here on
 NO_RESERVE = 0x4000
 PAGE = 4096
-PADDED = 2 << 20  # a card maps whole pieces of this, and so does the program's runtime
+PADDED = 2 << 20  # cards and the program's runtime map multiples of this
 DEVICE = 0  # an allocation of device memory: `Kind` of native/programs/core.hpp
 BARRIER = 127  # the slot of a grid's barrier, which no allocation gets
 
@@ -35,7 +35,7 @@ class Memory:
             ) from None
         self.bytes = np.frombuffer(self._map, np.uint8)
         self._next = OWN
-        self._unwritten: dict[int, tuple[int, int, str]] = {}  # by slot, offset and bytes of device memory, where
+        self._unwritten: dict[int, tuple[int, int, str]] = {}  # by slot: offset, bytes, place of the allocation
         self.space = AddressSpace(lasts=True)
         self.space.skip_to(BARRIER)
         self.space.barrier = self.space.place("the grid's barrier", self.new(64), True)
@@ -50,11 +50,11 @@ class Memory:
         return self.bytes[start : start + nbytes]
 
     def offset(self, array: np.ndarray) -> int:
-        """Return where in the file an array lies."""
+        """Return an array's offset in the file."""
         return int(array.ctypes.data - self.bytes.ctypes.data)
 
     def allocate(self, slot: int, offset: int, nbytes: int, name: str, place: str | None) -> None:
-        """Note an allocation, with the padding after it; place: where it was made, None if the host can write it."""
+        """Note an allocation, with the padding after it; place: of the call, None if the host can write it."""
         if place is not None:
             self._unwritten[slot] = offset, nbytes, place
         region = Region(name, slot << SLOT_BITS, self.bytes[offset : offset + nbytes], True)
@@ -67,23 +67,23 @@ class Memory:
         self.space.put(region)
 
     def unwritten(self, parameters: bytes) -> dict[int, str]:
-        """Return where the memory was allocated that parameters point to and nobody has written, by its slot.
+        """Return the places of unwritten allocations that parameters point to, by slot.
 
-        Of these the file has no data yet, which a first access makes, also one that reads.
+        The file has no data for them yet; a first access makes it, also a read.
         """
         if not self._unwritten:
             return {}
         words = np.frombuffer(parameters, np.uint64, len(parameters) // 8)
-        asked = {int(word) >> SLOT_BITS for word in words} & self._unwritten.keys()
-        for slot in asked:
+        slots = {int(word) >> SLOT_BITS for word in words} & self._unwritten.keys()
+        for slot in slots:
             offset, nbytes, _ = self._unwritten[slot]
             with suppress(OSError):  # there is no data from here on
                 if os.lseek(self.fd, offset, os.SEEK_DATA) < offset + nbytes:
                     del self._unwritten[slot]
-        return {slot: self._unwritten[slot][2] for slot in sorted(asked & self._unwritten.keys())}
+        return {slot: self._unwritten[slot][2] for slot in sorted(slots & self._unwritten.keys())}
 
     def free(self, slot: int) -> None:
-        """Free what a slot holds; who goes there from now on is told of a use after free."""
+        """Free a slot's region; a later access to it is reported as a use after free."""
         self._unwritten.pop(slot, None)
         with suppress(KeyError):
             self.space.free(slot << SLOT_BITS)

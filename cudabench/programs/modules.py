@@ -38,7 +38,7 @@ class Loaded:
         self.ptx, self.cubin = fatbin.chosen(image, architecture)
         if self.cubin is None:
             self.cubin = assemble(self.ptx)
-        # A GPU knows one kind of trap, whether the source asks for it or the compiler puts it.
+        # A GPU has one kind of trap, whether the source or the compiler wrote it.
         module = _parsed(re.sub(r"\btrap;", "trap.asked;", self.ptx))
         self.program = Program(module, first_slot, memory=memory)
         self.slots = self.program.slots - first_slot
@@ -54,7 +54,7 @@ class Loaded:
 
 
 class Module(sim.SimDevice):
-    """A simulated GPU on which one module is loaded, of which all cases are."""
+    """A simulated GPU with one loaded module, to which all cases belong."""
 
     def __init__(self, architecture: str, loaded: sim.Loaded) -> None:
         super().__init__(architecture)
@@ -65,13 +65,13 @@ class Module(sim.SimDevice):
         return self._only
 
     def changed(self, case: object) -> list[Any]:
-        """A program's variables are meant to change."""
+        """Return nothing, since a program's variables may change."""
         return []
 
 
 def _resources(loaded: Loaded, entry: str) -> Resources:
-    """Return what a thread and a block of a kernel take, by its machine code."""
+    """Return the resources of a kernel's thread and block, from its machine code."""
     assert loaded.cubin is not None
-    found = cubins.resources(loaded.cubin, entry)
+    resources = cubins.resources(loaded.cubin, entry)
     bound = loaded.program.module.functions[entry].most_threads
-    return replace(found, shared_bytes=loaded.program.code(entry).static_shared, max_threads=bound)
+    return replace(resources, shared_bytes=loaded.program.code(entry).static_shared, max_threads=bound)

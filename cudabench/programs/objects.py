@@ -13,8 +13,7 @@ from cudabench.simulator.tensor_maps import MAGIC, Mapped
 
 
 class Objects:
-    """The objects that a program has made and not destroyed, by their handles. Raises LaunchError for what no GPU
-    takes."""
+    """The live objects of a program, by their handles. Raises LaunchError for an object that no GPU accepts."""
 
     def __init__(self) -> None:
         self.textures: dict[int, simulator.Texture] = {}
@@ -23,7 +22,7 @@ class Objects:
     def add(
         self, handle: int, resource: bytes, how: bytes | None, memory: np.ndarray, place: int, extents: Any, flags: int
     ) -> None:
-        """Note a texture object over memory at an address, or a surface object where `how` does not say how it reads.
+        """Note a texture object over memory at an address, or a surface object if `how` is None.
 
         resource, how: CUDA_RESOURCE_DESC and CUDA_TEXTURE_DESC; extents, flags: of the array or the rows, 0 for linear
         memory.
@@ -32,7 +31,7 @@ class Objects:
         dtype = next(name for name, number in driver_objects.FORMATS.items() if number == linear.format)
         flat = memory.view(dtype)
         width, height, depth = extents
-        row = flat.size // linear.channels // max(1, height) // max(1, depth)  # with the room behind it
+        row = flat.size // linear.channels // max(1, height) // max(1, depth)  # with the padding behind it
         shape = [side for side in (depth, height, row) if side] + [linear.channels] * (linear.channels > 1)
         about: dict[str, Any] = {"channels": linear.channels, "layered": bool(flags & driver_objects.LAYERED)}
         about["width"] = width if width < row else 0
@@ -55,27 +54,27 @@ class Objects:
 
     def forget(self, slot: int) -> None:
         """Forget the objects over memory that is freed."""
-        for handle in [handle for handle, one in self.textures.items() if one.base >> SLOT_BITS == slot]:
+        for handle in [handle for handle, texture in self.textures.items() if texture.base >> SLOT_BITS == slot]:
             del self.textures[handle]
 
     def tensor_map(
         self, type_: int, rank: int, place: int, sizes: Any, strides: Any, box: Any, steps: Any, swizzle: int, fill: int
     ) -> bytes:
-        """Return the 128 bytes of a tensor map: what the simulator knows one by, and its number."""
+        """Return the 128 bytes of a tensor map: the simulator's mark and its number."""
         dtype = next(name for name, number in driver_objects.TYPES.items() if number == type_)
         stored = np.dtype("uint16" if dtype == "bfloat16" else dtype)
-        made = simulator.TensorMap(
+        tensor_map = simulator.TensorMap(
             np.empty(0, stored), tuple(box[:rank]), tuple(sizes[:rank]), tuple(strides[: rank - 1]),
             tuple(steps[:rank]), _named(driver_objects.SWIZZLES, swizzle), _named(driver_objects.FILLS, fill), dtype,
         )  # fmt: skip
         number = len(self._maps) + 1
-        self._maps[number] = made, place
+        self._maps[number] = tensor_map, place
         return (MAGIC + number.to_bytes(8, "little")).ljust(driver_objects.MAP_BYTES, b"\0")
 
     def maps(self, space: AddressSpace) -> dict[int, Mapped]:
         """Return the tensor maps whose memory is in an address space."""
-        placed = ((number, one, base, space.nearest(base)) for number, (one, base) in self._maps.items())
-        return {number: Mapped(one, region, base) for number, one, base, region in placed if region}
+        placed = ((number, tensor_map, base, space.nearest(base)) for number, (tensor_map, base) in self._maps.items())
+        return {number: Mapped(tensor_map, region, base) for number, tensor_map, base, region in placed if region}
 
 
 def _named(numbers: Any, wanted: int) -> Any:

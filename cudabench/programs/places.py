@@ -1,4 +1,4 @@
-"""Where in the sources an address of the host's code lies, by addr2line, which binutils bring."""
+"""Finds the source lines of the host code's addresses with addr2line, which is part of binutils."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Places:
         self._calls: dict[tuple[str, int], list[str]] = {}  # that allocate, by file and line
 
     def close(self) -> None:
-        """End what was started."""
+        """End the started processes."""
         for tool in filter(None, self._tools.values()):
             for stream in (tool.stdin, tool.stdout):
                 with suppress(OSError):
@@ -50,25 +50,25 @@ class Places:
         self._tools.clear()
 
     def of(self, place: str) -> Place | None:
-        """Return the innermost line of a place, 'FILE+0xOFFSET FILE+0xOFFSET', whose source is there; one of CUDA's own
-        headers only where there is no other."""
+        """Return the innermost line of a place, 'FILE+0xOFFSET FILE+0xOFFSET', whose source exists; a line of CUDA's
+        own headers only without another."""
         if place not in self._known:
-            found = [one for one in self._lines(place.split()) if one is not None]
-            users = (one for one in found if not self._is_cudas(one.file))
-            self._known[place] = next(users, found[0] if found else None)
+            lines = [line for line in self._lines(place.split()) if line is not None]
+            users = (line for line in lines if not self._is_cudas(line.file))
+            self._known[place] = next(users, lines[0] if lines else None)
         return self._known[place]
 
     def named(self, place: str) -> str:
-        """Return what an allocation is called: the variable that the call's line gives it to, else its line; empty
-        where neither is known. Of several calls in a line, the first that allocates is the first in the text."""
-        found = self.of(place)
-        if found is None:
+        """Return an allocation's name: the variable that the call's line passes, else its line; empty where neither is
+        known. Several calls in a line run in the order of the text."""
+        location = self.of(place)
+        if location is None:
             return ""
-        calls = self._calls.setdefault(found[:2], [])
+        calls = self._calls.setdefault(location[:2], [])
         if place not in calls:
             calls.append(place)
-        names = _ALLOCATED.findall(found.source)
-        return names[min(calls.index(place), len(names) - 1)] if names else f"memory of {found}"
+        names = _ALLOCATED.findall(location.source)
+        return names[min(calls.index(place), len(names) - 1)] if names else f"memory of {location}"
 
     def text(self, file: str, line: int) -> str:
         """Return a line of a source."""
@@ -84,13 +84,13 @@ class Places:
         return bool(_OF_CUDA.search(file)) or (headers is not None and file.startswith(os.path.realpath(headers)))
 
     def _lines(self, frames: Sequence[str]) -> Iterator[Place | None]:
-        """Yield the lines of frames, without a kernel's stub and what calls that, which are at the kernel itself."""
+        """Yield the lines of frames, without a kernel's stub and its caller, whose lines are the kernel's."""
         stub = False
         for frame in frames:
-            function, found = self._line(frame)
+            function, line = self._line(frame)
             of_stub = "__device_stub_" in function
             if not (of_stub or stub):
-                yield found
+                yield line
             stub = of_stub
 
     def _line(self, frame: str) -> tuple[str, Place | None]:

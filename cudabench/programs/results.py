@@ -1,4 +1,4 @@
-"""The results of a program's kernels, as `run` has them: of each kernel that was launched, by its checked launches."""
+"""The results of a program's kernels, as `run` has them: one for each launched kernel, from its checked launches."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ OPERATION = Operation(
 def result_of(
     kernel: Launching, settings: Settings, cards: Sequence[Card], *, record: bool, disassemble: bool
 ) -> Result:
-    """Return the result of a kernel. One whose launches failed has failed, one that the simulator lacks something for
-    is skipped; hazards outweigh both."""
+    """Return the result of a kernel: failed if a launch failed, skipped if the simulator lacks a feature for it;
+    hazards outweigh both."""
     device, case = kernel.device, kernel.case
     about = SimulatedRun(
         OPERATION, Problem({}, ""), settings, device, cards=cards, record=record, disassemble=disassemble
@@ -55,18 +55,18 @@ def result_of(
 
 def _counted(result: Result, kernel: Launching, about: SimulatedRun, launched: Sequence[sim.Launched]) -> Result:
     case, device = kernel.case, kernel.device
-    of = device.load(case).compiled.resources.get(kernel.entry)
-    report = simulator.merge(one.report for one in launched)
-    if of is None:
+    static = device.load(case).compiled.resources.get(kernel.entry)
+    report = simulator.merge(row.report for row in launched)
+    if static is None:
         why = warning("uncounted", reason=f"it has no machine code for {device.architecture}")
         hazards = hazards_of(report.hazards, case)
         return replace(result, hazards=hazards, instructions=report.instructions, warnings=(why,))
-    main = max(launched, key=lambda one: one.report.instructions)
-    dynamic = max(one.launch.shared_bytes for one in launched)
-    resources = replace(of, shared_bytes=of.shared_bytes + dynamic)
+    main = max(launched, key=lambda row: row.report.instructions)
+    dynamic = max(row.launch.shared_bytes for row in launched)
+    resources = replace(static, shared_bytes=static.shared_bytes + dynamic)
     threads = math.prod(main.launch.block)
-    fits = occupancy(device.architecture, threads, of.registers, resources.shared_bytes, barriers=of.barriers)
-    run = sim.Run(report, resources, fits, tuple(one for one in launched if one.report.footprint))
+    fits = occupancy(device.architecture, threads, static.registers, resources.shared_bytes, barriers=static.barriers)
+    run = sim.Run(report, resources, fits, tuple(row for row in launched if row.report.footprint))
     own = kernels(device, case)
     run = about.with_machine_code(case, run, own)
     return about.with_findings(result, case, run, own, None, WARNINGS)

@@ -31,15 +31,15 @@ from cudabench.records.planned import Settings
 from cudabench.records.program import Launches, Program
 from cudabench.system import native
 
-MEMORY_BYTES = 64 << 30  # of a card of which nobody knows
-PATIENCE_S = 2.0  # with a program that is told to end
+MEMORY_BYTES = 64 << 30  # of an unknown card
+PATIENCE_S = 2.0  # for a program to end after SIGTERM
 VARIABLE = "CUDABENCH_PROGRAM"
 SCHEDULERS = 4  # of a multiprocessor, each issues an instruction in a clock
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What is run, and how: the program with its arguments, as the user named it, and as a path."""
+    """A requested run: the program with its arguments, as the user named it, and as a path."""
 
     shown: tuple[str, ...]
     command: tuple[str, ...]
@@ -48,7 +48,7 @@ class Asked:
     cards: tuple[Card, ...]
     include: tuple[str, ...] = ()
     lines: bool = False  # whether to keep an example of each kernel's launches
-    arrays: Path | None = None  # where to save what their arrays hold
+    arrays: Path | None = None  # where to save their arrays' contents
     words: tuple[str, ...] = ()  # options of the compiler
     to_stderr: bool = False  # the program's output, as standard output is for results
 
@@ -73,39 +73,39 @@ class ProgramRun(Kept):
     @property
     def program(self) -> Program:
         """The record of the program."""
-        found = self.file.program
-        assert found is not None
-        return found
+        record = self.file.program
+        assert record is not None
+        return record
 
     @property
     def lacking(self) -> list[str]:
-        """What the program asked for and is not there."""
+        """The features that the program requested and that are missing."""
         return self.server.refused if self.server else []
 
     @property
     def lines(self) -> list[str]:
         """The `cudabench run` line of each kernel, or why it cannot be written."""
-        found: list[str] = []
+        texts: list[str] = []
         for kernel in self.server.kernels.values() if self.server else ():
             example = self.server.examples.get(kernel.entry) if self.server else None
             if example is not None:
                 try:
-                    found.append(lines.line_of(kernel, example, self.asked.words, self.asked.arrays))
+                    texts.append(lines.line_of(kernel, example, self.asked.words, self.asked.arrays))
                 except CudabenchError as error:
-                    found.append(f"# {kernel.name}: {error}")
-        return found
+                    texts.append(f"# {kernel.name}: {error}")
+        return texts
 
     @property
     def so_far(self) -> str:
         """How many launches there were, and of which kernel the last one is."""
         server = self.server
         last = "" if server is None or server.now is None else f", {server.now.name}"
-        many = 0 if server is None else sum(one.launches for one in [*server.kernels.values()])
-        return f"{many:,} launch{'es' * (many != 1)}{last}"
+        count = 0 if server is None else sum(kernel.launches for kernel in [*server.kernels.values()])
+        return f"{count:,} launch{'es' * (count != 1)}{last}"
 
     @property
     def silent(self) -> bool:
-        """Whether the program never asked for a card."""
+        """Whether the program never requested a card."""
         return self.server is None or not self.server.greeted
 
     @property
@@ -119,7 +119,7 @@ class ProgramRun(Kept):
         return f"The program ended with exit code {code}"
 
     def collect(self) -> None:
-        """Run the program to its end; whatever ends it, the file holds what was finished."""
+        """Run the program to its end; however it ends, the file holds the finished results."""
         if not hasattr(os, "memfd_create") or not hasattr(os, "pidfd_open"):
             raise DeviceUnusable("exec needs Linux, whose processes share memory by descriptors: use Linux or WSL.")
         self.write()
@@ -129,9 +129,9 @@ class ProgramRun(Kept):
         rate = SCHEDULERS * (card.device.sm_count or 1) * card.sm_hz / 1e9
         launcher = Launcher(self.asked.choice, rate, settings.schedule, until)
         info = card.device
-        told = device.card(info, info.name, 0, info.memory_bytes or MEMORY_BYTES, device.OF_PROGRAMS)
+        properties = device.card(info, info.name, 0, info.memory_bytes or MEMORY_BYTES, device.OF_PROGRAMS)
         places = Places()
-        server = self.server = Server(launcher, [told], self.architecture, places, self.asked.include)
+        server = self.server = Server(launcher, [properties], self.architecture, places, self.asked.include)
         server.keeps = self.asked.arrays is not None if self.asked.lines else None
         try:
             self.exit_code = self._serve(server)
@@ -141,7 +141,7 @@ class ProgramRun(Kept):
             server.memory.close()
 
     def _serve(self, server: Server) -> int | None:
-        """Start the program, answer it, and return its exit code; None where the time is over."""
+        """Start the program, answer its requests, and return its exit code; None where the time is over."""
         try:
             library = native.runtimes()
         except native.NotBuilt as lack:
@@ -149,10 +149,10 @@ class ProgramRun(Kept):
         ours, theirs = socket.socketpair()
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
         fds = (theirs.fileno(), server.memory.fd)
-        told = ",".join(map(str, (*fds, _order(self.asked.settings.schedule))))
+        connection = ",".join(map(str, (*fds, _order(self.asked.settings.schedule))))
         folders = [str(library), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
         environment = {
-            **os.environ, "LD_LIBRARY_PATH": os.pathsep.join(folders), VARIABLE: told,
+            **os.environ, "LD_LIBRARY_PATH": os.pathsep.join(folders), VARIABLE: connection,
         }  # fmt: skip
         sys.stdout.flush()
         try:
@@ -177,23 +177,23 @@ class ProgramRun(Kept):
             _end(child)
 
     def _conclude(self, server: Server) -> None:
-        """Write the results of what was launched."""
+        """Write the results of the launched kernels."""
         disassemble = server.launcher.disassemble
         cards = tuple(card for card in self.asked.cards if card.architecture == self.architecture)
         kernels = list(server.kernels.values())
-        for one in kernels:
-            result = results.result_of(one, self.asked.settings, cards, record=self.record, disassemble=disassemble)
+        for kernel in kernels:
+            result = results.result_of(kernel, self.asked.settings, cards, record=self.record, disassemble=disassemble)
             self.file.results.append(result)
         self.file.program = Program(
             command=self.asked.shown,
-            launches=sum(one.launches for one in kernels),
-            checked=sum(one.checked for one in kernels),
+            launches=sum(kernel.launches for kernel in kernels),
+            checked=sum(kernel.checked for kernel in kernels),
             exit_code=self.exit_code,
-            kernels=tuple(Launches(one.name, one.launches, one.checked) for one in kernels),
+            kernels=tuple(Launches(kernel.name, kernel.launches, kernel.checked) for kernel in kernels),
             findings=tuple(server.findings.values()),
             missing=server.missing,
         )
-        sources = {one.source.name: one.source for one in kernels}
+        sources = {kernel.source.name: kernel.source for kernel in kernels}
         if self.record:
             self.file.listings = {name: source_listing([source.text]) for name, source in sources.items()}
         self.file.provenance = origin.provenance_record(sources.values(), {"name": "nvcc"})

@@ -1,4 +1,4 @@
-"""The other end of a program's CUDA runtime: answers its messages (`wire`) until it ends."""
+"""The server of a program's CUDA runtime: answers its messages (`wire`) until it ends."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from cudabench.simulator import api as simulator
 from cudabench.simulator.memory import SLOT_BITS
 
 RESOURCE_BYTES, TEXTURE_BYTES = 144, 104
-# Of cudaError_t: what calls return after a launch's fault.
+# cudaError_t of calls after a launch's fault.
 FOLLOW = (700, 710, 716, 719, 801)
 LONG = 40  # characters of a kernel's name with all arguments of its template
 MOST_PLACED = 64  # parameters of launches that are kept for the next ones
@@ -54,7 +54,7 @@ class Server:
         self.missing: dict[str, int] = {}
         self.keeps: bool | None = None  # whether examples of launches are kept, and what their arrays hold
         self.examples: dict[str, lines.Example] = {}
-        self.refused: list[str] = []  # what of the program is lacking
+        self.refused: list[str] = []  # what the program needs and is missing
         self.greeted = self.ended = False
         self.now: Launching | None = None  # the kernel of the last launch
         self._faulty: tuple[Launching, Geometry] | None = None  # the last launch, if it had a fault
@@ -95,15 +95,15 @@ class Server:
 
     # Messages --------------------------------------------------------------------------------------------------------
 
-    def _hello(self, asked: Reader) -> bytes:
+    def _hello(self, request: Reader) -> bytes:
         self.greeted = True
         return wire.answer(0, len(self.cards).to_bytes(4, "little") + b"".join(map(bytes, self.cards)))
 
-    def _load(self, asked: Reader) -> bytes:
-        module, first_slot, nbytes = asked.take("iiQ")
+    def _load(self, request: Reader) -> bytes:
+        module, first_slot, nbytes = request.take("iiQ")
         try:
             loaded = Loaded(
-                asked.raw(nbytes), first_slot, self.architecture, self.memory.new,
+                request.raw(nbytes), first_slot, self.architecture, self.memory.new,
                 lambda ptx: build.assembled(ptx, self.architecture),
             )  # fmt: skip
         except LookupError as error:
@@ -115,37 +115,37 @@ class Server:
             from cudabench.explain import machine_code
 
             machine_code.begin(loaded.cubin)
-        told = []
+        variables = []
         for region in loaded.program.space().slots:
             if region.base:
                 self.memory.place(region)
         self._name([entry for entry in loaded.program.kernels if entry not in self._names])
         for symbol, address, data in loaded.program.variables():
-            told.append(wire.text(symbol) + wire.packed("QQQ", address, self.memory.offset(data), data.size))
-        return wire.answer(0, wire.packed("iI", loaded.slots, len(told)) + b"".join(told))
+            variables.append(wire.text(symbol) + wire.packed("QQQ", address, self.memory.offset(data), data.size))
+        return wire.answer(0, wire.packed("iI", loaded.slots, len(variables)) + b"".join(variables))
 
-    def _unload(self, asked: Reader) -> bytes:
-        module = asked.number("i")
+    def _unload(self, request: Reader) -> bytes:
+        module = request.number("i")
         loaded = self._modules.pop(module, None)
         if loaded is not None:
             for slot in range(loaded.program.slots - loaded.slots, loaded.program.slots):
                 self.memory.free(slot)
         return wire.answer(0)
 
-    def _find(self, asked: Reader) -> bytes:
-        loaded, entry = self._modules[asked.number("i")], asked.text()
+    def _find(self, request: Reader) -> bytes:
+        loaded, entry = self._modules[request.number("i")], request.text()
         if entry not in loaded.program.kernels:
             return wire.answer(launches.NOT_FOUND)
-        told = device.Function()
-        if not device.describe(loaded, entry, told):
+        record = device.Function()
+        if not device.describe(loaded, entry, record):
             return self._refuse(launches.NOT_SUPPORTED, f"kernel {self._names[entry]} has too many parameters")
-        return wire.answer(0, bytes(told))
+        return wire.answer(0, bytes(record))
 
-    def _launch(self, asked: Reader) -> bytes:
-        module, entry = asked.number("i"), asked.text()
-        *sides, shared, _flags, _stream = asked.take("9IIIQ")
-        asked.text()  # the place of the launch
-        raw = asked.raw(asked.number())
+    def _launch(self, request: Reader) -> bytes:
+        module, entry = request.number("i"), request.text()
+        *sides, shared, _flags, _stream = request.take("9IIIQ")
+        request.text()  # the place of the launch
+        raw = request.raw(request.number())
         grid, block, cluster = (tuple(sides[at : at + 3]) for at in (0, 3, 6))
         kernel = self.kernel(module, entry)
         self.now, geometry = kernel, Geometry(grid, block, shared, cluster if cluster[0] else None)
@@ -164,11 +164,11 @@ class Server:
         self._faulty = (kernel, geometry) if done.status else None
         return wire.answer(done.status, wire.packed("d", done.nanoseconds) + wire.text(done.output))
 
-    def _memory(self, asked: Reader) -> bytes:
-        for _ in range(asked.number()):
-            slot, kind, offset, nbytes = asked.take("iIQQ")
-            place = asked.text()
-            self._placed.clear()  # with what lay there
+    def _memory(self, request: Reader) -> bytes:
+        for _ in range(request.number()):
+            slot, kind, offset, nbytes = request.take("iIQQ")
+            place = request.text()
+            self._placed.clear()  # they hold the old regions
             if nbytes:
                 name = self.places.named(place) or f"allocation {slot}"
                 self.memory.allocate(slot, offset, nbytes, name, place if kind == DEVICE else None)
@@ -178,18 +178,18 @@ class Server:
                 self.objects.forget(slot)
         return wire.answer(0)
 
-    def _texture(self, asked: Reader) -> bytes:
-        handle, has_resource = asked.take("Qi")
+    def _texture(self, request: Reader) -> bytes:
+        handle, has_resource = request.take("Qi")
         if not has_resource:
             self.objects.remove(handle)
             return wire.answer(0)
-        resource, how = asked.raw(RESOURCE_BYTES), None
-        has_texture = asked.number("i")
+        resource, how = request.raw(RESOURCE_BYTES), None
+        has_texture = request.number("i")
         if has_texture:
-            how = asked.raw(TEXTURE_BYTES)
+            how = request.raw(TEXTURE_BYTES)
         else:
-            asked.raw(TEXTURE_BYTES)
-        slot, offset, nbytes, *extents, flags = asked.take("iQQ3QI")
+            request.raw(TEXTURE_BYTES)
+        slot, offset, nbytes, *extents, flags = request.take("iQQ3QI")
         region = self.memory.space.slots[slot]
         try:
             self.objects.add(
@@ -206,19 +206,19 @@ class Server:
         self._placed.clear()
         return wire.answer(0)
 
-    def _tensor_map(self, asked: Reader) -> bytes:
-        type_, rank, place = asked.take("iIQ")
-        sizes, strides, box, steps = asked.take("5Q"), asked.take("5Q"), asked.take("5I"), asked.take("5I")
-        swizzle, fill = asked.take("ii")
+    def _tensor_map(self, request: Reader) -> bytes:
+        type_, rank, place = request.take("iIQ")
+        sizes, strides, box, steps = request.take("5Q"), request.take("5Q"), request.take("5I"), request.take("5I")
+        swizzle, fill = request.take("ii")
         try:
-            made = self.objects.tensor_map(type_, rank, place, sizes, strides, box, steps, swizzle, fill)
+            descriptor = self.objects.tensor_map(type_, rank, place, sizes, strides, box, steps, swizzle, fill)
         except simulator.LaunchError as error:
             return self._refuse(launches.INVALID_VALUE, error)
         self._placed.clear()
-        return wire.answer(0, made)
+        return wire.answer(0, descriptor)
 
-    def _finding(self, asked: Reader) -> bytes:
-        kind, message, place, other = (asked.text() for _ in range(4))
+    def _finding(self, request: Reader) -> bytes:
+        kind, message, place, other = (request.text() for _ in range(4))
         message = re.sub(r"\b_Z\w+", lambda match: self._names.get(match[0], match[0]), message)
         self.found(kind, message, place, other)
         if kind == "host-pointer" and self._faulty is not None:
@@ -226,22 +226,22 @@ class Server:
             kernel.of_host(geometry)
         return wire.answer(0)
 
-    def _end(self, asked: Reader) -> bytes:
+    def _end(self, request: Reader) -> bytes:
         self.ended = True
-        asked.number("i")
-        for _ in range(asked.number()):
-            name = asked.text()
-            self.missing[name] = asked.number("Q")
-        for _ in range(asked.number()):
-            call, error, name, place = asked.text(), asked.number("i"), asked.text(), asked.text()
-            if error not in FOLLOW or not any(one.faulty for one in self.kernels.values()):
+        request.number("i")
+        for _ in range(request.number()):
+            name = request.text()
+            self.missing[name] = request.number("Q")
+        for _ in range(request.number()):
+            call, error, name, place = request.text(), request.number("i"), request.text(), request.text()
+            if error not in FOLLOW or not any(kernel.faulty for kernel in self.kernels.values()):
                 self.found("unasked-error", f"{call} returned {name}, which nobody asked for", place)
-        for _ in range(asked.number()):
-            nbytes = asked.number("Q")
-            self.found("never-freed", f"{nbytes} bytes are allocated here and never freed", asked.text())
+        for _ in range(request.number()):
+            nbytes = request.number("Q")
+            self.found("never-freed", f"{nbytes} bytes are allocated here and never freed", request.text())
         return wire.answer(0)
 
-    # What they need --------------------------------------------------------------------------------------------------
+    # Helpers ---------------------------------------------------------------------------------------------------------
 
     def kernel(self, module: int, entry: str) -> Launching:
         """Return a kernel that is launched."""
@@ -251,13 +251,13 @@ class Server:
             source = self._source(loaded.program.kernels[entry].file)
             function = self._names[entry]
             name = function if len(function) <= LONG else launches.short_name(function)
-            alike = sum(one.name.partition(" (")[0] == name for one in self.kernels.values())
+            alike = sum(kernel.name.partition(" (")[0] == name for kernel in self.kernels.values())
             name = f"{name} ({alike + 1})" if alike else name
             self.kernels[key] = Launching(loaded, entry, name, function, self.architecture, source)
         return self.kernels[key]
 
     def found(self, kind: str, message: str, place: str, other: str = "") -> None:
-        """Note an error of the host's code, once for each place; `other`: another place that the message is of."""
+        """Note an error of the host's code, once for each place; `other`: a second place of the message."""
         at = self.places.of(place)
         file, line, source = (at.file, at.line, at.source) if at else ("", None, "")
         if beside := self.places.of(other):
@@ -267,7 +267,7 @@ class Server:
         self.findings[key] = Finding(kind, message, _shown(file), line, source, count)
 
     def _read_unwritten(self, kernel: Launching, report: simulator.Report, unwritten: Mapping[int, str]) -> None:
-        """Note allocations that a launch reads and does not store to, and that nobody had written before."""
+        """Note allocations that a launch reads and does not store to, and that were unwritten before."""
         for slot, place in unwritten.items():
             rows = [row for row in report.accesses if row.space == "global" and row.start >> SLOT_BITS == slot]
             if rows and all(row.op != "store" for row in rows):
@@ -302,13 +302,13 @@ class Server:
         return self._sources[file]
 
     def _name(self, entries: list[str]) -> None:
-        """Find the names of kernels in C++, all at once."""
+        """Demangle the names of kernels, all at once."""
         tool = shutil.which("c++filt")
         texts: list[str] = entries
         if tool and any(entry.startswith("_Z") for entry in entries):
             with suppress(OSError, subprocess.TimeoutExpired):
-                told = subprocess.run([tool], input="\n".join(entries), capture_output=True, text=True, timeout=60)
-                texts = told.stdout.splitlines()
+                done = subprocess.run([tool], input="\n".join(entries), capture_output=True, text=True, timeout=60)
+                texts = done.stdout.splitlines()
         if len(texts) != len(entries):
             texts = entries
         for entry, text in zip(entries, texts, strict=True):
@@ -322,7 +322,7 @@ class Server:
 
 
 def _shown(file: str) -> str:
-    """Return a path as the user writes it: from the current folder where it lies in that."""
+    """Return a path as the user writes it: relative to the current folder if it is inside."""
     with suppress(ValueError):
         return str(Path(file).relative_to(os.getcwd())) if file else ""
     return file

@@ -22,7 +22,7 @@ def _form(layout: str) -> struct.Struct:
 
 
 class Kind(IntEnum):
-    """What a request asks for."""
+    """The kinds of requests."""
 
     HELLO = 1
     LOAD = 2
@@ -45,19 +45,19 @@ class Reader:
     def take(self, layout: str) -> tuple[Any, ...]:
         """Return the values of a layout of `struct`."""
         form = _form(layout)
-        found = form.unpack_from(self._payload, self._at)
+        values = form.unpack_from(self._payload, self._at)
         self._at += form.size
-        return found
+        return values
 
     def number(self, letter: str = "I") -> int:
-        """Return one number, of four bytes unless told otherwise."""
+        """Return one number, of four bytes by default."""
         return int(self.take(letter)[0])
 
     def raw(self, nbytes: int) -> bytes:
         """Return bytes."""
-        found = self._payload[self._at : self._at + nbytes]
+        content = self._payload[self._at : self._at + nbytes]
         self._at += nbytes
-        return found
+        return content
 
     def text(self) -> str:
         """Return a text."""

@@ -58,7 +58,7 @@ def find_kernel(source: SourceFile, name: str | None = None) -> Kernel:
 
 
 def _takes(kernel: Kernel, wanted: tuple[str, ...]) -> bool:
-    """Tell whether a kernel has parameters of these types, as written or with aliases resolved."""
+    """Return whether a kernel has parameters of these types, as written or with aliases resolved."""
     ways = [
         {canonical(parameter.ctype), canonical(parameter.meaning or parameter.ctype)} for parameter in kernel.parameters
     ]
@@ -122,12 +122,12 @@ def _of_instance(source: SourceFile, kernel: Kernel, name: str) -> tuple[Paramet
         return kernel.parameters
     place = re.compile(rf"\b{kernel.name}(?=\s*\()").search(source.text, kernel.start) if not kernel.file else None
     at = place.start() if place and kernel.overloaded else None
-    found = clang_parse.answer_of(source.task, Question(name, at=at)).parameters
-    if found is None:
+    resolved = clang_parse.answer_of(source.task, Question(name, at=at)).parameters
+    if resolved is None:
         return kernel.parameters
     return tuple(
         replace(parameter, name=name, restrict=restrict)
-        for parameter, (name, restrict) in zip(found, _formals(kernel, len(found)), strict=False)
+        for parameter, (name, restrict) in zip(resolved, _formals(kernel, len(resolved)), strict=False)
     )
 
 

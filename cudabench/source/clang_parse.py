@@ -33,7 +33,7 @@ T = TypeVar("T")
 MOST_SECONDS = 10.0
 MOST_BYTES = 1 << 30
 MOST_HEADERS = 64  # of the user's headers that are read, in the order of inclusion
-MOST_QUESTIONS = 32  # about instances of class templates that nobody requested
+MOST_QUESTIONS = 32  # about instances of class templates that were not requested
 KEEP_GOING = 0x200  # also after a missing header; else an unknown type silently becomes int
 HEADERS = Path(__file__).parent / "headers"
 _OPTIONS = (
@@ -126,10 +126,10 @@ def _load() -> None:
 
 def _read(task: Task) -> Reading:
     """Runs in the process that may be ended."""
-    found, _, front = parse_with_stand_ins(task)
-    if not found.incomplete:
-        return found.reading
-    more = tuple(Question(name, type=True) for name in found.incomplete[:MOST_QUESTIONS])
+    declarations, _, front = parse_with_stand_ins(task)
+    if not declarations.incomplete:
+        return declarations.reading
+    more = tuple(Question(name, type=True) for name in declarations.incomplete[:MOST_QUESTIONS])
     reading = _parsed(replace(task, questions=(*task.questions, *more)), front).reading
     return Reading(replace(reading.file, task=task), reading.answers[: len(task.questions)])
 
@@ -139,13 +139,13 @@ def parse_with_stand_ins(task: Task, front: str = "", options: int = 0) -> tuple
     errors without stand-ins, and all text in front. Runs in the process that may be ended."""
     from cudabench.source.missing import ROUNDS, Missing
 
-    lacks, found = Missing(), _parsed(task, front, options)
-    faults = found.faults
+    missing, declarations = Missing(), _parsed(task, front, options)
+    faults = declarations.faults
     for _ in range(ROUNDS - 1):
-        if not lacks.learn(found, task.name, _text_with_questions(task)):
+        if not missing.learn(declarations, task.name, _text_with_questions(task)):
             break
-        found = _parsed(task, front + lacks.text(), options)
-    return found, faults, front + lacks.text()
+        declarations = _parsed(task, front + missing.text(), options)
+    return declarations, faults, front + missing.text()
 
 
 def _parsed(task: Task, lacking: str, options: int = 0) -> Found:
@@ -170,13 +170,13 @@ def _parsed(task: Task, lacking: str, options: int = 0) -> Found:
 
 def _headers(unit: TranslationUnit, main: str) -> dict[str, str]:
     """Return the texts of the user's own headers that were included."""
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     names = dict.fromkeys(include.include.name for include in unit.get_includes())
     own = [name for name in names if name != main and not name.startswith((VIRTUAL, str(HEADERS)))]
     for name in own[:MOST_HEADERS]:
         with contextlib.suppress(OSError):
-            found[name] = Path(name).read_bytes().decode("utf-8", errors="surrogateescape")
-    return found
+            texts[name] = Path(name).read_bytes().decode("utf-8", errors="surrogateescape")
+    return texts
 
 
 def _text_with_questions(task: Task) -> str:
@@ -187,16 +187,16 @@ def _text_with_questions(task: Task) -> str:
     for at, question in enumerate(task.questions):
         if question.launches:
             continue
-        wanted = question.text
+        expression = question.text
         if question.at is not None:  # an overloaded template gets its own name
             name = re.compile(r"\w+").match(text, question.at)
             assert name is not None
             own = f"cudabench_{name[0]}"
             text = f"{text[: question.at]}{own}{text[name.end() :]}"
-            wanted = re.sub(rf"\b{name[0]}(?=\s*<)", own, wanted, count=1)
-        meant = wanted if question.type else f"decltype(&{wanted})"
+            expression = re.sub(rf"\b{name[0]}(?=\s*<)", own, expression, count=1)
+        type_text = expression if question.type else f"decltype(&{expression})"
         lines += [
-            f"using {QUERY}{at} = {meant};",
+            f"using {QUERY}{at} = {type_text};",
             f"constexpr auto {QUERY}{at}_size = cudabench_size<{QUERY}{at}>::value;",
         ]
     return text + "\n" + "\n".join(lines) + "\n" if lines else text

@@ -79,7 +79,7 @@ def file_of(cursor: Cursor) -> str:
 
 
 def has(cursor: Cursor, kind: CursorKind) -> bool:
-    """Tell whether a cursor has a child of a kind, such as an attribute."""
+    """Return whether a cursor has a child of a kind, such as an attribute."""
     return any(child.kind == kind for child in cursor.get_children())
 
 
@@ -88,7 +88,7 @@ _STATIC = re.compile(r"\bstatic\b(?!\s+(?:const|constexpr|__shared__)\b)")
 
 
 def is_on_device(cursor: Cursor, head: str) -> bool:
-    """Tell whether a declaration with these first words is for the device."""
+    """Return whether a declaration with these first words is for the device."""
     attributes = (CursorKind.CUDADEVICE_ATTR, CursorKind.CUDAGLOBAL_ATTR)
     return any(child.kind in attributes for child in cursor.get_children()) or not _ON_DEVICE.isdisjoint(
         WORD.findall(head)
@@ -96,7 +96,7 @@ def is_on_device(cursor: Cursor, head: str) -> bool:
 
 
 def is_private(cursor: Cursor, plain: str) -> bool:
-    """Tell whether a declaration is or contains a device variable that only this file can write."""
+    """Return whether a declaration is or contains a device variable that only this file can write."""
     if cursor.kind == CursorKind.VAR_DECL:
         unseen = cursor.linkage.name in ("INTERNAL", "UNIQUE_EXTERNAL")
         return unseen and not cursor.type.is_const_qualified() and is_on_device(cursor, plain)
@@ -113,16 +113,16 @@ def faults_of(unit: TranslationUnit) -> Iterator[Fault]:
 
 def local_names(cursor: Cursor) -> set[str]:
     """Return the names that a function declares: parameters, variables, types."""
-    found: set[str] = set()
+    names: set[str] = set()
 
     def visit(child: Cursor, parent: Cursor, data: object) -> int:
         kind = child._kind_id
         if kind in _LOCAL:
-            found.add(conf.lib.clang_getCursorSpelling(child))
+            names.add(conf.lib.clang_getCursorSpelling(child))
         return _OVER if _FIRST_EXPRESSION <= kind < _FIRST_STATEMENT else _INTO
 
     conf.lib.clang_visitChildren(cursor, callbacks["cursor_visit"](visit), None)
-    return found
+    return names
 
 
 _LOCAL = frozenset(
@@ -157,7 +157,7 @@ def skipped_ranges(unit: TranslationUnit, name: str) -> Iterator[tuple[int, int]
     """Yield the ranges of a file, in bytes, that its conditions skip. The unit must be parsed in detail."""
     function = conf.lib.clang_getSkippedRanges
     function.argtypes, function.restype = [TranslationUnit, File], ctypes.POINTER(_Ranges)
-    found = function(unit, unit.get_file(name))
-    for at in range(found.contents.count if found else 0):
-        skipped = found.contents.ranges[at]
+    ranges = function(unit, unit.get_file(name))
+    for at in range(ranges.contents.count if ranges else 0):
+        skipped = ranges.contents.ranges[at]
         yield skipped.start.offset, skipped.end.offset

@@ -69,7 +69,7 @@ class _Walk:
         self.faults = tuple(cursors.faults_of(unit))
         self.texts = {name: Text(name, text) for name, text in texts.items()}
         for fault in self.faults:
-            # A type of which only the name is known is still a type.
+            # An incomplete type is still a type.
             if fault.file in self.texts and not _OPAQUE.match(fault.said):
                 self.texts[fault.file].faults.append(fault.offset)
         for text in self.texts.values():
@@ -96,7 +96,7 @@ class _Walk:
         self.incomplete: dict[str, None] = {}
 
     def read(self) -> Found:
-        """Return all that was read."""
+        """Return the declarations."""
         task = self.task
         for name, meaning in self._macro_types().items():
             self.types.setdefault(name, meaning)
@@ -146,7 +146,7 @@ class _Walk:
         self._scope(cursor, replace(scope, start=place.start if bare_c else None))
 
     def _faulty(self, cursor: Cursor) -> bool:
-        """Tell whether a declaration depends on an error. Errors in a class's functions and initialisers do not
+        """Return whether a declaration depends on an error. Errors in a class's functions and initialisers do not
         count."""
         place = span(cursor)
         faults = self.texts[place.file].faults_in(place.start, place.end) if place.file in self.texts else []
@@ -231,11 +231,11 @@ class _Walk:
 
     def _typed(self, parameter: Parameter, kind: Type) -> Parameter:
         """Return a parameter with its type resolved."""
-        found = typed(parameter, kind, self._faulty)
-        meant = kind.get_canonical()
-        while meant.kind == TypeKind.POINTER:
-            meant = meant.get_pointee()
-        return replace(found, element=self._numbers(meant.get_declaration())) if meant.kind == TypeKind.ENUM else found
+        param = typed(parameter, kind, self._faulty)
+        inner = kind.get_canonical()
+        while inner.kind == TypeKind.POINTER:
+            inner = inner.get_pointee()
+        return replace(param, element=self._numbers(inner.get_declaration())) if inner.kind == TypeKind.ENUM else param
 
     def _macro_types(self) -> dict[str, str]:
         """Return the macros that may stand for types."""
@@ -306,7 +306,7 @@ class _Walk:
         counts = Counter(name for name, _ in self.declared)
         for name, body in (*self.macros.items(), *self.functions.items()):
             self.uses.setdefault(name, set()).update(USED.findall(body))
-        made = [
+        kernels = [
             replace(
                 kernel,
                 comment=kernel.comment or self.announced.get(key, ""),
@@ -315,7 +315,7 @@ class _Walk:
             )
             for key, kernel in kept.items()
         ]
-        return tuple(sorted(made, key=lambda kernel: (bool(kernel.file), kernel.start if not kernel.file else 0)))
+        return tuple(sorted(kernels, key=lambda kernel: (bool(kernel.file), kernel.start if not kernel.file else 0)))
 
     def _reached(self, names: frozenset[str]) -> frozenset[str]:
         while more := {reached for name in names for reached in self.uses.get(name, ())} - names:
@@ -326,14 +326,14 @@ class _Walk:
 
     def _variable(self, cursor: Cursor) -> None:
         kind = cursor.type
-        meant = bare(kind.get_canonical())
-        if meant.startswith(("texture<", "surface<")):
-            self.references[cursor.spelling] = meant
+        type_name = bare(kind.get_canonical())
+        if type_name.startswith(("texture<", "surface<")):
+            self.references[cursor.spelling] = type_name
         if file_of(cursor) not in self.texts:
             return
         place = span(cursor)
         self.private |= cursors.is_private(cursor, self._plain(place))
-        if kind.is_const_qualified() and numpy_type(meant) and (value := cursors.whole(cursor)) is not None:
+        if kind.is_const_qualified() and numpy_type(type_name) and (value := cursors.whole(cursor)) is not None:
             self.numbers.setdefault(cursor.spelling, str(value))
         if not has(cursor, CursorKind.CUDACONSTANT_ATTR):
             return

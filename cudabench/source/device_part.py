@@ -75,12 +75,12 @@ def device_part(task: Task, kernels: Collection[str], words: Collection[str], fr
 
 def _made(task: Task, kernels: frozenset[str], words: frozenset[str], front: str) -> Part | None:
     """Runs in the process that may be ended."""
-    found, faults, _ = clang_parse.parse_with_stand_ins(task, front, _DETAILED)
+    declarations, faults, _ = clang_parse.parse_with_stand_ins(task, front, _DETAILED)
     files: list[_File] = []
-    for name, text in found.texts.items():
+    for name, text in declarations.texts.items():
         if not name.startswith(str(stand_ins.FOLDER)):
             at = [fault.offset for fault in faults if fault.file == name]
-            files.append(_File(name, text, at, list(skipped_ranges(found.unit, name)), found.unit.cursor))
+            files.append(_File(name, text, at, list(skipped_ranges(declarations.unit, name)), declarations.unit.cursor))
     if not _keep(files, _macros(files, task.defines), kernels, words):
         return None
     paths = {file.name: "" if file.name == task.name else file.name for file in files}
@@ -192,9 +192,9 @@ class _File:
                 # In its parameters; an unknown word before them may mean that it is for the device.
                 faults = [at - cursor.location.offset for at in self.faults if piece.start <= at < (body or piece.end)]
                 piece.uncallable = bool(faults) and faults == [at for at in faults if at >= 0]
-                self._let_go(piece, cursor, body)
+                self._drop_body(piece, cursor, body)
         elif cursor.kind in RECORDS:
-            self._let_go_within(piece, cursor)
+            self._drop_bodies(piece, cursor)
         if self.pieces and piece.start < self.pieces[-1].end:
             self.pieces[-1].add(piece)
         else:
@@ -213,23 +213,23 @@ class _File:
                 return match.start()
         return bodies[-1]
 
-    def _let_go(self, piece: _Piece, cursor: Cursor, body: int | None) -> None:
+    def _drop_body(self, piece: _Piece, cursor: Cursor, body: int | None) -> None:
         """Leave out the body of a host function."""
         if body:
             name = re.match(r"operator\W*|~?\w+", cursor.spelling)
             piece.gone.append((body, span(cursor).end))
             piece.hosts.append((name[0].strip() if name else "", body))
 
-    def _let_go_within(self, piece: _Piece, cursor: Cursor) -> None:
+    def _drop_bodies(self, piece: _Piece, cursor: Cursor) -> None:
         """Leave out the bodies of a class's host functions."""
         for child in cursor.get_children():
             member = next(child.get_children(), child) if child.kind == CursorKind.FRIEND_DECL else child
             if member.kind in RECORDS:
-                self._let_go_within(piece, member)
+                self._drop_bodies(piece, member)
             elif member.kind in FUNCTIONS and (place := span(member)).file == self.name:
                 body = self._body(member)
                 if not is_on_device(member, self.plain[place.start : body or place.end]):
-                    self._let_go(piece, member, body)
+                    self._drop_body(piece, member, body)
 
     def _widen(self, piece: _Piece) -> None:
         """Include the semicolon, and words in front that the parser ignores, such as attributes."""
@@ -257,7 +257,7 @@ class _File:
 
     def _add_unread(self) -> None:
         """Add the statements that the parser ignored: they may declare the name at their end."""
-        left = bytearray(self.plain, "latin-1")
+        unread = bytearray(self.plain, "latin-1")
         read = [(piece.start, piece.end) for piece in self.pieces]
         for start, end in (
             *self.frames,
@@ -266,8 +266,8 @@ class _File:
             *self.skipped,
             *read,
         ):
-            left[start:end] = b" " * (end - start)
-        for match in re.finditer(r"\w[^;}]*[;}]?", left.decode("latin-1")):
+            unread[start:end] = b" " * (end - start)
+        for match in re.finditer(r"\w[^;}]*[;}]?", unread.decode("latin-1")):
             if _INSTANCE.match(match[0]):
                 continue
             space = re.match(r"using\s+namespace\s+([\w:]+)\s*;", match[0])
@@ -281,13 +281,13 @@ class _File:
     def part(self) -> str:
         """Return the text with blanks in place of parts that are not kept."""
         kept = [(piece.start, piece.end) for piece in self.pieces if piece.kept]
-        left = [(piece.start, piece.end) for piece in self.pieces if not piece.kept]
+        dropped = [(piece.start, piece.end) for piece in self.pieces if not piece.kept]
         gone = [span for piece in self.pieces if piece.kept for span in piece.gone]
-        skipped = [span for span in self.skipped if not _within(span[0], kept + left)]
+        skipped = [span for span in self.skipped if not _within(span[0], kept + dropped)]
         directives = [
             directive.span()
             for directive in self.directives
-            if directive[1] != "pragma" or not _within(directive.start(), left + gone)
+            if directive[1] != "pragma" or not _within(directive.start(), dropped + gone)
         ]
         text = list(blank(self.text))
         for start, end in (*self.frames, *skipped, *kept):
@@ -302,33 +302,33 @@ class _File:
 
     def reached(self, piece: _Piece, declared: Collection[str], macros: Mapping[str, str]) -> set[str]:
         """Return the names that a declaration uses, except those of its own variables."""
-        found_words = USED.finditer(self.plain, piece.start, piece.end)
-        words = [match for match in found_words if not _within(match.start(), piece.gone)]
+        matches = USED.finditer(self.plain, piece.start, piece.end)
+        words = [match for match in matches if not _within(match.start(), piece.gone)]
         reaches = any(match[0] in declared and match[0] not in piece.names for match in words)
         functions = [cursor for cursor in piece.cursors if reaches and cursor.kind in FUNCTIONS]
         own = {at for cursor in functions for at in self._locals(cursor)}
-        found = {match[0] for match in words if match.start() not in own}
+        used = {match[0] for match in words if match.start() not in own}
         texts = [self.plain[piece.start : piece.end]]
-        more = found
+        more = used
         while meanings := [macros[name] for name in more & macros.keys()]:
             texts += meanings
-            more = {word for meaning in meanings for word in USED.findall(meaning)} - found
-            found = found | more
-        return found.union(*(names for pattern, names in _UNNAMED if any(map(pattern.search, texts))))
+            more = {word for meaning in meanings for word in USED.findall(meaning)} - used
+            used = used | more
+        return used.union(*(names for pattern, names in _UNNAMED if any(map(pattern.search, texts))))
 
     def _locals(self, cursor: Cursor) -> Iterator[int]:
         """Yield the places where a function uses its own parameters and variables."""
         whole = span(cursor)
         for inner in cursor.walk_preorder():
-            meant = inner.referenced if inner.kind == CursorKind.DECL_REF_EXPR else inner
-            if meant is None or meant.kind not in _VARIABLES:
+            named = inner.referenced if inner.kind == CursorKind.DECL_REF_EXPR else inner
+            if named is None or named.kind not in _VARIABLES:
                 continue
-            own = meant == inner or (file_of(meant) == whole.file and whole.start <= meant.location.offset < whole.end)
+            own = named == inner or (file_of(named) == whole.file and whole.start <= named.location.offset < whole.end)
             if own and inner.spelling and self.plain.startswith(inner.spelling, inner.location.offset):
                 yield inner.location.offset
 
     def is_private(self, piece: _Piece) -> bool:
-        """Tell whether a declaration is, or has, a variable of the device that only this file knows and may write."""
+        """Return whether a declaration is, or has, a variable of the device that only this file knows and may write."""
         kinds = (CursorKind.VAR_DECL, *(() if piece.kernel else FUNCTIONS))
         written = self.plain[piece.start : piece.end]
         return any(cursor.kind in kinds and is_private(cursor, written) for cursor in piece.cursors)
@@ -357,12 +357,12 @@ def _names(cursor: Cursor, written: str) -> Iterator[str]:
 
 def _macros(files: Iterable[_File], defines: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Return the macros with all their texts."""
-    found: dict[str, str] = defaultdict(str)
+    texts: dict[str, str] = defaultdict(str)
     for name, parameters, meaning in (macro for file in files for macro in macros_of(file.plain)):
-        found[name] += f" {parameters} {meaning}"
+        texts[name] += f" {parameters} {meaning}"
     for name, value in defines:
-        found[name.partition("(")[0]] += " " + value
-    return dict(found)
+        texts[name.partition("(")[0]] += " " + value
+    return dict(texts)
 
 
 def _keep(files: Collection[_File], macros: Mapping[str, str], kernels: frozenset[str], words: frozenset[str]) -> bool:
@@ -370,21 +370,21 @@ def _keep(files: Collection[_File], macros: Mapping[str, str], kernels: frozense
     pieces = [(file, piece) for file in files for piece in file.pieces]
     declared = {name for _, piece in pieces for name in piece.names}
     reached = set(words)
-    every = not kernels
+    all_kernels = not kernels
     while True:
-        found = False
+        changed = False
         for file, piece in pieces:
-            requested = piece.kernel and (every or bool(piece.names & kernels))
+            requested = piece.kernel and (all_kernels or bool(piece.names & kernels))
             if piece.kept or piece.uncallable or piece.names == {"main"}:
                 continue
             if requested or piece.always or piece.names & reached:
-                piece.kept = found = True
+                piece.kept = changed = True
                 reached |= file.reached(piece, declared, macros)
-        if found:
+        if changed:
             continue
         if any("##" in macros[name] for name in reached & macros.keys()) and not declared <= reached:
             reached |= declared
-        elif not every and any(piece.kept and file.is_private(piece) for file, piece in pieces):
-            every = True  # other writers of such a variable change the compiled code
+        elif not all_kernels and any(piece.kept and file.is_private(piece) for file, piece in pieces):
+            all_kernels = True  # other writers of such a variable change the compiled code
         else:
             return any(piece.kept and piece.kernel for _, piece in pieces)

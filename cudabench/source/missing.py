@@ -68,7 +68,7 @@ class Missing:
         return "\n".join(lines) + "\n"
 
     def learn(self, found: Found, name: str, text: str) -> bool:
-        """Learn missing names from a file's errors; `name`: the file's name there. Tell whether there are new names."""
+        """Learn missing names from a file's errors; `name`: the file's name there. Return whether names are new."""
         places = [(fault.offset, fault.said) for fault in found.faults if fault.file == name]
         places = [(at, message) for at, message in places if not any(start <= at < end for start, end in found.bodies)]
         if not places:
@@ -120,13 +120,13 @@ class Missing:
 
 
 def _is_value(part: str, text: str) -> bool:
-    """Tell whether a template argument is a value: a literal, or a name that the text declares as a number."""
+    """Return whether a template argument is a value: a literal, or a name that the text declares as a number."""
     number = r"\b(?:int|unsigned|bool|long|auto|\w+_t)\s+{0}\b|#\s*define\s+{0}\s+[\d(]".format(re.escape(part))
     return bool(re.match(r"[\d'-]|(?:true|false|sizeof)\b", part) or re.search(number, text))
 
 
 def _is_declared(name: str, text: str) -> bool:
-    """Tell whether a text declares a name itself, so that another name is missing."""
+    """Return whether a text declares a name itself, so that another name is missing."""
     own = rf"\b(?:using|struct|class|union|enum|namespace)\s+(?:\w+\s*\([^()]*\)\s*)?{name}\b"
     return re.search(rf"{own}|\btypedef\b[^;]*\b{name}\s*;", text) is not None
 
@@ -147,16 +147,16 @@ def _chain(text: str, at: int) -> tuple[list[str], bool, tuple[int, int]]:
     """Return the name at a position with its scopes, whether it is a template, and its start and end."""
     before = re.search(r"(?:[^\W\d]\w*\s*::\s*)*\w*\Z", text[max(at - 300, 0) : at])
     start = at - len(before[0]) if before else at
-    found = re.compile(r"([^\W\d]\w*(?:\s*::\s*[^\W\d]\w*)*)(\s*<(?![<=]))?").match(text, start)
-    if found is None:
+    match = re.compile(r"([^\W\d]\w*(?:\s*::\s*[^\W\d]\w*)*)(\s*<(?![<=]))?").match(text, start)
+    if match is None:
         return [], False, (at, at)
-    end = found.end() - 1 if found[2] else found.end()
-    return re.split(r"\s*::\s*", found[1]), found[2] is not None, (start, end)
+    end = match.end() - 1 if match[2] else match.end()
+    return re.split(r"\s*::\s*", match[1]), match[2] is not None, (start, end)
 
 
 def _heads(text: str) -> Iterator[tuple[int, str]]:
     """Yield the start of each kernel's declaration in a text, and its head."""
-    for part in re.finditer(r"[^;{}\s][^;{}]*", DIRECTIVE.sub(lambda found: blank(found[0]), text)):
+    for part in re.finditer(r"[^;{}\s][^;{}]*", DIRECTIVE.sub(lambda directive: blank(directive[0]), text)):
         if re.search(r"\b__global__\b", part[0]):
             yield part.start(), part[0]
 

@@ -37,7 +37,7 @@ def layout_of(ctype: str, file: SourceFile) -> Layout | None:
     name = ctype
     for _ in range(8):
         name = aliases.get(name, name).removeprefix("struct ").strip()
-    found = file.layouts.get(respelled(name)) or file.layouts.get(respelled(ctype))
-    if found is None and file.task and ("<" in name or name in _OF_CUDA):
-        found = clang_parse.answer_of(file.task, Question(name, type=True)).layout
-    return found
+    layout = file.layouts.get(respelled(name)) or file.layouts.get(respelled(ctype))
+    if layout is None and file.task and ("<" in name or name in _OF_CUDA):
+        layout = clang_parse.answer_of(file.task, Question(name, type=True)).layout
+    return layout

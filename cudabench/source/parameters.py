@@ -29,18 +29,18 @@ def parameter_of(cursor: Cursor, text: Text, macros: Collection[str]) -> Paramet
     place = span(cursor)
     written = _words(without_remarks(text.slice(place.start, place.end))) if place.file == text.path else []
     faulty = bool(text.faults_in(place.start, place.end))
-    found = parameter_from(cursor.spelling, cursor.type)
-    restrict = found.restrict or any(map(says_restrict, range(len(written)), repeat(written)))
+    parameter = parameter_from(cursor.spelling, cursor.type)
+    restrict = parameter.restrict or any(map(says_restrict, range(len(written)), repeat(written)))
     if faulty:
-        found = _as_written(cursor.spelling, written)
+        parameter = _as_written(cursor.spelling, written)
     elif not set(written) & set(macros):
-        own = _type_in(written, cursor.spelling, found.pointer)
-        found = replace(found, type=own or found.type)
-    return replace(found, restrict=restrict)
+        own = _type_in(written, cursor.spelling, parameter.pointer)
+        parameter = replace(parameter, type=own or parameter.type)
+    return replace(parameter, restrict=restrict)
 
 
 def says_restrict(at: int, words: Sequence[str]) -> bool:
-    """Tell whether a word of a parameter is `__restrict__` or a macro for it; ns::Restrict and template arguments are
+    """Return whether a word of a parameter is `__restrict__` or a macro for it; ns::Restrict and template arguments are
     types."""
     before = words[:at]
     return "restrict" in words[at].lower() and before[-1:] != ["::"] and before.count("<") == before.count(">")
@@ -122,7 +122,7 @@ def template_parameters(cursor: Cursor, text: Text) -> tuple[TemplateParameter, 
         CursorKind.TEMPLATE_TYPE_PARAMETER, CursorKind.TEMPLATE_NON_TYPE_PARAMETER,
         CursorKind.TEMPLATE_TEMPLATE_PARAMETER,
     )  # fmt: skip
-    found = []
+    parameters = []
     for child in (parameter for parameter in cursor.get_children() if parameter.kind in kinds):
         place = span(child)
         written = text.slice(place.start, place.end) if place.file == text.path else ""
@@ -134,5 +134,5 @@ def template_parameters(cursor: Cursor, text: Text) -> tuple[TemplateParameter, 
         kind = ["typename" if word == "class" else word for word in head if word not in ("const", ".")]
         if child.kind == CursorKind.TEMPLATE_NON_TYPE_PARAMETER and not kind:
             kind = [bare(child.type)]
-        found.append(TemplateParameter(name, spell(kind) + dots, respelled(default[0]) if default else ""))
-    return tuple(found)
+        parameters.append(TemplateParameter(name, spell(kind) + dots, respelled(default[0]) if default else ""))
+    return tuple(parameters)

@@ -46,10 +46,10 @@ def without_remarks(text: str) -> str:
     """Return a text with blanks in place of comments and the content of strings; positions are kept."""
 
     def without_inside(match: re.Match[str]) -> str:
-        found = match[0]
+        lexeme = match[0]
         if match["kept"]:
-            return found
-        return blank(found) if match["remark"] else found[0] + blank(found[1:-1]) + found[-1:] * (len(found) > 1)
+            return lexeme
+        return blank(lexeme) if match["remark"] else lexeme[0] + blank(lexeme[1:-1]) + lexeme[-1:] * (len(lexeme) > 1)
 
     return _REMARK_OR_QUOTED.sub(without_inside, text)
 
@@ -62,9 +62,9 @@ def blank(text: str) -> str:
 def macros_of(text: str) -> Iterator[tuple[str, str, str]]:
     """Yield the macros that a text without remarks defines: name, parameters in brackets or '', meaning."""
     for directive in DIRECTIVE.finditer(text):
-        found = re.match(r"[ \t]+(\w+)(\([^)\n]*\))?(.*)", directive[2], re.S) if directive[1] == "define" else None
-        if found:
-            yield found[1], found[2] or "", found[3].replace("\\\n", " ").strip()
+        macro = re.match(r"[ \t]+(\w+)(\([^)\n]*\))?(.*)", directive[2], re.S) if directive[1] == "define" else None
+        if macro:
+            yield macro[1], macro[2] or "", macro[3].replace("\\\n", " ").strip()
 
 
 def spell(words: Iterable[str]) -> str:

@@ -315,19 +315,19 @@ class _Reader:
             raise UsageError(f"{where}: {_by_value(parameter, kernel)}")
         if argument.text in NULL:
             return Null(argument.name)
-        made = read_array(argument.name, argument.text, where, self.scalars, parameter.const)
-        if made is None:
+        parsed = read_array(argument.name, argument.text, where, self.scalars, parameter.const)
+        if parsed is None:
             raise UsageError(
                 f"{where} is not an array; {kernel.signature} takes a pointer: write --arg "
                 f"'{argument.name}={element_type(parameter)}[n]:random' or --arg {argument.name}=@FILE.npy."
             )
-        if made.init == "empty" and parameter.const:
+        if parsed.init == "empty" and parameter.const:
             raise UsageError(
                 f"{where}: {argument.name} is const in {kernel.signature}, so 'empty' would leave it poison: use "
                 "random, zeros, ones or arange."
             )
-        check_fit(made, parameter, kernel, where)
-        return made
+        check_fit(parsed, parameter, kernel, where)
+        return parsed
 
     def view(self, argument: Given) -> Array | BufferView:
         """Return a texture or a surface, over its own array or another argument's."""
@@ -416,8 +416,8 @@ def _by_value(parameter: Parameter, kernel: Kernel) -> str:
 
 
 def _is_struct(ctype: str, file: SourceFile) -> bool:
-    meant = file.types.get(ctype, ctype)
-    return ctype in ("dim3", "uint3") or meant.startswith(("struct ", "class ", "union ")) or meant.endswith(">")
+    alias = file.types.get(ctype, ctype)
+    return ctype in ("dim3", "uint3") or alias.startswith(("struct ", "class ", "union ")) or alias.endswith(">")
 
 
 def _number_like(dtype: str | None) -> str:
@@ -506,6 +506,6 @@ def as_whole_number(value: Any, what: str, least: int = 1) -> int:
 def check_type(dtype: str, where: str) -> None:
     """Raise UsageError for an unknown type."""
     if dtype not in TYPES:
-        meant = numpy_type(dtype)
-        hint = f" Write {meant} for C's {dtype}." if meant else did_you_mean(dtype, TYPES)
+        equivalent = numpy_type(dtype)
+        hint = f" Write {equivalent} for C's {dtype}." if equivalent else did_you_mean(dtype, TYPES)
         raise UsageError(f"{where}: unknown type '{dtype}'; use one of {', '.join(TYPES)}.{hint}")

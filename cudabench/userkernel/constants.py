@@ -19,7 +19,7 @@ FIRST_STREAM = 1 << 20  # first stream of random numbers, after those of the arg
 def parse_constants(texts: Sequence[str], file: SourceFile, numbers: Mapping[str, Any]) -> tuple[Array, ...]:
     """Return the variables that --const sets, each as an array. Raises UsageError for an unknown name."""
     known = {constant.name: constant for constant in file.constants}
-    made: list[Array] = []
+    arrays: list[Array] = []
     for text in texts:
         name, value = arguments.split_name_value(text, "--const", "'c=full(2)', c=@c.npy or c=2.5")
         where = f"--const {name}={value}"
@@ -30,10 +30,10 @@ def parse_constants(texts: Sequence[str], file: SourceFile, numbers: Mapping[str
                 f"{where}: {file.path} lacks a __constant__ variable '{name}'; it has {', '.join(known) or 'none'}."
                 f"{did_you_mean(plain, known)}",
             ),
-            (name in [array.name for array in made], f"--const {name}=... is given twice: keep one."),
+            (name in [array.name for array in arrays], f"--const {name}=... is given twice: keep one."),
         )
-        made.append(_constant_array(name, value, known[plain], where, numbers, file))
-    return tuple(made)
+        arrays.append(_constant_array(name, value, known[plain], where, numbers, file))
+    return tuple(arrays)
 
 
 def _constant_array(
@@ -79,10 +79,10 @@ def example_of(constant: Constant, file: SourceFile) -> str:
     dtype, layout = numpy_type(constant.type, file.types), constant.layout
     if dtype and not constant.extents:
         return "2.5" if np.dtype(dtype).kind == "f" else "1"
-    kind, many = dtype, 0
+    kind, count = dtype, 0
     if not kind:
-        kind, many = vector_type(constant.type, file.types) or (layout and uniform(layout)) or ("", 0)
-    last = [many] * bool(many) if kind else [layout.size if layout else "BYTES"]
+        kind, count = vector_type(constant.type, file.types) or (layout and uniform(layout)) or ("", 0)
+    last = [count] * bool(count) if kind else [layout.size if layout else "BYTES"]
     shape = ",".join(map(str, (*constant.extents, *last)))
     return f"{kind}[{shape}]:random" if kind else f"uint8[{shape}]:zeros"
 

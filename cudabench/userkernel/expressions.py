@@ -49,7 +49,7 @@ def alias(name: str) -> str:
 
 
 def fits(value: int) -> bool:
-    """Tell whether a whole number fits 64 bits."""
+    """Return whether a whole number fits 64 bits."""
     return -(1 << 63) <= value < (1 << 64)
 
 
@@ -247,7 +247,7 @@ _CHEAP = frozenset({*ELEMENTWISE, *_LINEAR, *TYPES}) - {"i0", "round", "around"}
 
 
 def may_be_slow(tree: ast.expr, values: Mapping[str, Any]) -> bool:
-    """Tell whether a checked tree may need much time or memory, with the names of `values`."""
+    """Return whether a checked tree may need much time or memory, with the names of `values`."""
     nodes, called = 0, set()
     for node in ast.walk(tree):
         nodes += 1

@@ -64,11 +64,11 @@ def uses(text: str, kind: str) -> list[Use]:
 
 
 def wants_linear(name: str, text: str, file: str) -> bool:
-    """Tell whether a kernel with this text, or a function in `file` that it passes the parameter to, reads it by
-    tex1Dfetch. If the name is not found, tell whether the kernel uses tex1Dfetch at all."""
-    every = uses(text, "texture")
-    own = [use for use in every if use.name == name] or uses(_taken_by(name, text, file), "texture")
-    return any(use.linear for use in own or every)
+    """Return whether a kernel with this text, or a function in `file` that it passes the parameter to, reads it by
+    tex1Dfetch. If the name is not found, return whether the kernel uses tex1Dfetch at all."""
+    all_uses = uses(text, "texture")
+    own = [use for use in all_uses if use.name == name] or uses(_taken_by(name, text, file), "texture")
+    return any(use.linear for use in own or all_uses)
 
 
 def _taken_by(name: str, text: str, file: str) -> str:
@@ -79,31 +79,31 @@ def _taken_by(name: str, text: str, file: str) -> str:
     return next((file[start.start() : closing(file, start.end() - 1)] for start in starts if start), "")
 
 
-def check_uses(made: object, parameter: Parameter, kernel: Kernel, file: SourceFile, where: str) -> None:
+def check_uses(view: object, parameter: Parameter, kernel: Kernel, file: SourceFile, where: str) -> None:
     """Raise UsageError if a kernel uses a surface or texture with other dimensions or texels. Only the text of a single
     kernel is checked."""
     if kernel.expression == STEPS:
         return
-    assert isinstance(made, (Texture, Surface))
+    assert isinstance(view, (Texture, Surface))
     types = {**file.types, **template_arguments(kernel)}
-    kind, start = ("surface", "zeros") if isinstance(made, Surface) else ("texture", "random")
-    has = len(made.shape) - (made.channels > 1) - made.layered, made.layered
+    kind, start = ("surface", "zeros") if isinstance(view, Surface) else ("texture", "random")
+    has = len(view.shape) - (view.channels > 1) - view.layered, view.layered
     own = [use for use in uses(kernel.text, kind) if use.name == parameter.name]
     alike = [use for use in own if (use.sides, use.layered) == has]
-    wrong = _other_texels(made, alike, types) if isinstance(made, Surface) else _other_values(made, alike, types)
+    wrong = _other_texels(view, alike, types) if isinstance(view, Surface) else _other_values(view, alike, types)
     if len(alike) < (len(own) if kind == "surface" else bool(own)):
         other = next(other for other in own if other not in alike)
         wrong = (
-            f"{shape_text(made.shape)} is a {kind} of {_dimensions(*has)}, but the kernel uses it as a {kind} of "
+            f"{shape_text(view.shape)} is a {kind} of {_dimensions(*has)}, but the kernel uses it as a {kind} of "
             f"{_dimensions(other.sides, other.layered)}: write "
-            f"{kind}({_array(made.dtype, other.sides, other.layered, made.channels, start)})"
+            f"{kind}({_array(view.dtype, other.sides, other.layered, view.channels, start)})"
         )
     if wrong:
         raise UsageError(f"{where}: {wrong}.")
 
 
 def _other_texels(surface: Surface, own: list[Use], types: Mapping[str, str]) -> str | None:
-    """Return why a kernel is wrong that does not step by the bytes of a surface's texels, or None."""
+    """Return the error of a kernel that does not step by the bytes of a surface's texels, or None."""
     have = np.dtype(surface.dtype).itemsize * surface.channels
     wrong = []
     for use in own:
@@ -121,7 +121,7 @@ def _other_texels(surface: Surface, own: list[Use], types: Mapping[str, str]) ->
 
 
 def _other_values(texture: Texture, own: list[Use], types: Mapping[str, str]) -> str | None:
-    """Return why a kernel is wrong that reads other channels or another type than the texture's, or None."""
+    """Return the error of a kernel that reads other channels or another type than the texture's, or None."""
     normalized = texture.read == "normalized"
     for use in own:
         if texture.linear and not use.linear:
@@ -229,8 +229,8 @@ def _steps(place: str, types: Mapping[str, str]) -> set[int]:
 
 def _ctype(value: str, x: str, text: str) -> str:
     """Return the type of a value that is written or read into, or "" if unknown."""
-    if made := re.match(r"make_(\w+)\s*\(", value) or re.match(r"\(\s*([^\W\d][\w\s]*?)\s*\)\s*[\w(]", value):
-        return made[1]
+    if cast := re.match(r"make_(\w+)\s*\(", value) or re.match(r"\(\s*([^\W\d][\w\s]*?)\s*\)\s*[\w(]", value):
+        return cast[1]
     name = re.match(r"&?\s*(\w+)\s*$", value)
     sized = _SIZEOF.findall(x)
     return (name and _declared(name[1], text)) or (sized[0] if sized else "")

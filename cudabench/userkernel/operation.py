@@ -130,12 +130,12 @@ def _applied(problem: UserProblem, expectation: Expectation, output: np.ndarray)
     return np.asarray(problem.function(expectation).evaluate(values, limit=host_memory()))
 
 
-def _functions(problem: UserProblem, ones: Sequence[Expectation], own: Tolerance) -> Parts:
+def _functions(problem: UserProblem, expectations: Sequence[Expectation], own: Tolerance) -> Parts:
     """Return the comparison of functions of an output, each under its own text."""
 
     def parts(want: np.ndarray, got: np.ndarray) -> Iterator[tuple[str, np.ndarray, np.ndarray, Tolerance]]:
         start = 0
-        for expectation in ones:
+        for expectation in expectations:
             have = _applied(problem, expectation, got)
             expected = want[start : start + have.size].reshape(have.shape)
             start += have.size
@@ -161,16 +161,16 @@ def _values(
     problem: UserProblem, inputs: Mapping[str, np.ndarray], names: frozenset[str], wide: bool
 ) -> dict[str, Any]:
     """Return the values of an expression's names; `wide`: floats in double precision."""
-    meant = dict(problem.numbers)
+    values = dict(problem.numbers)
     for name, held in contents(problem.constants, problem.request.seed).items() if problem.constants else ():
-        meant[name] = (widened(held) if wide else held) if held.size > 1 else held.reshape(-1)[0]
+        values[name] = (widened(held) if wide else held) if held.size > 1 else held.reshape(-1)[0]
     for array in problem.arrays:
         for name in (problem.before(array.name), array.name):
             if name in names and array.name in inputs:
                 held = inputs[array.name]
                 held = from_bfloat16(held) if array.dtype == "bfloat16" else held
-                meant[name] = widened(held) if wide else held
-    return meant
+                values[name] = widened(held) if wide else held
+    return values
 
 
 def widened(array: np.ndarray) -> np.ndarray:
@@ -219,12 +219,12 @@ def _on_cpu(problem: UserProblem, inputs: Arrays, outputs: Arrays, threads: int)
         expression.evaluate(values, limit=host_memory())  # refuses arrays that are too large
         works.append(expression.compiled(values))
 
-    def all_of_them() -> None:
+    def run_all() -> None:
         for work in works:
             work()
 
     with blas.limited(threads), np.errstate(all="ignore"):
-        yield works[0] if len(works) == 1 else all_of_them
+        yield works[0] if len(works) == 1 else run_all
 
 
 def _run_on_cpu(problem: UserProblem, inputs: Arrays, outputs: Arrays, threads: int) -> None:

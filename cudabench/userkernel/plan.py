@@ -36,7 +36,7 @@ from cudabench.userkernel.values import Array, Record, Scalar
 def series(requests: Sequence[UserRequest], command: str = "run") -> list[Series]:
     """Return the requests as series: requests with the same file, arguments and expectations share one.
 
-    `command` is what errors suggest a line of.
+    `command` is the command in the lines that errors suggest.
     """
     groups: dict[str, list[UserRequest]] = {}
     for request in requests:
@@ -348,7 +348,7 @@ def _with_line(message: str, example: str | NoLine) -> str:
     return f"{message}{named}; {arguments.with_gap_note('as in', example)}"
 
 
-# Every kernel of a file, for what is to leave none out ---------------------------------------------------------------
+# Every kernel of a file ----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -367,19 +367,19 @@ def for_each_kernel(requests: Sequence[UserRequest], command: str) -> KernelRequ
     `command` is the command in the lines that errors suggest.
     """
     picked = [(request, kernel, name) for request in requests for kernel, name in _kernels(request, command)]
-    one_each = [
+    single_requests = [
         replace(_for_kernel(request, kernel) if len(picked) > 1 else request, kernels=(name,))
         for request, kernel, name in picked
     ]
-    _check_taken(requests, one_each, [kernel for _, kernel, _ in picked])
-    taken = {(request.file, kernel.qualified_name, kernel.line) for request, kernel, _ in picked}
+    _check_taken(requests, single_requests, [kernel for _, kernel, _ in picked])
+    requested = {(request.file, kernel.qualified_name, kernel.line) for request, kernel, _ in picked}
     left_out = [
         f"{path}: {kernel.qualified_name}"
         for path in dict.fromkeys(request.file for request, _, _ in picked)
         for kernel in read_file(path).kernels
-        if not kernel.file and (path, kernel.qualified_name, kernel.line) not in taken
+        if not kernel.file and (path, kernel.qualified_name, kernel.line) not in requested
     ]
-    return KernelRequests(tuple(one_each), tuple(left_out))
+    return KernelRequests(tuple(single_requests), tuple(left_out))
 
 
 def _kernels(request: UserRequest, command: str) -> list[tuple[Kernel, str]]:
@@ -423,14 +423,14 @@ def _for_kernel(request: UserRequest, kernel: Kernel) -> UserRequest:
     )
 
 
-def _check_taken(requests: Sequence[UserRequest], made: Sequence[UserRequest], kernels: Sequence[Kernel]) -> None:
+def _check_taken(requests: Sequence[UserRequest], singles: Sequence[UserRequest], kernels: Sequence[Kernel]) -> None:
     """Raise UsageError for an --arg or --expect that no kernel takes."""
     names = list(dict.fromkeys(p.name for kernel in kernels for p in kernel.parameters if p.name))
     for option, kind in (("--arg", "arguments"), ("--expect", "expect")):
-        taken = {text for request in made for text in getattr(request, kind)}
-        left = next((text for request in requests for text in getattr(request, kind) if text not in taken), None)
-        if left is not None:
+        used = {text for request in singles for text in getattr(request, kind)}
+        unused = next((text for request in requests for text in getattr(request, kind) if text not in used), None)
+        if unused is not None:
             raise UsageError(
-                f"{option} {left}: no kernel has a parameter with this name; use one of {', '.join(names)}."
-                f"{did_you_mean(name_of(left), names)}"
+                f"{option} {unused}: no kernel has a parameter with this name; use one of {', '.join(names)}."
+                f"{did_you_mean(name_of(unused), names)}"
             )

@@ -107,11 +107,11 @@ def rows_of(array: Array, parameter: Parameter, kernel: Kernel, where: str) -> A
 
 def check_takes(argument: Argument, parameter: Parameter, kernel: Kernel, file: SourceFile, where: str) -> None:
     """Raise UsageError if a kernel's parameter cannot take an argument; types of numbers are not checked."""
-    made, kind = argument.argument, type(argument.argument).__name__.lower()
+    view, kind = argument.argument, type(argument.argument).__name__.lower()
     wrong = ""
-    if isinstance(made, TensorMap):
-        wrong = "not a tensor map" if parameter.pointer != made.pointer or parameter.type != textures.MAP_TYPE else ""
-    elif isinstance(made, (Texture, Surface)):
+    if isinstance(view, TensorMap):
+        wrong = "not a tensor map" if parameter.pointer != view.pointer or parameter.type != textures.MAP_TYPE else ""
+    elif isinstance(view, (Texture, Surface)):
         misfit = textures.misfit(kind, parameter)
         wrong = f"not a {kind}, but {misfit}" if misfit else ""
     elif parameter.type in textures.OBJECTS and not parameter.pointer:
@@ -120,12 +120,12 @@ def check_takes(argument: Argument, parameter: Parameter, kernel: Kernel, file: 
         wrong = "a pointer: give it an array" if parameter.pointer else "not a pointer"
     if wrong:
         raise UsageError(f"{where}: '{parameter}' is {wrong}.")
-    if isinstance(made, (Texture, Surface)):
-        check_uses(made, parameter, kernel, file, where)
-    elif isinstance(argument, Array) and not isinstance(made, TensorMap):
-        if isinstance(made, Rows) != of_pointers(parameter):
+    if isinstance(view, (Texture, Surface)):
+        check_uses(view, parameter, kernel, file, where)
+    elif isinstance(argument, Array) and not isinstance(view, TensorMap):
+        if isinstance(view, Rows) != of_pointers(parameter):
             raise UsageError(f"{where}: one takes an array, the other pointers to its rows.")
-        own = replace(row_of(parameter), const=False) if isinstance(made, Rows) else parameter
+        own = replace(row_of(parameter), const=False) if isinstance(view, Rows) else parameter
         check_fit(argument, own, kernel, where)
 
 

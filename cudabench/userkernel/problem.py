@@ -271,14 +271,14 @@ def launch_of(
     `option` replaces --grid, --block and others in errors. Raises UsageError for a launch that no device can run.
     """
     sides = {"block": block, "grid": grid, **({"cluster": cluster} if cluster is not None else {})}
-    made = {name: dimensions(text, option or f"--{name}", numbers) for name, text in sides.items()}
-    check_block(made["block"])
-    check_grid(made["grid"])
+    extents = {name: dimensions(text, option or f"--{name}", numbers) for name, text in sides.items()}
+    check_block(extents["block"])
+    check_grid(extents["grid"])
     nbytes = number(shared, option or "--shared", numbers)
     check_shared(nbytes, f"{option or '--shared'} {shared} asks for", "ask for less")
     if cluster is not None:
-        check_cluster(made["cluster"], made["grid"])
-    return Launch(function, made["grid"], made["block"], passed, nbytes, cluster=made.get("cluster"))
+        check_cluster(extents["cluster"], extents["grid"])
+    return Launch(function, extents["grid"], extents["block"], passed, nbytes, cluster=extents.get("cluster"))
 
 
 def main_dtype(problem: UserProblem) -> str:

@@ -62,7 +62,7 @@ class Space:
         yield from filter(self.admits, combinations(self.groups))
 
     def admits(self, values: Values) -> bool:
-        """Tell whether --where allows a combination, and a device can launch its block."""
+        """Return whether --where allows a combination, and a device can launch its block."""
         if math.prod(int(values[name]) for name in BLOCK_NAMES if name in values) > MAX_THREADS_PER_BLOCK:
             return False  # ranges of a block can give such pairs, which are not points of the sweep
         if not self.where:

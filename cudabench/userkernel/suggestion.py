@@ -194,16 +194,16 @@ def _value(parameter: Parameter, file: SourceFile, sized: _Sized) -> str:
 def _array(parameter: Parameter, file: SourceFile, sized: _Sized) -> str:
     by_rows = pointers.of_pointers(parameter)
     pointee = pointers.row_of(parameter) if by_rows else parameter
-    many, start = pointers.elements(pointee), _start(parameter, sized.body)
-    if many is None:
+    count, start = pointers.elements(pointee), _start(parameter, sized.body)
+    if count is None:
         layout = layout_of(pointee.type, file)
         if layout is None or "pointer" in numbers_in(layout)[0]:
             return GAP
-        many, start = (
+        count, start = (
             layout.size,
             "zeros" if start == "random" else start,
         )  # random bytes are not valid numbers of a struct
-    shape = f"{many}*{sized.elements}" if many > 1 else sized.elements
+    shape = f"{count}*{sized.elements}" if count > 1 else sized.elements
     if GAP in shape or "[" in pointee.type or not _is_reached(parameter.name, sized):
         shape = GAP
     elif by_rows:

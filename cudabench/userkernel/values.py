@@ -102,7 +102,7 @@ class Init:
             both, half = np.empty(shape, kind), f"float{4 * kind.itemsize}"
             both.real, both.imag = self.make(shape, half, rng, where), self.make(shape, half, rng, where)
             return both
-        made: dict[str, Callable[[], np.ndarray]] = {
+        makers: dict[str, Callable[[], np.ndarray]] = {
             "arange": lambda: np.arange(count).astype(kind),
             "linspace": lambda: np.linspace(self.numbers[0], self.numbers[1], count, dtype=kind),
             "permutation": lambda: rng.permutation(count).astype(kind),
@@ -111,16 +111,16 @@ class Init:
             "integers": lambda: _integers(self.numbers, shape, kind, rng),
             "random": lambda: _random(rng, shape, kind),
         }
-        if self.word in made:
-            return made[self.word]().reshape(shape)
+        if self.word in makers:
+            return makers[self.word]().reshape(shape)
         value = {"zeros": 0, "ones": 1}.get(self.word)
         with np.errstate(all="ignore"):
             return np.full(shape, self.numbers[0] if value is None else value, kind)
 
     def _drawn(self, count: int, kind: np.dtype[Any], rng: np.random.Generator) -> np.ndarray:
-        made, (a, b) = np.empty(count, kind), self.numbers
-        for start in range(0, made.size, CHUNK):
-            part = made[start : start + CHUNK]
+        drawn, (a, b) = np.empty(count, kind), self.numbers
+        for start in range(0, drawn.size, CHUNK):
+            part = drawn[start : start + CHUNK]
             with np.errstate(all="ignore"):
                 if self.word == "normal":
                     part[:] = rng.normal(a, b, part.size)
@@ -128,7 +128,7 @@ class Init:
                     share = rng.random(part.size)
                     part[:] = a * (1 - share) + b * share  # b - a need not be a number
                     part[part >= b] = np.nextafter(kind.type(b), kind.type(a))
-        return made
+        return drawn
 
     def _computed(self, shape: tuple[int, ...], dtype: str, where: str) -> np.ndarray:
         indices = {
@@ -167,7 +167,7 @@ def _integers(
 
 
 def is_start(text: str) -> bool:
-    """Tell whether a text is one of the words for how an array starts, with its numbers if it takes some."""
+    """Return whether a text is one of the words for how an array starts, with its numbers if it takes some."""
     call = re.fullmatch(r"(\w+)\s*\(.*\)", text.strip(), re.S)
     return call[1] in CALLS if call else text.strip() in WORDS
 
@@ -199,8 +199,8 @@ def read_start(text: str, dtype: str, shape: tuple[int, ...], where: str, scalar
         try:
             parsed = expressions.parse(text, where, names, arrays=True, label=where)
         except ExpressionError as error:
-            meant = did_you_mean(call[1], CALLS) if call else ""
-            raise UsageError(f"{error}{meant}") from None
+            suggestion = did_you_mean(call[1], CALLS) if call else ""
+            raise UsageError(f"{error}{suggestion}") from None
         used = tuple((name, scalars[name]) for name in sorted(parsed.names) if name in scalars)
         # A corner of the array shows errors before anything runs.
         init = Init("expression", text=text, scalars=used)

@@ -90,23 +90,23 @@ def show_sweep_by_card(
 ) -> None:
     """Print for each problem the best point of each card, and the command that repeats the first row's point."""
     _heading(out, cards)
-    every: list[Row] = []
+    all_rows: list[Row] = []
     for title, results in groups:
         say(out, title, soft_wrap=True)
         rows = table(out, cards, results, label, "point", ranked=True)
         if rows[0].best is not None:
             say(out, f"Repeat: {repeat(rows[0].best)}", soft_wrap=True)
             out.print()
-        every += rows
-    print_legend(out, every)
+        all_rows += rows
+    print_legend(out, all_rows)
 
 
 def _heading(out: Console, cards: Sequence[Card]) -> None:
     codes = dict.fromkeys(card.architecture for card in cards)
-    many = f"{line(cards[0].key)}, by the counts of its"
+    subject = f"{line(cards[0].key)}, by the counts of its"
     if len(cards) > 1:
-        many = f"{len(cards)} cards, by the counts of their"
-    say(out, f"{many} own code ({', '.join(codes)}): nothing is timed", "bold")
+        subject = f"{len(cards)} cards, by the counts of their"
+    say(out, f"{subject} own code ({', '.join(codes)}): nothing is timed", "bold")
 
 
 def table(
@@ -132,7 +132,7 @@ def table(
     if several:
         out.print()
         views |= {rows[0].card.key: sorted(views[rows[0].card.key], key=sweep_points.cost)} if ranked else {}
-        _every(out, rows, views, label, heading)
+        _print_all(out, rows, views, label, heading)
     out.print()
     notes = [*_cheapest(rows), *_reasons(cards, results, label, several)]
     for status, note in notes:
@@ -148,15 +148,15 @@ def resources_not_of_all(cards: Sequence[Card]) -> set[str]:
 
 
 def results_on_card(card: Card, results: Iterable[Result], lacking: set[str]) -> list[Result]:
-    """Return the right results of a card's architecture with its limits, without resources that other cards lack."""
-    right = []
+    """Return the correct results of a card's architecture with its limits, without resources that other cards lack."""
+    correct = []
     for result in results:
         limits = next(
             (card_limits for card_limits in result.limits_by_card or () if card_limits.card == card.key), None
         )
         if limits is not None and result.status == "ok":
-            right.append(replace(result, limits=_without(limits, lacking), limits_on=limits.on))
-    return right
+            correct.append(replace(result, limits=_without(limits, lacking), limits_on=limits.on))
+    return correct
 
 
 def _without(card_limits: CardLimits, lacking: set[str]) -> tuple[Limit, ...]:
@@ -211,7 +211,7 @@ def _money(amount: float | None) -> str:
     return f"{amount:.{2 - floor(log10(amount))}f}".rstrip("0")
 
 
-def _every(
+def _print_all(
     out: Console, rows: Sequence[Row], views: dict[str, list[Result]], label: Callable[[Result], str], heading: str
 ) -> None:
     """Print the least time of each kernel or point on each card, for as many cards as fit the terminal."""

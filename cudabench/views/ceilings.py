@@ -62,8 +62,8 @@ def show_ceilings(out: Console, device: DeviceInfo | None, ceilings: Sequence[Ce
         return
     shown, _ = fitting(columns(ceilings, device), ceilings, out.width - 4)  # names are indented
     out.print(_grouped(shown, results.groups(ceilings), wrap=False, style=lambda ceiling: BAD.get(ceiling.status, "")))
-    that = [OF_THAT] if any(column.heading == "of that" for column in shown) else []
-    notes = [*that, *results.notes_of(ceilings, device)]
+    legend = [OF_THAT] if any(column.heading == "of that" for column in shown) else []
+    notes = [*legend, *results.notes_of(ceilings, device)]
     for note in ["", *notes] if notes else []:
         say(out, note, soft_wrap=out.width >= 200)
 

@@ -35,8 +35,8 @@ def show_checked(out: Console, results: Sequence[Result], left_out: Sequence[str
 
 def detail(result: Result) -> str:
     """Return the text after the verdict: the reason, or how much ran."""
-    right = result.verification is None or not result.verification.mismatches
-    if result.status != "ok" and not (result.hazards and right):
+    correct = result.verification is None or not result.verification.mismatches
+    if result.status != "ok" and not (result.hazards and correct):
         return result.reason or ""
     blocks, threads = prod(result.grid), prod(result.block)
     return f"{blocks} block{'s' if blocks > 1 else ''} of {threads} thread{'s' if threads > 1 else ''}"

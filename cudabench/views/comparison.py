@@ -70,9 +70,9 @@ class View:
         scopes = {comparison.scope for comparison in self.comparisons}
         for label, file in zip(labels, [self.comparisons[0].base, *(c.new for c in self.comparisons)], strict=True):
             self._line(out, f"{label}: {devices_text(file)}")
-        every = [row for comparison in self.comparisons for row in comparison.rows]
+        all_rows = [row for comparison in self.comparisons for row in comparison.rows]
         rows: dict[compare.Key, Row] = {}
-        for row in every if "hardware" in scopes else compare.worst_first(every):
+        for row in all_rows if "hardware" in scopes else compare.worst_first(all_rows):
             rows.setdefault(row.key, row)
         per_file = [{row.key: row for row in comparison.rows} for comparison in self.comparisons]
         figure = figure_text(scopes)
@@ -300,7 +300,7 @@ def verdict_text(row: Row) -> str:
 
 
 def apart_text(rows: Sequence[Row]) -> str:
-    """Return how far the times of one kernel in several files lie apart."""
+    """Return the spread of one kernel's times over several files."""
     results = [result for row in rows for result in (row.base, row.new) if result]
     times = [result.time.median_s for result in results if result.time]
     return f"{max(times) / min(times) - 1:.1%}" if len(times) > 1 and min(times) > 0 else NOTHING

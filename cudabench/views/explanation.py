@@ -69,7 +69,7 @@ NOTHING_TO_CHANGE = "No line wastes enough to be worth a change."
 
 
 def changes(result: Result) -> list[str]:
-    """Return what to change, the most costly first: lines by their waste, then arithmetic, branches and blocks."""
+    """Return the suggested changes, the most costly first: lines by waste, then arithmetic, branches and blocks."""
     rows = sorted(by_line(result.access or ()), key=wasted_cycles, reverse=True)
     sentences = [
         *(f"{at}: {advice}" for at, advice in by_lines((row.advice, place_of(row)) for row in rows if row.advice)),
@@ -346,12 +346,12 @@ def draw_banks(out: Console, requests: Sequence[BankRequest], rows: Sequence[Acc
 
 def caption(request: BankRequest) -> str:
     """Return a request's array, warp and conflict: '... by warp 0 of block (0, 0, 0): 8-way bank conflict, ...'."""
-    taken = len(request.passes)
+    wavefronts = len(request.passes)
     who = f"warp {request.warp} of block {coordinates(request.block)}"
     which = f", request {ranges(request.requests)}" if request.requests != (1,) else ""
-    verdict = f"no bank conflict, {taken} wavefront{'' if taken == 1 else 's'}"
-    if taken > request.ideal:
-        verdict = f"{conflict(taken / request.ideal)}, {taken} wavefronts where {request.ideal} would do"
+    verdict = f"no bank conflict, {wavefronts} wavefront{'' if wavefronts == 1 else 's'}"
+    if wavefronts > request.ideal:
+        verdict = f"{conflict(wavefronts / request.ideal)}, {wavefronts} wavefronts where {request.ideal} would do"
     what = f" {'of' if request.op == 'load' else 'to'} {request.array}" if request.array else ""
     return f"{request.op}{what}, {request.bytes} bytes a lane, by {who}{which}: {verdict}"
 

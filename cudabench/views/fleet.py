@@ -108,8 +108,8 @@ def cancelled(continuing: Sequence[str], folder: Path) -> str:
     """Return the message after an interrupt."""
     note = ""
     if continuing:
-        many = f"{len(continuing)} job{' goes' if len(continuing) == 1 else 's go'} on and will write"
-        note = f" {many}; 'scancel {' '.join(continuing[:8])}{' ...' if len(continuing) > 8 else ''}' ends them."
+        jobs = f"{len(continuing)} job{' goes' if len(continuing) == 1 else 's go'} on and will write"
+        note = f" {jobs}; 'scancel {' '.join(continuing[:8])}{' ...' if len(continuing) > 8 else ''}' ends them."
     return text.line(f"Waiting jobs are cancelled.{note} To continue: cudabench fleet resume {folder}")
 
 
@@ -151,7 +151,7 @@ class View:
     # Tables
 
     def troubles(self) -> list[Table]:
-        """Return the tables of slow cards, of cards that get slower, and of cards without a right result."""
+        """Return the tables of slow cards, of cards that get slower, and of cards without a correct result."""
         fleet = self.found
         several = len({row.model for row in fleet.measurements}) > 1
         faulty = sorted((card for card in fleet.cards if card.status != "ok"), key=lambda card: card.status)
@@ -243,8 +243,8 @@ class View:
 
     def _short(self, card: str) -> str:
         """Return a UUID's first part if it is unique."""
-        alone = card.startswith(("GPU-", "MIG-")) and self._starts[card[:UUID_SHOWN]] < 2
-        return card[:UUID_SHOWN] if alone else card
+        unique = card.startswith(("GPU-", "MIG-")) and self._starts[card[:UUID_SHOWN]] < 2
+        return card[:UUID_SHOWN] if unique else card
 
     def _line(self, out: Console, line: str, style: str = "") -> None:
         if self.markdown:
@@ -279,10 +279,10 @@ def _cut(column: Column[Row]) -> Callable[[Row], str]:
 
 
 def head(fleet: Fleet, simulated: int) -> list[str]:
-    """Return what was read and found, in a line or two."""
+    """Return the counts of cards and of findings, in a few lines."""
     present = [card for card in fleet.cards if card.status != "missing"]
     models, hosts = ({getattr(card, kind) for card in present} - {None} for kind in ("model", "host"))
-    many = f"{plural(len(present), 'card')} of {plural(len(models), 'model')} on {plural(len(hosts), 'host')}"
+    cards = f"{plural(len(present), 'card')} of {plural(len(models), 'model')} on {plural(len(hosts), 'host')}"
     statuses = Counter(card.status for card in fleet.cards if card.status != "ok")
     counts = (
         f"{len(fleet.slow)} slow" if fleet.slow and fleet.measurements else "",
@@ -291,7 +291,7 @@ def head(fleet: Fleet, simulated: int) -> list[str]:
         f"{plural(len(fleet.damaged), 'file')} unreadable" if fleet.damaged else "",
     )
     summary = ", ".join(filter(None, counts)) or ("none slow, all right" if fleet.measurements else "all right")
-    lines = [f"{many} in {fleet.folders[-1]}: {summary}."]
+    lines = [f"{cards} in {fleet.folders[-1]}: {summary}."]
     if simulated:
         who = "All cards are" if simulated == len(present) > 1 else "It is" if len(present) == 1 else f"{simulated} are"
         lines.append(f"{who} the simulator, which verifies but does not time.")

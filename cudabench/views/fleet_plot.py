@@ -34,13 +34,13 @@ def draw(report: Report, fleet: Fleet) -> Figure:
     axes.axvline(0, color="0.6", linewidth=0.8, zorder=0)
     slow = {card.id for card in fleet.slow}
     red = np.array([report.ids.names[card] in slow for card in dots.card.tolist()])
-    many = len(rows) > VECTORS
+    as_bitmap = len(rows) > VECTORS
     for at, model in enumerate(models):
-        of = dots.model == model
-        for chosen, colour, size in ((of & ~red, "0.45", 3.0), (of & red, "tab:red", 4.5)):
+        of_model = dots.model == model
+        for chosen, colour, size in ((of_model & ~red, "0.45", 3.0), (of_model & red, "tab:red", 4.5)):
             axes.plot(
                 slower[chosen], rows[chosen] + scatter[chosen], MARKERS[at % len(MARKERS)], color=colour,
-                markersize=size, markeredgewidth=0, alpha=0.7, rasterized=many,
+                markersize=size, markeredgewidth=0, alpha=0.7, rasterized=as_bitmap,
                 label=_shown(str(report.models.names[model])) if colour != "tab:red" else None,
             )  # fmt: skip
     for card in fleet.slow[:NAMED]:
@@ -53,8 +53,8 @@ def draw(report: Report, fleet: Fleet) -> Figure:
     axes.set_yticks(range(len(labels)), [_shown(report.labels.names[label].kernel) for label in labels], fontsize=8)
     axes.set_ylim(len(labels) - 0.5, -0.5)
     axes.set_xlabel("slower than the median of the card's model, in %")
-    many_cards = f"{len(np.unique(dots.card)):,} cards, {len(fleet.slow)} slow"
-    axes.set_title(f"{many_cards}: {_shown(fleet.folders[-1])}", fontsize=9)
+    counts = f"{len(np.unique(dots.card)):,} cards, {len(fleet.slow)} slow"
+    axes.set_title(f"{counts}: {_shown(fleet.folders[-1])}", fontsize=9)
     if len(models) > 1:
         axes.legend(fontsize=7, frameon=False, loc="best")
     return figure

@@ -61,7 +61,7 @@ def at_least(result: Result) -> str:
 
 
 def several_sizes(results: Sequence[Result]) -> bool:
-    """Tell whether results have several sizes."""
+    """Return whether results have several sizes."""
     return len({tuple(result.size.items()) for result in results}) > 1
 
 

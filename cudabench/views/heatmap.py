@@ -23,14 +23,14 @@ BAR = 30
 
 def show_maps(out: Console, results: Sequence[Result], refused: Sequence[Dim], marks: Mapping[Dim, str]) -> None:
     """Print the maps of a sweep, one for each quantity; marks: the sign of the best blocks."""
-    two = any(block[1] > 1 for block in [*(r.block for r in results), *refused])
-    axes = " (block X across, Y down)" if two else ""
+    is_2d = any(block[1] > 1 for block in [*(r.block for r in results), *refused])
+    axes = " (block X across, Y down)" if is_2d else ""
     for quantity in of_blocks(results):
         better = "more" if quantity.more else "less"
         out.print()
         say(out, f"{quantity.name}, {better} is better{axes}", "bold")
-        (_map if two else _bars)(out, quantity, results, refused, marks)
-    if two and refused:
+        (_map if is_2d else _bars)(out, quantity, results, refused, marks)
+    if is_2d and refused:
         say(out, "x: the kernel cannot take this block", "dim")
 
 
@@ -41,14 +41,14 @@ def _map(
     from rich.text import Text
 
     at: dict[tuple[int, ...], Result] = {r.block[:2]: r for r in results}
-    no = {block[:2] for block in refused}
+    excluded = {block[:2] for block in refused}
     values = [v for r in results if r.status == "ok" and (v := quantity.value(r)) is not None]
     low, high = min(values, default=0.0), max(values, default=1.0)
 
     def cell(block: tuple[int, ...]) -> Text:
         result = at.get(block)
         if result is None:
-            return Text("x " if block in no else f"{NOTHING} ", style="dim")
+            return Text("x " if block in excluded else f"{NOTHING} ", style="dim")
         value = quantity.value(result) if result.status == "ok" else None
         if value is None:
             return Text(BAD.get(result.status, NOTHING) + " ", style="red")
@@ -58,7 +58,7 @@ def _map(
         style = f"color({'16' if grey > 242 else '255'}) on color({grey})"
         return Text(f" {quantity.text(value):>6}{marks.get(dim3(block), ' ')}", style=style)
 
-    xs, ys = (sorted({block[axis] for block in (*at, *no)}) for axis in (0, 1))
+    xs, ys = (sorted({block[axis] for block in (*at, *excluded)}) for axis in (0, 1))
     table = Table(box=None, padding=(0, 0), pad_edge=False, header_style="bold")
     table.add_column("", justify="right", style="bold")
     for x in xs:

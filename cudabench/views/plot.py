@@ -299,12 +299,12 @@ def _sizes(figure: Figure, files: Sequence[ResultsFile], names: Sequence[str]) -
     figure.suptitle(heading(list(together.values())), fontsize=10)
 
 
-def _style(at: int, of: int) -> dict[str, Any]:
+def _style(at: int, count: int) -> dict[str, Any]:
     """Return the style of a kernel's curve: earlier curves are wider, so that they show behind later ones."""
     return {
         "linestyle": DASHES[at % 4],
         "marker": MARKERS[at % len(MARKERS)],
-        "markersize": 4 + 5 * (of - at) / of,
+        "markersize": 4 + 5 * (count - at) / count,
         "markerfacecolor": "w",
         "linewidth": 1.2,
     }
@@ -316,17 +316,17 @@ def _curve(axes: Axes, points: Mapping[float, float], **style: Any) -> Any:
     return drawn
 
 
-def _curves(axes: Axes, file: ResultsFile, kernels: Sequence[str], quantity: Quantity, colour: str, on: str) -> None:
+def _curves(axes: Axes, file: ResultsFile, kernels: Sequence[str], quantity: Quantity, colour: str, end: str) -> None:
     """Draw the kernels of a file over their sizes."""
     for at, kernel in enumerate(kernels):
         points = [r for r in file.results if r.status == "ok" and row_name(r, file.results) == kernel]
         values = {elements(r): value for r in points if (value := quantity.value(r)) is not None}
         style = _style(at, len(kernels))
-        _curve(axes, values, color=colour, **style, label=f"{kernel}{on}", zorder=3)
+        _curve(axes, values, color=colour, **style, label=f"{kernel}{end}", zorder=3)
         bounds = {elements(r): least * 1e6 for r in points if r.time and (least := least_time(r)) is not None}
         style |= {"linestyle": (0, (1, 2)), "linewidth": 0.9, "markersize": 3}
         if bounds:
-            _curve(axes, bounds, color=colour, **style, label=f"least of {kernel}{on}", zorder=2)
+            _curve(axes, bounds, color=colour, **style, label=f"least of {kernel}{end}", zorder=2)
 
 
 def _scales(axes: Axes, file: ResultsFile, colour: str) -> dict[str, Any]:
@@ -352,8 +352,8 @@ def _scales(axes: Axes, file: ResultsFile, colour: str) -> dict[str, Any]:
 
 def _ideals(axes: Axes, file: ResultsFile, quantity: Quantity) -> Any:
     """Draw the ideal value, the least of the kernels at each size, and return the line."""
-    right = (result for result in file.results if result.status == "ok")
-    ideals = grouped((elements(r), ideal) for r in right if (ideal := quantity.ideal(r)) is not None)
+    correct = (result for result in file.results if result.status == "ok")
+    ideals = grouped((elements(r), ideal) for r in correct if (ideal := quantity.ideal(r)) is not None)
     points = {x: min(values) for x, values in ideals.items()}
     return _curve(axes, points, color="k", linestyle="--", linewidth=0.8, zorder=1)
 
@@ -367,8 +367,8 @@ def _log_log(axes: Axes, quantity: Quantity, results: Sequence[Result]) -> None:
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _short(value)))
     varying = {name for name in results[0].size if len({r.size.get(name) for r in results}) > 1}
     ticks = dict(sorted((elements(r), size_label(r, varying)) for r in results))
-    many = len(ticks) > 5 or max(map(len, ticks.values())) > 9
-    axes.set_xticks(list(ticks), list(ticks.values()), rotation=30 if many else 0, fontsize=8)
+    crowded = len(ticks) > 5 or max(map(len, ticks.values())) > 9
+    axes.set_xticks(list(ticks), list(ticks.values()), rotation=30 if crowded else 0, fontsize=8)
     axes.tick_params(axis="y", labelsize=8)
     axes.minorticks_off()
     axes.set_xlabel("size")
@@ -410,12 +410,12 @@ def _sweep(figure: Figure, files: Sequence[ResultsFile], names: Sequence[str]) -
     drawn = quantities(results)
     # In the simulator, counts that are equal for all blocks are not drawn.
     drawn = [q for q in drawn if len({q.value(r) for r in results if r.status == "ok"}) > 1] or drawn[:1]
-    two = any(r.block[1] > 1 for r in results)
-    rows = len({r.block[1] for r in results}) if two else 6
+    is_2d = any(r.block[1] > 1 for r in results)
+    rows = len({r.block[1] for r in results}) if is_2d else 6
     figure.set_size_inches(WIDTH_IN, len(drawn) * (1.1 + 0.34 * rows))
     panels = figure.subplots(len(drawn), 1, squeeze=False)[:, 0]
     for axes, quantity in zip(panels, drawn, strict=True):
-        (_map if two else _line)(figure, axes, quantity, results)
+        (_map if is_2d else _line)(figure, axes, quantity, results)
     figure.suptitle(f"{kernels[0]}, {heading(files)}", fontsize=10)
 
 

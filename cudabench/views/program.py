@@ -22,7 +22,7 @@ MOST_LISTED = 12  # errors of the host, hazards of a kernel
 
 
 def show_program(out: Console, file: ResultsFile, cards: Sequence[Card]) -> None:
-    """Print what came of a program."""
+    """Print the results of a program."""
     program, results = file.program, file.results
     assert program is not None
     out.print()

@@ -52,13 +52,13 @@ class Progress(_Beside):
     def __init__(self, total: int, *, shown: bool, every: float | None = None) -> None:
         self._total, self._done, self._every = total, 0, every or EVERY_S
         self._begun = self._heard = time.monotonic()
-        self._worked = self._ended = 0.0  # seconds, without what is done once; until the last kernel that is done
+        self._worked = self._ended = 0.0  # seconds of repeated phases: so far, until the last finished kernel
         self._sampling = self._end = float("inf")
         self._now: tuple[int, str, str, float] | None = None
         self._since: dict[str, tuple[str, float]] = {}  # the phase of each kernel
         self._bar = _bar(self.left) if shown and sys.stderr.isatty() else None
         self._task = self._bar.add_task("starting", total=total) if self._bar else None
-        super().__init__((self._move if self._bar else self._tell) if shown else None)
+        super().__init__((self._move if self._bar else self._log) if shown else None)
 
     def bound(self, sampling: float, end: float | None) -> None:
         """Set the longest time of a kernel's samples, in seconds, and the end of the budget by time.monotonic()."""
@@ -119,7 +119,7 @@ class Progress(_Beside):
         with self._bar:
             self._over.wait()
 
-    def _tell(self) -> None:
+    def _log(self) -> None:
         while not self._over.wait(self._every):
             seconds = time.monotonic() - self._begun
             line = f"{seconds:.0f} s: starting\n"

@@ -56,12 +56,12 @@ def count_of(space: str) -> Quantity:
 
 def quantities(results: Sequence[Result]) -> list[Quantity]:
     """Return the quantities that results have. Raises CudabenchError if they have nothing to show."""
-    right = [r for r in results if r.status == "ok"]
-    if any(r.time for r in right):
-        if all(r.gflops is not None and is_arithmetic(r) for r in right):
+    correct = [r for r in results if r.status == "ok"]
+    if any(r.time for r in correct):
+        if all(r.gflops is not None and is_arithmetic(r) for r in correct):
             return [GFLOPS]
-        return [BANDWIDTH if any(r.bandwidth_gbps is not None for r in right) else TIME]
-    counted = [q for q in map(count_of, ("global", "shared")) if any(q.value(r) is not None for r in right)]
+        return [BANDWIDTH if any(r.bandwidth_gbps is not None for r in correct) else TIME]
+    counted = [q for q in map(count_of, ("global", "shared")) if any(q.value(r) is not None for r in correct)]
     if not counted:
         raise CudabenchError("There is nothing to draw: no right result has a time or a count.")
     return counted
@@ -69,21 +69,21 @@ def quantities(results: Sequence[Result]) -> list[Quantity]:
 
 def of_blocks(results: Sequence[Result]) -> list[Quantity]:
     """Return the quantities that differ between the blocks of a sweep; in the simulator every count that varies."""
-    right = [r for r in results if r.status == "ok"]
-    if any(r.time for r in right):
-        if all(r.gflops is not None and is_arithmetic(r) for r in right):
+    correct = [r for r in results if r.status == "ok"]
+    if any(r.time for r in correct):
+        if all(r.gflops is not None and is_arithmetic(r) for r in correct):
             return [GFLOPS]
-        if all(r.bandwidth_gbps is not None for r in right):
+        if all(r.bandwidth_gbps is not None for r in correct):
             return [Quantity("GB/s", lambda r: r.bandwidth_gbps, more=True)]
-        scale, name = _scale_of([r.time.median_s for r in right if r.time])
+        scale, name = _scale_of([r.time.median_s for r in correct if r.time])
         return [Quantity(name, lambda r: r.time.median_s if r.time else None, lambda v: units.digits(v / scale))]
-    bounds = [bound for r in right if (bound := least_time(r)) is not None]
+    bounds = [bound for r in correct if (bound := least_time(r)) is not None]
     drawn: list[Quantity] = []
     if len(set(bounds)) > 1:
         scale, name = _scale_of(bounds)
         drawn = [Quantity(f"at least, {name}", least_time, lambda v: units.digits(v / scale, 3))]
     names = ("global sectors", "local sectors", "shared wavefronts", "PTX instructions")
-    varying = [name for name in names if len({compare.counts(r).get(name) for r in right}) > 1]
+    varying = [name for name in names if len({compare.counts(r).get(name) for r in correct}) > 1]
     counted = varying or ([] if drawn else ["PTX instructions"])
     return drawn + [Quantity(name, partial(_counted, name), short) for name in counted]
 
@@ -112,7 +112,7 @@ def _scale_of(values: Sequence[float]) -> tuple[float, str]:
 
 
 def is_arithmetic(result: Result) -> bool:
-    """Tell whether operations describe a result better than bytes: it has ten or more operations per byte."""
+    """Return whether operations describe a result better than bytes: it has ten or more operations per byte."""
     return result.flops is not None and (not result.bytes or result.flops >= ARITHMETIC * result.bytes)
 
 

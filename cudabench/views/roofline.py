@@ -180,8 +180,8 @@ def instructions(result: Result) -> int | None:
     return result.counted.instructions_executed if result.counted else None
 
 
-def _dot(of: Member, computes: bool) -> _Dot | None:
-    result = of.result
+def _dot(member: Member, computes: bool) -> _Dot | None:
+    result = member.result
     work = result.flops if computes else instructions(result)
     sectors = sum(total(result.access or (), space).actual for space in ("global", "local"))
     traffic = result.bytes if computes else sectors
@@ -189,13 +189,13 @@ def _dot(of: Member, computes: bool) -> _Dot | None:
     seconds = time.median_s if time else result.limits[0].time_s if result.limits else None
     if not traffic or not work or not seconds:
         return None
-    return _Dot(of, work / traffic, work / seconds / 1e9, time is None, _priced(of))
+    return _Dot(member, work / traffic, work / seconds / 1e9, time is None, _priced(member))
 
 
-def _priced(of: Member) -> Mapping[str, Any]:
+def _priced(member: Member) -> Mapping[str, Any]:
     """Return the roofs of a result's card: the card of its limits, else the card that measured."""
-    on = of.file.settings.get("on")
-    device: DeviceInfo | None = of.file.device_of(of.result) or of.file.device
+    on = member.file.settings.get("on")
+    device: DeviceInfo | None = member.file.device_of(member.result) or member.file.device
     if isinstance(on, dict):
         return on
     if device is None or device.kind != "cuda":
@@ -287,22 +287,22 @@ def _labels(
     named = [at for at, dot in enumerate(dots) if still or dot.of.run == newest]
     named = named if still or len(named) <= MOST_LABELS else []
     # What a label must not cover, as (left, right, middle): points, names of roofs, then earlier labels.
-    taken = [(across.at(dot.x) - 1.5, across.at(dot.x) + 1.5, up.at(dot.y)) for dot in dots]
+    occupied = [(across.at(dot.x) - 1.5, across.at(dot.x) + 1.5, up.at(dot.y)) for dot in dots]
     for roof in lines:
         wide = LETTER * len(roof.name)
         left = roof.name_x if roof.below else roof.name_x - wide
-        taken.append((left, left + wide, roof.name_y + (2.5 if roof.below else -2.5)))
+        occupied.append((left, left + wide, roof.name_y + (2.5 if roof.below else -2.5)))
     places: dict[int, tuple[float, bool]] = {}
     for at in sorted(named, key=lambda at: up.at(dots[at].y)):
         width = AWAY + LETTER * min(len(dots[at].of.name), MOST_LETTERS)
-        height, to_left, first, last = _free(across.at(dots[at].x), up.at(dots[at].y), width, taken)
+        height, to_left, first, last = _free(across.at(dots[at].x), up.at(dots[at].y), width, occupied)
         places[at] = (height, to_left)
-        taken.append((first, last, height))
+        occupied.append((first, last, height))
     return places
 
 
 def _free(
-    x: float, y: float, width: float, taken: Sequence[tuple[float, float, float]]
+    x: float, y: float, width: float, occupied: Sequence[tuple[float, float, float]]
 ) -> tuple[float, bool, float, float]:
     """Return the nearest free place of a point's label, as (height, to the left, left edge, right edge)."""
     outward = x > 55
@@ -311,7 +311,7 @@ def _free(
         for left in (outward, not outward):
             first, last = (x - width, x - 1.6) if left else (x + 1.6, x + width)
             clear = all(
-                abs(height - middle) >= LABEL * 0.8 or last < start or first > end for start, end, middle in taken
+                abs(height - middle) >= LABEL * 0.8 or last < start or first > end for start, end, middle in occupied
             )
             if clear and first >= 0 and last <= 100 and TOP / 2 <= height <= BOTTOM:
                 return height, left, first, last

@@ -58,7 +58,7 @@ def show_two_kernels(out: Console, old: Result, new: Result, *, threads: bool, b
 
 
 def pairs(old: Sequence[Access], new: Sequence[Access]) -> list[Pair]:
-    """Return pairs of accesses that do the same, in order; None if one kernel lacks the access."""
+    """Return pairs of equivalent accesses, in order; None if one kernel lacks the access."""
 
     def likeness(row: Access) -> tuple[object, ...]:
         return (row.space, row.op, row.array)
@@ -118,10 +118,10 @@ def change_text(old: Access | None, new: Access | None) -> str:
 
 def print_changed(out: Console, old: Result, new: Result, accesses: Sequence[Pair]) -> None:
     """Print the changed lines and, for shared memory, the bank of each lane."""
-    unlike = [(b, a) for b, a in accesses if change_text(b, a)]
+    changed = [(b, a) for b, a in accesses if change_text(b, a)]
     width = max(len(old.kernel), len(new.kernel))
     drawn: set[object] = set()
-    for pair in unlike:
+    for pair in changed:
         sides = [(result, row, _request(result, row)) for result, row in zip((old, new), pair, strict=True) if row]
         picture = tuple((id(result), units.place_of(row), request and request.passes) for result, row, request in sides)
         if picture in drawn or len(drawn) == PICTURES:
@@ -136,7 +136,7 @@ def print_changed(out: Console, old: Result, new: Result, accesses: Sequence[Pai
         for result, _, request in sides:
             if request:
                 draw_lanes(out, f"{result.kernel:{width}}", request)
-    if not unlike:
+    if not changed:
         out.print()
         out.print("Every access costs the same in both.")
 
@@ -170,9 +170,9 @@ def draw_lanes(out: Console, kernel: str, request: BankRequest) -> None:
     for lanes_shown in halves:
         say(out, f"{'':{start}}lane " + "".join(f"{lane:>3}" for lane in lanes_shown), "dim")
         say(out, f"{kernel}  bank " + "".join(f"{banks.get(lane, '.'):>3}" for lane in lanes_shown))
-    taken = len(request.passes)
-    if taken > request.ideal:
-        meet = f"{conflict(taken / request.ideal)}: {taken} wavefronts instead of {request.ideal}"
-        say(out, f"{kernel}  {meet}", "red")
+    wavefronts = len(request.passes)
+    if wavefronts > request.ideal:
+        conflicts = f"{conflict(wavefronts / request.ideal)}: {wavefronts} wavefronts instead of {request.ideal}"
+        say(out, f"{kernel}  {conflicts}", "red")
     else:
-        say(out, f"{kernel}  no bank conflict: {taken} wavefront{'' if taken == 1 else 's'}", "green")
+        say(out, f"{kernel}  no bank conflict: {wavefronts} wavefront{'' if wavefronts == 1 else 's'}", "green")

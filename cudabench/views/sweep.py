@@ -163,11 +163,11 @@ def _columns(swept: SweepResult, results: Sequence[Result]) -> list[Column[Resul
     axes = [axis for axis in swept.axes if not axis.problem]
     blocks = not any(axis.kind == "block" for axis in axes) and len({r.block for r in results}) > 1
     blocks = blocks and any(dim_text(r.block) not in r.parameters.values() for r in results)
-    right = [r for r in results if r.status == "ok"]
-    timed = any(r.time for r in right)
-    computes = any(r.gflops is not None and is_arithmetic(r) for r in right)
-    moves = not computes and any(r.bandwidth_gbps is not None for r in right)
-    names = dict.fromkeys(name for r in right for name, value in compare.counts(r).items() if value)
+    correct = [r for r in results if r.status == "ok"]
+    timed = any(r.time for r in correct)
+    computes = any(r.gflops is not None and is_arithmetic(r) for r in correct)
+    moves = not computes and any(r.bandwidth_gbps is not None for r in correct)
+    names = dict.fromkeys(name for r in correct for name, value in compare.counts(r).items() if value)
     columns: list[tuple[bool, Column[Result]]] = [
         *((True, Column(axis.name, value(axis.name))) for axis in axes),
         (blocks, Column("block", lambda r: dim_text(r.block))),
@@ -182,7 +182,7 @@ def _columns(swept: SweepResult, results: Sequence[Result]) -> list[Column[Resul
         (timed and moves, Column("of copy", lambda r: optional(r.copy_fraction, units.percent))),
     ]
     if not timed:
-        priced = any(r.limits for r in right)
+        priced = any(r.limits for r in correct)
         columns += [
             (priced, Column("at least", at_least)),
             (priced, Column("held by", held_by, right=False)),
@@ -192,7 +192,7 @@ def _columns(swept: SweepResult, results: Sequence[Result]) -> list[Column[Resul
                 for name in names
             ),
             (
-                len({r.occupancy.fraction for r in right if r.occupancy}) > 1,
+                len({r.occupancy.fraction for r in correct if r.occupancy}) > 1,
                 Column("occupancy", lambda r: f"{r.occupancy.fraction:.0%}" if r.occupancy else "", expendable=2),
             ),
         ]

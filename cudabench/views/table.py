@@ -175,13 +175,13 @@ def straggler_lines(results: Sequence[Result]) -> list[str]:
     """Return a line for each card that is slower than the fastest by more than OUT_OF_LINE."""
     times = grouped((headlines.name_at(r, results), (r.device, r.time.median_s)) for r in results if r.time)
     best = {kernel: min(seconds for _, seconds in group) for kernel, group in times.items()}
-    behind = grouped(
+    lags_of = grouped(
         (device, f"{kernel} {seconds / best[kernel] - 1:.1%}")
         for kernel, group in times.items()
         for device, seconds in group
         if seconds / best[kernel] - 1 > OUT_OF_LINE + RUN_TO_RUN_S / best[kernel]
     )
-    return [f"{device} is slower than the fastest card: {', '.join(lags)}" for device, lags in behind.items()]
+    return [f"{device} is slower than the fastest card: {', '.join(lags)}" for device, lags in lags_of.items()]
 
 
 def priced_on(results: Sequence[Result]) -> str:
@@ -227,7 +227,7 @@ def problem_line(operation: Operation, results: Sequence[Result], settings: Sett
 
 
 def all_verified(results: Sequence[Result]) -> bool:
-    """Tell whether all results are right. Skipped kernels do not count; their rows say so."""
+    """Return whether all results are correct. Skipped kernels do not count; their rows say so."""
     return {verified(result) for result in results} <= {"yes", "skipped"}
 
 
@@ -277,8 +277,8 @@ def common_columns(results: Sequence[Result]) -> tuple[list[Column[Result]], Col
         Column("grid", lambda r: dim_text(r.grid) if r.grid[0] else NOTHING, right=False, expendable=1),
     ]
     # A column with the same good word for every kernel is dropped before a name or a figure is cut.
-    right = all(verified(result) == "yes" for result in results)
-    return start, Column("verified", verified, right=False, expendable=8 if right else 0)
+    all_yes = all(verified(result) == "yes" for result in results)
+    return start, Column("verified", verified, right=False, expendable=8 if all_yes else 0)
 
 
 def with_detours(
@@ -360,7 +360,7 @@ def bounded_columns(results: Sequence[Result]) -> list[Column[Result]]:
     """Return the columns of a simulated run with a card's prices: the bound, its resource and the waste, then the
     counts; columns that are empty or equal for every kernel are left out."""
     (number_, kernel, block, grid), end = common_columns(results)
-    alike = len({result.block for result in results}) == 1
+    same_block = len({result.block for result in results}) == 1
     occupied = {result.occupancy.fraction for result in results if result.occupancy}
     return [
         replace(number_, expendable=3),
@@ -371,7 +371,7 @@ def bounded_columns(results: Sequence[Result]) -> list[Column[Result]]:
         *count_columns(results, beside_bounds=True),
         Column("instructions", _instructions, expendable=2),
         *([] if occupied <= {1.0} else [Column("occupancy", _occupancy, expendable=1)]),
-        *([] if alike else [replace(block, expendable=2)]),
+        *([] if same_block else [replace(block, expendable=2)]),
         grid,
         *([Column("hazards", _hazards)] if any(result.hazards for result in results) else []),
         *([] if all_verified(results) else [end]),

@@ -1,4 +1,4 @@
-// What cuda.h has for kernels.
+// The declarations of cuda.h that kernels use.
 #pragma once
 typedef struct __align__(128) CUtensorMap_st { unsigned long long opaque[16]; } CUtensorMap;
 typedef unsigned long long CUdeviceptr;

@@ -1,4 +1,4 @@
-// What kernels use of cuFFT's header (cuFFT API reference, cuFFT types).
+// The types of cuFFT's header that kernels use (cuFFT API reference, cuFFT types).
 #pragma once
 #include <cuComplex.h>
 typedef float cufftReal;

@@ -1,5 +1,5 @@
-// What cuda_device_runtime_api.h has for kernels that take memory: the heap of malloc, as the real ones. Macros, so
-// that the call of malloc is on the user's line.
+// cuda_device_runtime_api.h's functions for memory in kernels: they use malloc's heap, as the real functions do. They
+// are macros, so that the call of malloc is on the user's line.
 template <typename T>
 static __host__ __device__ __forceinline__ cudaError_t cudabench_given(T **memory, void *given) {
     *memory = static_cast<T *>(given);

@@ -1,5 +1,5 @@
-// What NVRTC lacks of the C library. nvcc includes cuda_runtime.h, and by it parts of the C library, in front of every
-// file, and kernels rely on it. Integers of 64 bits are as in CUDA's own headers under NVRTC.
+// The parts of the C library that NVRTC lacks. nvcc includes cuda_runtime.h, and thereby parts of the C library, before
+// every file, and kernels rely on it. Integers of 64 bits are as in CUDA's own headers under NVRTC.
 typedef signed char int8_t;
 typedef unsigned char uint8_t;
 typedef signed char int_least8_t;
@@ -42,7 +42,7 @@ typedef long long time_t;
 typedef long off_t;
 typedef long long intptr_t;
 typedef unsigned long long uintptr_t;
-// GNU's word that silences warnings, which C headers write in front of types.
+// GNU's keyword that silences warnings; C headers write it before types.
 #define __extension__
 
 // Each macro is guarded, so that a file may define its own.
@@ -322,7 +322,7 @@ using ::printf;
 using ::memcpy;
 using ::memset;
 }
-// What cuda_device_runtime_api.h has for kernels that are launched before the one in front of them has ended.
+// cuda_device_runtime_api.h's functions for programmatic dependent launch: a kernel starts before its predecessor ends.
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 static __device__ __forceinline__ void cudaTriggerProgrammaticLaunchCompletion() {
     asm volatile("griddepcontrol.launch_dependents;");

@@ -1,5 +1,5 @@
-// What CUDA took away from the language, for files from before, where today's has the same under another name. The
-// warp's instructions without a mask went with CUDA 9 for GPUs since Volta: they meant the lanes that are there.
+// Features that CUDA removed from the language and has under another name today, for older files. CUDA 9 removed the
+// warp's instructions without a mask for GPUs since Volta: they used the active lanes.
 template <class T> static __device__ __forceinline__ T __shfl(T value, int lane, int width = 32)
 { return __shfl_sync(__activemask(), value, lane, width); }
 template <class T> static __device__ __forceinline__ T __shfl_up(T value, unsigned int delta, int width = 32)

@@ -1,4 +1,4 @@
-// Types of the standard library that only the host has values of, declared so that functions of a class may name them.
+// Types of the standard library with values only on the host, declared so that a class's functions can name them.
 #ifndef CUDABENCH_STANDARD_TYPES
 #define CUDABENCH_STANDARD_TYPES
 namespace std {

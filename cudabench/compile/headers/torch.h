@@ -1,8 +1,8 @@
-// What kernels use of PyTorch's C++ headers, for files that include them where PyTorch is not installed.
+// The parts of PyTorch's C++ headers that kernels use, for files that include them where PyTorch is not installed.
 //
-// A kernel of an extension needs little of them: a tensor's packed accessors, the 16-bit types, the type to compute in,
-// macros in a kernel's head. All else is for the host, which a kernel does not need. Names, members and rounding are
-// those of PyTorch's own headers: an operation on two 16-bit numbers is done in float and rounded once.
+// An extension's kernel needs a tensor's packed accessors, the 16-bit types, the type to compute in, and macros in a
+// kernel's head. The rest is for the host. Names, members and rounding are those of PyTorch's own headers: an operation
+// on two 16-bit numbers is done in float and rounded once.
 #ifndef CUDABENCH_TORCH_HEADERS
 #define CUDABENCH_TORCH_HEADERS
 #include <cuda_fp16.h>

@@ -1,6 +1,6 @@
-// What stands for helper_math.h of NVIDIA's samples, and cutil_math.h before it, where a file comes without them.
-// Arithmetic on CUDA's vectors, as kernels of the samples and of what was made from them use it: an own text with the
-// same names.
+// The stand-in for helper_math.h of NVIDIA's samples, and for the older cutil_math.h, if they are missing: arithmetic
+// on CUDA's vectors, as kernels of the samples and of programs based on them use it. It is an independent text with
+// the same names.
 #pragma once
 typedef unsigned int uint;
 typedef unsigned short ushort;

@@ -1,6 +1,6 @@
-// What every CUDA source may use without an #include, as far as reading its declarations needs it: attributes, CUDA's
-// vectors and other types with their layouts (CUDA C++ programming guide, built-in vector types), integers of the C
-// library, places of threads. Functions of CUDA are not here: only declarations are read.
+// The names that a CUDA source uses without an #include and that its declarations need: attributes, CUDA's vectors and
+// other types with their layouts (CUDA C++ programming guide, built-in vector types), integers of the C library,
+// indices of threads. CUDA's functions are left out, because only declarations are read.
 #define __global__ __attribute__((global))
 #define __device__ __attribute__((device))
 #define __host__ __attribute__((host))
@@ -100,7 +100,7 @@ extern const uint3 threadIdx, blockIdx;
 extern const dim3 blockDim, gridDim;
 extern const int warpSize;
 
-// Texture and surface references, which CUDA 12 took out of the language.
+// Texture and surface references, which CUDA 12 removed from the language.
 #define cudaTextureType1D 1
 #define cudaTextureType2D 2
 #define cudaTextureType3D 3
@@ -114,7 +114,7 @@ enum cudaTextureReadMode { cudaReadModeElementType, cudaReadModeNormalizedFloat 
 template <class T, int type = cudaTextureType1D, cudaTextureReadMode mode = cudaReadModeElementType> struct texture;
 template <class T, int type = 1> struct surface;
 
-// What a question to the parser is asked with: sizes, so that instances of class templates are complete.
+// For questions to the parser: sizes, so that instances of class templates are complete.
 template <class T, class = void> struct cudabench_size { static constexpr size_t value = 0; };
 template <class T> struct cudabench_size<T, decltype(void(sizeof(T)))> { static constexpr size_t value = sizeof(T); };
 template <class T> struct cudabench_size<T *, void> { static constexpr size_t value = cudabench_size<T>::value; };

@@ -15,7 +15,7 @@ LONGEST_NAME = 1024  # characters of a benchmark's name
 
 
 def text(runs: Sequence[Run]) -> str:
-    """Return the measures of every right result: `latency`, Bencher's own, in nanoseconds; `bandwidth` in GB/s,
+    """Return the measures of every correct result: `latency`, Bencher's own, in nanoseconds; `bandwidth` in GB/s,
     `gflops`; the simulator's counts.
 
     Raises CudabenchError if there is nothing to report.

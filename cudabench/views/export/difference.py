@@ -225,8 +225,8 @@ def _line_of(difference: CodeDifference, metric: str) -> int:
             return (getattr(line, f"new_{metric}") or 0) - (getattr(line, f"old_{metric}") or 0)
         return line.new_instructions - line.old_instructions
 
-    here = [line for line in difference.lines if not line.file and line.new_line]
-    most = max(here, key=growth, default=None)
+    own_lines = [line for line in difference.lines if not line.file and line.new_line]
+    most = max(own_lines, key=growth, default=None)
     if most and most.new_line and growth(most) > 0:
         return most.new_line
     if difference.first and difference.first.line and not difference.first.file and difference.first.new:

@@ -58,7 +58,7 @@ def name(result: Result, file: ResultsFile) -> str:
 
 
 def right_results(runs: Sequence[Run]) -> Iterator[tuple[Result, ResultsFile, str]]:
-    """Yield the right results with their files and names; a name that several runs share includes the run's name."""
+    """Yield the correct results with their files and names; a name that several runs share includes the run's name."""
     in_runs = Counter(
         result_name for run in runs for result_name in {name(result, run.file) for result in run.file.results}
     )
@@ -70,7 +70,7 @@ def right_results(runs: Sequence[Run]) -> Iterator[tuple[Result, ResultsFile, st
 
 
 def nothing_right(runs: Sequence[Run], lacking: str) -> CudabenchError:
-    """Return the error of runs without a right result for a format. lacking: what they lack."""
+    """Return the error of runs without a correct result for a format. lacking: the missing value."""
     held = "hold" if len(runs) > 1 else "holds"
     return CudabenchError(f"{', '.join(run.name for run in runs)} {held} no right result with a {lacking}.")
 
@@ -87,7 +87,7 @@ def short_names(names: Sequence[str]) -> list[str]:
 
 
 def missed(result: Result, file: ResultsFile) -> str | None:
-    """Return a sentence on the first threshold that a right result missed, or None."""
+    """Return a sentence on the first threshold that a correct result missed, or None."""
     return next((miss.sentence for miss in thresholds.missed(result, file.settings)), None)
 
 

@@ -105,7 +105,7 @@ def page(
         looked=any(result.hazards is not None for result in results),
         warnings=_warnings(order, labels),
         clocks=tuple(filter(None, map(kernels.clocks, files))),
-        diffs=tuple(each for file in files for each in file.diff),
+        diffs=tuple(difference for file in files for difference in file.diff),
     )  # fmt: skip
 
 
@@ -200,9 +200,9 @@ def _diff_verdict(differences: Sequence[CodeDifference]) -> tuple[str, str]:
     counts = Counter(difference.verdict for difference in differences)
     verdicts = ", ".join(f"{number} {verdict}" for verdict, number in counts.items())
     kernels = len({difference.kernel for difference in differences})
-    many = f"{kernels} kernel{'' if kernels == 1 else 's'}"
+    counted = f"{kernels} kernel{'' if kernels == 1 else 's'}"
     good = "bad" if counts["failed"] else "good" if set(counts) == {"same"} else "plain"
-    return good, f"{many} on {len({difference.arch for difference in differences})} architectures: {verdicts}."
+    return good, f"{counted} on {len({difference.arch for difference in differences})} architectures: {verdicts}."
 
 
 def _named(order: Sequence[Entry]) -> list[Result]:
@@ -268,8 +268,8 @@ def _warnings(order: Sequence[Entry], labels: Sequence[str]) -> tuple[tuple[str,
         for run, result in entry.runs
         for warning in result.warnings
     )
-    many = 6
+    most = 6
     return tuple(
-        (code, message, ", ".join(names[:many]) + (f" and {len(names) - many} more" if len(names) > many else ""))
+        (code, message, ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else ""))
         for (code, message), names in kernels_of.items()
     )

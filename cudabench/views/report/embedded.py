@@ -34,10 +34,10 @@ def documents(files: Sequence[ResultsFile], most: int) -> Held:
     """
     left_out: list[str] = []
     samples = sum(len(result.time.samples_s) for file in files for result in file.results if result.time)
-    every = math.ceil(samples / MOST_SAMPLES) | 1  # odd: neighbouring samples often alternate between two levels
-    if every > 1:
-        files = [_changed(file, lambda r: thinned(r, every)) for file in files]
-        left_out.append(f"all but one in {every} of {samples} samples, whose medians and quartiles are of all")
+    stride = math.ceil(samples / MOST_SAMPLES) | 1  # odd: neighbouring samples often alternate between two levels
+    if stride > 1:
+        files = [_changed(file, lambda r: thinned(r, stride)) for file in files]
+        left_out.append(f"all but one in {stride} of {samples} samples, whose medians and quartiles are of all")
     texts = [_dumped(file) for file in files]
     for change, loss in STEPS:
         if sum(map(len, texts)) <= most:
@@ -49,12 +49,12 @@ def documents(files: Sequence[ResultsFile], most: int) -> Held:
     return Held(tuple(files), tuple(texts), tuple(left_out))
 
 
-def thinned(result: Result, every: int) -> Result:
-    """Return a result with every n-th sample, in order; all places keep samples."""
+def thinned(result: Result, stride: int) -> Result:
+    """Return a result with about every `stride`-th sample, in order; all places keep samples."""
     time = result.time
     if time is None:
         return result
-    step = next(step for step in count(every, 2) if math.gcd(step, time.places) == 1)
+    step = next(step for step in count(stride, 2) if math.gcd(step, time.places) == 1)
     lists = {name: getattr(time, name)[::step] for name in ("samples_s", "samples_place", "samples_sm_mhz")}
     return replace(result, time=replace(time, **lists))
 

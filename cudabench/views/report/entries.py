@@ -85,12 +85,12 @@ def problem(result: Result) -> str:
 
 
 def best_of(entries: Sequence[Entry]) -> Entry | None:
-    """Return the best right kernel by the first quantity."""
-    right = [entry for entry in entries if entry.status == "ok"]
-    available = quantities_of([entry.last for entry in right])
+    """Return the best correct kernel by the first quantity."""
+    correct = [entry for entry in entries if entry.status == "ok"]
+    available = quantities_of([entry.last for entry in correct])
     if not available:
-        return right[0] if right else None
-    scored = [(value, entry) for entry in right if (value := available[0].value(entry.last)) is not None]
+        return correct[0] if correct else None
+    scored = [(value, entry) for entry in correct if (value := available[0].value(entry.last)) is not None]
     return (max if available[0].more else min)(scored, key=lambda pair: pair[0])[1] if scored else None
 
 

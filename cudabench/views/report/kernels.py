@@ -103,14 +103,14 @@ def _verified(result: Result) -> str | None:
     return when + (f", and {check.samples} timed samples" if check.samples else "")
 
 
-def _counted(on: Counted | None) -> str:
+def _counted(counts: Counted | None) -> str:
     """Return how the counts of a timed kernel were taken, as a sentence; '' without counts."""
-    if on is None:
+    if counts is None:
         return ""
-    part = f"on {on.blocks:,} of {on.of:,} blocks and scaled to all of them"
-    many = "on all blocks" if on.blocks >= on.of else part.replace(",", "\u202f")
-    other = "; its compiler made different code from the measured code" if on.same_code is False else ""
-    return f"The counts are the simulator's, taken after the measurement {many}{other}."
+    part = f"on {counts.blocks:,} of {counts.of:,} blocks and scaled to all of them"
+    extent = "on all blocks" if counts.blocks >= counts.of else part.replace(",", "\u202f")
+    other = "; its compiler made different code from the measured code" if counts.same_code is False else ""
+    return f"The counts are the simulator's, taken after the measurement {extent}{other}."
 
 
 def advice(result: Result) -> tuple[tuple[str, str], ...]:

@@ -100,7 +100,7 @@ def columns(results: Sequence[Result], quantity: Quantity | None) -> list[tuple[
     def times(value: float) -> str:
         return f"{units.digits(value, 3)}x"
 
-    every: list[tuple[str, Callable[[Result], str]]] = [
+    figures: list[tuple[str, Callable[[Result], str]]] = [
         *(
             (
                 (quantity.unit, lambda r: optional(quantity.value(r) if r.status == "ok" else None, quantity.text)),
@@ -115,7 +115,7 @@ def columns(results: Sequence[Result], quantity: Quantity | None) -> list[tuple[
         ("±", lambda r: f"{r.time.relative_ci * 100:.1f}%" if r.time else ""),
         ("over CPU", lambda r: optional(r.speedup_vs_cpu, times)),
     ]
-    return [(heading, text) for heading, text in every if any(text(result) for result in results)]
+    return [(heading, text) for heading, text in figures if any(text(result) for result in results)]
 
 
 def change_of(row: compare.Row) -> str:

@@ -89,5 +89,5 @@ def _bins(values: Sequence[Number], bins: int) -> list[Sequence[Number]]:
     return [values[a:b] for a, b in pairwise(edges)]
 
 
-def _x(at: int, of: int) -> int:
-    return round((at + 0.5) * WIDTH / of)
+def _x(at: int, count: int) -> int:
+    return round((at + 0.5) * WIDTH / count)
