@@ -1,4 +1,4 @@
-"""Loads the ceilings of cards: of cards that the package knows, by name, or from files of `cudabench ceilings`."""
+"""Loads the ceilings of cards: of the package's cards by name, or from files of `cudabench ceilings`."""
 
 from __future__ import annotations
 
@@ -91,12 +91,12 @@ def default_card(architecture: str) -> Card | None:
     return card if architecture.rstrip("af") == card.architecture else None
 
 
-def _plain(name: str) -> str:
-    return _MAKERS.sub("", re.sub(r"[\s_-]", "", name.lower()))
+def _plain(text: str) -> str:
+    return _MAKERS.sub("", re.sub(r"[\s_-]", "", text.lower()))
 
 
 def card_name(name: str) -> str | None:
-    """Return the one of NAMES that a word means, such as 'RTX 4090' or '4090', or None."""
+    """Return the entry of NAMES for a word such as 'RTX 4090' or '4090', or None."""
     plain = _plain(name)
     return next(
         (candidate for candidate in (plain, f"rtx{plain}", plain.removeprefix("rtx")) if candidate in NAMES), None
@@ -118,8 +118,8 @@ def measured_file(name: str) -> Path:
 
 
 def card_for_device(device: DeviceInfo) -> Card:
-    """Return the card of a device: with the package's ceilings if it has them, else with what clocks and units
-    allow."""
+    """Return the card of a device: with the package's ceilings if it has them, else with the peak of its memory
+    clock."""
     for name in NAMES:
         card = package_card(name)
         if card.device.name == device.name and card.device.compute_capability == device.compute_capability:

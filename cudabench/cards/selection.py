@@ -26,8 +26,8 @@ def cards_of_option(text: str) -> tuple[Card, ...]:
     if text.lower() == ALL:
         return tuple(map(package_card, NAMES))
     chosen: list[Card] = []
-    for word in text.split(",") if names_several(text) else [text]:
-        name = word.strip()
+    for item in text.split(",") if names_several(text) else [text]:
+        name = item.strip()
         meant = {ALL: "every card", NONE: "no card"}.get(name.lower())
         refuse(
             (
@@ -38,7 +38,7 @@ def cards_of_option(text: str) -> tuple[Card, ...]:
             (meant, f"--on {line(text)}: '{name}' means {meant} and stands alone: write --on {name.lower()}."),
         )
         card = load_card(name)
-        twice = any(other.key == card.key for other in chosen)
+        twice = any(earlier.key == card.key for earlier in chosen)
         refuse((twice, f"--on {line(text)} names {line(card.key)} twice: name each card once."))
         chosen.append(card)
     return tuple(chosen)
@@ -52,7 +52,7 @@ def with_prices(chosen: Sequence[Card], text: str) -> tuple[Card, ...]:
     prices: dict[str, float] = {}
     keys = [card.key for card in chosen]
     for piece in map(str.strip, text.split(",")):
-        name, equals, amount = (part.strip() for part in piece.rpartition("="))
+        name, equals, amount = (field.strip() for field in piece.rpartition("="))
         key = name if name in keys else card_name(name) or name
         shown = line(piece) or "nothing between two commas"
         refuse(
