@@ -17,7 +17,7 @@ ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"
 
 
 def _starting(incomplete: str, items: Iterable[tuple[str, str | None]]) -> list[CompletionItem]:
-    return [CompletionItem(name, help=text) for name, text in items if name.startswith(incomplete)]
+    return [CompletionItem(name, help=summary) for name, summary in items if name.startswith(incomplete)]
 
 
 def words(names: Iterable[str]) -> Completer:
