@@ -134,17 +134,17 @@ class Sampler:
         noted = [at for at in self.left if at != place and self.sites[at].inputs is self.sites[place].inputs]
         self._check_touched([place, *noted])
         self.run.alone(self.own[0], place)
-        self.left |= {other: self._written(other) for other in noted}
+        self.left |= {noted_place: self._written(noted_place) for noted_place in noted}
         if (copy := self.copies_of[place]) is not None:
             self.copies += [self.device.sample([copy] * self.copy_runs, cache) for _ in range(group)]
         for subject in self._in_turn() if self.runs > 1 else ():
             self._check_random_stop(subject, place)
-        for left in range(group - 1, -1, -1):
+        for remaining in range(group - 1, -1, -1):
             for subject in self._in_turn(run.random.sample((0, 1), 2) if self.pair else (0,)):
                 site = subject.sites[place]
                 subject.samples.append(self.device.sample(site.works(self.runs), cache, subject.befores[place]))
                 # With hot caches only the last output is checked, because a check changes the cache.
-                if (cache == "cold" or left == 0) and (wrong := subject.check.check_sample(site)):
+                if (cache == "cold" or remaining == 0) and (wrong := subject.check.check_sample(site)):
                     inputs = "" if run.fixed else f" (inputs of --seed {site.inputs.problem.seed})"
                     number = len(subject.samples)
                     raise WrongOutput.of(wrong, f"timed sample {number}{inputs}: ", samples=number)
@@ -203,18 +203,18 @@ class Sampler:
         clocks, clock_after = self.clock.beside(len(self.of_place))
         of_set = [self.sites[place].inputs.problem.seed for place in self.of_place]
         chosen = [slower_inputs(subject.samples, of_set) for subject in self.own]
-        kept = [*range(len(self.of_place))]
+        counted = [*range(len(self.of_place))]
         for slower, _ in chosen:  # only samples on the slower inputs count, for both kernels of a pair
-            kept = sorted({*kept} & {*slower}) or kept
+            counted = sorted({*counted} & {*slower}) or counted
         timings = []
         for subject, (_, warnings) in zip(self.own, chosen, strict=True):
             timing = stats.summarize(
-                [subject.samples[at] for at in kept],
+                [subject.samples[at] for at in counted],
                 self.settings.cache,
                 self.runs,
                 len(self.sites),
-                [self.of_place[at] for at in kept],
-                [clocks[at] for at in kept] if clocks else (),
+                [self.of_place[at] for at in counted],
+                [clocks[at] for at in counted] if clocks else (),
             )
             warnings += timing_warnings(timing, self.elapsed, self.settings, self.device.other_processes())
             if self.clock.first and clock_after and clock_after < self.clock.first * (1 - CLOCK_DROP):
@@ -237,23 +237,23 @@ class SmClock:
         self._read = read
         self._readings: list[tuple[int, int]] = []  # number of samples before, clock
         self._next = 0.0
-        self.first = self._ask(0)
+        self.first = self._take_reading(0)
 
     def read_if_due(self, samples: int) -> None:
         """Read the clock, if it is time; `samples`: their number so far."""
         if self.first is not None and time.monotonic() >= self._next:
-            self._ask(samples)
+            self._take_reading(samples)
 
     def beside(self, samples: int) -> tuple[tuple[int, ...], int | None]:
         """Return the clock of each sample (the first reading after it), and a reading now; () and None if the clock is
         unknown."""
-        last = self._ask(samples) if self.first is not None else None
+        last = self._take_reading(samples) if self.first is not None else None
         if last is None:
             return (), None
-        taken, clocks = (np.array(column) for column in zip(*self._readings, strict=True))
-        return tuple(map(int, clocks[np.searchsorted(taken, np.arange(samples), side="right")])), last
+        sample_counts, clocks = (np.array(column) for column in zip(*self._readings, strict=True))
+        return tuple(map(int, clocks[np.searchsorted(sample_counts, np.arange(samples), side="right")])), last
 
-    def _ask(self, samples: int) -> int | None:
+    def _take_reading(self, samples: int) -> int | None:
         start = time.monotonic()
         clock = self._read()
         end = time.monotonic()
@@ -267,18 +267,18 @@ def settings_until(settings: Settings, until: float | None) -> Settings:
     """Return settings whose sampling ends at time.monotonic() `until`."""
     if until is None:
         return settings
-    left = max(until - time.monotonic(), 0.0)
-    return replace(settings, max_time=min(settings.max_time, left), min_time=min(settings.min_time, left))
+    remaining = max(until - time.monotonic(), 0.0)
+    return replace(settings, max_time=min(settings.max_time, remaining), min_time=min(settings.min_time, remaining))
 
 
 def is_enough(samples: Sequence[float], elapsed: float, settings: Settings) -> bool:
-    """Tell whether to stop: after min_samples and min_time with a 95% interval of the median under 0.5%, or after
+    """Return whether to stop: after min_samples and min_time with a 95% interval of the median under 0.5%, or after
     max_time.
 
     Times are wall-clock times with flushes and copies.
     """
-    many = len(samples) >= settings.min_samples and elapsed >= settings.min_time
-    return elapsed >= settings.max_time or (many and stats.relative_ci(samples) < RELATIVE_CI)
+    sampled_enough = len(samples) >= settings.min_samples and elapsed >= settings.min_time
+    return elapsed >= settings.max_time or (sampled_enough and stats.relative_ci(samples) < RELATIVE_CI)
 
 
 def warm_up(sample: Callable[[], float], budget_s: float = WARM_UP_S) -> float:
@@ -310,14 +310,14 @@ def slower_inputs(samples: Sequence[float], of_set: Sequence[int]) -> tuple[list
     Both sets have the same distribution, so a kernel that is faster on one of them knows its inputs: the slower set
     counts.
     """
-    by_set = {name: [s for s, of in zip(samples, of_set, strict=True) if of == name] for name in dict.fromkeys(of_set)}
-    everything = list(range(len(samples)))
+    by_set = {key: [s for s, seed in zip(samples, of_set, strict=True) if seed == key] for key in dict.fromkeys(of_set)}
+    indices = list(range(len(samples)))
     ranked = sorted(by_set.items(), key=lambda item: float(np.median(item[1])))
-    (fast, quick), (slow, lasting) = ranked[0], ranked[-1]
-    ratio = float(np.median(lasting) / np.median(quick))
-    if len(ranked) < 2 or min(len(quick), len(lasting)) < FEWEST_OF_A_SET or ratio < 1 + INPUTS_DIFFER:
-        return everything, []
-    return [at for at in everything if of_set[at] == slow], [warning("inputs", slow=slow, fast=fast, ratio=ratio)]
+    (fast, fast_samples), (slow, slow_samples) = ranked[0], ranked[-1]
+    ratio = float(np.median(slow_samples) / np.median(fast_samples))
+    if len(ranked) < 2 or min(len(fast_samples), len(slow_samples)) < FEWEST_OF_A_SET or ratio < 1 + INPUTS_DIFFER:
+        return indices, []
+    return [at for at in indices if of_set[at] == slow], [warning("inputs", slow=slow, fast=fast, ratio=ratio)]
 
 
 def timing_warnings(
@@ -325,9 +325,9 @@ def timing_warnings(
 ) -> list[Warning]:
     """Return the warnings about samples; other_processes: processes that also use the GPU."""
     notes = [warning("shared-gpu", others=", ".join(other_processes))] if other_processes else []
-    spread, other = stats.dispersion(timing), ", ".join(other_processes) or "something else"
+    spread, suspects = stats.dispersion(timing), ", ".join(other_processes) or "something else"
     if spread > DISPERSION:
-        notes.append(warning("dispersion", spread=spread, min_time=settings.min_time, other=other))
+        notes.append(warning("dispersion", spread=spread, min_time=settings.min_time, other=suspects))
     if timing.relative_ci >= RELATIVE_CI and elapsed >= settings.max_time:
         notes.append(warning("imprecise", elapsed=elapsed, known=timing.relative_ci, wanted=RELATIVE_CI))
     return notes
