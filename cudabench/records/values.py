@@ -22,10 +22,10 @@ def keys() -> tuple[str, ...]:
     return tuple(_keys(Result, ""))
 
 
-def _keys(record: type, before: str) -> Iterator[str]:
+def _keys(record: type, prefix: str) -> Iterator[str]:
     hints = get_type_hints(record)
     for spec in fields(record):
-        hint, name = hints[spec.name], f"{before}{spec.name}"
+        hint, name = hints[spec.name], f"{prefix}{spec.name}"
         alternatives = [kind for kind in get_args(hint) or () if kind is not type(None)]
         if type(None) in get_args(hint) and len(alternatives) == 1:
             hint = alternatives[0]
