@@ -77,7 +77,7 @@ def on_processes(function: Callable[[Task], Made], tasks: Sequence[Task], proces
         pool = ProcessPoolExecutor(processes, get_context("spawn"), interrupts.unblock_signals)
     try:
         with starting_pools(), interrupts.deferred():  # Ctrl-C is for this process, from the first moment
-            made = pool.map(function, tasks)
-        yield made
+            results = pool.map(function, tasks)
+        yield results
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
