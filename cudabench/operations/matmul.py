@@ -41,8 +41,8 @@ def over_result(down: str = "", across: str = "") -> Callable[[Geometry], Dim]:
 
     Constants set the rows and columns of a thread.
     """
-    whole = grid_over("n", "m", across, down)
-    return lambda g: (whole(g)[0], min(whole(g)[1], MAX_GRID[1]), 1)
+    tiles = grid_over("n", "m", across, down)
+    return lambda g: (tiles(g)[0], min(tiles(g)[1], MAX_GRID[1]), 1)
 
 
 def needs_tiles(g: Geometry) -> str | None:
@@ -116,8 +116,8 @@ def tf32(array: np.ndarray) -> np.ndarray:
 
 def of_tensor(problem: Problem, arrays: Arrays) -> Arrays:
     """Return the product of the matrices as the tensor cores read them: float32 as TF32."""
-    read = {name: tf32(array) for name, array in arrays.items()} if problem.dtype == "float32" else arrays
-    return reference(problem, read)
+    inputs_read = {name: tf32(array) for name, array in arrays.items()} if problem.dtype == "float32" else arrays
+    return reference(problem, inputs_read)
 
 
 def tensor_tolerance(problem: Problem) -> Tolerance:

@@ -43,7 +43,7 @@ def chapter_of(operation: Operation, kernel: Kernel) -> Source:
 
 
 def read_chapter(name: str) -> Source:
-    """Return a chapter, named as messages show it."""
+    """Return a chapter, with the name for messages."""
     path = folder() / name
     file = path.stat()
     return Source(f"kernels_cu/{name}", _text(path, file.st_mtime_ns, file.st_size), folder=str(folder()))
