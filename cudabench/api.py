@@ -6,7 +6,7 @@
     print(ladder["smem-pad"].bandwidth_gbps, ladder.ok)
     ladder.write("r.json")
 
-A notebook shows what these functions return as a table, and `picture()` as a drawing. What cannot run raises a
+A notebook shows the returned objects as tables, and `picture()` as a drawing. A request that cannot run raises a
 subclass of `CudabenchError`, whose `exit_code` is that of the command; a kernel that ran and is wrong, or failed, is a
 result with that status, and `ok` is false.
 """
@@ -93,7 +93,7 @@ class Report(Printed):
 
     @property
     def ok(self) -> bool:
-        """Whether there are results and every kernel that ran is right and without hazards."""
+        """Whether there are results, and all kernels that ran are right and without hazards."""
         return any(r.status == "ok" for r in self.results) and all(r.status in ("ok", "skipped") for r in self.results)
 
     def __getitem__(self, kernel: str) -> Result:
@@ -103,7 +103,7 @@ class Report(Printed):
         raise KeyError(f"no result of {kernel}.{did_you_mean(kernel, {result.kernel for result in self.results})}")
 
     def document(self) -> dict[str, Any]:
-        """Return what `--json` writes, as plain values."""
+        """Return the document of `--json`, as plain values."""
         return self.file.document()
 
     def write(self, path: str | os.PathLike[str]) -> None:
@@ -113,14 +113,14 @@ class Report(Printed):
     def picture(self, kind: Literal["ladder", "size", "sweep"] | None = None) -> Picture:
         """Return the drawing of `cudabench plot`: a ladder, time over size, or the map of a sweep.
 
-        Raises CudabenchError where matplotlib is not installed or there is nothing to draw.
+        Raises CudabenchError if matplotlib is not installed or the results cannot be drawn.
         """
         from cudabench.views import plot
 
         return Picture(plot.render(plot.draw([self.file], ["results"], kind), "svg").decode())
 
     def explanation(self, kernel: str | None = None, *, threads: bool = False, banks: bool = False) -> Text:
-        """Return what `cudabench explain` prints of simulated kernels, or of one: accesses, hazards, advice.
+        """Return the text of `cudabench explain` for simulated kernels, or for one: accesses, hazards, advice.
 
         `threads` and `banks` draw the watched accesses of `simulate`. Raises UsageError for results that the simulator
         did not make.
@@ -152,7 +152,7 @@ class Compared(Printed):
         return self.comparison.rows
 
     def failures(self, threshold: float | None = None, *, strict: bool = False) -> list[comparing.Failure]:
-        """Return what `--fail-on-regression` would exit for; `threshold` is a fraction, 0.05 for 5%."""
+        """Return the failures of `--fail-on-regression`; `threshold` is a fraction, 0.05 for 5%."""
         return comparing.failures(self.comparison, threshold, strict)
 
 
@@ -204,7 +204,7 @@ def bench(
 
 
 def simulate(operation: str, kernels: Words = (), *, device: str = "sim", **given: Any) -> Report:
-    """Run kernels in the simulator, also where there is a GPU; takes what `bench` does.
+    """Run kernels in the simulator, also on a machine with a GPU; takes the arguments of `bench`.
 
     `watch=(0, 0)` keeps the accesses of block 0's warp 0 for `explanation(threads=True, banks=True)`; True keeps all.
     """
@@ -237,7 +237,7 @@ def run(
 ) -> Report:
     """Run kernels of a .cu file: `cudabench run`.
 
-    `args`, by the names of the kernel's parameters, `expect` and `constants` map names to what the command line takes
+    `args`, by the names of the kernel's parameters, `expect` and `constants` map names to the text of the command line
     after the `=`: `{"n": 1 << 20, "x": "float32[n]:random"}`. `measuring` and errors are those of `bench`.
     """
     from cudabench.userkernel import plan
@@ -336,9 +336,9 @@ def compare(
 
     old, later = (report if isinstance(report, Report) else load(report) for report in (base, new))
     names = [name if isinstance(name, (str, os.PathLike)) else word for name, word in ((base, "base"), (new, "new"))]
-    made = comparing.compare(old.file, later.file, threshold=threshold, run_to_run=noise, same_model=same_model)
-    view = comparison.View([os.fspath(name) for name in names], [made], noise)
-    return Compared(made, captured(view.show))
+    compared = comparing.compare(old.file, later.file, threshold=threshold, run_to_run=noise, same_model=same_model)
+    view = comparison.View([os.fspath(name) for name in names], [compared], noise)
+    return Compared(compared, captured(view.show))
 
 
 # Shared helpers -------------------------------------------------------------------------------------------------------
@@ -394,11 +394,11 @@ def _settings(measuring: Mapping[str, Any], simulated: bool) -> Settings:
 
 
 def _options(work: Any, values: Values) -> dict[str, Any]:
-    known = {option.name: option.default for option in work.options}
-    unknown = next((name for name in values if name not in known), None)
+    defaults = {option.name: option.default for option in work.options}
+    unknown = next((name for name in values if name not in defaults), None)
     if unknown:
-        raise UsageError(f"{work.name} lacks an option '{unknown}'.{did_you_mean(unknown, known)}")
-    return {**known, **values}
+        raise UsageError(f"{work.name} lacks an option '{unknown}'.{did_you_mean(unknown, defaults)}")
+    return {**defaults, **values}
 
 
 def _numbers(given: Sequence[int] | int | None, most: int, name: str) -> tuple[int, ...] | None:

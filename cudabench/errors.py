@@ -1,4 +1,4 @@
-"""Every error that a user can meet, each with its exit code.
+"""The errors that users see, each with its exit code.
 
 A message is one sentence that holds the offending value, the rule and the repair.
 """
@@ -41,7 +41,7 @@ def exit_code(statuses: Iterable[str], *, missed: bool = False) -> int:
 
 
 class CudabenchError(Exception):
-    """Root of all errors shown to users; exit code 1 unless a subclass says otherwise."""
+    """Root of all errors shown to users; exit code 1 unless a subclass has another."""
 
     exit_code = EXIT_FAILED
 
@@ -100,7 +100,7 @@ class NeedsArchitecture(CompilerError, UnsupportedFeature):
 def no_such_file(path: str | Path, kind: str, label: str | None = None) -> CudabenchError:
     """Return the error for a missing file, which suggests the nearest file of its folder that matches `kind` ('*.cu').
 
-    `label` is what the sentence calls the file, if not by its path.
+    `label` names the file in the sentence; by default its path.
     """
     return CudabenchError(f"{label or path}: no such file.{did_you_mean_file(path, kind)}")
 

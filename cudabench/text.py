@@ -1,6 +1,6 @@
 """Makes text from outside harmless before it is shown: pure.
 
-Names of devices and kernels, reasons, source lines, compiler messages and what kernels print come from files and
+Names of devices and kernels, reasons, source lines, compiler messages and output of kernels come from files and
 programs that the reader of a terminal, a log or a spreadsheet need not trust. Control codes of terminals, marks that
 change the order of letters, commands of CI runners and formulas of spreadsheets are shown as text instead.
 """

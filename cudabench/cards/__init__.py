@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 @dataclass(frozen=True)
 class Kind:
-    """A ceiling that can be measured: its group, its unit, and what it is. More is better, unless it is a latency."""
+    """A ceiling that can be measured: its group, its unit, and its meaning. More is better, unless it is a latency."""
 
     group: str
     unit: str

@@ -26,7 +26,7 @@ _CLOCKS = {"a100": (466.3, 261.5, 29.0), "rtx4090": (541.5, 273.0, 30.1)}
 
 
 class Sheet(NamedTuple):
-    """One card: its name as the driver says it, capability, SMs, boost clock in MHz, bits of the memory's bus and
+    """One card: the driver's name for it, capability, SMs, boost clock in MHz, bits of the memory's bus and
     Gbit/s of each, MiB of L2, GiB of memory."""
 
     name: str

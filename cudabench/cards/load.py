@@ -70,9 +70,9 @@ def load_card(name: str) -> Card:
 
     Raises UsageError for other words, and CudabenchError for a file without ceilings.
     """
-    known = card_name(name)
-    if known:
-        return package_card(known)
+    key = card_name(name)
+    if key:
+        return package_card(key)
     path = Path(name)
     if path.exists() or name.endswith(".json") or "/" in name:
         if not path.exists():
@@ -166,11 +166,11 @@ def card_from_document(document: Mapping[str, Any], name: str) -> Card:
 def load_file_or_card(name: str) -> ResultsFile:
     """Return the package's ceilings of a card with this name, unless a file has the name; else read the results file.
     Raises CudabenchError as `records.file.load` does."""
-    known = known_card(name)
-    if known in MEASURED:
-        return files.load(measured_file(known))
-    if known:
-        card = package_card(known)
+    key = known_card(name)
+    if key in MEASURED:
+        return files.load(measured_file(key))
+    if key:
+        card = package_card(key)
         return ResultsFile({}, {}, {}, devices=[card.device], ceilings=[*card.ceilings.values()])
     return files.load(name)
 

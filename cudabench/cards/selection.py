@@ -52,12 +52,12 @@ def with_prices(chosen: Sequence[Card], text: str) -> tuple[Card, ...]:
     prices: dict[str, float] = {}
     keys = [card.key for card in chosen]
     for piece in map(str.strip, text.split(",")):
-        name, equals, amount = (field.strip() for field in piece.rpartition("="))
+        name, equals, price = (field.strip() for field in piece.rpartition("="))
         key = name if name in keys else card_name(name) or name
         shown = line(piece) or "nothing between two commas"
         refuse(
             (
-                not (name and equals and amount),
+                not (name and equals and price),
                 f"--price {line(text)}: {shown} is not a card with its price an hour: write it {_EXAMPLE}.",
             ),
             (
@@ -68,9 +68,9 @@ def with_prices(chosen: Sequence[Card], text: str) -> tuple[Card, ...]:
             (key in prices, f"--price {line(text)} has two prices of {line(key)}: keep one."),
         )
         try:
-            prices[key] = float(amount)
+            prices[key] = float(price)
         except ValueError:
-            raise UsageError(f"--price {line(piece)}: {line(amount)} is not a number: write it {_EXAMPLE}.") from None
+            raise UsageError(f"--price {line(piece)}: {line(price)} is not a number: write it {_EXAMPLE}.") from None
         if not 0 <= prices[key] < math.inf:
             raise UsageError(f"--price {line(piece)}: a price is 0 or more an hour, {_EXAMPLE}.")
     return tuple(replace(card, per_hour=prices.get(card.key)) for card in chosen)

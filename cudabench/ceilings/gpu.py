@@ -75,7 +75,7 @@ class Ceilings:
 
     @property
     def module(self) -> Module:
-        """The chapter, compiled and loaded once. Raises the one error of the compiler or the driver each time."""
+        """The chapter, compiled and loaded once. If that fails, each use raises the same error."""
         if self._loaded is None:
             self.progress("compiling", 0)
             try:

@@ -154,7 +154,7 @@ def _empty_blocks(name: str, warps: int, *, alone: bool) -> Microbenchmark:
 
 
 ALL = (
-    # Almost one round, so that it does not end where it began; larger than the L2, which is also flushed.
+    # Almost one round, so that the chase does not end at its start; larger than the L2, which is also flushed.
     _chased(
         "memory-latency",
         lambda s: s.memory_nodes,

@@ -305,7 +305,7 @@ def _option(line: Line, context: click.Context, at: int) -> Line | None:
         return _output(line, at, name, argument, next_word is not None)
     habit = next((item for item in HABITS if name in item.options.split() or words[at] in item.options.split()), None)
     if habit is None and command and path[:1] != [command]:
-        # The lists of values after such an option of another tool are lists of macros here.
+        # Values in lists after such an option of another tool become macros.
         remaining = ["-D", argument, *rest] if command == "sweep" and argument and "=" in argument else words[at + 1 :]
         return line.with_([command, *words[:at], *remaining], f"'{name}' is the command '{command}'")
     if habit is None and "--kernel" in spellings and path[-1] in _operations_with(bare):

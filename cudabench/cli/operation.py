@@ -292,7 +292,7 @@ def kernels_and_block(
 
 
 def exit_code_of(results: Sequence[Result], thresholds: Mapping[str, float], say: Callable[[str], None]) -> int:
-    """Return the exit code of finished results. If all are right, say which of them miss a threshold."""
+    """Return the exit code of finished results. If all are right, report the missed thresholds."""
     if code := exit_code(result.status for result in results):
         return code
     misses = [miss for result in results for miss in missed(result, thresholds)]

@@ -81,7 +81,7 @@ def command(with_nvcc: bool, find_links: str | None, rebuild: bool, yes: bool, d
 
 
 def carry_out(steps: Sequence[Step], folder: Path, verbose: bool) -> None:
-    """Carry out the steps in a folder, and print of each what it does, how long it took and, if verbose, its output."""
+    """Carry out the steps in a folder, and print each step's reason, its time and, if verbose, its output."""
     from cudabench.devices import pycuda_build as build
 
     for number, step in enumerate(steps, 1):

@@ -261,7 +261,7 @@ def _planned(space: Space, given: Mapping[str, Any]) -> Plan:
             points.append(space.point(values))
         except UsageError as error:
             refused.append(Refusal((0, 0, 0), str(error), values))
-        if points and limit is None:  # a search plans points as it goes
+        if points and limit is None:  # a search plans its points during the search
             break
     if not points and not refused:
         raise UsageError(f"--where '{given['where']}' does not hold for any of the {space.count} combinations.")

@@ -92,10 +92,10 @@ def _gpu(index: int) -> Choice:
     if part.name == "NVRTC":  # a GPU may be older or newer than NVRTC's architectures
         from cudabench.compile import compiler
 
-        gpu, known = probe.gpu(index), compiler.supported_architectures("nvrtc")
-        if known and "sm_" + gpu.compute_capability.replace(".", "") not in known:
+        gpu, supported = probe.gpu(index), compiler.supported_architectures("nvrtc")
+        if supported and "sm_" + gpu.compute_capability.replace(".", "") not in supported:
             raise DeviceUnusable(
                 f"NVRTC {part.version} does not compile for cuda:{index} ({gpu.name}, compute capability "
-                f"{gpu.compute_capability}), only for {known[0]} to {known[-1]}: install a newer CUDA toolkit."
+                f"{gpu.compute_capability}), only for {supported[0]} to {supported[-1]}: install a newer CUDA toolkit."
             )
     return Choice("cuda", index=index)

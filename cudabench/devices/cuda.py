@@ -149,7 +149,7 @@ def _plain(message: str) -> str:
 _compiling = ThreadPoolExecutor(1, "compiling")
 
 
-_one_at_a_time = threading.Lock()  # a function of PyCUDA is replaced meanwhile
+_one_at_a_time = threading.Lock()  # a function of PyCUDA is replaced during a compile
 # By machine code: a call by which PyCUDA loads it from its cache, by its source.
 _sources: dict[bytes, Callable[[], Any]] = {}
 
@@ -273,8 +273,8 @@ class CudaDevice:
     # Compile ----------------------------------------------------------------------------------------------------
 
     def begin(self, source: Source, defines: Mapping[str, str], names: Sequence[str] = ()) -> Future[Compiled]:
-        """Begin to compile a source file, beside other work: with nvcc through PyCUDA, whose cache makes a second time
-        cheap, or with NVRTC where nvcc is missing.
+        """Begin to compile a source file, beside other work: with nvcc through PyCUDA, whose cache makes repetitions
+        cheap, or with NVRTC if nvcc is missing.
 
         `names` are the requested kernels of a user's file: C++ names as in `compiler.compile_ptx`, of which
         templates are instantiated. Errors are those of `compiler.compile_cubin`.

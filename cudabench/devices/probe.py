@@ -49,7 +49,7 @@ class Part:
 
 @cache
 def libcuda() -> ctypes.CDLL | None:
-    """Return the driver's library, None where it is not installed."""
+    """Return the driver's library, or None if it is not installed."""
     for name in ("nvcuda.dll",) if os.name == "nt" else ("libcuda.so.1", "libcuda.so"):
         try:
             return ctypes.CDLL(name)

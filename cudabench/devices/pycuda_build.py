@@ -84,17 +84,17 @@ def environment() -> Environment:
     raise DeviceUnusable(f"{sys.executable} has neither pip nor ensurepip: install pip for it, or uv on PATH.")
 
 
-def refuse_foreign(where: Environment) -> None:
+def refuse_foreign(target: Environment) -> None:
     """Raise UsageError if this tool should not change the environment."""
-    if where.kind == "conda":
+    if target.kind == "conda":
         raise UsageError(
-            f"{where.prefix} is a conda environment: use `conda install -c conda-forge pycuda`, or "
+            f"{target.prefix} is a conda environment: use `conda install -c conda-forge pycuda`, or "
             "build PyCUDA there with pip by --yes."
         )
-    if where.kind == "system":
-        lack = "is managed by the system's packages" if where.managed else "is not a virtual environment"
+    if target.kind == "system":
+        lack = "is managed by the system's packages" if target.managed else "is not a virtual environment"
         raise UsageError(
-            f"{where.prefix} {lack}: make one with `python3 -m venv .venv`, install cudabench there and set up "
+            f"{target.prefix} {lack}: make one with `python3 -m venv .venv`, install cudabench there and set up "
             "there; --yes installs here anyway."
         )
 
@@ -132,11 +132,11 @@ def refuse_old_driver(version: str | None, nvrtc: tuple[int, int] | None) -> Non
     compatibility"); across releases it does not.
     """
     match = re.search(r"CUDA (\d+)\.(\d+)", version or "")
-    needed = max(13, nvrtc[0] if nvrtc else 13)
-    if match and int(match[1]) < needed:
+    cuda = max(13, nvrtc[0] if nvrtc else 13)
+    if match and int(match[1]) < cuda:
         raise DeviceUnusable(
-            f"The driver supports CUDA {match[1]}.{match[2]}, but kernels are compiled for CUDA {needed}: update it to "
-            f"a driver for {needed} (release 580 or later for CUDA 13), or install a toolkit of CUDA {match[1]} and "
+            f"The driver supports CUDA {match[1]}.{match[2]}, but kernels are compiled for CUDA {cuda}: update it to "
+            f"a driver for {cuda} (release 580 or later for CUDA 13), or install a toolkit of CUDA {match[1]} and "
             "`cudabench[gpu]`."
         )
 
@@ -170,15 +170,15 @@ def gpu_extra() -> list[str]:
     return extra or list(GPU_EXTRA)
 
 
-def build_steps(where: Environment, find_links: str | None, *, again: bool) -> list[Step]:
+def build_steps(target: Environment, find_links: str | None, *, again: bool) -> list[Step]:
     """Return the steps that build and install PyCUDA; `again` replaces a PyCUDA that does not load."""
-    install = _install(where, find_links)
-    consent = " --break-system-packages" if where.managed else ""
+    install = _install(target, find_links)
+    consent = " --break-system-packages" if target.managed else ""
     install_command = f"{install}{consent} --no-cache-dir"
     extra = shlex.join(gpu_extra())
     # Without dependencies, which pip would replace too.
     replace = f"{_BUILD_SETTINGS} \\\n    {install_command} --force-reinstall --no-deps {extra}\n" if again else ""
-    pip_step = [Step("pip", "this environment lacks it", shlex.join(where.first))] if where.first else []
+    pip_step = [Step("pip", "this environment lacks it", shlex.join(target.first))] if target.first else []
     include = f"${WORK}/cuda/nvidia/cu13/include"
     config = "\\n".join(
         [
@@ -215,12 +215,12 @@ def build_steps(where: Environment, find_links: str | None, *, again: bool) -> l
     ]
 
 
-def nvcc_step(where: Environment, find_links: str | None, nvrtc: tuple[int, int] | None) -> Step:
+def nvcc_step(target: Environment, find_links: str | None, nvrtc: tuple[int, int] | None) -> Step:
     """Return the step that installs nvcc's wheels, of the installed NVRTC's release, so that headers match."""
-    consent = " --break-system-packages" if where.managed else ""
+    consent = " --break-system-packages" if target.managed else ""
     release = f"=={nvrtc[0]}.{nvrtc[1]}.*" if nvrtc else ">=13.0"
     requirements = shlex.join([*(f"{name}{release}" for name in NVCC), CCCL])
-    return Step("nvcc", "from NVIDIA's wheels, about 600 MB", f"{_install(where, find_links)}{consent} {requirements}")
+    return Step("nvcc", "from NVIDIA's wheels, about 600 MB", f"{_install(target, find_links)}{consent} {requirements}")
 
 
 def check_step(python: str) -> Step:
@@ -310,6 +310,6 @@ def reason(log: str) -> str:
     return f"{last[:MOST_WORDS]}; the whole log is shown with --verbose"
 
 
-def _install(where: Environment, find_links: str | None) -> str:
+def _install(target: Environment, find_links: str | None) -> str:
     offline = ["--no-index", "--find-links", os.path.abspath(find_links)] if find_links else []
-    return shlex.join([*where.installer, *offline])
+    return shlex.join([*target.installer, *offline])

@@ -155,7 +155,7 @@ class SimDevice:
         return variables
 
     def leaks(self, case: Case) -> list[simulator.Leak] | None:
-        """Return what launches left on the device's heap since the last reset; None if kernels cannot use it."""
+        """Return the memory left on the device's heap since the last reset; None if kernels cannot use the heap."""
         heaps = [heap for part in case.parts if (heap := self.load(part).program.heap) is not None]
         return [leak for heap in heaps for leak in heap.leaks()] if heaps else None
 

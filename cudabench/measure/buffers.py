@@ -83,7 +83,7 @@ class BufferSet:
                     self.device.upload(self.addresses[name], inputs[buffer.name])
 
     def rotated(self, names: Iterable[str]) -> dict[str, int]:
-        """Return the addresses, those of the named arrays later by `ROTATION_BYTES`."""
+        """Return the addresses, with `ROTATION_BYTES` added for the named arrays."""
         return {**self.addresses, **{name: self.addresses[name] + ROTATION_BYTES for name in names}}
 
     def reset(self, poison: int = POISON) -> list[Work]:

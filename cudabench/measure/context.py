@@ -305,7 +305,7 @@ class Evidence:
 def conclude(
     result: Result, run: RunContext, case: Case, evidence: Evidence, extra: Notes, order: Sequence[str]
 ) -> Result:
-    """Return the result with its evidence, and with warnings: those that follow from it and those in `more`, sorted by
+    """Return the result with its evidence, and with warnings: those of the evidence and of `extra`, sorted by
     kind as in `order`."""
     verification, expected = evidence.verification, run.expected(case.expects)
     buffers = run.operation.buffers(run.problem)

@@ -1,4 +1,4 @@
-"""Measures a kernel on a GPU: verify, warm up, sample, verify. The device is an argument; nothing here knows PyCUDA.
+"""Measures a kernel on a GPU: verify, warm up, sample, verify. Independent of PyCUDA: the device is an argument.
 
 The protocol: two sets of inputs, of different seeds, are at different places of the memory (see `buffers`). At each
 place the output is poisoned, the kernel runs, and the output is compared with the reference. A kernel that changes
@@ -472,10 +472,10 @@ def flops_floor(flops: int, arithmetic: Iterable[str], info: DeviceInfo) -> floa
     if a rate of this card is unknown."""
     rates = FMA_PER_CLOCK.get(info.compute_capability, {})
     clock = info.clocks.get("sm_mhz")
-    known = [rates.get(name) for name in arithmetic]
-    if not known or None in known or not clock or not info.sm_count:
+    per_clock = [rates.get(name) for name in arithmetic]
+    if not per_clock or None in per_clock or not clock or not info.sm_count:
         return None
-    return flops / (2 * max(rate for rate in known if rate) * info.sm_count * clock * 1e6)
+    return flops / (2 * max(rate for rate in per_clock if rate) * info.sm_count * clock * 1e6)
 
 
 def impossible(

@@ -69,7 +69,7 @@ def judge(problem: UserProblem, seed: int) -> Judgement:
         ]
     except _Undecided as reason:
         return Judgement(str(reason))
-    except CudabenchError as error:  # the expectation has no value here
+    except CudabenchError as error:  # the expectation has no value for these inputs
         return Judgement(str(error).rstrip("."))
     atol = max((tolerance for tolerance in tolerances if tolerance is not None), default=None)
     exact = [
@@ -234,13 +234,13 @@ def indices(expression: Expression) -> set[str]:
     """Return the names that an expression uses as indices; other values of them may be invalid indices."""
     names: set[str] = set()
     for node in ast.walk(expression.tree):
-        places: list[ast.expr]
+        index_nodes: list[ast.expr]
         match node:
-            case ast.Subscript(slice=place) | ast.BinOp(op=ast.LShift() | ast.RShift(), right=place):
-                places = [place]
-            case ast.Call(func=ast.Attribute(attr=name), args=[_, *places]) if name in INDEXED_BY:
+            case ast.Subscript(slice=index) | ast.BinOp(op=ast.LShift() | ast.RShift(), right=index):
+                index_nodes = [index]
+            case ast.Call(func=ast.Attribute(attr=name), args=[_, *index_nodes]) if name in INDEXED_BY:
                 pass
             case _:
                 continue
-        names |= {name.id for place in places for name in ast.walk(place) if isinstance(name, ast.Name)}
+        names |= {name.id for index in index_nodes for name in ast.walk(index) if isinstance(name, ast.Name)}
     return names | {name.removesuffix("_") for name in names}

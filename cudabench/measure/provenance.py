@@ -1,6 +1,6 @@
 """The origin of a results file: time, command, sources, and the state of the card.
 
-Nothing here may fail or delay a run: a value that is not available in time is None. git runs only once, and only if a
+It must not fail or delay a run: a value that is not available in time is None. git runs only once, and only if a
 `.git` is in a folder above the source.
 """
 

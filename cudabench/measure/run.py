@@ -1,6 +1,6 @@
 """Runs every series of kernels on every device, and writes the results file after each kernel.
 
-Nothing here prints: a `Listener` returns the object that shows the progress.
+This module does not print: a `Listener` returns the object that shows the progress.
 """
 
 from __future__ import annotations

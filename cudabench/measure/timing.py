@@ -46,16 +46,16 @@ CLOCK_SHARE = 0.02
 class Sampler:
     """Samples one or two kernels of a run at all places. Results: `timings`, each with its warnings, and `copy`."""
 
-    def __init__(self, run: GpuRun, own: Sequence[Subject]) -> None:
+    def __init__(self, run: GpuRun, subjects: Sequence[Subject]) -> None:
         self.run, self.device, self.settings = run, run.device, settings_until(run.settings, run.until)
-        self.own, self.sites, self.pair = own, own[0].sites, len(own) > 1
-        for subject in own:
+        self.subjects, self.sites, self.pair = subjects, subjects[0].sites, len(subjects) > 1
+        for subject in subjects:
             subject.befores, subject.samples = run.befores(subject), []
         self.copies_of = [None if self.pair else site.buffers.copy() for site in self.sites]
         self.runs = self.copy_runs = 1
         self.of_place: list[int] = []
         self.copies: list[float] = []
-        self.watched = len(self.sites) > 1 and not self.pair and not own[0].case.source.builtin
+        self.watched = len(self.sites) > 1 and not self.pair and not subjects[0].case.source.builtin
         self.visits: Counter[int] = Counter()
         self.left: dict[int, tuple[int, ...]] = {}  # digests of the outputs at a place after its samples
 
@@ -63,7 +63,7 @@ class Sampler:
         """Warm up and sample. Raises WrongOutput if a sample's output is wrong."""
         self._warm_up_all()
         self.clock = SmClock(self.device.sm_clock_mhz)
-        for subject in self.own:
+        for subject in self.subjects:
             subject.check.start()
         self._until_enough()
         self.device.use_stream(0)
@@ -79,8 +79,8 @@ class Sampler:
         for subject in self._in_turn():
             self.run.alone(subject, 0)
             subject.typical = self._warm_up(subject.sites[0].work, subject.befores[0], budget_s)
-        if hot and all(subject.may_repeat() for subject in self.own):
-            self.runs = hot_runs(min(subject.typical for subject in self.own))
+        if hot and all(subject.may_repeat() for subject in self.subjects):
+            self.runs = hot_runs(min(subject.typical for subject in self.subjects))
         for subject in self._in_turn() if self.runs > 1 else ():
             if self._first_rotated_runs(subject):
                 self.run.alone(subject, 0)
@@ -91,9 +91,9 @@ class Sampler:
             self.copy_runs = hot_runs(typical) if hot else 1
 
     def _in_turn(self, order: Sequence[int] = ()) -> Iterator[Subject]:
-        for at in order or range(len(self.own)):
+        for at in order or range(len(self.subjects)):
             self.run.at = at
-            yield self.own[at]
+            yield self.subjects[at]
 
     def _warm_up(self, work: Work, before: Sequence[Work], budget_s: float) -> float:
         def sample() -> float:
@@ -104,9 +104,9 @@ class Sampler:
 
     def _until_enough(self) -> None:
         settings, random = self.settings, self.run.random
-        most = max(1, min(MAX_GROUP, round(GROUP_S / (sum(subject.typical for subject in self.own) * self.runs))))
+        most = max(1, min(MAX_GROUP, round(GROUP_S / (sum(subject.typical for subject in self.subjects) * self.runs))))
         inputs = {id(site.inputs) for site in self.sites}
-        first, *second = [subject.samples for subject in self.own]
+        first, *second = [subject.samples for subject in self.subjects]
         if second:
             from cudabench.results.ab import enough_pairs
         start = time.monotonic()
@@ -133,7 +133,7 @@ class Sampler:
         self.device.use_stream(place)
         noted = [at for at in self.left if at != place and self.sites[at].inputs is self.sites[place].inputs]
         self._check_touched([place, *noted])
-        self.run.alone(self.own[0], place)
+        self.run.alone(self.subjects[0], place)
         self.left |= {noted_place: self._written(noted_place) for noted_place in noted}
         if (copy := self.copies_of[place]) is not None:
             self.copies += [self.device.sample([copy] * self.copy_runs, cache) for _ in range(group)]
@@ -202,12 +202,12 @@ class Sampler:
         """Return each kernel's timing with its warnings."""
         clocks, clock_after = self.clock.beside(len(self.of_place))
         of_set = [self.sites[place].inputs.problem.seed for place in self.of_place]
-        chosen = [slower_inputs(subject.samples, of_set) for subject in self.own]
+        chosen = [slower_inputs(subject.samples, of_set) for subject in self.subjects]
         counted = [*range(len(self.of_place))]
         for slower, _ in chosen:  # only samples on the slower inputs count, for both kernels of a pair
             counted = sorted({*counted} & {*slower}) or counted
         timings = []
-        for subject, (_, warnings) in zip(self.own, chosen, strict=True):
+        for subject, (_, warnings) in zip(self.subjects, chosen, strict=True):
             timing = stats.summarize(
                 [subject.samples[at] for at in counted],
                 self.settings.cache,

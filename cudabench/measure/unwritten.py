@@ -73,7 +73,7 @@ def _faults(suspected: Sequence[simulator.Hazard], effect: str) -> list[simulato
 def dependent(name: str, first: np.ndarray, second: np.ndarray, written: np.ndarray | None) -> str | None:
     """Return the first element of an array that differs between two runs, as text; None without a difference.
 
-    written: by byte whether the kernel wrote it, 0 if not; None: the array does not begin unwritten.
+    written: for each byte whether the kernel wrote it (0: no); None: the array does not begin unwritten.
     """
     old, new = (np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in (first, second))
     differs = old != new if written is None else (old != new) & (written != 0)

@@ -138,7 +138,7 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Plan:
-    """The points to measure and those that were refused."""
+    """The points to measure and the refused points."""
 
     points: tuple[Point, ...]
     refused: tuple[Refusal, ...]
@@ -209,7 +209,7 @@ def combinations(groups: Sequence[Sequence[Axis]]) -> Iterator[dict[str, str]]:
 
 
 def combination_count(groups: Sequence[Sequence[Axis]]) -> int:
-    """Return how many combinations there are."""
+    """Return the number of combinations."""
     return math.prod(len(group[0].values) for group in groups)
 
 

@@ -74,10 +74,10 @@ class ResultsFile:
             ("ab", "its verdict on two kernels, not results to compare", f"export {name}"),
             ("diff", "machine code, not results", "diff"),
         )
-        for command, held, shown_by in kinds:
+        for command, holds, shown_by in kinds:
             if getattr(self, command) and not self.results:
                 raise CudabenchError(
-                    f"{name} was written by 'cudabench {command}' and holds {held}: 'cudabench {shown_by} --to "
+                    f"{name} was written by 'cudabench {command}' and holds {holds}: 'cudabench {shown_by} --to "
                     "markdown' shows it; 'cudabench run --json' writes results."
                 )
         return self

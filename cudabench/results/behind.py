@@ -19,7 +19,7 @@ def slow_rungs(
 ) -> Iterator[tuple[Result, Result, float, str]]:
     """Yield each rung far behind the fastest row of its size and device, as (rung, that row, fraction of its speed,
     reason or ''). The reason names the resources of the card that the rung uses less, and  the bottleneck that its
-    comment says remains. A rung with known limits is left out: its limits say more.
+    comment says remains. A rung with known limits is left out: its limits explain more.
 
     sms: multiprocessors by device. comments: returns the chapter's comments by kernel.
     """

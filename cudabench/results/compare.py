@@ -29,7 +29,7 @@ from cudabench.results.thresholds import THRESHOLDS
 
 SAME_WITHIN = 0.03  # twice RUN_TO_RUN; a larger threshold replaces it
 MIN_SAMPLES = 8  # the least that give a distribution-free 99% interval of the median: 2 * (1/2)^7 > 0.01
-COPY_MOVED = 0.02  # a copy that changed by more says that the card changed
+COPY_MOVED = 0.02  # a copy that changed by more means that the card changed
 
 COUNTED_SPACES = ("global", "local", "shared", "constant")
 
@@ -79,7 +79,7 @@ class Count:
 
 @dataclass(frozen=True)
 class Row:
-    """One kernel: its results in both files and the verdict. `reason` says why a verdict is missing."""
+    """One kernel: its results in both files and the verdict. `reason` explains a missing verdict."""
 
     key: Key
     base: Result | None
@@ -91,7 +91,7 @@ class Row:
 
     @property
     def same_code(self) -> bool | None:
-        """Whether both sides ran the same machine code; None if one does not say."""
+        """Whether both sides ran the same machine code; None if it is not known of both."""
         codes = [side.machine_code for side in (self.base, self.new) if side and side.machine_code]
         return (codes[0].arch, codes[0].sha256) == (codes[1].arch, codes[1].sha256) if len(codes) == 2 else None
 
@@ -110,7 +110,7 @@ class Row:
 class Comparison:
     """All rows of two files: in the order of the new file, then the rows that it lacks.
 
-    `scope` says what can be compared: times on one GPU, times on two GPUs without a verdict, or counts. `changed` lists
+    `scope` is what can be compared: times on one GPU, times on two GPUs without a verdict, or counts. `changed` lists
     the other differences between the two runs.
     """
 
@@ -235,10 +235,10 @@ def nothing_in_common(before: Iterable[Key], after: Iterable[Key]) -> str:
         "kernel": lambda key: key.kernel,
         "block": lambda key: dim_text(key.block, 2),
     }
-    for what, text in texts.items():
+    for attribute, text in texts.items():
         ours, theirs = (list(dict.fromkeys(map(text, keys))) for keys in (before, after))
         if not set(ours) & set(theirs):
-            verb = "ran" if what == "kind" else f"has the {what}"
+            verb = "ran" if attribute == "kind" else f"has the {attribute}"
             return f"The files share no measurement: the base {verb} {_listed(ours)}, the new one {_listed(theirs)}."
     return "The files share no measurement: every kernel differs in size, type or block."
 
@@ -412,7 +412,7 @@ def failures(comparison: Comparison, threshold: float | None, strict: bool = Fal
     """Return why a comparison fails.
 
     Always: a kernel that became wrong (3), or failed and did not before (1). With a threshold: a kernel that is
-    slower by more, if its interval says that it is slower (4); in the simulator, a count that grew by more (4). With
+    slower by more, if its interval shows it (4); in the simulator, a count that grew by more (4). With
     `strict`: an unclear or missing kernel (4).
     """
     failed = []

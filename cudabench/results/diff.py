@@ -379,7 +379,7 @@ def failures(differences: Sequence[CodeDifference], fail_on: Sequence[str]) -> l
 
 
 def worse(difference: CodeDifference, metric: str) -> str | None:
-    """Return in words how a metric became worse, or None."""
+    """Return as text how a metric became worse, or None."""
     old, new = difference.old, difference.new
     if metric == "code":
         return {"changed": "its code changed", "removed": "it is gone"}.get(difference.verdict)

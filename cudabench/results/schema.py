@@ -43,7 +43,7 @@ SCALARS: dict[Any, dict[str, Any]] = {
 
 
 def unit(key: str) -> str | None:
-    """Return the unit that a key's name says, or None."""
+    """Return the unit in a key's name, or None."""
     return next((name for pattern, name in UNITS if re.fullmatch(pattern, key)), None)
 
 

@@ -114,7 +114,7 @@ def end_group(process: subprocess.Popen[Any]) -> None:
 
 
 def call(function: Callable[[], T], *, seconds: float, memory: int) -> T:
-    """Return a function's value, computed in a forked process; what it raises is raised here.
+    """Return a function's value, computed in a forked process, and raise its exceptions in this process.
 
     `memory` is how many bytes the process may take in addition to this one's. Only the value is returned, pickled;
     arrays are mapped and not copied. Raises TooLong and TooMuch. If a process cannot be forked, the function is called
