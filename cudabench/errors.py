@@ -113,8 +113,8 @@ def did_you_mean_file(path: str | Path, kind: str, known: Iterable[str] = ()) ->
     from pathlib import Path
 
     path, excluded = Path(path), set(map(Path, known))
-    beside = [entry.name for entry in path.parent.glob(kind) if entry not in excluded] if path.parent.is_dir() else []
-    return did_you_mean(path.name, beside)
+    siblings = [entry.name for entry in path.parent.glob(kind) if entry not in excluded] if path.parent.is_dir() else []
+    return did_you_mean(path.name, siblings)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

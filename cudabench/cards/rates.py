@@ -65,5 +65,5 @@ def rates_for(compute_capability: str) -> PerClock:
         major, _, minor = text.partition(".")
         return int(major or 0), int(minor or 0)
 
-    before = [name for name in PER_CLOCK if number(name) <= number(compute_capability)]
-    return PER_CLOCK[max(before, key=number, default="7.5")]
+    earlier = [name for name in PER_CLOCK if number(name) <= number(compute_capability)]
+    return PER_CLOCK[max(earlier, key=number, default="7.5")]

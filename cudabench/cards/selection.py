@@ -28,14 +28,14 @@ def cards_of_option(text: str) -> tuple[Card, ...]:
     chosen: list[Card] = []
     for item in text.split(",") if names_several(text) else [text]:
         name = item.strip()
-        meant = {ALL: "every card", NONE: "no card"}.get(name.lower())
+        meaning = {ALL: "every card", NONE: "no card"}.get(name.lower())
         refuse(
             (
                 not name,
                 f"--on {line(text)} has nothing between two commas: write names with one comma between them, as in "
                 "--on h100,t4.",
             ),
-            (meant, f"--on {line(text)}: '{name}' means {meant} and stands alone: write --on {name.lower()}."),
+            (meaning, f"--on {line(text)}: '{name}' means {meaning} and stands alone: write --on {name.lower()}."),
         )
         card = load_card(name)
         twice = any(earlier.key == card.key for earlier in chosen)

@@ -109,8 +109,8 @@ def _quadratic(extent: Extent) -> np.ndarray:
     """
     word = 0x38003400 + 0x00100001 * np.arange(WARP * CHAINS, dtype=np.uint64)
     x = np.stack([word & 0xFFFF, word >> 16 & 0xFFFF], -1).astype(np.uint16)
-    after = orbit(x.view(np.float16), np.array(HALF_A, np.uint16).view(np.float16), _all_steps(extent)).view(np.uint16)
-    words = after[:, 0].astype(np.uint64) | after[:, 1].astype(np.uint64) << np.uint64(16)
+    final = orbit(x.view(np.float16), np.array(HALF_A, np.uint16).view(np.float16), _all_steps(extent)).view(np.uint16)
+    words = final[:, 0].astype(np.uint64) | final[:, 1].astype(np.uint64) << np.uint64(16)
     sums: np.ndarray = (words.reshape(WARP, CHAINS).sum(axis=1) % WORD).astype(np.uint32)
     return sums[LANES]
 

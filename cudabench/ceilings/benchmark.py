@@ -196,10 +196,10 @@ def each_block(expected: Callable[[Extent], np.ndarray], dtype: str, name: str =
 
     def wrong(extent: Extent, read: ReadArray) -> str | None:
         values, right = read(name, 0, None, dtype).reshape(extent.grid, THREADS), expected(extent)
-        bad = np.argwhere(values != right)
-        if not len(bad):
+        mismatches = np.argwhere(values != right)
+        if not len(mismatches):
             return None
-        block, thread = (int(index) for index in bad[0])
+        block, thread = (int(index) for index in mismatches[0])
         return differs(f"thread {thread} of block {block}", values[block, thread].item(), right[thread].item())
 
     return wrong

@@ -72,10 +72,10 @@ def check_loop(image: bytes, entry: str, claim: Claim) -> str:
 
 def loops(function: Function) -> list[tuple[Instruction, ...]]:
     """Return the natural loops of a function: for each back edge, the blocks that reach it without its target."""
-    before: dict[int, list[Block]] = {}
+    predecessors: dict[int, list[Block]] = {}
     for block in function.blocks:
         for successor in block.successors:
-            before.setdefault(successor, []).append(block)
+            predecessors.setdefault(successor, []).append(block)
     members_of: dict[int, set[int]] = {}
     for block in function.blocks:
         for head in block.successors:
@@ -87,7 +87,7 @@ def loops(function: Function) -> list[tuple[Instruction, ...]]:
                 reached = pending.pop()
                 if reached.number not in members:
                     members.add(reached.number)
-                    pending += before.get(reached.number, [])
+                    pending += predecessors.get(reached.number, [])
     return [
         tuple(i for block in function.blocks if block.number in members for i in block.instructions)
         for members in members_of.values()

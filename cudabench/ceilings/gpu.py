@@ -120,8 +120,8 @@ class Ceilings:
     def _beside_theory(self, ceiling: Ceiling) -> Ceiling:
         top, made_of = chapter.theoretical(ceiling.name, ceiling.group, self.device.info, nvml.link(self._board))
         notes = [made_of, notes_of(ceiling.name, self.device.info.compute_capability)]
-        named = self.device.info.clocks.get("sm_mhz")
-        if ceiling.clock_mhz and named and abs(ceiling.clock_mhz / named - 1) > OTHER_CLOCK:
+        driver_mhz = self.device.info.clocks.get("sm_mhz")
+        if ceiling.clock_mhz and driver_mhz and abs(ceiling.clock_mhz / driver_mhz - 1) > OTHER_CLOCK:
             notes.append(f"it ran at {ceiling.clock_mhz:.0f} MHz")
         fraction = ceiling.value / top if top and ceiling.value is not None else None
         return replace(ceiling, theoretical=top, fraction=fraction, reason="; ".join(note for note in notes if note))
@@ -343,12 +343,12 @@ class _Trial:
     def sample(self) -> float:
         """Return the seconds of one launch."""
         device = self.owner.device
-        before = [self._fill(name, 0) for name in self.benchmark.zeroed]
+        fills = [self._fill(name, 0) for name in self.benchmark.zeroed]
         if self.benchmark.cold:
             flush = device.fill(self.pointers[_FLUSH], FLUSHED * self.extent.scale.l2_bytes, 0)
-            return device.sample([self.work], "cold", [*before, flush])
+            return device.sample([self.work], "cold", [*fills, flush])
         works = [self.work] * (self.extent.scale.launches if self.benchmark.name == "launch-gap" else 1)
-        return device.sample(works, "hot", before)
+        return device.sample(works, "hot", fills)
 
     def clock_mhz(self, seconds: float) -> float | None:
         """Return the clock of the multiprocessors in the last launch of `seconds`, from their own counters; None if the

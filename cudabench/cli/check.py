@@ -78,7 +78,7 @@ def _requests(ctx: click.Context, given: dict[str, Any]) -> list[Any]:
         requests = run.requests_of(ctx, {**given, **blank, "file": None}, run.command.params)
         given |= typed  # the profile's settings of measuring are not used here
         return [replace(request, save=(), bytes=None, flops=None) for request in requests]
-    named = next((file for file in files if file in operations.SUMMARIES and not Path(file).exists()), None)
+    ladder = next((file for file in files if file in operations.SUMMARIES and not Path(file).exists()), None)
     refuse(
         (
             not files,
@@ -86,8 +86,8 @@ def _requests(ctx: click.Context, given: dict[str, Any]) -> list[Any]:
             "FILE.toml; 'cudabench check --help' shows an example.",
         ),
         (
-            named,
-            f"check takes .cu files; write cudabench {named} --device sim, which shows the hazards of an operation.",
+            ladder,
+            f"check takes .cu files; write cudabench {ladder} --device sim, which shows the hazards of an operation.",
         ),
     )
     return [run.request_of({**given, **blank, "file": file}) for file in dict.fromkeys(files)]

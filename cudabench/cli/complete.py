@@ -33,8 +33,8 @@ def kernels(operation: Operation) -> Completer:
 
 def first_kernel(operation: Operation) -> Completer:
     """Return the completer of a kernel as the first positional word; the numbers of a block follow it."""
-    named = kernels(operation)
-    return lambda ctx, param, incomplete: [] if ctx.params.get(str(param.name)) else named(ctx, param, incomplete)
+    completer = kernels(operation)
+    return lambda ctx, param, incomplete: [] if ctx.params.get(str(param.name)) else completer(ctx, param, incomplete)
 
 
 def result_keys(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:

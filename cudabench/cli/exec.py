@@ -99,14 +99,14 @@ def _cards(given: dict[str, Any]) -> tuple[Card, ...]:
     from cudabench.cards import selection
 
     device = simulated(given["device"], "exec")
-    named = given["card"]
+    names = given["card"]
     cards = (
-        selection.cards_of_option(named) if named else (replace(loading.package_card(loading.DEFAULT), named=False),)
+        selection.cards_of_option(names) if names else (replace(loading.package_card(loading.DEFAULT), named=False),)
     )
     architectures = list(dict.fromkeys(card.architecture for card in cards))
     if len(architectures) > 1:
         raise UsageError(
-            f"--on {named}: a program is compiled for one architecture, and these cards have "
+            f"--on {names}: a program is compiled for one architecture, and these cards have "
             f"{', '.join(architectures)}: name cards of one."
         )
     check_architecture(device, cards[0].key, architectures)

@@ -289,7 +289,7 @@ def report(
 
     json_output, report_output = Output.of(json_path, quiet), Destination.of(output)
     picture = Path(plot) if plot is not None else None
-    drawn = picture_format(picture, "--plot") if picture else ""
+    picture_kind = picture_format(picture, "--plot") if picture else ""
     expected = _ids(expect)
     page = report_output.path is not None and report_output.path.suffix.lower() in (".html", ".htm")
     loaded = findings.load(folders)
@@ -306,7 +306,7 @@ def report(
         from cudabench.views import fleet_plot
         from cudabench.views.plot import render
 
-        outputs.write_whole(picture, render(fleet_plot.draw(loaded, outcome), drawn))
+        outputs.write_whole(picture, render(fleet_plot.draw(loaded, outcome), picture_kind))
     if report_output.path or not json_output.quiet:
         _show(loaded, outcome, target or ("html" if page else "table"), report_output, json_output.to_stdout)
     statuses = {card.status for card in outcome.cards}

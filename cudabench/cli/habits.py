@@ -290,10 +290,10 @@ def _option(line: Line, context: click.Context, at: int) -> Line | None:
     if isinstance(context.command, click.Group):
         depth = len(path)
         names = {*getattr(context.command, "summaries", ())} - {FILE}
-        later = next((at for at, word in enumerate(words) if at > depth and word in names), None)
-        if later is not None:
-            reordered = [*words[:depth], words[later], *words[depth:later], *words[later + 1 :]]
-            return line.with_(reordered, f"'{words[later]}' stands before the options")
+        position = next((at for at, word in enumerate(words) if at > depth and word in names), None)
+        if position is not None:
+            reordered = [*words[:depth], words[position], *words[depth:position], *words[position + 1 :]]
+            return line.with_(reordered, f"'{words[position]}' stands before the options")
         return line.with_([command, *rest], f"'{name}' is the command '{command}'") if command else None
     if "--arg" in spellings and argument is not None and "=" not in argument and bare in _parameters(words):
         typed = f"{bare}={argument}"

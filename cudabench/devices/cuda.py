@@ -219,8 +219,8 @@ class CudaDevice:
         import pycuda.driver as driver
 
         self._driver = driver
-        elsewhere = "end other processes on it, which nvidia-smi lists"
-        with cuda_errors("starting", elsewhere):
+        repair = "end other processes on it, which nvidia-smi lists"
+        with cuda_errors("starting", repair):
             driver.init()
             self.info = probe.gpu(index)
             self.begin(OWN, {})  # while the context starts
@@ -255,7 +255,7 @@ class CudaDevice:
             for name, types in (("block_stream", "P"), ("digest", "PQQP"), ("demote", "PQ"), ("scrub", ""))
         )
         self._key = int.from_bytes(os.urandom(8), "little")
-        with cuda_errors("starting", elsewhere):
+        with cuda_errors("starting", repair):
             self._most_shared = device.get_attribute(driver.device_attribute.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)
             self._scrub.set_attribute(driver.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, self._most_shared)
             self._sum = driver.mem_alloc(PAGE_BYTES)  # not shared, and reset as a whole
@@ -339,8 +339,8 @@ class CudaDevice:
     @cuda_errors("asking for the free memory")
     def free_bytes(self) -> int:
         """Return the free device memory, without the part that a flush of the L2 needs."""
-        later = self._flush_bytes if self._flush is None else 0
-        return max(0, int(self._driver.mem_get_info()[0]) - later)
+        flush_bytes = self._flush_bytes if self._flush is None else 0
+        return max(0, int(self._driver.mem_get_info()[0]) - flush_bytes)
 
     def allocate(self, nbytes: int, *, own_page: bool = False) -> int:
         """Return the address of nbytes of device memory, on request on separate pages; `release` frees it."""

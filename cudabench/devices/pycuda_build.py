@@ -146,8 +146,8 @@ def state(python: str) -> tuple[str | None, str]:
 
     A PyCUDA that lacks only the driver counts as loaded.
     """
-    elsewhere = "import sys; sys.path[:1] = filter(None, sys.path[:1])"  # skip the current folder
-    code = f"{elsewhere}; import pycuda; print(pycuda.VERSION_TEXT, flush=True); import pycuda._driver"
+    prelude = "import sys; sys.path[:1] = filter(None, sys.path[:1])"  # skip the current folder
+    code = f"{prelude}; import pycuda; print(pycuda.VERSION_TEXT, flush=True); import pycuda._driver"
     process = subprocess.run([python, "-c", code], capture_output=True, text=True, errors="replace", check=False)
     version = process.stdout.strip() or None
     if not process.returncode:

@@ -211,7 +211,7 @@ class SimDevice:
             for loaded in {id(loaded): loaded for loaded in loaded_by_function.values()}.values():
                 set_constant(loaded.program, name, content)
         # A pointer that a launch stores is valid in the next launch.
-        beside = arrays if len(case.launches) > 1 else None
+        neighbours = arrays if len(case.launches) > 1 else None
         first_slot = max(loaded.program.slots for loaded in loaded_by_function.values())
         end = math.inf if seconds is None else time.monotonic() + seconds
         for done, launch in enumerate(case.launches):
@@ -239,7 +239,7 @@ class SimDevice:
                     footprint=footprint,
                     sample=None if sample is None else max(sample[1], sample[0] // math.prod(launch.block)),
                     cluster=launch.cluster,
-                    beside=beside,
+                    beside=neighbours,
                     first_slot=first_slot,
                     machine=(machine or {}).get(launch.function),
                     **how,

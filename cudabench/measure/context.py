@@ -426,12 +426,12 @@ def extent_warnings(
     """Return the warning for an array that an unverified kernel accessed past its end."""
     if verification is not None:
         return []
-    beyond = [hazard.message for hazard in hazards if hazard.kind == "out-of-bounds"]
-    past, before = (
-        [buffer.name for buffer in buffers if f"{side} of '{buffer.name}'" in " ".join(beyond)]
+    messages = [hazard.message for hazard in hazards if hazard.kind == "out-of-bounds"]
+    past_end, before_start = (
+        [buffer.name for buffer in buffers if f"{side} of '{buffer.name}'" in " ".join(messages)]
         for side in ("past the end", "before the start")
     )
-    names = [name for name in past if name not in before]  # a larger array does not repair these
+    names = [name for name in past_end if name not in before_start]  # a larger array does not repair these
     return [warning("extent", name=names[0])] if names else []
 
 

@@ -188,10 +188,10 @@ class Fuzz:
                 for order, (name, choices) in enumerate(options.items())
                 if choices
             ]
-            fewer = (dict(candidates[left_out:]) for left_out in range(len(candidates) + 1))
+            subsets = (dict(candidates[start:]) for start in range(len(candidates) + 1))
             # If the problem itself is larger than a case may be:
             small = ({name: min(size, base) for name, base in self.named.items()} for size in reversed(SIZES))
-            yield next(filter(self.allowed, itertools.chain(fewer, small)), {})
+            yield next(filter(self.allowed, itertools.chain(subsets, small)), {})
 
     def _choices(self, name: str, base: int) -> list[int]:
         """Return the possible sizes of one number, ascending, while the others stay or are small."""

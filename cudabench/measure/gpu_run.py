@@ -217,14 +217,14 @@ class GpuRun(RunContext):
         module = load_module(self.device, case)
         for name, content in case.constants.items():
             module.set_constant(name, content)
-        spent = module.resources(case.function)
-        shared, threads = spent.shared_bytes + case.dynamic_shared_bytes, case.threads
+        resources = module.resources(case.function)
+        shared, threads = resources.shared_bytes + case.dynamic_shared_bytes, case.threads
         result = replace(
             result,
-            registers=spent.registers,
-            local_bytes=spent.local_bytes,
+            registers=resources.registers,
+            local_bytes=resources.local_bytes,
             shared_bytes=shared,
-            occupancy=occupancy(self.device.info.compute_capability, threads, spent.registers, shared),
+            occupancy=occupancy(self.device.info.compute_capability, threads, resources.registers, shared),
             inputs=inputs,
         )
         self._check_resident(module, case.launches)
@@ -485,10 +485,10 @@ def impossible(
     names = tuple(name for name in arithmetic if name != "approximate")  # the others are formats
     peak = f"at the {info.peak_gbps or 0:.0f} GB/s of {info.name}, without the bytes that its L2 cache holds"
     operations = f"{flops} operations in {' and '.join(names)}"
-    fewer = ("fewer bytes move than --bytes says", "it needs fewer operations than --flops says")
+    causes = ("fewer bytes move than --bytes says", "it needs fewer operations than --flops says")
     floors = (
-        (nbytes and bytes_floor(nbytes, info), f"{nbytes} bytes take at least", peak, fewer[0]),
-        (flops and flops_floor(flops, names, info), f"{operations} take at least", f"on {info.name}", fewer[1]),
+        (nbytes and bytes_floor(nbytes, info), f"{nbytes} bytes take at least", peak, causes[0]),
+        (flops and flops_floor(flops, names, info), f"{operations} take at least", f"on {info.name}", causes[1]),
     )
     for least_s, work, bound, alternative in floors:
         if least_s is not None and median_s < least_s:

@@ -135,9 +135,9 @@ def git_state(source: Source) -> dict[str, Any] | None:
     tree), and if git does not answer. A source with the name REVISION:PATH is committed.
     """
     path = _path(source)
-    _, colon, inside = source.name.partition(":")
+    _, colon, revision_path = source.name.partition(":")
     if committed := bool(colon) and not path.is_file():
-        path = Path(inside)
+        path = Path(revision_path)
     folder, name = path.parent.resolve(), path.name
     if not any((above / ".git").exists() for above in (folder, *folder.parents)):
         return None

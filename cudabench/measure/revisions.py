@@ -58,11 +58,11 @@ def pairs(requests: Sequence[UserRequest], *, launched: bool) -> list[Pair]:
         errors = []
         for kernels, file, request in zip(chosen, files, requests, strict=True):
             try:
-                picked = plan.select(file, replace(request, kernels=(name,)))
+                selected = plan.select(file, replace(request, kernels=(name,)))
             except UsageError as error:
                 errors.append(error)
                 continue
-            for kernel, title, _ in picked:
+            for kernel, title, _ in selected:
                 line = 1 if kernel.file else kernel.line
                 kernels.setdefault(title, Chosen(kernel.name, kernel.expression, line, title))
         if len(errors) == 2 or (errors and len(names) == 1 and name == "all"):

@@ -436,8 +436,8 @@ class Worker:
     def _last_words(self) -> str:
         lines = _content(self._noise.fileno()).decode("utf-8", "replace").strip().splitlines()
         # Python names the error in its last line; PyCUDA may print more below it at its end.
-        named = [line for line in lines if re.match(r"[A-Za-z_][\w.]*(Error|Exception|Interrupt)\b", line)]
-        lines = named or [line for line in lines if not re.fullmatch(r"[-=\s]*", line)]
+        errors = [line for line in lines if re.match(r"[A-Za-z_][\w.]*(Error|Exception|Interrupt)\b", line)]
+        lines = errors or [line for line in lines if not re.fullmatch(r"[-=\s]*", line)]
         status = self._process.returncode
         if status < 0:  # its last line need not be the reason
             ended = f"by {signal.Signals(-status).name}"

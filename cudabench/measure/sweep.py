@@ -63,9 +63,9 @@ def plan_points(
 
     Raises UsageError if the request does not name a single kernel, or the kernel takes none of the blocks."""
     if request.source is None:
-        named = [kernel for kernel, _ in cases.select_kernels(operation, request.kernels)]
-        if len(named) != 1:
-            names = ", ".join(kernel.name for kernel in named)
+        selected = [kernel for kernel, _ in cases.select_kernels(operation, request.kernels)]
+        if len(selected) != 1:
+            names = ", ".join(kernel.name for kernel in selected)
             raise UsageError(
                 f"A sweep takes one kernel; '{' '.join(request.kernels)}' means {names}: name one of them."
             )
@@ -97,8 +97,8 @@ def first_pass(run: Run, points: Sequence[Point], known: Mapping[tuple[Any, ...]
     """Measure every point on every device; points in `known` keep their results."""
     remaining = []
     for point in points:
-        if before := known.get(identity(point.case)):
-            run.take(point, before)
+        if earlier := known.get(identity(point.case)):
+            run.take(point, earlier)
         else:
             remaining.append(point)
     run.write()
@@ -114,14 +114,14 @@ def earlier_results(file: ResultsFile, name: str, run: Run, fixed: Mapping[str, 
     `fixed`: the options that neither sweep varies. Raises UsageError for a file with another kernel, source, problem,
     protocol, compiler or device, because its figures do not compare with those of this run.
     """
-    before = file.settings.get("sweep")
-    if isinstance(before, list):  # the blocks, in older files of `api.sweep`
-        before = {"fixed": file.settings}
-    if not isinstance(before, dict) or not isinstance(before.get("fixed"), dict):
+    earlier = file.settings.get("sweep")
+    if isinstance(earlier, list):  # the blocks, in older files of `api.sweep`
+        earlier = {"fixed": file.settings}
+    if not isinstance(earlier, dict) or not isinstance(earlier.get("fixed"), dict):
         raise UsageError(
             f"--resume {name}: it is not the results file of a sweep; name such a file, or leave --resume out."
         )
-    differing = [key for key, value in fixed.items() if before["fixed"].get(key) != value]
+    differing = [key for key, value in fixed.items() if earlier["fixed"].get(key) != value]
     protocol = ("cache", "min_time", "max_time", "min_samples", "device")
     differing += [key for key in protocol if file.settings.get(key) != run.file.settings.get(key)]
     differing += [key for key, version in run.file.tool.items() if file.tool.get(key) != version]
@@ -196,11 +196,11 @@ def measure_again(measure: Callable[[Make, Case], Result], chosen: Sequence[tupl
 
 def merge_rounds(results: Sequence[Result]) -> Final:
     """Return several measurements of a point as one: all samples, and the figures of their median."""
-    bad = next((result for result in results if result.status != "ok"), None)
+    faulty = next((result for result in results if result.status != "ok"), None)
     first = results[0]
     times = [result.time for result in results if result.time]
-    if bad or not times:
-        return Final(bad or first, 0.0)
+    if faulty or not times:
+        return Final(faulty or first, 0.0)
     first_time = times[0]
     samples = [sample for time in times for sample in time.samples_s]
     places = [place for time in times for place in time.samples_place]

@@ -131,10 +131,10 @@ class Sampler:
         """Take a group of samples of the kernels and the copy at a place."""
         run, cache = self.run, self.settings.cache
         self.device.use_stream(place)
-        noted = [at for at in self.left if at != place and self.sites[at].inputs is self.sites[place].inputs]
-        self._check_touched([place, *noted])
+        noted_places = [at for at in self.left if at != place and self.sites[at].inputs is self.sites[place].inputs]
+        self._check_touched([place, *noted_places])
         self.run.alone(self.subjects[0], place)
-        self.left |= {noted_place: self._written(noted_place) for noted_place in noted}
+        self.left |= {noted_place: self._written(noted_place) for noted_place in noted_places}
         if (copy := self.copies_of[place]) is not None:
             self.copies += [self.device.sample([copy] * self.copy_runs, cache) for _ in range(group)]
         for subject in self._in_turn() if self.runs > 1 else ():
@@ -288,15 +288,15 @@ def warm_up(sample: Callable[[], float], budget_s: float = WARM_UP_S) -> float:
     than the groups before, and at least `budget_s` of wall-clock time has passed.
     """
     start = time.monotonic()
-    before = float("inf")
+    fastest = float("inf")
     per_group = 5 if sample() < budget_s / 10 else 1
     while True:
         group = float(np.median([sample() for _ in range(per_group)]))
         elapsed = time.monotonic() - start
-        steady = group > before * (1 - WARM_UP_STEADY)
+        steady = group > fastest * (1 - WARM_UP_STEADY)
         if (steady and elapsed >= budget_s) or elapsed >= 10 * budget_s:
             return group
-        before = min(group, before)
+        fastest = min(group, fastest)
 
 
 def hot_runs(typical_s: float) -> int:

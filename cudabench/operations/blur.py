@@ -224,9 +224,9 @@ def blur(source: np.ndarray, target: np.ndarray, reach: int, wide: type, strip: 
     down, across = (window(np.ones(length, int), reach, 0) for length in (height, width))
     across = across.reshape(-1, *[1] * (source.ndim - 2))
     for piece in pieces(strip, rows):
-        above = max(piece.start - reach, 0)
-        near: np.ndarray = source[above : piece.stop + reach].astype(wide)
-        sums = window(window(near, reach, 1), reach, 0)[piece.start - above : piece.stop - above]
+        first_row = max(piece.start - reach, 0)
+        near: np.ndarray = source[first_row : piece.stop + reach].astype(wide)
+        sums = window(window(near, reach, 1), reach, 0)[piece.start - first_row : piece.stop - first_row]
         counts = down[piece].reshape(-1, *[1] * (source.ndim - 1)) * across
         if sums.dtype.kind == "f":
             np.divide(sums, counts, out=target[piece], casting="same_kind")

@@ -81,8 +81,8 @@ def _load(path: str, mode: str | None) -> np.ndarray:
             check_regular(path)
             with pillow.open(path) as picture:
                 upright = ImageOps.exif_transpose(picture)
-                picked = mode or ("L" if upright.mode in ("1", "L", "LA", "I", "I;16", "F") else "RGB")
-                array = np.array(upright.convert(picked))
+                chosen_mode = mode or ("L" if upright.mode in ("1", "L", "LA", "I", "I;16", "F") else "RGB")
+                array = np.array(upright.convert(chosen_mode))
     except FileNotFoundError:
         raise CudabenchError(f"--image {path} does not exist.") from None
     except (OSError, ValueError, SyntaxError, pillow.DecompressionBombError) as error:

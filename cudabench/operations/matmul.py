@@ -215,8 +215,8 @@ def inputs(problem: Problem) -> Arrays:
     """Return A and B, their elements in [0, 1): sums do not cancel, so the relative error is bounded."""
     m, n, k = (problem.size[name] for name in "mnk")
     rng = np.random.default_rng(problem.seed)
-    drawn = "float32" if problem.dtype == "bfloat16" else problem.dtype
-    arrays = {"a": random_array(rng, (m, k), drawn), "b": random_array(rng, (k, n), drawn)}
+    drawn_type = "float32" if problem.dtype == "bfloat16" else problem.dtype
+    arrays = {"a": random_array(rng, (m, k), drawn_type), "b": random_array(rng, (k, n), drawn_type)}
     return {name: to_bfloat16(array) for name, array in arrays.items()} if problem.dtype == "bfloat16" else arrays
 
 

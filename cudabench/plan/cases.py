@@ -113,8 +113,8 @@ def _peers(operation: Operation, problem: Problem, names: Sequence[str]) -> list
 
 def _empty(operation: Operation, problem: Problem, name: str, function: str, text: Source) -> Case:
     """Return a case without launches."""
-    nothing = (0, 0, 0)
-    return Case(operation.name, name, None, function, text, problem, nothing, nothing, (), {}, "")
+    no_dim = (0, 0, 0)
+    return Case(operation.name, name, None, function, text, problem, no_dim, no_dim, (), {}, "")
 
 
 def problem_of(operation: Operation, request: Request) -> Problem:
@@ -218,9 +218,9 @@ def _from_file(operation: Operation, path: str, names: Sequence[str]) -> list[Pi
     only one. A rung without a function in the file is built-in, for comparison.
     """
     file = read_file(path)
-    beside = str(Path(path).resolve().parent)
+    folder = str(Path(path).resolve().parent)
     copied = (str(chapters.folder()),)  # a copy of a chapter includes its headers
-    text = Source(str(path), file.text, folder=beside, builtin=False, include=copied)
+    text = Source(str(path), file.text, folder=folder, builtin=False, include=copied)
     if not names:
         return [_user_kernel(operation, file, text, find_kernel(file))]
     if names == ("all",):

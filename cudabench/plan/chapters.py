@@ -23,8 +23,8 @@ from cudabench.source.files import read_file
 def folder() -> Path:
     """Return the folder with the chapters."""
     package = Path(__file__).parent.parent
-    inside = package / "kernels_cu"
-    return inside if inside.is_dir() else package.parent / "kernels_cu"
+    packaged = package / "kernels_cu"
+    return packaged if packaged.is_dir() else package.parent / "kernels_cu"
 
 
 def names(operation: Operation) -> list[str]:

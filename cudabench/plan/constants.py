@@ -124,14 +124,14 @@ Value = Callable[[Lookup], int]
 @lru_cache(maxsize=1024)  # each launch needs the same few texts
 def _parsed(text: str) -> Value:
     """Return a function that evaluates an expression; parts that C skips are skipped. Raises NotANumber."""
-    wrong = NotANumber(f"'{text}' is not a whole number")
+    fault = NotANumber(f"'{text}' is not a whole number")
     try:
         parser = _Parser(_CAST.sub(" ", text).strip())
         tree = parser.conditional()
     except (RecursionError, ValueError):  # also for a number with thousands of digits
-        raise wrong from None
+        raise fault from None
     if parser.tokens:
-        raise wrong
+        raise fault
     return tree
 
 

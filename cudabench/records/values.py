@@ -42,9 +42,9 @@ def check_key(key: str) -> None:
     known = keys()
     if key in known or f"{key.rpartition('.')[0]}.{ANY}" in known:
         return
-    inside = [name for name in known if name.startswith(f"{key}.")]
+    members = [name for name in known if name.startswith(f"{key}.")]
     refuse(
-        (inside, f"--print {key} is several values: name a single value, such as {', '.join(inside[:3])}."),
+        (members, f"--print {key} is several values: name a single value, such as {', '.join(members[:3])}."),
         (key in {spec.name for spec in fields(Result)}, f"--print {key} is a list; --json writes it whole."),
     )
     raise UsageError(

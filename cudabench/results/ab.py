@@ -54,8 +54,8 @@ def trimmed_mean(logs: np.ndarray) -> tuple[float, float, float]:
     sums = np.cumsum(np.concatenate([[0.0], winsorised, winsorised[:block]]))
     of_block = sums[block:] - sums[:-block]  # by start; the last start is the first again
     rng = np.random.default_rng(zlib.crc32(np.ascontiguousarray(logs).tobytes()))
-    drawn = rng.integers(0, n, (RESAMPLES, max(1, round(n / block))))
-    means = of_block[drawn].mean(axis=1) / block
+    starts = rng.integers(0, n, (RESAMPLES, max(1, round(n / block))))
+    means = of_block[starts].mean(axis=1) / block
     low, high = np.quantile(means - winsorised.mean(), [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]) / (1 - 2 * cut / n)
     # With k blocks the bootstrap understates the spread by sqrt(k / (k - 1)).
     correction = math.sqrt(n / (n - block)) if n > block else 1.0
@@ -109,10 +109,10 @@ def verdict(old: Result, new: Result, labels: tuple[str, str], threshold: float 
     threshold: the allowed slow-down, as a fraction, or None.
     """
     record = partial(Ab, *labels, old, new)
-    bad = next((side_result for side_result in (new, old) if side_result.status in ("wrong", "failed")), None)
-    if bad:
-        side = labels[1] if bad is new else labels[0]
-        return record("wrong" if bad.status == "wrong" else "failed", reason=f"{side}: {bad.reason}")
+    faulty = next((side_result for side_result in (new, old) if side_result.status in ("wrong", "failed")), None)
+    if faulty:
+        side = labels[1] if faulty is new else labels[0]
+        return record("wrong" if faulty.status == "wrong" else "failed", reason=f"{side}: {faulty.reason}")
     if old.time is None or new.time is None:
         return record("same code", reason=new.reason)
     before, after = old.time.samples_s, new.time.samples_s
@@ -138,8 +138,8 @@ def regression(record: Ab, threshold: float | None) -> str | None:
 
 def exit_code(record: Ab, threshold: float | None) -> int:
     """Return the exit code: a wrong side counts before a failed side, and a failed side before a regression."""
-    bad = record.verdict in ("wrong", "failed")  # sides of the same code are skipped, and right
-    statuses = (record.old.status, record.new.status) if bad else ()
+    faulty = record.verdict in ("wrong", "failed")  # sides of the same code are skipped, and right
+    statuses = (record.old.status, record.new.status) if faulty else ()
     return errors.exit_code(statuses, missed=regression(record, threshold) is not None)
 
 

@@ -97,10 +97,10 @@ def notes_of(ceilings: Sequence[Ceiling], device: DeviceInfo | None) -> list[str
             return f"{WORDS[ceiling.status]}: {ceiling.reason}"
         return "" if ceiling.value is None else _SHOWN.sub("", ceiling.reason.partition("; ")[2])
 
-    named = device.clocks.get("sm_mhz") if device else None
+    driver_mhz = device.clocks.get("sm_mhz") if device else None
     names_by_reason = grouped((why(ceiling), ceiling.name) for ceiling in ceilings)
     notes = [f"{', '.join(names)}: {reason}." for reason, names in names_by_reason.items() if reason]
-    return notes + [f"{ceiling.name}: {_why_over(ceiling, named)}." for ceiling in ceilings if is_over(ceiling)]
+    return notes + [f"{ceiling.name}: {_why_over(ceiling, driver_mhz)}." for ceiling in ceilings if is_over(ceiling)]
 
 
 # The parts of a reason that the table or `_why_over` shows already.

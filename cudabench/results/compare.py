@@ -286,8 +286,8 @@ def differences(base: ResultsFile, new: ResultsFile) -> tuple[str, ...]:
 
     def changes(before: Any, after: Any, skip: set[str]) -> list[str]:
         names = [name for name in {**before, **after} if name not in skip and before.get(name) != after.get(name)]
-        shown = {"version": "cudabench"}
-        return [f"{shown.get(n, n)} {_value(before.get(n))} -> {_value(after.get(n))}" for n in names]
+        labels = {"version": "cudabench"}
+        return [f"{labels.get(n, n)} {_value(before.get(n))} -> {_value(after.get(n))}" for n in names]
 
     drivers = ({"driver": f.device.driver, "simulated": f.device.name} if f.device else {} for f in (base, new))
     old_driver, new_driver = drivers
@@ -314,15 +314,15 @@ def _row(key: Key, base: Result | None, new: Result | None, scope: str, margin: 
     row = partial(Row, key, base, new)
     if new is None:
         return row("missing")
-    bad: Verdict = "wrong" if new.status == "wrong" else "failed"
+    fault: Verdict = "wrong" if new.status == "wrong" else "failed"
     if base is None:
-        return row("new" if new.status == "ok" else bad, reason=new.reason)
+        return row("new" if new.status == "ok" else fault, reason=new.reason)
     before, after = counts(base), counts(new)
     row = partial(row, counts=tuple(Count(name, before[name], after[name]) for name in after if name in before))
     if new.status != "ok" and new.status == base.status:
         return row("still wrong" if new.status == "wrong" else "still failed")
     if new.status != "ok":
-        return row(bad, reason=new.reason)
+        return row(fault, reason=new.reason)
     if base.status != "ok":
         return row("mended")
     if after.get("hazards", 0) > 0 == before.get("hazards"):

@@ -112,10 +112,10 @@ def _log_medians(samples: Sequence[float]) -> np.ndarray:
     rng = np.random.default_rng(zlib.crc32(values.tobytes()))
     starts = rng.integers(0, n, (RESAMPLES, -(-n // block)))
     windows = np.lib.stride_tricks.sliding_window_view(np.concatenate([ranks, ranks[:block]]), block)
-    drawn = windows[starts].reshape(RESAMPLES, -1)[:, :n]
+    resamples = windows[starts].reshape(RESAMPLES, -1)[:, :n]
     middle = [(n - 1) // 2, n // 2]
-    drawn.partition(middle, axis=1)
-    medians = levels[drawn[:, middle]].mean(axis=1)
+    resamples.partition(middle, axis=1)
+    medians = levels[resamples[:, middle]].mean(axis=1)
     logs: np.ndarray = np.log(medians / np.median(values))
     return logs
 

@@ -34,15 +34,15 @@ def module_command(name: str) -> list[str]:
 @contextmanager
 def starting_pools() -> Iterator[None]:
     """In this context, processes that `multiprocessing` spawns ignore the current folder too."""
-    before = os.environ.get("PYTHONSAFEPATH")
+    old_value = os.environ.get("PYTHONSAFEPATH")
     os.environ["PYTHONSAFEPATH"] = "1"
     try:
         yield
     finally:
-        if before is None:
+        if old_value is None:
             del os.environ["PYTHONSAFEPATH"]
         else:
-            os.environ["PYTHONSAFEPATH"] = before
+            os.environ["PYTHONSAFEPATH"] = old_value
 
 
 def processors() -> int:

@@ -25,13 +25,13 @@ def _handlers() -> dict[signal.Signals, Callable[[int, FrameType | None], Any]]:
 def delayed() -> Iterator[None]:
     """Delay signals until the end, so that a process is either started and registered, or not started."""
     received: list[int] = []
-    before = _handlers()
-    for number in before:
+    handlers = _handlers()
+    for number in handlers:
         signal.signal(number, lambda number, _: received.append(number))
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in handlers.items():
             signal.signal(number, handler)
         if received:
             signal.raise_signal(received[0])

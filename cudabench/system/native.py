@@ -76,8 +76,8 @@ class Failed(NotBuilt):
 
 def source_folder() -> Path:
     """Return the folder of the C++ files: inside the package of a wheel, at the top level of a checkout."""
-    inside = PACKAGE / "native"
-    return inside if inside.is_dir() else PACKAGE.parent / "native"
+    packaged = PACKAGE / "native"
+    return packaged if packaged.is_dir() else PACKAGE.parent / "native"
 
 
 def sources(folder: Path | None = None) -> list[Path]:

@@ -175,20 +175,20 @@ def write_with(path: Path, fill: Fill, label: str | None = None) -> None:
 
 
 def _replace(target: Path, fill: Fill) -> None:
-    before = target.lstat() if os.path.lexists(target) else None
-    if before is not None and stat.S_ISDIR(before.st_mode):
+    old_status = target.lstat() if os.path.lexists(target) else None
+    if old_status is not None and stat.S_ISDIR(old_status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    if before is not None and not stat.S_ISREG(before.st_mode):
-        before = None  # its permissions are not kept
+    if old_status is not None and not stat.S_ISREG(old_status.st_mode):
+        old_status = None  # its permissions are not kept
     # A short temporary name, because a long name leaves too little room for a suffix.
     handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=".cudabench-", suffix=".tmp")
     try:
         with os.fdopen(handle, "wb") as stream:
             fill(stream)
-        if before is not None and hasattr(os, "chown"):
+        if old_status is not None and hasattr(os, "chown"):
             with contextlib.suppress(OSError):
-                os.chown(temporary, before.st_uid, before.st_gid)
-        os.chmod(temporary, stat.S_IMODE(before.st_mode) if before else 0o666 & ~_umask())
+                os.chown(temporary, old_status.st_uid, old_status.st_gid)
+        os.chmod(temporary, stat.S_IMODE(old_status.st_mode) if old_status else 0o666 & ~_umask())
         os.replace(temporary, target)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
