@@ -305,8 +305,8 @@ class Evidence:
 def conclude(
     result: Result, run: RunContext, case: Case, evidence: Evidence, extra: Notes, order: Sequence[str]
 ) -> Result:
-    """Return the result with its evidence, and with warnings: those of the evidence and of `extra`, sorted by
-    kind as in `order`."""
+    """Return the result with its evidence, and with warnings: those of the evidence and of `extra`, in the
+    order of kinds in `order`."""
     verification, expected = evidence.verification, run.expected(case.expects)
     buffers = run.operation.buffers(run.problem)
     types = {buffer.dtype for buffer in buffers if buffer.role in ("out", "inout")}

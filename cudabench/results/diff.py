@@ -251,8 +251,7 @@ def _differs_at(old: Sequence[str], new: Sequence[str]) -> int | None:
 
 
 def aligned(old: Sequence[str], new: Sequence[str]) -> dict[int, int]:
-    """Return the new number, from 1, of each old line that remains. Rewritten lines match the lines in their
-    place if their number is the same."""
+    """Return the new number, from 1, of each old line that remains; equally many rewritten lines match in order."""
     return {
         a + k + 1: c + k + 1
         for tag, a, b, c, d in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
