@@ -6,7 +6,7 @@
     print(ladder["smem-pad"].bandwidth_gbps, ladder.ok)
     ladder.write("r.json")
 
-A notebook shows what these functions return as a table, and `picture()` as a drawing. What cannot run raises a
+A notebook shows the returned objects as tables, and `picture()` as a drawing. A request that cannot run raises a
 subclass of `CudabenchError`, whose `exit_code` is that of the command; a kernel that ran and is wrong, or failed, is a
 result with that status, and `ok` is false.
 """
@@ -51,7 +51,7 @@ class Picture:
         return self.svg
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write the SVG file. Raises CudabenchError where that cannot be."""
+        """Write the SVG file. Raises CudabenchError if it cannot be written."""
         outputs.write_whole(Path(path), self.svg.encode())
 
 
@@ -65,7 +65,7 @@ class Text(str):
 
 
 class Printed:
-    """What a command prints, as a `text` that a notebook shows too."""
+    """Base of results with a `text`, which a command prints and a notebook shows."""
 
     text: str
 
@@ -78,7 +78,7 @@ class Printed:
 
 @dataclass(frozen=True)
 class Report(Printed):
-    """What a run gave: the content of its results file, and the text that the command prints of it.
+    """The outcome of a run: the content of its results file, and the text that the command prints of it.
 
     `report["smem-pad"]` is the result of a kernel; with several of its sizes or blocks, the first.
     """
@@ -93,36 +93,36 @@ class Report(Printed):
 
     @property
     def ok(self) -> bool:
-        """Whether there are results and every kernel that ran is right and without hazards."""
+        """Whether there are results, and all kernels that ran are right and without hazards."""
         return any(r.status == "ok" for r in self.results) and all(r.status in ("ok", "skipped") for r in self.results)
 
     def __getitem__(self, kernel: str) -> Result:
-        """Return the first result of a kernel; KeyError names the ones that are there."""
-        if found := next((result for result in self.results if result.kernel == kernel), None):
-            return found
+        """Return the first result of a kernel; KeyError suggests a kernel that has results."""
+        if first := next((result for result in self.results if result.kernel == kernel), None):
+            return first
         raise KeyError(f"no result of {kernel}.{did_you_mean(kernel, {result.kernel for result in self.results})}")
 
     def document(self) -> dict[str, Any]:
-        """Return what `--json` writes, as plain values."""
+        """Return the document of `--json`, as plain values."""
         return self.file.document()
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write the results file. Raises CudabenchError where that cannot be."""
+        """Write the results file. Raises CudabenchError if it cannot be written."""
         self.file.write(Path(path))
 
     def picture(self, kind: Literal["ladder", "size", "sweep"] | None = None) -> Picture:
         """Return the drawing of `cudabench plot`: a ladder, time over size, or the map of a sweep.
 
-        Raises CudabenchError where matplotlib is not installed or there is nothing to draw.
+        Raises CudabenchError if matplotlib is not installed or the results cannot be drawn.
         """
         from cudabench.views import plot
 
         return Picture(plot.render(plot.draw([self.file], ["results"], kind), "svg").decode())
 
     def explanation(self, kernel: str | None = None, *, threads: bool = False, banks: bool = False) -> Text:
-        """Return what `cudabench explain` prints of simulated kernels, or of one: accesses, hazards, advice.
+        """Return the text of `cudabench explain` for simulated kernels, or for one: accesses, hazards, advice.
 
-        `threads` and `banks` draw what `simulate` was told to watch. Raises UsageError for results that the simulator
+        `threads` and `banks` draw the watched accesses of `simulate`. Raises UsageError for results that the simulator
         did not make.
         """
         from cudabench.views import explanation
@@ -152,7 +152,7 @@ class Compared(Printed):
         return self.comparison.rows
 
     def failures(self, threshold: float | None = None, *, strict: bool = False) -> list[comparing.Failure]:
-        """Return what `--fail-on-regression` would exit for; `threshold` is a fraction, 0.05 for 5%."""
+        """Return the failures of `--fail-on-regression`; `threshold` is a fraction, 0.05 for 5%."""
         return comparing.failures(self.comparison, threshold, strict)
 
 
@@ -180,32 +180,31 @@ def bench(
     `kernels` are names, ids or globs; none is the whole ladder. `block`, `grid` and `size` are numbers of threads,
     blocks and elements, x first in the first two. `options` are the operation's own (`{"radius": 3}`), `measuring`
     the fields of `cudabench.records.planned.Settings`: cache, min_time, max_time and timeout in seconds, min_samples,
-    cpu, cpu_threads, and jobs, the processes that simulated kernels share: 1, the caller's own, unless told; None for
+    cpu, cpu_threads, and jobs, the processes that simulated kernels share: 1, the caller's own, by default; None for
     as many as the command takes.
 
-    Raises CudabenchError and its subclasses: UsageError for what cannot be, DeviceUnusable for a device that is not
-    there, as the command does.
+    Raises CudabenchError and its subclasses: UsageError for an invalid request, DeviceUnusable for a missing device.
     """
-    of = _operation(operation)
+    work = _operation(operation)
     request = cases.Request(
         kernels=tuple(str(word) for word in ([kernels] if isinstance(kernels, (str, int)) else kernels)),
-        block=_numbers(block, of.block_dimensions, "block"),
-        grid=_numbers(grid, of.block_dimensions, "grid"),
-        size=_numbers(size, len(of.dimensions), "size"),
-        dtype=dtype or next(iter(of.dtypes)),
+        block=_numbers(block, work.block_dimensions, "block"),
+        grid=_numbers(grid, work.block_dimensions, "grid"),
+        size=_numbers(size, len(work.dimensions), "size"),
+        dtype=dtype or next(iter(work.dtypes)),
         seed=seed,
         source=os.fspath(source) if source else None,
         defines={name: str(value) for name, value in (defines or {}).items()},
-        options=_options(of, options or {}),
+        options=_options(work, options or {}),
     )
-    if request.size is None and of.size(request.options) is None and devices.simulates(device):
-        request = replace(request, size=of.simulated_size)
-    series = Series(partial(operations.get, operation), tuple(cases.build(of, request)))
+    if request.size is None and work.size(request.options) is None and devices.simulates(device):
+        request = replace(request, size=work.simulated_size)
+    series = Series(partial(operations.get, operation), tuple(cases.build(work, request)))
     return _report([series], devices.choose_all(device), asdict(request), watch, measuring)
 
 
 def simulate(operation: str, kernels: Words = (), *, device: str = "sim", **given: Any) -> Report:
-    """Run kernels in the simulator, also where there is a GPU; takes what `bench` does.
+    """Run kernels in the simulator, also on a machine with a GPU; takes the arguments of `bench`.
 
     `watch=(0, 0)` keeps the accesses of block 0's warp 0 for `explanation(threads=True, banks=True)`; True keeps all.
     """
@@ -238,7 +237,7 @@ def run(
 ) -> Report:
     """Run kernels of a .cu file: `cudabench run`.
 
-    `args`, by the names of the kernel's parameters, `expect` and `constants` map names to what the command line takes
+    `args`, by the names of the kernel's parameters, `expect` and `constants` map names to the text of the command line
     after the `=`: `{"n": 1 << 20, "x": "float32[n]:random"}`. `measuring` and errors are those of `bench`.
     """
     from cudabench.userkernel import plan
@@ -275,7 +274,7 @@ def sweep(
     options: Values | None = None,
     **measuring: Any,
 ) -> Report:
-    """Run a kernel with every sensible block, or with those given: `cudabench sweep`, its first pass.
+    """Run a kernel with every sensible block, or with the given blocks: `cudabench sweep`, its first pass.
 
     `picture()` is the map. On a GPU the command measures the best blocks once more; `bench` does that here.
     """
@@ -283,37 +282,37 @@ def sweep(
     from cudabench.plan.space import blocks as sensible_blocks
     from cudabench.views import sweep as view
 
-    of = _operation(operation)
+    work = _operation(operation)
     choice = devices.choose(device)
     request = cases.Request(
         kernels=(kernel,),
-        size=_numbers(size, len(of.dimensions), "size") or (of.simulated_size if choice.kind == "sim" else None),
-        dtype=dtype or next(iter(of.dtypes)),
-        options=_options(of, options or {}),
+        size=_numbers(size, len(work.dimensions), "size") or (work.simulated_size if choice.kind == "sim" else None),
+        dtype=dtype or next(iter(work.dtypes)),
+        options=_options(work, options or {}),
     )
-    given = [dim3(_numbers(one, of.block_dimensions, "block") or ()) for one in blocks]
-    plan = sweeping.plan_points(of, request, given or sensible_blocks(of.block_dimensions))
+    points = [dim3(_numbers(measured_run, work.block_dimensions, "block") or ()) for measured_run in blocks]
+    plan = sweeping.plan_points(work, request, points or sensible_blocks(work.block_dimensions))
     settings = _settings(measuring, choice.kind == "sim")
     series = Series(partial(operations.get, operation), plan.cases)
-    one = _collected([series], [choice], asdict(request), False, sweeping.coarse_settings(settings))
-    asked = {"min_time": settings.min_time, "max_time": settings.max_time}
-    one.note({**asked, "sweep": plan.noted(asdict(request))})
+    measured_run = _collected([series], [choice], asdict(request), False, sweeping.coarse_settings(settings))
+    times = {"min_time": settings.min_time, "max_time": settings.max_time}
+    measured_run.note({**times, "sweep": plan.noted(asdict(request))})
 
     def show(out: Any) -> None:
-        (outcome,), device = one.outcomes, one.file.device
+        (outcome,), device = measured_run.outcomes, measured_run.file.device
         if device:
-            results = tuple(one.file.results)
+            results = tuple(measured_run.file.results)
             swept = view.SweepResult(outcome.operation, device, outcome.settings, results, plan.refused, ())
             view.show_sweep(out, swept, map_of_blocks=True)
 
-    return Report(one.file, captured(show))
+    return Report(measured_run.file, captured(show))
 
 
 # Files ----------------------------------------------------------------------------------------------------------------
 
 
 def load(path: str | os.PathLike[str]) -> Report:
-    """Return the report of a results file. Raises CudabenchError for another file."""
+    """Return the report of a results file. Raises CudabenchError for a file that is not one."""
     from cudabench.views.export import markdown
     from cudabench.views.export.run import Run as Exported
 
@@ -329,20 +328,20 @@ def compare(
     noise: float = 0.015,
     same_model: bool = False,
 ) -> Compared:
-    """Say for each kernel whether it got faster, slower, stayed the same or cannot be told: `cudabench compare`.
+    """Compare each kernel: faster, slower, the same or undecided: `cudabench compare`.
 
-    `threshold` and `noise`, how far two runs of one unchanged kernel lie apart, are fractions.
+    `threshold` and `noise`, how much two runs of one unchanged kernel differ, are fractions.
     """
     from cudabench.views import comparison
 
-    old, later = (one if isinstance(one, Report) else load(one) for one in (base, new))
+    old, later = (report if isinstance(report, Report) else load(report) for report in (base, new))
     names = [name if isinstance(name, (str, os.PathLike)) else word for name, word in ((base, "base"), (new, "new"))]
-    made = comparing.compare(old.file, later.file, threshold=threshold, run_to_run=noise, same_model=same_model)
-    view = comparison.View([os.fspath(name) for name in names], [made], noise)
-    return Compared(made, captured(view.show))
+    compared = comparing.compare(old.file, later.file, threshold=threshold, run_to_run=noise, same_model=same_model)
+    view = comparison.View([os.fspath(name) for name in names], [compared], noise)
+    return Compared(compared, captured(view.show))
 
 
-# What these share -----------------------------------------------------------------------------------------------------
+# Shared helpers -------------------------------------------------------------------------------------------------------
 
 
 def _report(
@@ -352,16 +351,16 @@ def _report(
     watch: Watch,
     measuring: Mapping[str, Any],
 ) -> Report:
-    one = _collected(series, chosen, request, watch, _settings(measuring, chosen[0].kind == "sim"))
+    finished = _collected(series, chosen, request, watch, _settings(measuring, chosen[0].kind == "sim"))
 
     def show(out: Any) -> None:
         from cudabench.views import table
 
-        for outcome in one.outcomes:
+        for outcome in finished.outcomes:
             cpus = [outcome.cpu] if outcome.cpu else []
-            table.show_run(out, out, outcome.operation, one.file.devices, outcome.results, cpus, outcome.settings)
+            table.show_run(out, out, outcome.operation, finished.file.devices, outcome.results, cpus, outcome.settings)
 
-    return Report(one.file, captured(show))
+    return Report(finished.file, captured(show))
 
 
 def _collected(
@@ -371,14 +370,14 @@ def _collected(
     watch: Watch,
     settings: Settings,
 ) -> Run:
-    told = COMMAND.set(("(from Python)",))
+    token = COMMAND.set(("(from Python)",))
     try:
         card = cards.default_card(chosen[0].architecture) if chosen[0].kind == "sim" else None
-        one = Run(series, chosen, settings, request, trace=watch, cards=(card,) if card else ())
-        one.collect()
+        collected = Run(series, chosen, settings, request, trace=watch, cards=(card,) if card else ())
+        collected.collect()
     finally:
-        COMMAND.reset(told)
-    return one
+        COMMAND.reset(token)
+    return collected
 
 
 def _operation(name: str) -> Any:
@@ -394,21 +393,21 @@ def _settings(measuring: Mapping[str, Any], simulated: bool) -> Settings:
     return settings_for(simulated, **measuring)
 
 
-def _options(of: Any, given: Values) -> dict[str, Any]:
-    known = {option.name: option.default for option in of.options}
-    unknown = next((name for name in given if name not in known), None)
+def _options(work: Any, values: Values) -> dict[str, Any]:
+    defaults = {option.name: option.default for option in work.options}
+    unknown = next((name for name in values if name not in defaults), None)
     if unknown:
-        raise UsageError(f"{of.name} lacks an option '{unknown}'.{did_you_mean(unknown, known)}")
-    return {**known, **given}
+        raise UsageError(f"{work.name} lacks an option '{unknown}'.{did_you_mean(unknown, defaults)}")
+    return {**defaults, **values}
 
 
-def _numbers(given: Sequence[int] | int | None, most: int, what: str) -> tuple[int, ...] | None:
+def _numbers(given: Sequence[int] | int | None, most: int, name: str) -> tuple[int, ...] | None:
     if given is None:
         return None
-    found = (given,) if isinstance(given, int) else tuple(given)
-    if not 1 <= len(found) <= most or not all(isinstance(one, int) and one > 0 for one in found):
-        raise UsageError(f"{what} {given!r} is not 1 to {most} positive whole numbers.")
-    return found
+    numbers = (given,) if isinstance(given, int) else tuple(given)
+    if not 1 <= len(numbers) <= most or not all(isinstance(number, int) and number > 0 for number in numbers):
+        raise UsageError(f"{name} {given!r} is not 1 to {most} positive whole numbers.")
+    return numbers
 
 
 def _dim(given: object) -> str | None:

@@ -1,4 +1,4 @@
-"""Every error that a user can meet, each with its exit code.
+"""The errors that users see, each with its exit code.
 
 A message is one sentence that holds the offending value, the rule and the repair.
 """
@@ -19,7 +19,7 @@ EXIT_THRESHOLD = 4
 EXIT_UNUSABLE = 5
 EXIT_INTERRUPTED = 130
 EXIT_TERMINATED = 143
-# How the loader of libraries says that memory was not enough.
+# Messages of the dynamic loader when memory runs out.
 NO_MEMORY = ("failed to map segment", "Cannot allocate memory", "cannot allocate memory")
 
 
@@ -28,32 +28,32 @@ _GRAVEST = (EXIT_TERMINATED, EXIT_WRONG, EXIT_FAILED, EXIT_UNUSABLE, EXIT_USAGE,
 
 
 def gravest(codes: Iterable[int]) -> int:
-    """Return the exit code of several findings: what is wrong outweighs what failed, that a missed threshold."""
-    found = {*codes}
-    return next((code for code in _GRAVEST if code in found), max(found, default=EXIT_OK))
+    """Return the gravest exit code: a wrong result outweighs a failed one, which outweighs a missed threshold."""
+    present = {*codes}
+    return next((code for code in _GRAVEST if code in present), max(present, default=EXIT_OK))
 
 
 def exit_code(statuses: Iterable[str], *, missed: bool = False) -> int:
-    """Return the exit code of results by their statuses, of which all may be `skipped`; missed: a threshold was."""
-    found = {*statuses}
-    skipped = [EXIT_UNUSABLE] if found == {"skipped"} else []
-    return gravest([*(_OF_STATUS.get(one, EXIT_OK) for one in found), *skipped, EXIT_THRESHOLD * missed])
+    """Return the exit code of results by their statuses; `missed`: whether a threshold was missed."""
+    distinct = {*statuses}
+    skipped = [EXIT_UNUSABLE] if distinct == {"skipped"} else []
+    return gravest([*(_OF_STATUS.get(status, EXIT_OK) for status in distinct), *skipped, EXIT_THRESHOLD * missed])
 
 
 class CudabenchError(Exception):
-    """Root of all errors shown to users; exit code 1 unless a subclass says otherwise."""
+    """Root of all errors shown to users; exit code 1 unless a subclass has another."""
 
     exit_code = EXIT_FAILED
 
 
 class UsageError(CudabenchError):
-    """The command line asks for something that cannot be: exit code 2."""
+    """The command line requests something invalid: exit code 2."""
 
     exit_code = EXIT_USAGE
 
 
 def refuse(*rules: tuple[object, str]) -> None:
-    """Raise UsageError for the first of several rules that is broken: whether it is, and the sentence."""
+    """Raise UsageError for the first broken rule; each rule is a pair of a broken flag and the sentence."""
     for broken, sentence in rules:
         if broken:
             raise UsageError(sentence)
@@ -76,13 +76,13 @@ class OutOfMemory(CudabenchError):
 
 
 class DeviceUnusable(CudabenchError):
-    """The demanded device is not there, or a package that it needs is not: exit code 5."""
+    """The requested device, or a package that it needs, is missing: exit code 5."""
 
     exit_code = EXIT_UNUSABLE
 
 
 class NotEnoughMemory(DeviceUnusable):
-    """A library does not fit what memory this process may take."""
+    """A library does not fit the memory limit of this process."""
 
 
 class UnsupportedFeature(CudabenchError):
@@ -92,29 +92,29 @@ class UnsupportedFeature(CudabenchError):
 
 
 class NeedsArchitecture(CompilerError, UnsupportedFeature):
-    """The kernel uses instructions that another generation of GPUs has: exit code 5."""
+    """The kernel uses instructions of another generation of GPUs: exit code 5."""
 
     exit_code = EXIT_UNUSABLE
 
 
 def no_such_file(path: str | Path, kind: str, label: str | None = None) -> CudabenchError:
-    """Return the error for a file that is missing, with the nearest of its folder's files of a kind, such as '*.cu'.
+    """Return the error for a missing file, which suggests the nearest file of its folder that matches `kind` ('*.cu').
 
-    `label` is what the sentence calls the file, if not by its path.
+    `label` names the file in the sentence; by default its path.
     """
     return CudabenchError(f"{label or path}: no such file.{did_you_mean_file(path, kind)}")
 
 
 def did_you_mean_file(path: str | Path, kind: str, known: Iterable[str] = ()) -> str:
-    """Return ' Did you mean ...?' with the nearest file of a kind beside a missing one, or an empty string.
+    """Return ' Did you mean ...?' with the nearest file of a kind, as '*.cu', or an empty string.
 
     A `known` file is not suggested.
     """
     from pathlib import Path
 
-    path, others = Path(path), set(map(Path, known))
-    beside = [entry.name for entry in path.parent.glob(kind) if entry not in others] if path.parent.is_dir() else []
-    return did_you_mean(path.name, beside)
+    path, excluded = Path(path), set(map(Path, known))
+    siblings = [entry.name for entry in path.parent.glob(kind) if entry not in excluded] if path.parent.is_dir() else []
+    return did_you_mean(path.name, siblings)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

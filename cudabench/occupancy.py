@@ -1,8 +1,8 @@
 """How many blocks of a kernel fit a multiprocessor: the rules of NVIDIA's occupancy calculator.
 
 The rules are those of `cuda_occupancy.h` in the CUDA toolkit, for its default preference (as much shared memory as the
-multiprocessor has, bought from the L1 cache); a test sweeps both. What is computed is what fits, not what is resident:
-a grid with few blocks leaves multiprocessors empty all the same.
+multiprocessor has, taken from the L1 cache); a test sweeps both. The result is how many blocks fit, not how many run:
+a grid with few blocks may leave multiprocessors empty.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Annotated, Literal
 
 from cudabench.errors import NoRoom, UsageError
 
-# What CUDA devices launch at most: CUDA C++ Programming Guide, technical specifications per compute capability; where
+# Limits of a launch: CUDA C++ Programming Guide, technical specifications per compute capability; where
 # capabilities differ, the most that any card has, so that a kernel is refused only where no card takes it.
 MAX_THREADS_PER_BLOCK = 1024
 MAX_BLOCK = (1024, 1024, 64)  # threads in x, y, z
 MAX_GRID = (2**31 - 1, 65535, 65535)  # blocks in x, y, z
 MAX_STATIC_SHARED = 48 * 1024  # bytes of arrays whose size the compiler knows
-MAX_SHARED = 227 * 1024  # bytes of a block in all (compute capability 9.0 and 10.0)
-MAX_CLUSTER = 16  # blocks, where a kernel may have more than the 8 that every card with clusters takes
+MAX_SHARED = 227 * 1024  # bytes of a block in total (compute capability 9.0 and 10.0)
+MAX_CLUSTER = 16  # blocks; more than the 8 that every card with clusters allows
 MAX_REGISTERS = 255  # 4 bytes each, of a thread
 
 Limit = Literal["threads", "registers", "shared memory", "barriers", "blocks"]
@@ -34,7 +34,7 @@ _PARTITIONS = 4  # a multiprocessor has four quarters, each with its own registe
 
 @dataclass(frozen=True)
 class Multiprocessor:
-    """What one multiprocessor holds; shared memory in bytes, `shared_reserve` the driver's own part of each block."""
+    """Limits of one multiprocessor; shared memory in bytes, `shared_reserve` is the driver's own part of each block."""
 
     threads: int
     blocks: int
@@ -84,7 +84,7 @@ class Occupancy:
 
 
 def capabilities() -> tuple[str, ...]:
-    """Return the compute capabilities that the table has, such as '9.0'."""
+    """Return the compute capabilities in the table, such as '9.0'."""
     return tuple(f"{major}.{minor}" for major, minor in _MULTIPROCESSORS)
 
 
@@ -95,14 +95,14 @@ def capability(text: str) -> tuple[int, int]:
 
 
 def multiprocessor(compute_capability: str | tuple[int, int]) -> Multiprocessor:
-    """Return the limits of a multiprocessor of '9.0', 'sm_90' or (9, 0); UsageError for one that the table lacks."""
+    """Return the limits of a multiprocessor of '9.0', 'sm_90' or (9, 0); UsageError for an unknown one."""
     name = compute_capability if isinstance(compute_capability, str) else "{}.{}".format(*compute_capability)
-    found = _MULTIPROCESSORS.get(capability(name))
-    if found is None:
+    sm = _MULTIPROCESSORS.get(capability(name))
+    if sm is None:
         raise UsageError(
             f"No limits are known for compute capability '{name}': choose one of {', '.join(capabilities())}."
         )
-    return found
+    return sm
 
 
 def occupancy(
@@ -147,7 +147,7 @@ def check_resident(
     *,
     bound: int | None,
 ) -> None:
-    """Raise NoRoom for a launch that no multiprocessor holds one block of: by the kernel's launch bounds (`bound`
+    """Raise NoRoom if no multiprocessor holds a block of the launch: by the kernel's launch bounds (`bound`
     threads, None without), its registers or its shared memory.
 
     The other arguments are those of `occupancy`.
@@ -183,7 +183,7 @@ def over_bound(kernel: str, threads: int, bound: int) -> str:
 
 
 def most_threads(registers: int) -> int:
-    """Return the largest block, in threads, that a multiprocessor has registers for, so many a thread."""
+    """Return the largest block, in threads, for which a multiprocessor has registers; `registers` are per thread."""
     each = _round_up(max(registers, 1), _REGISTER_UNIT // WARP)
     return min(_REGISTERS_PER_SM // (each * _PARTITIONS * WARP) * _PARTITIONS * WARP, MAX_THREADS_PER_BLOCK)
 
@@ -192,7 +192,7 @@ def _fit_by_registers(warps: int, registers: int) -> int:
     if registers == 0:
         return _REGISTERS_PER_SM
     per_warp = _round_up(registers * WARP, _REGISTER_UNIT)
-    # A block's warps are spread over the quarters: one with 5 warps needs room for 8.
+    # A block's warps are spread over the quarters: a block with 5 warps needs registers for 8.
     if registers > _MAX_REGISTERS_PER_THREAD or per_warp * _round_up(warps, _PARTITIONS) > _REGISTERS_PER_SM:
         return 0
     return _REGISTERS_PER_SM // _PARTITIONS // per_warp * _PARTITIONS // warps
@@ -202,7 +202,7 @@ def _fit_by_shared_memory(sm: Multiprocessor, shared_bytes: int) -> int:
     allocated = _round_up(shared_bytes + sm.shared_reserve, sm.shared_unit)
     if allocated == 0:
         return sm.shared_bytes
-    # Up to the default every kernel may have; beyond it, what the host asks for, up to all but the reserve.
+    # Every kernel may have the default; the host may request more, up to all but the reserve.
     limit = MAX_STATIC_SHARED + sm.shared_reserve if shared_bytes <= MAX_STATIC_SHARED else sm.shared_bytes
     return sm.shared_bytes // allocated if allocated <= limit else 0
 

@@ -1,4 +1,4 @@
-"""Names of a cubin or of PTX, which C++ mangles (Itanium C++ ABI), as the source has them."""
+"""Demangles the C++ names of a cubin or of PTX (Itanium C++ ABI)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import lru_cache
 
 
 def readable(text: str) -> str:
-    """Return a text in which mangled names are as the source has them: 'ns::f' for '_ZN2ns1fEPf'."""
+    """Return a text with its mangled names demangled: 'ns::f' for '_ZN2ns1fEPf'."""
     return re.sub(r"\b_Z\w+", lambda match: _demangled(match[0]), text)
 
 
@@ -23,7 +23,7 @@ def _demangled(symbol: str) -> str:
 
 @lru_cache(maxsize=4096)
 def plain_name(symbol: str) -> str:
-    """Return the last name of a mangled symbol, of a plain one what stands after its last '::'.
+    """Return the last name of a symbol, mangled or plain ('ns::f').
 
     >>> plain_name("_ZZ4bumpE5count"), plain_name("_ZN2ns5tableE"), plain_name("_ZL4flag"), plain_name("total")
     ('count', 'table', 'flag', 'total')
@@ -33,7 +33,7 @@ def plain_name(symbol: str) -> str:
     symbol = symbol.rpartition("::")[2]
     if not symbol.startswith("_Z"):
         return symbol
-    # A number may also be a template's argument: a name is what the symbol ends with, but for closing letters.
+    # A number may also be a template's argument: the name ends the symbol, apart from closing letters.
     for match in re.finditer(r"(?<!\d)(\d+)(?=[A-Za-z_])", symbol):
         end = match.end() + int(match[0])
         if end <= len(symbol) and re.fullmatch(r"E*(_\d*_?)?(\$_\d+)?", symbol[end:]):

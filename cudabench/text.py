@@ -1,8 +1,8 @@
-"""Text from outside, made harmless before anyone sees it: pure.
+"""Makes text from outside harmless before it is shown: pure.
 
-Names of devices and kernels, reasons, source lines, compiler messages and what kernels print come from files and
-programs that the reader of a terminal, a log or a spreadsheet need not trust. What a terminal would obey, what
-turns the order of letters, what a CI runner takes for a command and what a spreadsheet computes is shown instead.
+Names of devices and kernels, reasons, source lines, compiler messages and output of kernels come from files and
+programs that the reader of a terminal, a log or a spreadsheet need not trust. Control codes of terminals, marks that
+change the order of letters, commands of CI runners and formulas of spreadsheets are shown as text instead.
 """
 
 from __future__ import annotations
@@ -41,27 +41,27 @@ def log(text: str) -> str:
 
 
 def no_commands(text: str) -> str:
-    """Return text whose lines no CI runner takes for commands; all else, a terminal's colours too, stays."""
+    """Return text without commands of CI runners; everything else, also a terminal's colours, stays."""
     return _CI_ANYWHERE.sub(r"#\\x23", _CI_LINE.sub(r"\1\\x3a", text))
 
 
 def cell(text: str) -> str:
-    """Return text as for a log that a spreadsheet shows and does not compute: '=1+1' gets an apostrophe before it."""
+    """Return text as for a log that a spreadsheet does not compute: '=1+1' gets an apostrophe before it."""
     shown = log(text)
     return f"'{shown}" if shown.lstrip(" \n").startswith(_FORMULA) else shown
 
 
 def markdown(text: str) -> str:
-    """Return text as for a log that GitHub shows as it is, in one line of a table."""
+    """Return text as for a log with Markdown escaped, in one line of a table."""
     escaped = re.sub(r"[\\|<>*`\[\]~&]|(?<![^\W_])_|_(?![^\W_])", r"\\\g<0>", log(text))
     return escaped.replace("\n", "<br>")
 
 
 def json(dumped: str) -> str:
-    """Return JSON, as `json.dumps` has it, without a DEL and without what a CI runner takes for a command."""
+    """Return the JSON of `json.dumps` without DEL and without commands of CI runners."""
     return dumped.replace("\x7f", r"\u007f").replace("##", r"#\u0023")
 
 
 def xml(text: str) -> str:
-    """Return text as for a log without what XML 1.0 forbids besides control codes; the caller escapes markup."""
+    """Return text as for a log without the other characters that XML 1.0 forbids; the caller escapes markup."""
     return re.sub(r"[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "?", log(text))

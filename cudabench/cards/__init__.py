@@ -1,6 +1,6 @@
-"""What cards can do at most: the names and units of ceilings, and the records of a card.
+"""The names and units of ceilings, the best that cards can do, and the records of a card.
 
-`cudabench ceilings` measures ceilings, and limits are computed from them. A ceiling is for the whole card's best case.
+`cudabench ceilings` measures ceilings, and limits are computed from them. A ceiling is the best case of the whole card.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 @dataclass(frozen=True)
 class Kind:
-    """A ceiling that can be measured: its group, its unit, and what it is. More is better, unless it is a latency."""
+    """A ceiling that can be measured: its group, its unit, and its meaning. More is better, unless it is a latency."""
 
     group: str
     unit: str

@@ -1,4 +1,4 @@
-"""Cards without measurements: a line of published figures for each, and the ceilings that follow from them.
+"""Cards without measurements: their published figures, one line each, and the ceilings derived from them.
 
 A line has NVIDIA's figures for a board: multiprocessors, boost clock, width and speed of the memory, sizes. Its
 ceilings are products of these and of the rates of its architecture (`cudabench.cards.rates`); a test compares the
@@ -26,7 +26,7 @@ _CLOCKS = {"a100": (466.3, 261.5, 29.0), "rtx4090": (541.5, 273.0, 30.1)}
 
 
 class Sheet(NamedTuple):
-    """One card: its name as the driver says it, capability, SMs, boost clock in MHz, bits of the memory's bus and
+    """One card: the driver's name for it, capability, SMs, boost clock in MHz, bits of the memory's bus and
     Gbit/s of each, MiB of L2, GiB of memory."""
 
     name: str
@@ -40,7 +40,7 @@ class Sheet(NamedTuple):
 
     @property
     def device(self) -> DeviceInfo:
-        """The card as a results file has it."""
+        """The card as the device of a results file."""
         return DeviceInfo(
             self.name,
             "cuda",
@@ -93,7 +93,7 @@ def ceilings(key: str) -> dict[str, Ceiling]:
 
 
 def _derived(key: str, sheet: Sheet) -> Iterator[tuple[str, float, float, str]]:
-    """Yield name, value, theoretical value, and how that is made."""
+    """Yield the name, value, theoretical value and its formula of each ceiling."""
     device, rates = sheet.device, rates_for(sheet.compute_capability)
     clocks = sheet.sms * sheet.mhz * 1e6
     units_text = f"{sheet.sms} SMs x {sheet.mhz} MHz"
@@ -122,9 +122,9 @@ def _derived(key: str, sheet: Sheet) -> Iterator[tuple[str, float, float, str]]:
         for unit in ("tensor", "wgmma") if sheet.compute_capability == "9.0" else ("tensor",):
             if f"{unit}-{kind}" in KINDS:
                 yield f"{unit}-{kind}", halved * top, top if kind == "fp16" else halved * top, note
-    for name, taken in zip(("memory-latency", "l2-latency", "shared-latency"), _CLOCKS.get(key, ()), strict=False):
-        seconds = taken / (sheet.mhz * 1e6)
-        yield name, seconds, seconds, f"{taken} clocks at {sheet.mhz} MHz, published microbenchmarks (arXiv 2402.13499)"
+    for name, wait in zip(("memory-latency", "l2-latency", "shared-latency"), _CLOCKS.get(key, ()), strict=False):
+        seconds = wait / (sheet.mhz * 1e6)
+        yield name, seconds, seconds, f"{wait} clocks at {sheet.mhz} MHz, published microbenchmarks (arXiv 2402.13499)"
 
 
 def _shown(name: str, per_clock: float) -> str:

@@ -1,4 +1,4 @@
-"""Loads the ceilings of cards: of cards that the package knows, by name, or from files of `cudabench ceilings`."""
+"""Loads the ceilings of cards: of the package's cards by name, or from files of `cudabench ceilings`."""
 
 from __future__ import annotations
 
@@ -70,9 +70,9 @@ def load_card(name: str) -> Card:
 
     Raises UsageError for other words, and CudabenchError for a file without ceilings.
     """
-    known = card_name(name)
-    if known:
-        return package_card(known)
+    key = card_name(name)
+    if key:
+        return package_card(key)
     path = Path(name)
     if path.exists() or name.endswith(".json") or "/" in name:
         if not path.exists():
@@ -91,12 +91,12 @@ def default_card(architecture: str) -> Card | None:
     return card if architecture.rstrip("af") == card.architecture else None
 
 
-def _plain(name: str) -> str:
-    return _MAKERS.sub("", re.sub(r"[\s_-]", "", name.lower()))
+def _plain(text: str) -> str:
+    return _MAKERS.sub("", re.sub(r"[\s_-]", "", text.lower()))
 
 
 def card_name(name: str) -> str | None:
-    """Return the one of NAMES that a word means, such as 'RTX 4090' or '4090', or None."""
+    """Return the entry of NAMES for a word such as 'RTX 4090' or '4090', or None."""
     plain = _plain(name)
     return next(
         (candidate for candidate in (plain, f"rtx{plain}", plain.removeprefix("rtx")) if candidate in NAMES), None
@@ -118,8 +118,8 @@ def measured_file(name: str) -> Path:
 
 
 def card_for_device(device: DeviceInfo) -> Card:
-    """Return the card of a device: with the package's ceilings if it has them, else with what clocks and units
-    allow."""
+    """Return the card of a device: with the package's ceilings if it has them, else with the peak of its memory
+    clock."""
     for name in NAMES:
         card = package_card(name)
         if card.device.name == device.name and card.device.compute_capability == device.compute_capability:
@@ -166,11 +166,11 @@ def card_from_document(document: Mapping[str, Any], name: str) -> Card:
 def load_file_or_card(name: str) -> ResultsFile:
     """Return the package's ceilings of a card with this name, unless a file has the name; else read the results file.
     Raises CudabenchError as `records.file.load` does."""
-    known = known_card(name)
-    if known in MEASURED:
-        return files.load(measured_file(known))
-    if known:
-        card = package_card(known)
+    key = known_card(name)
+    if key in MEASURED:
+        return files.load(measured_file(key))
+    if key:
+        card = package_card(key)
         return ResultsFile({}, {}, {}, devices=[card.device], ceilings=[*card.ceilings.values()])
     return files.load(name)
 

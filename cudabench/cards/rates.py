@@ -1,4 +1,4 @@
-"""The rates of a multiprocessor in a clock, for each architecture, in one table.
+"""The rates of a multiprocessor per clock, for each architecture, in one table.
 
 Results per clock and SM are from the CUDA C++ Programming Guide, "Throughput of Native Arithmetic Instructions". Those
 of tensor cores, also for float64, are from NVIDIA's architecture papers (Turing, A100, GA102, Jetson AGX Orin, Ada,
@@ -33,7 +33,7 @@ class PerClock:
 
 
 def _tensor(fp16: int, *, bf16: bool = True, fp8: bool = False, fp64: int = 0) -> dict[str, int]:
-    """Return the rates of tensor cores from float16's rate: TF32 has half of it, eight bits twice."""
+    """Return the rates of tensor cores from float16's rate: half of it for TF32, twice for 8 bits."""
     return {
         **({"tf32": fp16 // 2, "bf16": fp16} if bf16 else {}),
         "fp16": fp16,
@@ -65,5 +65,5 @@ def rates_for(compute_capability: str) -> PerClock:
         major, _, minor = text.partition(".")
         return int(major or 0), int(minor or 0)
 
-    before = [name for name in PER_CLOCK if number(name) <= number(compute_capability)]
-    return PER_CLOCK[max(before, key=number, default="7.5")]
+    earlier = [name for name in PER_CLOCK if number(name) <= number(compute_capability)]
+    return PER_CLOCK[max(earlier, key=number, default="7.5")]

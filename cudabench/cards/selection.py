@@ -26,19 +26,19 @@ def cards_of_option(text: str) -> tuple[Card, ...]:
     if text.lower() == ALL:
         return tuple(map(package_card, NAMES))
     chosen: list[Card] = []
-    for word in text.split(",") if names_several(text) else [text]:
-        name = word.strip()
-        meant = {ALL: "every card", NONE: "no card"}.get(name.lower())
+    for item in text.split(",") if names_several(text) else [text]:
+        name = item.strip()
+        meaning = {ALL: "every card", NONE: "no card"}.get(name.lower())
         refuse(
             (
                 not name,
                 f"--on {line(text)} has nothing between two commas: write names with one comma between them, as in "
                 "--on h100,t4.",
             ),
-            (meant, f"--on {line(text)}: '{name}' means {meant} and stands alone: write --on {name.lower()}."),
+            (meaning, f"--on {line(text)}: '{name}' means {meaning} and stands alone: write --on {name.lower()}."),
         )
         card = load_card(name)
-        twice = any(other.key == card.key for other in chosen)
+        twice = any(earlier.key == card.key for earlier in chosen)
         refuse((twice, f"--on {line(text)} names {line(card.key)} twice: name each card once."))
         chosen.append(card)
     return tuple(chosen)
@@ -52,12 +52,12 @@ def with_prices(chosen: Sequence[Card], text: str) -> tuple[Card, ...]:
     prices: dict[str, float] = {}
     keys = [card.key for card in chosen]
     for piece in map(str.strip, text.split(",")):
-        name, equals, amount = (part.strip() for part in piece.rpartition("="))
+        name, equals, price = (field.strip() for field in piece.rpartition("="))
         key = name if name in keys else card_name(name) or name
         shown = line(piece) or "nothing between two commas"
         refuse(
             (
-                not (name and equals and amount),
+                not (name and equals and price),
                 f"--price {line(text)}: {shown} is not a card with its price an hour: write it {_EXAMPLE}.",
             ),
             (
@@ -68,9 +68,9 @@ def with_prices(chosen: Sequence[Card], text: str) -> tuple[Card, ...]:
             (key in prices, f"--price {line(text)} has two prices of {line(key)}: keep one."),
         )
         try:
-            prices[key] = float(amount)
+            prices[key] = float(price)
         except ValueError:
-            raise UsageError(f"--price {line(piece)}: {line(amount)} is not a number: write it {_EXAMPLE}.") from None
+            raise UsageError(f"--price {line(piece)}: {line(price)} is not a number: write it {_EXAMPLE}.") from None
         if not 0 <= prices[key] < math.inf:
             raise UsageError(f"--price {line(piece)}: a price is 0 or more an hour, {_EXAMPLE}.")
     return tuple(replace(card, per_hour=prices.get(card.key)) for card in chosen)

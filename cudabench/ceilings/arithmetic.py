@@ -50,7 +50,7 @@ def _chained(
 ) -> Microbenchmark:
     """Return chains of an instruction with `each` operations per thread."""
     inputs: Arrays = {} if factors is None else {"factors": factors}
-    what = "exp2 alone, " if name == "xu" else ""
+    prefix = "exp2 alone, " if name == "xu" else ""
     return Microbenchmark(
         name,
         function,
@@ -58,7 +58,7 @@ def _chained(
         arrays=lambda e: {**inputs, "out": e.threads * nbytes},
         each=each * CHAINS * STEPS,
         wrong=wrong,
-        method=lambda e: what + _chains_of(e, compared),
+        method=lambda e: prefix + _chains_of(e, compared),
     )
 
 
@@ -77,25 +77,25 @@ def _generated(extent: Extent) -> np.ndarray:
 
 
 def _rotated(extent: Extent) -> np.ndarray:
-    """Return the exclusive or of words that were rotated by one bit a step."""
+    """Return the exclusive or of a thread's words, each rotated by one bit a step."""
     words = ((LANES[:, None] * CHAINS + np.arange(CHAINS)) * ODD % WORD).astype(np.uint32)
-    by = extent.passes * STEPS // 2 % 32
-    rotated = words << np.uint32(by) | words >> np.uint32(32 - by) if by else words
+    shift = extent.passes * STEPS // 2 % 32
+    rotated = words << np.uint32(shift) | words >> np.uint32(32 - shift) if shift else words
     combined: np.ndarray = np.bitwise_xor.reduce(rotated, axis=1)
     return combined
 
 
 _ISSUED = each_block(_counted(lambda e: _all_steps(e) // 2, "float32"), "float32")
-_TURNED = each_block(_rotated, "uint32", "rotated")
+_ROTATED = each_block(_rotated, "uint32", "rotated")
 AT_REST = 0.6411857445  # the fixed point of x = 2^-x
 EXP2_ERROR = 1e-5  # ex2.approx.ftz is within 2 ulp
 
 
-def _rests(extent: Extent, look: ReadArray) -> str | None:
-    got = look("out", 0, None, "float32")
-    away = np.abs(got - CHAINS * AT_REST)
-    worst = int(np.argmax(np.where(np.isfinite(away), away, np.inf)))
-    return None if away[worst] <= CHAINS * EXP2_ERROR else f"thread {worst} rests at {got[worst] / CHAINS:.7g}"
+def _fixed_point_fault(extent: Extent, read: ReadArray) -> str | None:
+    sums = read("out", 0, None, "float32")
+    distance = np.abs(sums - CHAINS * AT_REST)
+    worst = int(np.argmax(np.where(np.isfinite(distance), distance, np.inf)))
+    return None if distance[worst] <= CHAINS * EXP2_ERROR else f"thread {worst} rests at {sums[worst] / CHAINS:.7g}"
 
 
 HALF_A = 0xBF00  # -1.75 in float16: the map x * x - 1.75 stays between -1.75 and 1.75
@@ -109,17 +109,17 @@ def _quadratic(extent: Extent) -> np.ndarray:
     """
     word = 0x38003400 + 0x00100001 * np.arange(WARP * CHAINS, dtype=np.uint64)
     x = np.stack([word & 0xFFFF, word >> 16 & 0xFFFF], -1).astype(np.uint16)
-    after = orbit(x.view(np.float16), np.array(HALF_A, np.uint16).view(np.float16), _all_steps(extent)).view(np.uint16)
-    words = after[:, 0].astype(np.uint64) | after[:, 1].astype(np.uint64) << np.uint64(16)
+    final = orbit(x.view(np.float16), np.array(HALF_A, np.uint16).view(np.float16), _all_steps(extent)).view(np.uint16)
+    words = final[:, 0].astype(np.uint64) | final[:, 1].astype(np.uint64) << np.uint64(16)
     sums: np.ndarray = (words.reshape(WARP, CHAINS).sum(axis=1) % WORD).astype(np.uint32)
     return sums[LANES]
 
 
 def orbit(x: np.ndarray, a: np.ndarray, steps: int) -> np.ndarray:
     """Return x after `steps` steps of x * x + a in float16."""
-    every = np.arange(1 << 16, dtype=np.uint32).astype(np.uint16).view(np.float16)
+    numbers = np.arange(1 << 16, dtype=np.uint32).astype(np.uint16).view(np.float16)
     with np.errstate(all="ignore"):
-        wide = every.astype(np.float64)
+        wide = numbers.astype(np.float64)
         following = (wide * wide + a.astype(np.float64)).astype(np.float16).view(np.uint16)
     at = x.view(np.uint16)
     while steps:  # the map of two, four, eight ... steps is the map of half as many, twice
@@ -139,7 +139,7 @@ GROUP_TILES = (64 * 128 // 4, 256 * 128 // 4)  # words of A's tile and of B's: r
 LEAST_POWER = "the sum of each thread compared; all elements of A and of B are equal, which takes the least power"
 
 
-def _grown(start: int, growth: Callable[[Extent], int]) -> Callable[..., str | None]:
+def _sums(start: int, growth: Callable[[Extent], int]) -> Callable[..., str | None]:
     """Return a check of each thread's sum of C, which grows from its start in every pass."""
     return each_block(lambda e: np.full(THREADS, float(start + growth(e) * e.passes * A * B)), "float64")
 
@@ -164,7 +164,7 @@ def _tensor(name: str, opcode: str, k: int, a: int, b: int) -> Microbenchmark:
         Claim(fmas={opcode: fmas}, others=16),
         arrays=_clocked(np.repeat(np.array([a] * 4 + [b] * 2, np.uint32), WARP)),
         each=2 * fmas / WARP,
-        wrong=_grown(sum(range(CHAINS * REGISTERS)), lambda e: CHAINS * REGISTERS * MMA_STEPS * k),
+        wrong=_sums(sum(range(CHAINS * REGISTERS)), lambda e: CHAINS * REGISTERS * MMA_STEPS * k),
         method=lambda e: _products_of(e, f"16 x 8 x {k}"),
         least=(8, 0),
         wanting=f"mma.sync of 16 x 8 x {k}",
@@ -190,7 +190,7 @@ def _wgmma(name: str, opcode: str, k: int, a: int, b: int) -> Microbenchmark:
         Claim(fmas={opcode: fmas}, others=24),
         arrays=_clocked(np.repeat(np.array([a, b], np.uint32), GROUP_TILES)),
         each=2 * fmas / GROUP,
-        wrong=_grown(sum(i % 4 for i in range(registers)), lambda e: registers * GROUP_STEPS * k),
+        wrong=_sums(sum(i % 4 for i in range(registers)), lambda e: registers * GROUP_STEPS * k),
         method=lambda e: (
             f"wgmma of 64 x 256 x {k} from shared memory, {e.grid} blocks, {e.passes * GROUP_STEPS} products a group "
             f"of warps; {LEAST_POWER}"
@@ -212,7 +212,7 @@ TENSOR = (
         Claim(fmas={"DMMA": fp64_fmas(hopper=False)}, others=16),
         arrays=_clocked(np.repeat(np.array([A] * 8 + [B] * 4, np.float64), WARP)),
         all_of=lambda e: 2.0 * fp64_fmas(_hopper(e)) / WARP * e.threads * e.passes,
-        wrong=_grown(sum(range(CHAINS * REGISTERS)), lambda e: CHAINS * MMA_STEPS * (4 * 16 if _hopper(e) else 2 * 4)),
+        wrong=_sums(sum(range(CHAINS * REGISTERS)), lambda e: CHAINS * MMA_STEPS * (4 * 16 if _hopper(e) else 2 * 4)),
         method=lambda e: _products_of(e, "16 x 8 x 16" if _hopper(e) else "8 x 8 x 4"),
         least=(8, 0),
         wanting="float64 on tensor cores",
@@ -231,7 +231,7 @@ ALL = (
         Claim({"FFMA": STEPS * CHAINS // 2, "SHF": STEPS * CHAINS // 2}, others=12),
         arrays=lambda e: {"factors": np.ones(2, np.float32), "out": e.threads * 4, "rotated": e.threads * 4},
         each=CHAINS * STEPS / WARP,
-        wrong=lambda e, look: _ISSUED(e, look) or _TURNED(e, look),
+        wrong=lambda e, read: _ISSUED(e, read) or _ROTATED(e, read),
         method=lambda e: "FFMA and SHF in turn, " + _chains_of(e, "both results compared", STEPS // 2),
     ),
     _chained(
@@ -243,7 +243,7 @@ ALL = (
     _chained(
         "int32", "int32_mad", "IMAD", np.array([MULTIPLIER, INCREMENT], np.uint32), each_block(_generated, "uint32")
     ),
-    _chained("xu", "xu_exp2", "MUFU.EX2", None, _rests, "the fixed point compared", each=1),
+    _chained("xu", "xu_exp2", "MUFU.EX2", None, _fixed_point_fault, "the fixed point compared", each=1),
     _chained(
         "half2", "half2_fma", "HFMA2", np.array([HALF_A * 0x10001], np.uint32), each_block(_quadratic, "uint32"),
         "the numbers compared bit by bit", each=4,

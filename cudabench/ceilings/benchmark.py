@@ -59,7 +59,7 @@ class Scale:
 
 
 def on_gpu(sms: int, l2_bytes: int, free_bytes: int, compute_capability: str) -> Scale:
-    """Return the sizes for a GPU: memory arrays of 1 GiB, or of a quarter of the free memory."""
+    """Return the sizes for a GPU: memory arrays of 1 GiB, at most a quarter of the free memory."""
     memory = min(1 << 30, max(free_bytes // 4, TILE_BYTES)) // TILE_BYTES * TILE_BYTES
     return Scale(
         sms, memory, l2_bytes or 4 << 20, memory_nodes=8192, l2_nodes=8192, most_passes=1 << 14,
@@ -194,12 +194,12 @@ def differs(what: str, got: float, expected: float) -> str | None:
 def each_block(expected: Callable[[Extent], np.ndarray], dtype: str, name: str = "out") -> Callable[..., str | None]:
     """Return a check of an array with a number for each thread, the same in every block."""
 
-    def wrong(extent: Extent, look: ReadArray) -> str | None:
-        got, right = look(name, 0, None, dtype).reshape(extent.grid, THREADS), expected(extent)
-        bad = np.argwhere(got != right)
-        if not len(bad):
+    def wrong(extent: Extent, read: ReadArray) -> str | None:
+        values, right = read(name, 0, None, dtype).reshape(extent.grid, THREADS), expected(extent)
+        mismatches = np.argwhere(values != right)
+        if not len(mismatches):
             return None
-        block, thread = (int(place) for place in bad[0])
-        return differs(f"thread {thread} of block {block}", got[block, thread].item(), right[thread].item())
+        block, thread = (int(index) for index in mismatches[0])
+        return differs(f"thread {thread} of block {block}", values[block, thread].item(), right[thread].item())
 
     return wrong

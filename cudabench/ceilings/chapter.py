@@ -31,7 +31,7 @@ def claim_of(benchmark: Microbenchmark, compute_capability: tuple[int, int]) -> 
     return benchmark.claim
 
 
-# In theory -----------------------------------------------------------------------------------------------------------
+# Theoretical values --------------------------------------------------------------------------------------------------
 
 _MEMORY = ("memory-copy", "memory-read", "memory-write")
 _NO_FIGURE = {
@@ -50,7 +50,7 @@ _PCIE = {1: 0.25e9, 2: 0.5e9, 3: 8e9 / 8 * 128 / 130, 4: 16e9 / 8 * 128 / 130, 5
 
 
 def theoretical(name: str, group: str, info: DeviceInfo, link: tuple[int, int] | None) -> tuple[float | None, str]:
-    """Return a ceiling's theoretical value, in the unit of its kind, and how it is made; or None and the reason.
+    """Return a ceiling's theoretical value, in the unit of its kind, and its formula; or None and the reason.
 
     link: generation and lanes of the link to the host, if known.
     """
@@ -70,8 +70,8 @@ def theoretical(name: str, group: str, info: DeviceInfo, link: tuple[int, int] |
         return None, f"no rate is known for compute capability {info.compute_capability}"
     factor, units = rate
     value = factor * units * info.sm_count * clock * 1e6
-    parts = f"{info.sm_count} SMs x {clock} MHz x {units:g} a clock" + (" x 2" if factor == 2 else "")
-    return (value / 1e9 if name == "shared-read" else value), parts
+    formula = f"{info.sm_count} SMs x {clock} MHz x {units:g} a clock" + (" x 2" if factor == 2 else "")
+    return (value / 1e9 if name == "shared-read" else value), formula
 
 
 def _a_clock(name: str, capability: str) -> tuple[int, float] | None:

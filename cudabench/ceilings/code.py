@@ -51,43 +51,43 @@ def check_loop(image: bytes, entry: str, claim: Claim) -> str:
         raise OtherCode(f"the compiler removed the loop of {entry}")
     body = max(bodies, key=lambda body: sum(_count(body, claim).values()))
     counted = _count(body, claim)
-    wanted = {**claim.holds, **claim.fmas}
-    for name, count in wanted.items():
+    expected = {**claim.holds, **claim.fmas}
+    for name, count in expected.items():
         if counted[name] != count:
             unit = "multiply-adds by " if name in claim.fmas else ""
             raise OtherCode(
                 f"the loop of {entry} has {counted[name]} {unit}{name}, not {count}: this is not the loop to be timed"
             )
-    rest = [i for i in body if not any(_is(i, name) for name in wanted) and not is_filler(i)]
-    if len(rest) > claim.others:
-        most = ", ".join(f"{count} {name}" for name, count in Counter(i.opcode for i in rest).most_common(3))
+    others = [i for i in body if not any(_is(i, name) for name in expected) and not is_filler(i)]
+    if len(others) > claim.others:
+        most = ", ".join(f"{count} {name}" for name, count in Counter(i.opcode for i in others).most_common(3))
         raise OtherCode(
-            f"the loop of {entry} has {len(rest)} other instructions ({most}); at most {claim.others} are expected"
+            f"the loop of {entry} has {len(others)} other instructions ({most}); at most {claim.others} are expected"
         )
-    ours = Counter(i.mnemonic for i in body if any(_is(i, name) for name in wanted))
-    named = ", ".join(f"{count} {name}" for name, count in ours.items()) or "nothing"
-    working = sum(not is_filler(i) for i in body)
-    return f"{named} of {working} instructions" + (" a pass" if claim.loop else "")
+    claimed = Counter(i.mnemonic for i in body if any(_is(i, name) for name in expected))
+    claimed_text = ", ".join(f"{count} {name}" for name, count in claimed.items()) or "nothing"
+    count_working = sum(not is_filler(i) for i in body)
+    return f"{claimed_text} of {count_working} instructions" + (" a pass" if claim.loop else "")
 
 
 def loops(function: Function) -> list[tuple[Instruction, ...]]:
     """Return the natural loops of a function: for each back edge, the blocks that reach it without its target."""
-    before: dict[int, list[Block]] = {}
+    predecessors: dict[int, list[Block]] = {}
     for block in function.blocks:
         for successor in block.successors:
-            before.setdefault(successor, []).append(block)
+            predecessors.setdefault(successor, []).append(block)
     members_of: dict[int, set[int]] = {}
     for block in function.blocks:
         for head in block.successors:
             if head > block.number:
                 continue
             members = members_of.setdefault(head, {head})
-            waiting = [block]
-            while waiting:
-                reached = waiting.pop()
+            pending = [block]
+            while pending:
+                reached = pending.pop()
                 if reached.number not in members:
                     members.add(reached.number)
-                    waiting += before.get(reached.number, [])
+                    pending += predecessors.get(reached.number, [])
     return [
         tuple(i for block in function.blocks if block.number in members for i in block.instructions)
         for members in members_of.values()

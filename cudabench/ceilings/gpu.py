@@ -1,4 +1,4 @@
-"""Measures the ceilings of a GPU one by one: each is verified before and after it is timed, or lacks a value. As a
+"""Measures the ceilings of a GPU: each is verified before and after it is timed, or lacks a value. As a
 program, this module is the process that owns the GPU."""
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Ceilings:
 
     @property
     def module(self) -> Module:
-        """The chapter, compiled and loaded once. Raises the one error of the compiler or the driver each time."""
+        """The chapter, compiled and loaded once. If that fails, each use raises the same error."""
         if self._loaded is None:
             self.progress("compiling", 0)
             try:
@@ -97,7 +97,7 @@ class Ceilings:
             return replace(blank, status="wrong", reason=str(error))
         except CudabenchError as error:
             return replace(blank, status="failed", reason=str(error).rstrip("."))
-        except Exception as error:  # an error in one must not stop the others
+        except Exception as error:  # an error in one ceiling must not stop the others
             return replace(blank, status="failed", reason=f"{type(error).__name__}: {error}")
         if self.device.info.kind == "simulated":  # invented times do not give ceilings
             return self._hashed(replace(blank, reason=NO_TIME, method=measured.method, code=measured.code))
@@ -120,8 +120,8 @@ class Ceilings:
     def _beside_theory(self, ceiling: Ceiling) -> Ceiling:
         top, made_of = chapter.theoretical(ceiling.name, ceiling.group, self.device.info, nvml.link(self._board))
         notes = [made_of, notes_of(ceiling.name, self.device.info.compute_capability)]
-        named = self.device.info.clocks.get("sm_mhz")
-        if ceiling.clock_mhz and named and abs(ceiling.clock_mhz / named - 1) > OTHER_CLOCK:
+        driver_mhz = self.device.info.clocks.get("sm_mhz")
+        if ceiling.clock_mhz and driver_mhz and abs(ceiling.clock_mhz / driver_mhz - 1) > OTHER_CLOCK:
             notes.append(f"it ran at {ceiling.clock_mhz:.0f} MHz")
         fraction = ceiling.value / top if top and ceiling.value is not None else None
         return replace(ceiling, theoretical=top, fraction=fraction, reason="; ".join(note for note in notes if note))
@@ -129,7 +129,7 @@ class Ceilings:
     # Kernels --------------------------------------------------------------------------------------------------------
 
     def _kernel(self, benchmark: Microbenchmark, blank: Ceiling) -> Ceiling:
-        held = self._code(benchmark)
+        loop_code = self._code(benchmark)
         self.progress("running", 0)
         extents = self._extents(benchmark)
         with self._arrays(benchmark, extents[-1]) as pointers:
@@ -141,18 +141,18 @@ class Ceilings:
             timing = self._time(trial.sample)
             clock_mhz = trial.clock_mhz(timing.samples_s[-1])
             trial.verify("after timing")
-        filled = self._filled(blank, timing, benchmark.amount(trial.extent), benchmark.method(trial.extent), held)
+        filled = self._filled(blank, timing, benchmark.amount(trial.extent), benchmark.method(trial.extent), loop_code)
         return replace(filled, clock_mhz=clock_mhz)
 
-    def _filled(self, blank: Ceiling, timing: Timing, amount: float, method: str, held: str = "") -> Ceiling:
-        """Return a ceiling with the value for a time."""
+    def _filled(self, blank: Ceiling, timing: Timing, work: float, method: str, loop_code: str = "") -> Ceiling:
+        """Return a ceiling with the value that follows from a time."""
         kind = KINDS[blank.name]
         if kind.less_is_better:
-            low, value, high = (seconds / amount for seconds in (timing.q1_s, timing.median_s, timing.q3_s))
+            low, value, high = (seconds / work for seconds in (timing.q1_s, timing.median_s, timing.q3_s))
         else:
             unit = 1e9 if kind.unit == "GB/s" else 1.0
-            low, value, high = (amount / seconds / unit for seconds in (timing.q3_s, timing.median_s, timing.q1_s))
-        return replace(blank, value=value, low=low, high=high, samples=timing.samples, method=method, code=held)
+            low, value, high = (work / seconds / unit for seconds in (timing.q3_s, timing.median_s, timing.q1_s))
+        return replace(blank, value=value, low=low, high=high, samples=timing.samples, method=method, code=loop_code)
 
     def _code(self, benchmark: Microbenchmark) -> str:
         """Return the content of a microbenchmark's loop. Raises OtherCode if it differs from the claim."""
@@ -176,13 +176,13 @@ class Ceilings:
             return [first]
         if benchmark.blocks == "empty":
             return [replace(first, grid=scale.sms * scale.empty_blocks)]
-        needs = self.module.resources(benchmark.function)
+        resources = self.module.resources(benchmark.function)
         try:
-            fits = occupancy(self.device.info.compute_capability, THREADS, needs.registers, needs.shared_bytes)
-            held = max(1, fits.blocks_per_sm)
+            fits = occupancy(self.device.info.compute_capability, THREADS, resources.registers, resources.shared_bytes)
+            blocks_per_sm = max(1, fits.blocks_per_sm)
         except UsageError:  # a card that is newer than the table
-            held = FEWEST_BLOCKS
-        full = replace(first, grid=scale.sms * held)
+            blocks_per_sm = FEWEST_BLOCKS
+        full = replace(first, grid=scale.sms * blocks_per_sm)
         if benchmark.blocks == "fill":
             return [full]
         tiles = benchmark.tiles(scale)
@@ -219,7 +219,7 @@ class Ceilings:
         return stats.summarize(samples, "hot")
 
     def _launch_latency(self, benchmark: Microbenchmark, blank: Ceiling) -> Ceiling:
-        held = self._code(benchmark)
+        loop_code = self._code(benchmark)
         extent = Extent(self.sizes, 1, 1)
         work = self.device.bind(self.module, [benchmark.launch(extent)], {})
 
@@ -229,7 +229,7 @@ class Ceilings:
             return time.perf_counter() - start
 
         timing = self._time(sample)
-        return self._filled(blank, timing, 1, benchmark.method(extent), held)
+        return self._filled(blank, timing, 1, benchmark.method(extent), loop_code)
 
     # Host copies ----------------------------------------------------------------------------------------------------
 
@@ -273,7 +273,7 @@ class Ceilings:
     def _energy(self, name: str, blank: Ceiling) -> Ceiling:
         """Return the energy of a byte that a copy moves, or of a float32 operation: the board's energy above idle."""
         benchmark = chapter.BY_NAME[ENERGY_OF[name]]
-        held = self._code(benchmark)
+        loop_code = self._code(benchmark)
         self.progress("warming up", 0)
         began, start = self._joules(), time.monotonic()
         time.sleep(IDLE_S)  # shortly after a launch, with the clocks still up
@@ -283,16 +283,16 @@ class Ceilings:
             trial = _Trial(self, benchmark, extent, pointers)
             trial.prepare()
             trial.verify("before the energy is read")
-            many = max(1, round(0.05 / trial.seconds))
+            repeats = max(1, round(0.05 / trial.seconds))
             began, start, launches = self._joules(), time.monotonic(), 0
             while time.monotonic() - start < ENERGY_S:
                 self.progress("timing", min((time.monotonic() - start) / max(ENERGY_S, 1e-9), 1.0))
-                self.device.run(_all([trial.work] * many), "running for its energy")
-                launches += many
+                self.device.run(_in_order([trial.work] * repeats), "running for its energy")
+                launches += repeats
             seconds, joules = time.monotonic() - start, self._joules() - began
             trial.verify("after the energy was read")
-        above = joules - idle_w * seconds
-        if above <= 0:
+        above_idle = joules - idle_w * seconds
+        if above_idle <= 0:
             raise DeviceError(
                 f"the board took only idle power, {idle_w:.0f} W, while it ran: NVML's energy does not change"
             )
@@ -300,8 +300,8 @@ class Ceilings:
             f"{benchmark.name} for {seconds:.2g} s: {joules / seconds:.0f} W, less {idle_w:.0f} W idle, over "
             f"{launches} launches"
         )
-        value = above / (benchmark.amount(trial.extent) * launches)
-        return replace(blank, value=value, samples=1, method=method, code=held)
+        value = above_idle / (benchmark.amount(trial.extent) * launches)
+        return replace(blank, value=value, samples=1, method=method, code=loop_code)
 
     def _joules(self) -> float:
         energy = nvml.energy_j(self._board)
@@ -343,12 +343,12 @@ class _Trial:
     def sample(self) -> float:
         """Return the seconds of one launch."""
         device = self.owner.device
-        before = [self._fill(name, 0) for name in self.benchmark.zeroed]
+        fills = [self._fill(name, 0) for name in self.benchmark.zeroed]
         if self.benchmark.cold:
             flush = device.fill(self.pointers[_FLUSH], FLUSHED * self.extent.scale.l2_bytes, 0)
-            return device.sample([self.work], "cold", [*before, flush])
+            return device.sample([self.work], "cold", [*fills, flush])
         works = [self.work] * (self.extent.scale.launches if self.benchmark.name == "launch-gap" else 1)
-        return device.sample(works, "hot", before)
+        return device.sample(works, "hot", fills)
 
     def clock_mhz(self, seconds: float) -> float | None:
         """Return the clock of the multiprocessors in the last launch of `seconds`, from their own counters; None if the
@@ -358,7 +358,7 @@ class _Trial:
         """
         if CLOCKS not in self.benchmark.arrays(self.extent):
             return None
-        of_blocks = self._look(CLOCKS, 0, None, "int64").reshape(self.extent.grid, -1)
+        of_blocks = self._read(CLOCKS, 0, None, "int64").reshape(self.extent.grid, -1)
         clocks = float(np.median(of_blocks.max(axis=1)))
         return clocks / seconds / 1e6 if clocks > 0 and seconds > 0 else None
 
@@ -369,17 +369,17 @@ class _Trial:
         arrays = self.benchmark.arrays(self.extent)
         poisoned = [n for n, c in arrays.items() if isinstance(c, int) and n not in filled | {*self.benchmark.zeroed}]
         zeros = [self._fill(name, 0) for name in self.benchmark.zeroed]
-        device.run(_all([*(self._fill(name, POISON) for name in poisoned), *zeros, self.work]), "verifying")
+        device.run(_in_order([*(self._fill(name, POISON) for name in poisoned), *zeros, self.work]), "verifying")
         if behind := self.benchmark.behind(self.extent):
-            device.run(_all([*zeros, device.bind(self.owner.module, behind, self.pointers)]), "verifying")
-        if fault := self.benchmark.wrong(self.extent, self._look):
+            device.run(_in_order([*zeros, device.bind(self.owner.module, behind, self.pointers)]), "verifying")
+        if fault := self.benchmark.wrong(self.extent, self._read):
             raise WrongResult(f"{fault} ({when})")
 
     def _fill(self, name: str, byte: int) -> Work:
         nbytes = bytes_of(self.benchmark.arrays(self.extent)[name])
         return self.owner.device.fill(self.pointers[name], nbytes, byte)
 
-    def _look(self, name: str, first: int = 0, count: int | None = None, dtype: str = "uint32") -> np.ndarray:
+    def _read(self, name: str, first: int = 0, count: int | None = None, dtype: str = "uint32") -> np.ndarray:
         size = np.dtype(dtype).itemsize
         if count is None:
             count = bytes_of(self.benchmark.arrays(self.extent)[name]) // size - first
@@ -388,7 +388,7 @@ class _Trial:
         return content
 
 
-def _all(works: Sequence[Work]) -> Work:
+def _in_order(works: Sequence[Work]) -> Work:
     def queue() -> None:
         for work in works:
             work()

@@ -64,13 +64,13 @@ def _chased(
     cold: bool = False,
 ) -> Microbenchmark:
     def link(extent: Extent) -> Launch:
-        count, apart = nodes(extent.scale), spacing(extent.scale)
-        arguments = ("next", "nodes", np.uint32(count), np.uint32(apart))
+        count, step = nodes(extent.scale), spacing(extent.scale)
+        arguments = ("next", "nodes", np.uint32(count), np.uint32(step))
         return Launch("link_chain", (-(-count // THREADS), 1, 1), (THREADS, 1, 1), arguments)
 
-    def wrong(extent: Extent, look: ReadArray) -> str | None:
+    def wrong(extent: Extent, read: ReadArray) -> str | None:
         expected = reached(chain(nodes(extent.scale)), _hops(extent)) * spacing(extent.scale)
-        return differs("the chase ends at byte", int(look("end", 0, 1, "uint64")[0]), expected)
+        return differs("the chase ends at byte", int(read("end", 0, 1, "uint64")[0]), expected)
 
     return Microbenchmark(
         name,
@@ -101,12 +101,12 @@ _SPREAD = np.arange(THREADS, dtype=np.uint32)
 def _atomic(name: str, function: str, wrong: Callable[..., str | None], lanes: int = WARP) -> Microbenchmark:
     """Return additions by `lanes` lanes of each warp, to a common word or each to its own."""
     words, opcode = ("words", "RED|REDG") if function.startswith("global") else ("out", "ATOMS")
-    place = _SPREAD if name.endswith("spread") else np.zeros(THREADS, np.uint32)
+    word_index = _SPREAD if name.endswith("spread") else np.zeros(THREADS, np.uint32)
     return Microbenchmark(
         name,
         function,
         Claim({opcode: HOPS}, others=4),
-        arrays=lambda e: {"place": place, words: e.threads * 4},
+        arrays=lambda e: {"place": word_index, words: e.threads * 4},
         numbers=lambda e: (ADDEND,),
         zeroed=(words,) if words == "words" else (),
         each=lanes * HOPS / WARP,
@@ -128,7 +128,7 @@ def _empty(
         arrays=lambda e: {},
         given=lambda e: (),
         all_of=amount,
-        wrong=lambda e, look: None,
+        wrong=lambda e, read: None,
         method=lambda e: method.format(launches=e.scale.launches, blocks=e.grid),
         passes=lambda scale: 1,
         **{"blocks": "single", **how},
@@ -145,16 +145,16 @@ def _over_half(scale: Scale) -> int:
 
 def _empty_blocks(name: str, warps: int, *, alone: bool) -> Microbenchmark:
     """Return a launch of empty blocks: blocks per second or, with one block at a time on an SM, the time of a block."""
-    what = f"{{blocks}} empty blocks of {warps * WARP} threads"
+    title = f"{{blocks}} empty blocks of {warps * WARP} threads"
     how: dict[str, Any] = {"blocks": "empty", "threads": warps * WARP}
     if alone:
-        method = f"{what}, one at a time on a multiprocessor by their shared memory"
+        method = f"{title}, one at a time on a multiprocessor by their shared memory"
         return _empty(name, method, lambda e: e.grid / e.scale.sms, shared=_over_half, **how)
-    return _empty(name, f"{what}, as many at a time as fit", lambda e: float(e.grid), **how)
+    return _empty(name, f"{title}, as many at a time as fit", lambda e: float(e.grid), **how)
 
 
 ALL = (
-    # Almost one round, so that it does not end where it began; larger than the L2, which is also flushed.
+    # Almost one round, so that the chase does not end at its start; larger than the L2, which is also flushed.
     _chased(
         "memory-latency",
         lambda s: s.memory_nodes,
@@ -176,8 +176,8 @@ ALL = (
         Claim({"LDS": HOPS}, others=4),
         arrays=lambda e: {"next": chain(NODES), "end": 4},
         all_of=_hops,
-        wrong=lambda e, look: differs(
-            "the chase ends at node", int(look("end", 0, 1)[0]), reached(chain(NODES), _hops(e))
+        wrong=lambda e, read: differs(
+            "the chase ends at node", int(read("end", 0, 1)[0]), reached(chain(NODES), _hops(e))
         ),
         method=lambda e: (
             f"one thread, {_hops(e)} dependent loads of a random chain of {NODES} words; where it ends compared"
@@ -187,7 +187,7 @@ ALL = (
     _atomic(
         "global-atomic-same",
         "global_atomic_same",
-        lambda e, look: differs("the word", int(look("words", 0, 1)[0]), e.threads // WARP * _hops(e) * ADDEND % WORD),
+        lambda e, read: differs("the word", int(read("words", 0, 1)[0]), e.threads // WARP * _hops(e) * ADDEND % WORD),
         lanes=1,
     ),
     _atomic("global-atomic-spread", "global_atomic_spread", each_block(_own_word, "uint32", "words")),

@@ -33,19 +33,19 @@ PIECE = 1 << 14  # words in each piece of an array that is compared word by word
 PIECES = 16
 
 
-def _pattern_fault(name: str, extent: Extent, look: ReadArray) -> str | None:
+def _pattern_fault(name: str, extent: Extent, read: ReadArray) -> str | None:
     """Return how an array differs from the pattern, or None: checks the sum of all words, and pieces word by word."""
     words = extent.scale.memory_bytes // 4
     count = min(PIECE, words)
     for at in sorted({(words - count) * step // (PIECES - 1) for step in range(PIECES)}):
-        differ = np.flatnonzero(look(name, at, count) != pattern(at, count))
+        differ = np.flatnonzero(read(name, at, count) != pattern(at, count))
         if len(differ):
             return f"word {at + int(differ[0])} of '{name}' differs from the pattern"
-    return _sum_fault(extent, look)
+    return _sum_fault(extent, read)
 
 
-def _sum_fault(extent: Extent, look: ReadArray) -> str | None:
-    return differs("the sum of all words", int(look("total", 0, 1)[0]), pattern_sum(0, extent.scale.memory_bytes // 4))
+def _sum_fault(extent: Extent, read: ReadArray) -> str | None:
+    return differs("the sum of all words", int(read("total", 0, 1)[0]), pattern_sum(0, extent.scale.memory_bytes // 4))
 
 
 def _launch(function: str, extent: Extent, *names: str) -> Launch:
@@ -65,18 +65,18 @@ def _memory(name: str, *names: str) -> Microbenchmark:
     """Return the benchmark that reads the array 'in' or writes 'out', or both."""
     reads, writes = "in" in names, "out" in names
     vectors = COPIED if reads and writes else VECTORS
-    given = names if writes else (*names, "total")
+    arguments = names if writes else (*names, "total")
     pieces = f", and {PIECES} pieces word by word" if writes else ""
     return Microbenchmark(
         name,
         name.replace("-", "_"),
         Claim({_OPCODES[array]: vectors for array in names}, others=24),
         arrays=lambda e: {**dict.fromkeys(names, e.scale.memory_bytes), "total": 4},
-        given=lambda e: (*given, _vectors(e)),
+        given=lambda e: (*arguments, _vectors(e)),
         before=lambda e: (_launch("memory_write", e, "in"),) if reads else (),
         behind=lambda e: (_launch("memory_read", e, "out", "total"),) if writes else (),
         zeroed=("total",),
-        wrong=lambda e, look: _pattern_fault("out", e, look) if writes else _sum_fault(e, look),
+        wrong=lambda e, read: _pattern_fault("out", e, read) if writes else _sum_fault(e, read),
         all_of=lambda e: len(names) * e.scale.memory_bytes,
         blocks="cover",
         vectors=vectors,
@@ -111,7 +111,7 @@ def _l2_pattern(extent: Extent) -> Launch:
 
 
 def _shared_sum(extent: Extent) -> np.ndarray:
-    """Return what each thread of a block adds up, modulo 2^32."""
+    """Return the sum of each thread of a block, modulo 2^32."""
     sums = pattern(0, VECTORS * THREADS * 4).reshape(VECTORS, THREADS, 4).astype(object).sum(axis=(0, 2))
     return np.array([int(value) * 4 * extent.passes % WORD for value in sums], np.uint32)
 
@@ -120,13 +120,13 @@ SEEDS = np.repeat(np.arange(THREADS // WARP, dtype=np.uint32) * np.uint32(ODD), 
 
 
 def _constant_sum(extent: Extent, stride: int, mask: int) -> np.ndarray:
-    """Return what each thread of a block adds up, modulo 2^32."""
-    state, apart = SEEDS.copy(), np.arange(THREADS, dtype=np.uint32) % WARP * np.uint32(stride)
+    """Return the sum of each thread of a block, modulo 2^32."""
+    state, offsets = SEEDS.copy(), np.arange(THREADS, dtype=np.uint32) % WARP * np.uint32(stride)
     words, sums = pattern(0, CONSTANTS), np.zeros(THREADS, np.uint32)
     with np.errstate(over="ignore"):
         for _ in range(extent.passes * HOPS):
             state = state * np.uint32(MULTIPLIER) + np.uint32(INCREMENT)
-            sums += words[((state >> 16) + apart) & mask]
+            sums += words[((state >> 16) + offsets) & mask]
     return sums
 
 
@@ -159,7 +159,7 @@ ALL = (
         before=lambda e: (_l2_pattern(e),),
         zeroed=("total",),
         each=VECTORS * VECTOR_BYTES,
-        wrong=lambda e, look: differs("the sum of all words", int(look("total", 0, 1)[0]), _l2_sum(e)),
+        wrong=lambda e, read: differs("the sum of all words", int(read("total", 0, 1)[0]), _l2_sum(e)),
         method=lambda e: (
             f"{_tiles(e) * TILE_BYTES / 2**20:.3g} MiB read {e.passes} times past the L1 by {e.grid} blocks; the sum "
             "compared"

@@ -39,12 +39,12 @@ def chosen_names(only: Sequence[str], energy: bool) -> tuple[str, ...]:
                 f"--only {word} is neither a ceiling nor a group.{did_you_mean(word, [*groups, *KINDS])} Groups are "
                 f"{', '.join(groups)}; 'cudabench ceilings --help' lists the ceilings."
             )
-    wanted = {name for name, kind in KINDS.items() if name in only or kind.group in only}
+    chosen = {name for name, kind in KINDS.items() if name in only or kind.group in only}
     if not only:
-        wanted = {name for name, kind in KINDS.items() if kind.group != ENERGY}
+        chosen = {name for name, kind in KINDS.items() if kind.group != ENERGY}
     if energy:
-        wanted |= {name for name, kind in KINDS.items() if kind.group == ENERGY}
-    return tuple(name for name in KINDS if name in wanted)
+        chosen |= {name for name, kind in KINDS.items() if kind.group == ENERGY}
+    return tuple(name for name in KINDS if name in chosen)
 
 
 class CeilingsRun(Kept):

@@ -31,7 +31,7 @@ class SimulatedCeilings:
     _held: dict[str, str] = field(default_factory=dict, init=False)
 
     def measure(self, name: str) -> Ceiling:
-        """Return a ceiling without a value: ok with what was verified, or what is wrong."""
+        """Return a ceiling without a value: ok with the method of its verification, or the fault."""
         blank = benchmarks.blank(name)
         benchmark = chapter.BY_NAME.get(name)
         if benchmark is None:
@@ -55,11 +55,11 @@ class SimulatedCeilings:
         launches = [*benchmark.before(extent), benchmark.launch(extent)]
         case = case_of(benchmark, launches)
         compiled = self.device.load(case).compiled
-        held = ""
+        loop_code = ""
         if compiled.cubin is not None:
             claim = chapter.claim_of(benchmark, capability(self.device.architecture))
             entry = compiled.entry(benchmark.function)
-            held = code.check_loop(compiled.cubin, entry, claim)
+            loop_code = code.check_loop(compiled.cubin, entry, claim)
             blank = code.with_hashes(blank, compiled.cubin, compiled.ptx, entry)
         arrays = _placed(benchmark.arrays(extent))
         for name in benchmark.zeroed:
@@ -67,19 +67,19 @@ class SimulatedCeilings:
         self.progress("running", 0)
         report = self.device.run(case, arrays, trace=False, progress=lambda done: self.progress("running", done)).report
         if report.hazards:
-            return replace(blank, status="wrong", reason=report.hazards[0].message, code=held)
+            return replace(blank, status="wrong", reason=report.hazards[0].message, code=loop_code)
         if behind := benchmark.behind(extent):
             for name in benchmark.zeroed:
                 arrays[name][:] = 0
             self.device.run(case_of(benchmark, behind), arrays, trace=False, progress=lambda done: None)
 
-        def look(name: str, first: int = 0, count: int | None = None, dtype: str = "uint32") -> np.ndarray:
+        def read(name: str, first: int = 0, count: int | None = None, dtype: str = "uint32") -> np.ndarray:
             elements = arrays[name].view(dtype)
             return elements[first : None if count is None else first + count]
 
-        if fault := benchmark.wrong(extent, look):
-            return replace(blank, status="wrong", reason=fault, code=held)
-        return replace(blank, reason=NO_TIME, method=benchmark.method(extent), code=held)
+        if fault := benchmark.wrong(extent, read):
+            return replace(blank, status="wrong", reason=fault, code=loop_code)
+        return replace(blank, reason=NO_TIME, method=benchmark.method(extent), code=loop_code)
 
 
 def _placed(contents: Mapping[str, np.ndarray | int]) -> dict[str, np.ndarray]:

@@ -116,7 +116,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     code = invoke(arguments)
     fault = output_fault()
     if code == EXIT_INTERRUPTED:
-        # Interrupted in `exec` of a text, as of a class that is imported, Python ends itself by the signal at its exit,
+        # Interrupted in `exec` of a text, as when it imports a class, Python ends itself by the signal at its exit,
         # unless another text has been executed since. `exec` alone may be the command's module here.
         builtins.exec("")
     gc.freeze()  # the system takes memory back faster than a last collection of all modules
@@ -147,8 +147,8 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
         if message is None:
             if os.environ.get("CUDABENCH_TRACEBACK"):
                 raise
-            what = f"{type(error).__name__}: {error}"
-            message = f"this is a defect of cudabench ({what}); CUDABENCH_TRACEBACK=1 shows where."
+            description = f"{type(error).__name__}: {error}"
+            message = f"this is a defect of cudabench ({description}); CUDABENCH_TRACEBACK=1 shows where."
         return _say(shortened(message, words), code)
 
 
@@ -162,7 +162,7 @@ def _explained(error: BaseException, words: Sequence[str]) -> tuple[str | None, 
         return "terminated by SIGTERM: only finished results are shown and written.", EXIT_TERMINATED
     if isinstance(error, (KeyboardInterrupt, click.Abort)):
         return "interrupted.", EXIT_INTERRUPTED
-    return _of_the_system(error), EXIT_FAILED
+    return _system_error(error), EXIT_FAILED
 
 
 def _usage(error: click.ClickException, words: Sequence[str]) -> str:
@@ -175,13 +175,13 @@ def _usage(error: click.ClickException, words: Sequence[str]) -> str:
     return " ".join(message.split())
 
 
-def _of_the_system(error: BaseException) -> str | None:
-    """Return the sentence for what the operating system refuses, or None for another error."""
+def _system_error(error: BaseException) -> str | None:
+    """Return the sentence for an error of the operating system, or None for another error."""
     if isinstance(error, MemoryError):
         return "this machine's memory is too small for the problem: use a smaller --size."
     if isinstance(error, OSError):
-        what = error.filename or ("standard output cannot be written" if error.errno in FULL else "the system refuses")
-        return f"{what}: {error.strerror or error}."
+        cause = error.filename or ("standard output cannot be written" if error.errno in FULL else "the system refuses")
+        return f"{cause}: {error.strerror or error}."
     if isinstance(error, ImportError) and any(sign in str(error) for sign in NO_MEMORY):
         return "this process may take too little memory: raise the limit that 'ulimit -v' shows."
     if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
@@ -208,9 +208,9 @@ def _check_completion() -> None:
     instruction = os.environ.get("_CUDABENCH_COMPLETE")
     if not instruction or re.fullmatch("(bash|zsh|fish)_source", instruction):
         return
-    word = os.environ.get("COMP_CWORD", "")
-    place = word.isdecimal() or (instruction == "fish_complete" and "COMP_CWORD" in os.environ)
-    if not re.fullmatch("(bash|zsh|fish)_complete", instruction) or "COMP_WORDS" not in os.environ or not place:
+    position = os.environ.get("COMP_CWORD", "")
+    has_position = position.isdecimal() or (instruction == "fish_complete" and "COMP_CWORD" in os.environ)
+    if not re.fullmatch("(bash|zsh|fish)_complete", instruction) or "COMP_WORDS" not in os.environ or not has_position:
         raise UsageError(
             f"_CUDABENCH_COMPLETE={instruction} is for a shell's completion, together with COMP_WORDS and COMP_CWORD: "
             "unset it, and see 'cudabench completion --help'."
@@ -230,7 +230,7 @@ def shortened(message: str, words: Sequence[str]) -> str:
     # A part of an argument, such as the value of --size=...
     return re.sub(
         rf"[^\s']{{{2 * SHOWN},}}",
-        lambda part: cut(part[0]) if len(part[0]) > FOREIGN or any(part[0] in word for word in long) else part[0],
+        lambda match: cut(match[0]) if len(match[0]) > FOREIGN or any(match[0] in word for word in long) else match[0],
         message,
     )
 

@@ -1,4 +1,4 @@
-"""`cudabench ab OLD NEW`: is the new kernel faster, and by how much? Samples of both interleaved in one run."""
+"""`cudabench ab OLD NEW`: whether the new kernel is faster, from samples of both interleaved in one run."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ OF_A_SIDE = ("kernels", "grid", "block", "defines", "shared", "cluster", "includ
 OF_A_LADDERS_SIDE = ("kernels", "grid", "block", "defines", "source")
 
 
-def _made(form: str) -> click.Command:
+def _command_of(form: str) -> click.Command:
     """Return the command for two kernels of an operation, or of a user's files."""
     problem: list[click.Parameter]
     if form == FILE:
@@ -98,23 +98,23 @@ def _made(form: str) -> click.Command:
 command = two_forms(
     "ab",
     "Kernels of your own, with the arguments of 'cudabench run'.",
-    _made,
+    _command_of,
     help=HELP,
     subcommand_metavar="OLD.cu [NEW.cu] | OPERATION [OPTIONS]",
 )
 
 
-# Two sides -----------------------------------------------------------------------------------------------------------
+# The two sides--------------------------------------------------------------------------------------------------------
 
 
 def _sides(ctx: click.Context, given: Mapping[str, Any], names: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the options of both sides: the common options, those of --a or --b, and one of two kernels."""
     params = [param for param in ctx.command.params if param.name in names]
     sides = []
-    for at, (flag, key) in enumerate((("--a", "old_words"), ("--b", "new_words"))):
+    for index, (flag, key) in enumerate((("--a", "old_words"), ("--b", "new_words"))):
         side = dict(given)
         if len(given["kernels"]) == 2:
-            side["kernels"] = (given["kernels"][at],)
+            side["kernels"] = (given["kernels"][index],)
         for name, value in _own_options(flag, given[key], params).items():
             side[name] = (*given[name], *value) if name in ("defines", "include") else value
         sides.append(side)
@@ -151,7 +151,7 @@ def _labels(files: tuple[str, str], old: Mapping[str, Any], new: Mapping[str, An
     return old["old_words"] or "as given", new["new_words"] or "as given"
 
 
-def _check_apart(old: Mapping[str, Any], new: Mapping[str, Any], given: Mapping[str, Any], example: str) -> None:
+def _check_different(old: Mapping[str, Any], new: Mapping[str, Any], given: Mapping[str, Any], example: str) -> None:
     kernels = given["kernels"]
     refuse(
         (len(kernels) > 2, f"ab takes two kernels, not {len(kernels)} ({', '.join(kernels)}): keep two."),
@@ -172,7 +172,7 @@ def _ab_files(ctx: click.Context, /, **given: Any) -> int:
     files = given["old"], given["new"] or given["old"]
     old, new = _sides(ctx, given, OF_A_SIDE)
     if files[0] == files[1]:
-        _check_apart(old, new, given, "--a '-D TILE=8' --b '-D TILE=16'")
+        _check_different(old, new, given, "--a '-D TILE=8' --b '-D TILE=16'")
     with ExitStack() as stack:
         checkouts = [
             stack.enter_context(checked_out(file, side["include"]))
@@ -200,7 +200,7 @@ def _ab_ladder(ctx: click.Context, name: str, /, **given: Any) -> int:
     choice = _gpu(given)
     operation = operations.get(name)
     old, new = _sides(ctx, given, OF_A_LADDERS_SIDE)
-    _check_apart(old, new, given, "--a '--block 32 8' --b '--block 64 4'")
+    _check_different(old, new, given, "--a '--block 32 8' --b '--block 64 4'")
     requests = [ladders.request_of(operation, {**side, "words": ()}) for side in (old, new)]
     cases = []
     for request in requests:

@@ -47,19 +47,19 @@ def _check(ctx: click.Context, /, **given: Any) -> int:
     choice = devices.choose(simulated(given["device"], "check"))
     requests = _requests(ctx, given)
     with show_reading(requests[0].file, given, len(requests)):
-        wanted = for_each_kernel(requests, "check")
-    with show_reading(requests[0].file, given, len(wanted.requests)):
+        kernel_requests = for_each_kernel(requests, "check")
+    with show_reading(requests[0].file, given, len(kernel_requests.requests)):
         # A kernel that cannot run is a finding; the other kernels still run.
         series = [
             replace(planned, cases=tuple(replace(case, named=False, bounds=True) for case in planned.cases))
-            for request in wanted.requests
+            for request in kernel_requests.requests
             for planned in plan.series([request], "check")
         ]
     output = Output.of(given["json_path"], given["quiet"], report_path=given["report_path"])
-    record = {"requests": [asdict(request) for request in wanted.requests]}
+    record = {"requests": [asdict(request) for request in kernel_requests.requests]}
     settings = options.settings(given, simulated=True)
     checking = output.run(series, [choice], settings, record)
-    show = partial(_show, checking, output, wanted=wanted, github=given["target"] == "github")
+    show = partial(_show, checking, output, batch=kernel_requests, github=given["target"] == "github")
     run_and_show(checking, output, checking.collect, show)
     # A kernel that was not checked counts, even if others ran.
     return exit_code({result.status for result in checking.file.results} - {"ok"})
@@ -76,9 +76,9 @@ def _requests(ctx: click.Context, given: dict[str, Any]) -> list[Any]:
             )
         typed = dict(given)
         requests = run.requests_of(ctx, {**given, **blank, "file": None}, run.command.params)
-        given |= typed  # the profile's settings of measuring do not matter here
+        given |= typed  # the profile's settings of measuring are not used here
         return [replace(request, save=(), bytes=None, flops=None) for request in requests]
-    named = next((file for file in files if file in operations.SUMMARIES and not Path(file).exists()), None)
+    ladder = next((file for file in files if file in operations.SUMMARIES and not Path(file).exists()), None)
     refuse(
         (
             not files,
@@ -86,20 +86,20 @@ def _requests(ctx: click.Context, given: dict[str, Any]) -> list[Any]:
             "FILE.toml; 'cudabench check --help' shows an example.",
         ),
         (
-            named,
-            f"check takes .cu files; write cudabench {named} --device sim, which shows the hazards of an operation.",
+            ladder,
+            f"check takes .cu files; write cudabench {ladder} --device sim, which shows the hazards of an operation.",
         ),
     )
     return [run.request_of({**given, **blank, "file": file}) for file in dict.fromkeys(files)]
 
 
-def _show(checked: Run, output: Output, *, wanted: KernelRequests, github: bool) -> None:
+def _show(checked: Run, output: Output, *, batch: KernelRequests, github: bool) -> None:
     """Print a line for each kernel with its hazards, and annotations for GitHub."""
     from cudabench.views import checked as page
 
     if not output.quiet:
         page.show_checked(
-            console.table_console(output.to_stdout), checked.file.results, wanted.left_out, len(wanted.requests)
+            console.table_console(output.to_stdout), checked.file.results, batch.left_out, len(batch.requests)
         )
     if github:
         from cudabench.views import annotations

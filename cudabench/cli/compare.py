@@ -1,4 +1,4 @@
-"""`cudabench compare BASE.json NEW.json`: what got faster or slower or is unclear, as tables and as exit code.
+"""`cudabench compare BASE.json NEW.json`: kernels that got faster, slower or are unclear, as tables and exit code.
 
 It compares files of kernels' results, and files of ceilings: two cards side by side, or one card over time.
 """
@@ -93,7 +93,7 @@ def command(
     new_files = [_measured(name) for name in files[1:]]
     of_ceilings = ceilings.all_ceilings(new_files if first else [base, *new_files], files[1:] if first else files)
     compare = _ceilings if of_ceilings else _results
-    return compare(_Asked(files, [base, *new_files], first, target, place, output), **given)
+    return compare(_Request(files, [base, *new_files], first, target, place, output), **given)
 
 
 def _measured(name: str) -> ResultsFile:
@@ -107,7 +107,7 @@ def _check_files(files: tuple[str, ...]) -> None:
     """Raise UsageError, with the line to type, if the words are not two results files or cards."""
     first = files[0] if files else ""
     kernels = "".join(f" -k {name}" for name in files[1:])
-    other = next(name for name in NAMES if name != first)
+    example = next(name for name in NAMES if name != first)
     refuse(
         (
             any(name.lower().endswith((".cu", ".cuh")) for name in files),
@@ -117,7 +117,7 @@ def _check_files(files: tuple[str, ...]) -> None:
         (first in operations.SUMMARIES, f"compare takes results files; for kernels write cudabench {first}{kernels}."),
         (
             len(files) == 1 and first in NAMES,
-            f"compare takes two cards or more: write cudabench compare {first} {other}.",
+            f"compare takes two cards or more: write cudabench compare {first} {example}.",
         ),
         (
             len(files) == 1,
@@ -129,7 +129,7 @@ def _check_files(files: tuple[str, ...]) -> None:
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _Request:
     """The files by name, whether the base does not exist yet, and the form and place of the output."""
 
     names: tuple[str, ...]
@@ -154,15 +154,15 @@ class _Asked:
             show(console.table_console(self.output.to_stdout))
 
 
-def _results(order: _Asked, *, threshold: float | None, strict: bool, noise: float, same_model: bool) -> int:
+def _results(order: _Request, *, threshold: float | None, strict: bool, noise: float, same_model: bool) -> int:
     """Compare the first file's results with each other file's, show it, and return the exit code."""
     from cudabench.results import compare
     from cudabench.views import annotations, comparison
 
     base, *new_files = order.files
     comparisons = [
-        compare.compare(base, other, threshold=threshold, run_to_run=noise, same_model=same_model)
-        for other in new_files
+        compare.compare(base, new_file, threshold=threshold, run_to_run=noise, same_model=same_model)
+        for new_file in new_files
     ]
     failures = [failure for compared in comparisons for failure in compare.failures(compared, threshold, strict)]
     order.write_json(lambda: compare.document(order.names, comparisons, failures))
@@ -190,7 +190,7 @@ def _results(order: _Asked, *, threshold: float | None, strict: bool, noise: flo
     return gravest(failure.code for failure in failures)
 
 
-def _ceilings(order: _Asked, *, threshold: float | None, strict: bool, **_: Any) -> int:
+def _ceilings(order: _Request, *, threshold: float | None, strict: bool, **_: Any) -> int:
     """Compare the first file's ceilings with each other file's, show it, and return the exit code: 4 if a ceiling
     is worse by more than the threshold or, with --strict, lost its value.
 
@@ -201,7 +201,7 @@ def _ceilings(order: _Asked, *, threshold: float | None, strict: bool, **_: Any)
     if order.first:
         print_notice(f"{order.names[0]} does not exist yet: this is a first run, and passes.")
         return EXIT_OK
-    comparisons = [ceilings.compare(order.files[0], other) for other in order.files[1:]]
+    comparisons = [ceilings.compare(order.files[0], new_file) for new_file in order.files[1:]]
     failures = [sentence for compared in comparisons for sentence in ceilings.failures(compared, threshold, strict)]
     order.write_json(lambda: {**ceilings.document(order.names, comparisons), "failures": failures})
     pairs = [(compared, (order.names[0], name)) for compared, name in zip(comparisons, order.names[1:], strict=True)]

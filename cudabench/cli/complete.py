@@ -17,7 +17,7 @@ ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"
 
 
 def _starting(incomplete: str, items: Iterable[tuple[str, str | None]]) -> list[CompletionItem]:
-    return [CompletionItem(name, help=text) for name, text in items if name.startswith(incomplete)]
+    return [CompletionItem(name, help=summary) for name, summary in items if name.startswith(incomplete)]
 
 
 def words(names: Iterable[str]) -> Completer:
@@ -33,8 +33,8 @@ def kernels(operation: Operation) -> Completer:
 
 def first_kernel(operation: Operation) -> Completer:
     """Return the completer of a kernel as the first positional word; the numbers of a block follow it."""
-    named = kernels(operation)
-    return lambda ctx, param, incomplete: [] if ctx.params.get(str(param.name)) else named(ctx, param, incomplete)
+    completer = kernels(operation)
+    return lambda ctx, param, incomplete: [] if ctx.params.get(str(param.name)) else completer(ctx, param, incomplete)
 
 
 def result_keys(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -52,7 +52,7 @@ PROBLEM = (
 )  # fmt: skip
 
 
-def _words(text: str) -> tuple[str, ...]:
+def _distinct(text: str) -> tuple[str, ...]:
     """Return the distinct words of a list with commas."""
     return tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
 
@@ -61,7 +61,7 @@ def _gates(text: str) -> tuple[str, ...]:
     """Return the names of --fail-on. Raises BadParameter for an unknown name and for an empty list."""
     from cudabench.results.diff import FAIL_ON
 
-    words = _words(text)
+    words = _distinct(text)
     if unknown := next((word for word in words if word not in FAIL_ON), None):
         raise click.BadParameter(f"'{unknown}' is not one of {', '.join(FAIL_ON)}.{did_you_mean(unknown, FAIL_ON)}")
     if not words:
@@ -74,19 +74,19 @@ def _diff(**given: Any) -> int:
     from cudabench.results import diff
 
     target, printed = given["target"], given["target_file"] in (None, "-")
-    both = target == "json" and printed and given["json_path"] not in (None, "-")
+    conflict = target == "json" and printed and given["json_path"] not in (None, "-")
     refuse(
         (not given["old"] or not given["new"], "diff takes two files or revisions: cudabench diff HEAD~1:k.cu k.cu."),
-        (both, "--to json and --json both name the results file: keep one."),
+        (conflict, "--to json and --json both name the results file: keep one."),
     )
     json_path = "-" if target == "json" and printed else given["json_path"]
     output = Output.of(json_path, given["quiet"], report_path=given["report_path"])
     if output.to_stdout and printed and target in ("markdown", "sarif", "github"):
         raise UsageError(f"--to {target} and --json - both write to standard output: name a file with --output.")
-    place = Destination.of(given["target_file"])
+    destination = Destination.of(given["target_file"])
     simulated = bool(given["arguments"] or given["grid"] or given["expect"])
-    wanted = given["fail_on"] or ()
-    demanded = _check_gates(wanted, simulated)
+    gates = given["fail_on"] or ()
+    demanded = _check_gates(gates, simulated)
     architectures = _architectures(given["arch"])
     with ExitStack() as stack:
         checkouts = [stack.enter_context(checked_out(given[name], given["include"])) for name in ("old", "new")]
@@ -102,31 +102,31 @@ def _diff(**given: Any) -> int:
         if simulated:
             differences = revisions.count(differences, (old, new), requests, pairs, output.screen, demanded=demanded)
         record = _file(given, differences, old, new)
-    failed = diff.failures(differences, wanted)
+    failed = diff.failures(differences, gates)
     if output.path:
         record.write(output.path)
     output.deliver(record)
-    _show(given, record, failed, place, output)
+    _show(given, record, failed, destination, output)
     return gravest(failure.code for failure in failed)
 
 
-def _check_gates(wanted: Sequence[str], simulated: bool) -> bool:
-    """Tell whether a gate needs counts. Raises CudabenchError for a gate that cannot be judged here."""
+def _check_gates(gates: Sequence[str], simulated: bool) -> bool:
+    """Return whether a gate needs counts. Raises CudabenchError for a gate that cannot be judged on this machine."""
     from cudabench.compile import nvdisasm
     from cudabench.results import diff
 
-    launch = [name for name in wanted if name in diff.COUNTED]
-    if launch and not simulated:
+    counted = [name for name in gates if name in diff.COUNTED]
+    if counted and not simulated:
         raise UsageError(
-            f"--fail-on {launch[0]} needs a launch to count: give --arg, --grid and --block as for 'cudabench run'."
+            f"--fail-on {counted[0]} needs a launch to count: give --arg, --grid and --block as for 'cudabench run'."
         )
-    unread = [name for name in wanted if name in diff.DISASSEMBLED]
-    if unread and nvdisasm.path() is None:
-        raise DeviceUnusable(f"--fail-on {unread[0]} needs nvdisasm, which is missing: {nvdisasm.INSTALL}.")
-    return bool(launch)
+    disassembled = [name for name in gates if name in diff.DISASSEMBLED]
+    if disassembled and nvdisasm.path() is None:
+        raise DeviceUnusable(f"--fail-on {disassembled[0]} needs nvdisasm, which is missing: {nvdisasm.INSTALL}.")
+    return bool(counted)
 
 
-def _architectures(wanted: str) -> tuple[str, ...]:
+def _architectures(text: str) -> tuple[str, ...]:
     """Return the architectures of --arch that the compiler has."""
     from cudabench.compile import compiler
     from cudabench.results.diff import ARCHITECTURES
@@ -135,15 +135,15 @@ def _architectures(wanted: str) -> tuple[str, ...]:
         supported = compiler.supported_architectures("nvrtc")
     except DeviceUnusable:
         supported = compiler.supported_architectures("nvcc")
-    if wanted == "all":
+    if text == "all":
         return tuple(name for name in ARCHITECTURES if name.rstrip("af") in supported)
-    words = _words(wanted)
-    for word in words:
-        if not re.fullmatch(r"sm_\d{2,3}[af]?", word) or (supported and word.rstrip("af") not in supported):
-            raise UsageError(f"--arch '{word}' is unknown to the compiler: use {', '.join(supported)}, or all.")
-    if not words:
+    names = _distinct(text)
+    for arch in names:
+        if not re.fullmatch(r"sm_\d{2,3}[af]?", arch) or (supported and arch.rstrip("af") not in supported):
+            raise UsageError(f"--arch '{arch}' is unknown to the compiler: use {', '.join(supported)}, or all.")
+    if not names:
         raise UsageError("--arch is empty: write all, or sm_80,sm_90.")
-    return words
+    return names
 
 
 def _file(given: Mapping[str, Any], differences: list[CodeDifference], old: Side, new: Side) -> ResultsFile:
@@ -167,7 +167,7 @@ def _file(given: Mapping[str, Any], differences: list[CodeDifference], old: Side
 
 
 def _show(
-    given: Mapping[str, Any], record: ResultsFile, failed: Sequence[Failure], place: Destination, output: Output
+    given: Mapping[str, Any], record: ResultsFile, failed: Sequence[Failure], destination: Destination, output: Output
 ) -> None:
     """Write the form of --to to its file or to standard output (to standard error if the JSON goes there); then the
     failures to standard error."""
@@ -184,26 +184,26 @@ def _show(
         "sarif": lambda: difference.sarif_log(source, differences, failed),
         "json": record.text,
     }
-    if place.path or target in ("markdown", "sarif", "github"):
-        place.write(texts[target]())
+    if destination.path or target in ("markdown", "sarif", "github"):
+        destination.write(texts[target]())
     elif target == "table" and not output.quiet:
         view.show_differences(console.table_console(output.to_stdout), names, differences)
     if target == "github":
         add_summary(texts["markdown"])
-        if not place.path and not output.quiet:
+        if not destination.path and not output.quiet:
             view.show_differences(console.err(), names, differences)
     for failure in failed:
         console.say(console.err(), f"{failure.message}.", "red", soft_wrap=True)
 
 
-_NOT_HERE = ("file", "save", "profile", "where", "bytes", "flops")
+_NOT_OF_DIFF = ("file", "save", "profile", "where", "bytes", "flops")
 
 command = Headed(
     "diff",
     params=[
         click.Argument(["old"], required=False, metavar="OLD"),
         click.Argument(["new"], required=False, metavar="NEW"),
-        *options.without(run.PROBLEM, *_NOT_HERE),
+        *options.without(run.PROBLEM, *_NOT_OF_DIFF),
         option("-D, --define NAME=VALUE", "Define a macro on both sides; repeatable.", "defines", multiple=True),
         option("--arch LIST", "Architectures, such as sm_80,sm_90.", default="all", show_default=True),
         option(

@@ -47,7 +47,7 @@ code, 5 a needed part is missing, 130 interrupted.
 
 
 class _Program(Headed):
-    """A command whose words after -- are the program's."""
+    """A command that passes the words after -- to the program."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the words before --, and keep those after it."""
@@ -74,7 +74,7 @@ def _exec(ctx: click.Context, /, **given: Any) -> int:
     choice = _choice(given)
     with tempfile.TemporaryDirectory(prefix="cudabench-") as folder:
         program = _built(given, cards, Path(folder))
-        request = _asked(
+        request = _request_of(
             given, (*files, *(("--", *arguments) if arguments else ())), (program, *arguments), choice, cards
         )
         run = ProgramRun(request, path=output.path, record=bool(output.report))
@@ -87,26 +87,26 @@ def _exec(ctx: click.Context, /, **given: Any) -> int:
         page.show_program(console.table_console(output.to_stdout), run.file, cards)
     for line in run.lines:
         click.echo(line, err=output.to_stdout)
-    code = _judged(run)
+    code = _exit_code(run)
     if stopped:
         raise stopped
     return code
 
 
 def _cards(given: dict[str, Any]) -> tuple[Card, ...]:
-    """Return the cards of --on, all of one architecture. Raises UsageError for others."""
+    """Return the cards of --on, all of one architecture. Raises UsageError for several architectures."""
     from cudabench.cards import load as loading
     from cudabench.cards import selection
 
     device = simulated(given["device"], "exec")
-    named = given["card"]
+    names = given["card"]
     cards = (
-        selection.cards_of_option(named) if named else (replace(loading.package_card(loading.DEFAULT), named=False),)
+        selection.cards_of_option(names) if names else (replace(loading.package_card(loading.DEFAULT), named=False),)
     )
     architectures = list(dict.fromkeys(card.architecture for card in cards))
     if len(architectures) > 1:
         raise UsageError(
-            f"--on {named}: a program is compiled for one architecture, and these cards have "
+            f"--on {names}: a program is compiled for one architecture, and these cards have "
             f"{', '.join(architectures)}: name cards of one."
         )
     check_architecture(device, cards[0].key, architectures)
@@ -130,8 +130,8 @@ def _choice(given: dict[str, Any]) -> Choice:
         raise UsageError(f"--checked {checked} is not a number of launches: write a number, or all.")
     if numbers and checked is not None:
         raise UsageError(f"--launches {given['launches']} and --checked {checked} both choose launches: keep one.")
-    first = None if checked in (None, "all") else int(checked)
-    return Choice(given["kernel"] or "", tuple(numbers), first, checked == "all")
+    checked_count = None if checked in (None, "all") else int(checked)
+    return Choice(given["kernel"] or "", tuple(numbers), checked_count, checked == "all")
 
 
 def _built(given: dict[str, Any], cards: tuple[Card, ...], folder: Path) -> str:
@@ -159,7 +159,7 @@ def _words(given: dict[str, Any]) -> list[str]:
     return [*words, f"--std={given['std']}"] if given["std"] else words
 
 
-def _asked(
+def _request_of(
     given: dict[str, Any], shown: tuple[str, ...], command: tuple[str, ...], choice: Choice, cards: tuple[Card, ...]
 ) -> Asked:
     from cudabench.programs.run import Asked
@@ -175,8 +175,8 @@ def _asked(
     )  # fmt: skip
 
 
-def _judged(run: ProgramRun) -> int:
-    """Return the exit code, and say why it is not 0 where the table does not."""
+def _exit_code(run: ProgramRun) -> int:
+    """Return the exit code, and print why it is not 0 unless the table shows it."""
     program, codes = run.program, [exit_code(result.status for result in run.file.results)]
     if any(result.status == "skipped" for result in run.file.results):
         codes.append(EXIT_UNUSABLE)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from cudabench.records.planned import Case
     from cudabench.records.results import Watch
 
-MAX_THREADS_SHOWN = 1024  # of larger launches only one warp is shown: more than two screens do not help
+MAX_THREADS_SHOWN = 1024  # larger launches show only one warp, to fit two screens
 
 
 def explain_command(form: str) -> click.Command:
@@ -35,8 +35,8 @@ def explain_command(form: str) -> click.Command:
     problem, seed = user.PROBLEM, options.SEED
     summary = "kernels of FILE.cu; 'cudabench run --help' describes the arguments"
     if form != FILE:
-        of = operations.get(form)
-        problem, summary = operation.problem_options(of), f"the kernels of {form}: {of.summary}"
+        subject = operations.get(form)
+        problem, summary = operation.problem_options(subject), f"the kernels of {form}: {subject.summary}"
         seed = option("--seed N", str(seed.help), type=seed.type, default=0)
     return Headed(
         form,
@@ -118,7 +118,7 @@ def _show(run: Run, output: Output, *, threads: bool, banks: bool, paired: bool)
 
 
 def simulated(device: str, verb: str = "explain") -> str:
-    """Return the simulator for `auto`, even with a GPU. A named GPU is refused: it cannot do what the verb says."""
+    """Return the simulator for `auto`, even with a GPU. A named GPU is refused: it cannot do `verb`."""
     if device == "auto":
         return "sim"
     if device == "all" or device.startswith("cuda"):
@@ -136,17 +136,17 @@ def watched(planned: Sequence[Case], given: dict[str, Any], paired: bool) -> Wat
         if warp:
             raise UsageError("--warp picks the warp that --threads or --banks shows: add one of them.")
         return False
-    able = [case for case in planned if case.skip_reason is None]
+    launched = [case for case in planned if case.skip_reason is None]
     if warp is None:
-        few = all(
-            prod(launch.grid) * prod(launch.block) <= MAX_THREADS_SHOWN for c in able for launch in c.launches[:1]
+        small = all(
+            prod(launch.grid) * prod(launch.block) <= MAX_THREADS_SHOWN for c in launched for launch in c.launches[:1]
         )
-        return True if given["threads"] and few else (0, 0)
+        return True if given["threads"] and small else (0, 0)
     if len(warp) != 2 or min(warp) < 0:
         raise UsageError(
             f"--warp {','.join(map(str, warp))} is not a block and a warp, both counted from 0, as in 0,1."
         )
-    for case in able:
+    for case in launched:
         blocks, warps = prod(case.launches[0].grid), -(-prod(case.launches[0].block) // 32)
         if warp[0] >= blocks or warp[1] >= warps:
             raise UsageError(

@@ -61,10 +61,10 @@ def export(
         (base and kind != BASE, f"--base is for --to {BASE}; {kind} shows one run at a time: use cudabench compare."),
     )
     target = Destination.of(output)
-    of_one: dict[str, Any] = {"metric": metric} if metric else {}
+    options: dict[str, Any] = {"metric": metric} if metric else {}
     if base:
-        of_one["base"] = Run.load(base)
-    target.write(exporting.export(kind, [Run.load(name) for name in files], **of_one))
+        options["base"] = Run.load(base)
+    target.write(exporting.export(kind, [Run.load(name) for name in files], **options))
     return 0
 
 

@@ -219,14 +219,14 @@ def _watch(submission: Submission, folder: Path, quiet: bool, begin: Callable[[E
     from cudabench.fleet import submit as submissions
 
     running = submissions.engine_of(submission)
-    done, slow, checked_at = -1, None, 0.0
+    done_count, slow, checked_at = -1, None, 0.0
     with fleet.Live(console.err(), shown=not quiet) as live:
         try:
             begin(running)
             while True:
-                now_done = sum(entry.state == "done" for entry in submission.entries)
-                if now_done != done and (not submission.open or time.monotonic() - checked_at > LOOK_AT_SHARDS_S):
-                    done, slow, checked_at = now_done, submission.slow(), time.monotonic()
+                done_now = sum(entry.state == "done" for entry in submission.entries)
+                if done_now != done_count and (not submission.open or time.monotonic() - checked_at > LOOK_AT_SHARDS_S):
+                    done_count, slow, checked_at = done_now, submission.slow(), time.monotonic()
                 live.update(submission.entries, slow)
                 if not submission.open:
                     break
@@ -287,11 +287,11 @@ def report(
     """
     from cudabench.fleet import findings
 
-    place, text = Output.of(json_path, quiet), Destination.of(output)
+    json_output, report_output = Output.of(json_path, quiet), Destination.of(output)
     picture = Path(plot) if plot is not None else None
-    drawn = picture_format(picture, "--plot") if picture else ""
+    picture_kind = picture_format(picture, "--plot") if picture else ""
     expected = _ids(expect)
-    page = text.path is not None and text.path.suffix.lower() in (".html", ".htm")
+    page = report_output.path is not None and report_output.path.suffix.lower() in (".html", ".htm")
     loaded = findings.load(folders)
     outcome = loaded.findings(Rule(mads, over), expected)
     if not outcome.cards:
@@ -299,16 +299,16 @@ def report(
             f": {outcome.damaged[0].file}: {outcome.damaged[0].reason}" if outcome.damaged else "; it lacks .json files"
         )
         raise CudabenchError(f"{outcome.folders[-1]} lacks readable shards{why}.")
-    if place.json:
+    if json_output.json:
         file = ResultsFile({}, {}, probe.host(), provenance=provenance.provenance_record([], None), fleet=outcome)
-        place.json.write(file.text())
+        json_output.json.write(file.text())
     if picture:
         from cudabench.views import fleet_plot
         from cudabench.views.plot import render
 
-        outputs.write_whole(picture, render(fleet_plot.draw(loaded, outcome), drawn))
-    if text.path or not place.quiet:
-        _show(loaded, outcome, target or ("html" if page else "table"), text, place.to_stdout)
+        outputs.write_whole(picture, render(fleet_plot.draw(loaded, outcome), picture_kind))
+    if report_output.path or not json_output.quiet:
+        _show(loaded, outcome, target or ("html" if page else "table"), report_output, json_output.to_stdout)
     statuses = {card.status for card in outcome.cards}
     failed = fail_on_missing and (statuses & {"failed", "missing"} or outcome.damaged)
     as_wrong = {"wrong"} if statuses & {"wrong", "unverified"} else {"failed"} if failed else set()

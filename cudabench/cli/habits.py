@@ -201,24 +201,24 @@ def _missing_arguments(context: click.Context) -> str:
     from cudabench.cli.run import request_of
     from cudabench.userkernel import plan
 
-    given = context.params
-    files = given.get("files") or (given.get("file"),)
-    takes_a_file = context.command.name in ("run", "check", FILE) and not given.get("profile", True)
+    params = context.params
+    files = params.get("files") or (params.get("file"),)
+    takes_a_file = context.command.name in ("run", "check", FILE) and not params.get("profile", True)
     if not takes_a_file or not files[0] or files[0] == FILE:
         return ""
     verb = context.command_path.split()[1]
     try:
-        request = request_of({**given, "file": files[0], "save": ()})
+        request = request_of({**params, "file": files[0], "save": ()})
         with show_reading(request.file, {"quiet": True}, 1):
             plan.series([request], verb)
     except CudabenchError as error:
         message = str(error).rstrip(".")
-        return f"{message} {shlex.join(_beside(context))}".rstrip() if "write: cudabench" in message else message
+        return f"{message} {shlex.join(_other_options(context))}".rstrip() if "write: cudabench" in message else message
     return ""
 
 
-def _beside(context: click.Context) -> Iterator[str]:
-    """Yield the options of a line that do not belong to the problem; suggested lines leave them out."""
+def _other_options(context: click.Context) -> Iterator[str]:
+    """Yield the options of a line besides those of the problem; suggested lines leave them out."""
     from cudabench.cli.run import PROBLEM
 
     problem = {param.name for param in PROBLEM} | {"files", "defines", "seed"}
@@ -245,15 +245,15 @@ def _mended(line: Line, fault: click.ClickException | None) -> Line | str | None
     if at is not None and context and not isinstance(context.command, click.Group):
         return _option(line, context, depth + at)
     if isinstance(fault, click.exceptions.NoSuchOption):
-        at = _place(rest, fault.option_name)
+        at = _position(rest, fault.option_name)
         return None if at is None or context is None else _option(line, context, depth + at)
     if isinstance(fault, click.exceptions.MissingParameter):
         example = EXAMPLES.get(path[0], "") if path else ""
         if example and not rest:
             return line.with_([path[0], *example.split()], f"{path[0]} needs a file and more")
-        needed = example.partition(" -")[2].replace("report.html", f"{Path(rest[0]).stem}.html" if rest else "")
-        if needed and rest:
-            return line.with_([*line.words, *f"-{needed}".split()], f"{path[0]} needs '-{needed.split()[0]}'")
+        option = example.partition(" -")[2].replace("report.html", f"{Path(rest[0]).stem}.html" if rest else "")
+        if option and rest:
+            return line.with_([*line.words, *f"-{option}".split()], f"{path[0]} needs '-{option.split()[0]}'")
         return None
     if isinstance(fault, click.BadParameter) and path == ["export"] and {"html", "htm"} & {*rest}:
         return line.with_(["report", rest[0], "-o", f"{Path(rest[0]).stem}.html"], "a page is written by 'report'")
@@ -267,7 +267,7 @@ def _mended(line: Line, fault: click.ClickException | None) -> Line | str | None
     return None
 
 
-def _place(rest: Sequence[str], option: str) -> int | None:
+def _position(rest: Sequence[str], option: str) -> int | None:
     """Return the position of the refused option: by itself, before '=', or as letters after one dash."""
     exact = [at for at, word in enumerate(rest) if word.partition("=")[0] == option]
     letters = [at for at, word in enumerate(rest) if word.startswith(option) and not word.startswith("--")]
@@ -281,66 +281,66 @@ def _option(line: Line, context: click.Context, at: int) -> Line | None:
     if glued := re.fullmatch(r"(-[a-z])(\d\w*)", words[at]):
         name, equals, value = glued[1], "=", glued[2]
     spellings = {spelling for param in context.command.params for spelling in param.opts}
-    follows = words[at + 1] if not equals and at + 1 < len(words) and not words[at + 1].startswith("-") else None
-    given = value if equals else follows
-    rest = words[at + 1 + (follows is not None) :]
+    next_word = words[at + 1] if not equals and at + 1 < len(words) and not words[at + 1].startswith("-") else None
+    argument = value if equals else next_word
+    rest = words[at + 1 + (next_word is not None) :]
     path = context.command_path.split()[1:]
     bare = name.lstrip("-")
     command = _command_for(bare)
     if isinstance(context.command, click.Group):
-        first = len(path)
+        depth = len(path)
         names = {*getattr(context.command, "summaries", ())} - {FILE}
-        later = next((at for at, word in enumerate(words) if at > first and word in names), None)
-        if later is not None:
-            reordered = [*words[:first], words[later], *words[first:later], *words[later + 1 :]]
-            return line.with_(reordered, f"'{words[later]}' stands before the options")
+        position = next((at for at, word in enumerate(words) if at > depth and word in names), None)
+        if position is not None:
+            reordered = [*words[:depth], words[position], *words[depth:position], *words[position + 1 :]]
+            return line.with_(reordered, f"'{words[position]}' stands before the options")
         return line.with_([command, *rest], f"'{name}' is the command '{command}'") if command else None
-    if "--arg" in spellings and given is not None and "=" not in given and bare in _parameters(words):
-        typed = f"{bare}={given}"
+    if "--arg" in spellings and argument is not None and "=" not in argument and bare in _parameters(words):
+        typed = f"{bare}={argument}"
         return line.with_([*words[:at], "--arg", typed, *rest], f"'{name}' is an argument of the kernel, --arg {typed}")
     forms = next((param.type for param in context.command.params if "--to" in param.opts), None)
     if isinstance(forms, click.Choice) and bare in forms.choices:
         return line.with_([*words[:at], "--to", bare, *words[at + 1 :]], f"'{name}' is --to {bare} here")
-    if name in OUTPUTS and ("--report" if not (given or "").endswith(".json") else "--json") in spellings:
-        return _output(line, at, name, given, follows is not None)
+    if name in OUTPUTS and ("--report" if not (argument or "").endswith(".json") else "--json") in spellings:
+        return _output(line, at, name, argument, next_word is not None)
     habit = next((item for item in HABITS if name in item.options.split() or words[at] in item.options.split()), None)
     if habit is None and command and path[:1] != [command]:
-        # The lists of values after such an option of another tool are lists of macros here.
-        remaining = ["-D", given, *rest] if command == "sweep" and given and "=" in given else words[at + 1 :]
+        # Values in lists after such an option of another tool become macros.
+        remaining = ["-D", argument, *rest] if command == "sweep" and argument and "=" in argument else words[at + 1 :]
         return line.with_([command, *words[:at], *remaining], f"'{name}' is the command '{command}'")
     if habit is None and "--kernel" in spellings and path[-1] in _operations_with(bare):
         return line.with_([*words[:at], "--kernel", bare, *words[at + 1 :]], f"'{name}' is a kernel")
     if habit is None:
         return None
-    takes = habit.valued or "{}" in habit.instead
-    remaining = rest if takes else words[at + 1 :]
+    has_value = habit.valued or "{}" in habit.instead
+    remaining = rest if has_value else words[at + 1 :]
     target = habit.instead.split()[0] if habit.instead else ""
-    number = target in ("--size", "--block", "--grid") and not (given or "")[:1].isdigit()
-    if not target or target not in spellings or ("{}" in habit.instead and given is None) or number:
-        why = habit.why if not target or (target in spellings and number) else f"{path[-1]} takes no {target}"
+    not_a_number = target in ("--size", "--block", "--grid") and not (argument or "")[:1].isdigit()
+    if not target or target not in spellings or ("{}" in habit.instead and argument is None) or not_a_number:
+        why = habit.why if not target or (target in spellings and not_a_number) else f"{path[-1]} takes no {target}"
         return line.with_([*words[:at], *remaining], f"'{name}' is left out: {why}")
-    value = (given or "").removeprefix("regex:") if target == "--kernel" else given or ""
+    value = (argument or "").removeprefix("regex:") if target == "--kernel" else argument or ""
     if target == "--device":  # another tool's form, such as arch=compute_90
         value = re.sub(r"^.*?(?:compute|sm)_(\d+[af]?).*$", r"sm_\1", value).replace("cuda:cuda:", "cuda:")
-    new = [word.replace("{}", value) for word in habit.instead.split()]
-    return line.with_([*words[:at], *new, *remaining], f"'{name}' is {shlex.join(new)} here")
+    replacement = [word.replace("{}", value) for word in habit.instead.split()]
+    return line.with_([*words[:at], *replacement, *remaining], f"'{name}' is {shlex.join(replacement)} here")
 
 
-def _output(line: Line, at: int, name: str, given: str | None, separate: bool) -> Line:
+def _output(line: Line, at: int, name: str, argument: str | None, separate: bool) -> Line:
     """Return the line with the option that writes results in the form of the file's ending."""
     words = line.words
-    kind = (name if given is None else Path(given).suffix).lstrip("-.").removeprefix("export-").lower()
-    is_file = given is not None and (kind in DIRECT or kind in CONVERTED or kind in PICTURES)
+    form = (name if argument is None else Path(argument).suffix).lstrip("-.").removeprefix("export-").lower()
+    is_file = argument is not None and (form in DIRECT or form in CONVERTED or form in PICTURES)
     rest = words[at + 1 + (separate and (is_file or name in OUTPUTS[:3])) :]
-    if is_file and kind in DIRECT:
-        return line.with_([*words[:at], DIRECT[kind], str(given), *rest], f"'{name}' is {DIRECT[kind]} here")
+    if is_file and form in DIRECT:
+        return line.with_([*words[:at], DIRECT[form], str(argument), *rest], f"'{name}' is {DIRECT[form]} here")
     if not is_file:
-        kind = name.lstrip("-").removeprefix("export-")
-    if kind not in CONVERTED and kind not in PICTURES:
+        form = name.lstrip("-").removeprefix("export-")
+    if form not in CONVERTED and form not in PICTURES:
         return line.with_([*words[:at], *rest], f"'{name}' is left out: the program is not kept")
-    results = f"{Path(str(given)).stem}.json" if is_file else "results.json"
-    target = f" -o {shlex.quote(str(given))}" if is_file else ""
-    then = f"plot {results}{target}" if kind in PICTURES else f"export {results} --to {CONVERTED[kind]}{target}"
+    results = f"{Path(str(argument)).stem}.json" if is_file else "results.json"
+    target = f" -o {shlex.quote(str(argument))}" if is_file else ""
+    then = f"plot {results}{target}" if form in PICTURES else f"export {results} --to {CONVERTED[form]}{target}"
     return line.with_([*words[:at], "--json", results, *rest], f"'{name}' is a second command", f" && cudabench {then}")
 
 
@@ -387,8 +387,8 @@ def _extra(line: Line, front: Sequence[str], at: int) -> Line:
         if "=" in word and name in _parameters(words):
             return line.with_([*before, "--arg", word, *after], f"'{word}' is given with --arg")
         if launch := re.fullmatch(r"<<<([^,<>]+),([^,<>]+)>>>", word):
-            new = ["--grid", launch[1].strip(), "--block", launch[2].strip()]
-            return line.with_([*before, *new, *after], f"'{word}' is --grid and --block")
+            replacement = ["--grid", launch[1].strip(), "--block", launch[2].strip()]
+            return line.with_([*before, *replacement, *after], f"'{word}' is --grid and --block")
         if any(kernel.name == word for kernel in _kernels(words)):
             return line.with_([*before, "--kernel", word, *after], f"'{word}' is a kernel, given with --kernel")
         if word in _parameters(words):
@@ -399,7 +399,7 @@ def _extra(line: Line, front: Sequence[str], at: int) -> Line:
     return line.with_([*before, *after], f"'{word}' is left out: {' '.join(front)} does not take it")
 
 
-# What the words mean -------------------------------------------------------------------------------------------------
+# Meaning of the words ------------------------------------------------------------------------------------------------
 
 
 def _command_for(word: str) -> str | None:
@@ -409,11 +409,11 @@ def _command_for(word: str) -> str | None:
 
 def _operations_with(word: str) -> list[str]:
     """Return the operations that have a kernel with this name or function name."""
-    wanted = word.lower()
+    lowered = word.lower()
     return [
         name
         for name in operations.SUMMARIES
-        if any(wanted in (kernel.name, kernel.function.lower()) for kernel in operations.get(name).kernels)
+        if any(lowered in (kernel.name, kernel.function.lower()) for kernel in operations.get(name).kernels)
     ]
 
 

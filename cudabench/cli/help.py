@@ -59,17 +59,17 @@ class Headed(click.Command):
         """Join the numbers after a number option to one word for click, then parse."""
         spreads = {name: param.type for param in self.params if isinstance(param.type, Numbers) for name in param.opts}
         joined: list[str] = []
-        left = [*args]
-        while left and left[0] != "--":
-            word = left.pop(0)
-            if word in spreads and left:
-                numbers = takewhile(lambda word: re.match(r"-?\d", word), left[1 : spreads[word].most])
-                values = [left[0], *numbers]
-                del left[: len(values)]
+        remaining = [*args]
+        while remaining and remaining[0] != "--":
+            word = remaining.pop(0)
+            if word in spreads and remaining:
+                numbers = takewhile(lambda word: re.match(r"-?\d", word), remaining[1 : spreads[word].most])
+                values = [remaining[0], *numbers]
+                del remaining[: len(values)]
                 # As one word with '=', a negative number is a value and not an option.
                 word += ("=" if word.startswith("--") else "") + spreads[word].glue.join(values)
             joined.append(word)
-        return super().parse_args(ctx, joined + left)
+        return super().parse_args(ctx, joined + remaining)
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return the parameters with --help-all."""
@@ -87,20 +87,20 @@ class Headed(click.Command):
     def _written(self, ctx: click.Context, *, everything: bool) -> str:
         formatter = ctx.make_formatter()
         self.format_usage(ctx, formatter)
-        first, _, more = inspect.cleandoc(self.help or "").partition("\f")
-        for part in (first, more) if everything else (first,):
-            if part.strip():
+        common, _, extra = inspect.cleandoc(self.help or "").partition("\f")
+        for section in (common, extra) if everything else (common,):
+            if section.strip():
                 formatter.write_paragraph()
                 with formatter.indentation():
-                    formatter.write_text(part.strip("\n"))
+                    formatter.write_text(section.strip("\n"))
         self.write_lists(ctx, formatter, everything)
         if everything:
             self.format_epilog(ctx, formatter)
         else:
             count = sum(isinstance(param, click.Option) for param in self.params)
-            what = f"all {count} options" if count > 1 else "everything"
+            shown = f"all {count} options" if count > 1 else "everything"
             formatter.write_paragraph()
-            formatter.write_text(f"'{ctx.command_path} --help-all' shows {what}.")
+            formatter.write_text(f"'{ctx.command_path} --help-all' shows {shown}.")
         return formatter.getvalue().rstrip("\n")
 
     def write_lists(self, ctx: click.Context, formatter: click.HelpFormatter, everything: bool) -> None:
@@ -124,10 +124,10 @@ class Headed(click.Command):
         options = [param for param in self.params if isinstance(param, click.Option)]
         by_name = {name: title for title, names in HEADINGS.items() for name in names.split()}
         # If a command chooses a kernel, options without a heading belong to the problem.
-        other = "Problem" if any(by_name.get(str(option.name)) == "Problem" for option in options) else OTHER
+        default = "Problem" if any(by_name.get(str(option.name)) == "Problem" for option in options) else OTHER
         sections: dict[str, list[click.Option]] = {title: [] for title in (OTHER, *HEADINGS)}
         for option in options:
-            sections[by_name.get(str(option.name), other)].append(option)
+            sections[by_name.get(str(option.name), default)].append(option)
         return sections
 
 

@@ -20,8 +20,8 @@ cmake -DCMAKE_CUDA_COMPILER=cudabench-nvcc -DCMAKE_CUDA_RUNTIME_LIBRARY=Shared .
 """
 
 
-class _Whole(Headed):
-    """A command whose words are another program's."""
+class _Passing(Headed):
+    """A command that passes all words to another program."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Take all words, but for the help of this command."""
@@ -38,11 +38,11 @@ def _nvcc(words: Sequence[str]) -> int:
     return build.run_nvcc(words, [loading.package_card(loading.DEFAULT).architecture])
 
 
-command = _Whole("nvcc", callback=_nvcc, help=HELP, options_metavar="ARGS ...")
+command = _Passing("nvcc", callback=_nvcc, help=HELP, options_metavar="ARGS ...")
 
 
 def main() -> NoReturn:
-    """Run nvcc as `cudabench-nvcc`, whose words are nvcc's own, --help too."""
+    """Run nvcc as `cudabench-nvcc`, which passes all words to nvcc, --help too."""
     from cudabench.errors import CudabenchError
 
     try:

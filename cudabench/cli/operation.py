@@ -182,8 +182,8 @@ def _run(ctx: click.Context, name: str, /, **given: Any) -> int:
     output = Output.of(given["json_path"], given["quiet"], given["key"], given["report_path"])
     series, record = planned(name, given)
     _, block = kernels_and_block(given["words"], (), None)
-    more = partial(options.explaining, ctx, name, [name], ["--block", *map(str, block)] if block else [])
-    return measure(series, record, given, output, more, devices.choose_all)
+    explain_command = partial(options.explaining, ctx, name, [name], ["--block", *map(str, block)] if block else [])
+    return measure(series, record, given, output, explain_command, devices.choose_all)
 
 
 def measure(
@@ -221,9 +221,9 @@ def measure(
     work = _fuzzing(run, series, requests, given, settings, sentences) if fuzzed else run.collect
     run_and_show(run, output, work, partial(show_tables, run, output, None if run.by_card or fuzzed else more))
     if given.get("breakdown"):
-        (_, wall), *parts = run.spent.seconds().items()
+        (_, wall), *phases = run.spent.seconds().items()
         sentences.append(
-            f"Wall time {wall:.2f} s: " + ", ".join(f"{name} {seconds:.2f}" for name, seconds in parts) + "."
+            f"Wall time {wall:.2f} s: " + ", ".join(f"{name} {seconds:.2f}" for name, seconds in phases) + "."
         )
     for sentence in sentences:
         print_notice(sentence)
@@ -238,9 +238,9 @@ def _fuzzing(
     settings: Settings,
     sentences: list[str],
 ) -> Callable[[], None]:
-    """Return a function that runs the kernels, then every right kernel on other inputs, and adds sentences to `told`.
+    """Return a function that runs the kernels, then every right kernel on other inputs, and adds `sentences`.
 
-    Raises UsageError for what cannot be fuzzed, before anything runs.
+    Raises UsageError, before anything runs, for a kernel that cannot be fuzzed.
     """
     from cudabench.measure import fuzz
 
@@ -274,7 +274,7 @@ def kernels_and_block(
     if len(words) > 1 and not kernels and not any(word[-1:].isdigit() for word in words):
         return words, block
     name, *numbers = words
-    typed, whole = " ".join(numbers), rf"[+-]?\d{{1,{MAX_DIGITS}}}"
+    typed, integer = " ".join(numbers), rf"[+-]?\d{{1,{MAX_DIGITS}}}"
     refuse(
         (
             len(words) == 2 or len(words) > 3,
@@ -284,7 +284,7 @@ def kernels_and_block(
         (kernels, f"Two kernels are named, '{name}' and --kernel {''.join(kernels[:1])}: keep one."),
         (numbers and block, f"Two blocks are given, '{typed}' and --block: keep one."),
         (
-            not all(re.fullmatch(whole, word, re.ASCII) for word in numbers),
+            not all(re.fullmatch(integer, word, re.ASCII) for word in numbers),
             f"The block '{typed}' is not a pair of whole numbers, as in 32 8.",
         ),
     )
@@ -292,7 +292,7 @@ def kernels_and_block(
 
 
 def exit_code_of(results: Sequence[Result], thresholds: Mapping[str, float], say: Callable[[str], None]) -> int:
-    """Return the exit code of finished results. If all are right, say which of them miss a threshold."""
+    """Return the exit code of finished results. If all are right, report the missed thresholds."""
     if code := exit_code(result.status for result in results):
         return code
     misses = [miss for result in results for miss in missed(result, thresholds)]

@@ -35,14 +35,14 @@ class Single(click.Option):
         self, ctx: click.Context, opts: Mapping[str, Any], args: list[str]
     ) -> tuple[Any, list[str]]:
         """Take the single value. Raises UsageError for more values."""
-        given = opts.get(str(self.name), [])
-        if len(given) > 1 and not ctx.resilient_parsing:
+        values = opts.get(str(self.name), [])
+        if len(values) > 1 and not ctx.resilient_parsing:
             name = max(self.opts, key=len)
-            repair = f"join them, {name} {','.join(given)}" if self.name in LISTS else "keep one"
+            repair = f"join them, {name} {','.join(values)}" if self.name in LISTS else "keep one"
             raise click.UsageError(
-                f"{name} is given {len(given)} times, {' and '.join(given)}; it takes one value: {repair}.", ctx
+                f"{name} is given {len(values)} times, {' and '.join(values)}; it takes one value: {repair}.", ctx
             )
-        return super().handle_parse_result(ctx, {**opts, self.name: given[-1]} if given else opts, args)
+        return super().handle_parse_result(ctx, {**opts, self.name: values[-1]} if values else opts, args)
 
 
 def option(shown: str, help: str, name: str = "", **settings: Any) -> click.Option:
@@ -55,8 +55,8 @@ def option(shown: str, help: str, name: str = "", **settings: Any) -> click.Opti
     metavar = " ".join(words[len(spellings) :]) or None
     if metavar is None and "type" not in settings:
         settings["is_flag"] = True
-    kind = click.Option if settings.keys() & {"is_flag", "multiple"} else Single
-    return kind([*spellings, *filter(None, [name])], help=help, metavar=metavar, **settings)
+    option_class = click.Option if settings.keys() & {"is_flag", "multiple"} else Single
+    return option_class([*spellings, *filter(None, [name])], help=help, metavar=metavar, **settings)
 
 
 def without(parameters: Iterable[click.Parameter], *names: str) -> list[click.Parameter]:
@@ -137,14 +137,14 @@ def explaining(ctx: click.Context, form: str, first: Sequence[str], last: Sequen
     words: list[str] = []
     for param in root.make("explain").make(form).params:
         name = str(param.name)
-        given = ctx.params.get(name)
+        setting = ctx.params.get(name)
         typed = ctx.get_parameter_source(name) == ParameterSource.COMMANDLINE
-        if not typed or name in NOT_EXPLAINED or given in (None, (), False):
+        if not typed or name in NOT_EXPLAINED or setting in (None, (), False):
             continue
         flag = [max(param.opts, key=len)] if isinstance(param, click.Option) else []
-        for value in given if param.multiple or param.nargs == -1 else (given,):
-            plain = [value] if isinstance(value, str) or not isinstance(value, Iterable) else [*value]
-            words += flag if value is True else [*flag, *map(str, plain)]
+        for value in setting if param.multiple or param.nargs == -1 else (setting,):
+            items = [value] if isinstance(value, str) or not isinstance(value, Iterable) else [*value]
+            words += flag if value is True else [*flag, *map(str, items)]
     return shlex.join(["cudabench", "explain", *first, "-k", kernel, *words, *last])
 
 
@@ -152,6 +152,6 @@ def settings(options: Mapping[str, Any], *, simulated: bool) -> Settings:
     """Return the settings of this module's options. Options that a command lacks take their defaults; a command
     without --no-cpu does not measure the CPU baseline."""
     names = {field.name for field in fields(Settings)}
-    given = {name: value for name, value in options.items() if name in names and value is not None}
+    chosen = {name: value for name, value in options.items() if name in names and value is not None}
     jobs = options.get("jobs") if simulated else 1
-    return settings_for(simulated, **{**given, "cpu": not options.get("no_cpu", True), "jobs": jobs})
+    return settings_for(simulated, **{**chosen, "cpu": not options.get("no_cpu", True), "jobs": jobs})

@@ -1,4 +1,4 @@
-"""Where a run's results go, what a terminal shows during the run, and what is printed at the end."""
+"""Destinations of a run's results, the display during the run, and the output at its end."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Destination:
-    """Where a text goes: a file, a pipe or a device, or standard output if `path` is None."""
+    """Destination of a text: a file, a pipe or a device, or standard output if `path` is None."""
 
     path: Path | None
 
@@ -53,7 +53,7 @@ class Destination:
 
 @dataclass(frozen=True)
 class Output:
-    """Where results go: to the path of --json, and into tables unless --quiet is given.
+    """Destinations of results: the path of --json, and tables unless --quiet is given.
 
     `key` is the value to print instead of tables. `report` is the path of --report's page.
     """
@@ -74,10 +74,10 @@ class Output:
         json = None if json_path is None else Destination.of(json_path, "--json")
         report = None if report_path is None else Path(report_path)
         if report is not None:
-            same = json and json.path and report.absolute() == json.path.absolute()
+            same_file = json and json.path and report.absolute() == json.path.absolute()
             refuse(
                 (report_path == "-", "--report - is not a file: write --report page.html."),
-                (same, f"--report {report_path} and --json {json_path} name the same file: give two files."),
+                (same_file, f"--report {report_path} and --json {json_path} name the same file: give two files."),
             )
             check_page(report, "--report")
         if json and json.path and is_stdout(json.path):
@@ -131,10 +131,10 @@ class Output:
 
         if len(kernels) * len(choices) > 1:
             several = f"{len(kernels)} results, of {kernels[0]}, {kernels[1]}" if len(kernels) > 1 else "several cards"
-            more = ", ..." if len(kernels) > 2 else ""
+            ellipsis = ", ..." if len(kernels) > 2 else ""
             card = "one card with --on" if choices[0].kind == "sim" else "one with --device cuda:0"
             repair = "one kernel with --kernel, and one size" if len(kernels) > 1 else card
-            raise UsageError(f"--print {self.key} prints one result, not {several}{more}: name {repair}.")
+            raise UsageError(f"--print {self.key} prints one result, not {several}{ellipsis}: name {repair}.")
         if choices[0].kind == "sim" and self.key.partition(".")[0] in values.MEASURED:
             raise DeviceUnusable(
                 f"--print {self.key} needs a GPU: the simulator does not time; use --device cuda, or another key."
@@ -143,8 +143,8 @@ class Output:
 
 def add_summary(markdown: Callable[[], str]) -> None:
     """Add tables to the page of a GitHub job, if the run is such a job."""
-    if place := os.environ.get("GITHUB_STEP_SUMMARY"):
-        with open(place, "a", encoding="utf-8") as stream:
+    if path := os.environ.get("GITHUB_STEP_SUMMARY"):
+        with open(path, "a", encoding="utf-8") as stream:
             stream.write(markdown() + "\n")
 
 
@@ -184,8 +184,8 @@ def announce(devices: Sequence[Choice], output: Output, card: Card | None = None
         print_notice(note)
     elif note:
         if card is not None:
-            other = "" if card.named else "; --on chooses another card"
-            note = f"{note.rstrip('.')}; bounds are of the {card.title}{other}."
+            hint = "" if card.named else "; --on chooses another card"
+            note = f"{note.rstrip('.')}; bounds are of the {card.title}{hint}."
         console.table_console(output.to_stdout).print(note)
 
 
@@ -209,7 +209,7 @@ def show_tables(run: Run, output: Output, more: Callable[[str], str] | None = No
     from cudabench.views import cards, table
 
     out, err = console.table_console(output.to_stdout), console.err()
-    for outcomes in _together(run.outcomes):
+    for outcomes in _by_table(run.outcomes):
         results = [result for outcome in outcomes for result in outcome.results]
         if results:
             first, cpus = outcomes[0], [outcome.cpu for outcome in outcomes if outcome.cpu]
@@ -224,7 +224,7 @@ def show_tables(run: Run, output: Output, more: Callable[[str], str] | None = No
             )  # fmt: skip
 
 
-def _together(outcomes: Sequence[Outcome]) -> list[list[Outcome]]:
+def _by_table(outcomes: Sequence[Outcome]) -> list[list[Outcome]]:
     """Return outcomes by table: the same kernels at several sizes share a table."""
     groups: dict[object, list[Outcome]] = {}
     for outcome in outcomes:
@@ -238,8 +238,8 @@ def _print_value(run: Run, key: str) -> None:
     for result in run.file.results:
         value = values.value(result, key)
         if value is None:
-            because = result.reason or f"{result.device} gives none"
-            print_notice(f"{key} of {result.kernel} is missing: {because}.")
+            reason = result.reason or f"{result.device} gives none"
+            print_notice(f"{key} of {result.kernel} is missing: {reason}.")
         else:
             print(values.written(value), flush=True)
 

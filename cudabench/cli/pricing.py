@@ -15,7 +15,7 @@ from cudabench.errors import UsageError, refuse
 
 
 class Places(NamedTuple):
-    """Where a command runs (a simulator for each architecture of the cards, in the order of the cards), and the cards
+    """The devices of a command (a simulator for each architecture of the cards, in the cards' order), and the cards
     that price its counts."""
 
     choices: Sequence[Choice]

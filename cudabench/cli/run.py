@@ -114,9 +114,9 @@ def requests_of(
         for name in keys
         if ctx.get_parameter_source(name) == ParameterSource.COMMANDLINE and given.get(name) not in (None, ())
     }
-    wanted = given["kernels"] or tuple(content.tables) or ("",)
+    chosen = given["kernels"] or tuple(content.tables) or ("",)
     requests, settings = [], None
-    for kernel in wanted:
+    for kernel in chosen:
         options = {names[key]: value for key, value in profile.merged(content.of(kernel), typed).items()}
         cast = {name: params[name].type_cast_value(ctx, value) for name, value in options.items()}
         values = {**given, **cast, "kernels": (kernel,) if kernel else ()}
@@ -124,7 +124,7 @@ def requests_of(
         for name in run_settings:
             if settings is not None and settings[name] != run_settings[name]:
                 raise UsageError(
-                    f"{content.path}: {keys[name]} is {settings[name]} for {wanted[0]} and {run_settings[name]} for "
+                    f"{content.path}: {keys[name]} is {settings[name]} for {chosen[0]} and {run_settings[name]} for "
                     f"{kernel}; a run has one value: write it above the tables."
                 )
         settings = run_settings
@@ -178,9 +178,9 @@ def _run(ctx: click.Context, /, **given: Any) -> int:
             f"--fuzz {given['fuzz']} chooses its own sizes: leave --sizes {given['sizes']} out.",
         ),
     )
-    more = partial(options.explaining, ctx, FILE, [ctx.params["file"]] if ctx.params["file"] else [], [])
+    explain_command = partial(options.explaining, ctx, FILE, [ctx.params["file"]] if ctx.params["file"] else [], [])
     output = Output.of(given["json_path"], given["quiet"], given["key"], given["report_path"])
-    return measure(series, record, given, output, more, lambda device: [devices.choose(device)], requests)
+    return measure(series, record, given, output, explain_command, lambda device: [devices.choose(device)], requests)
 
 
 command = Headed(

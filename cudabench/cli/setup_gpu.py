@@ -41,51 +41,51 @@ def command(with_nvcc: bool, find_links: str | None, rebuild: bool, yes: bool, d
     from cudabench.devices import pycuda_build as build
 
     driver, nvrtc = probe.driver(), compiler.nvrtc_version()
-    where = build.environment()
+    target = build.environment()
     if find_links is not None and not Path(find_links).is_dir():
         raise UsageError(f"--find-links {find_links} is not a folder: name one that holds wheels and PyCUDA's source.")
-    there, why = build.state(where.python)
+    installed, why = build.state(target.python)
     steps = []
-    if rebuild or there is None:
-        steps += build.build_steps(where, find_links, again=rebuild or probe.pycuda().usable)
+    if rebuild or installed is None:
+        steps += build.build_steps(target, find_links, again=rebuild or probe.pycuda().usable)
     if with_nvcc and not probe.nvcc().usable:
-        steps.append(build.nvcc_step(where, find_links, nvrtc))
-    check = [build.check_step(where.python)] if driver.usable else []
+        steps.append(build.nvcc_step(target, find_links, nvrtc))
+    check = [build.check_step(target.python)] if driver.usable else []
     if dry_run:
         click.echo(build.script([*steps, *check]), nl=False)
         return 0
     if steps and not yes:
-        build.refuse_foreign(where)
+        build.refuse_foreign(target)
     if driver.usable:
         build.refuse_old_driver(driver.version, nvrtc)
     if steps:
         build.refuse_without_compiler()
-    if there and not rebuild:
-        click.echo(text.line(f"PyCUDA {there} is in {where.prefix} already."))
-    elif not there and probe.pycuda().usable:
+    if installed and not rebuild:
+        click.echo(text.line(f"PyCUDA {installed} is in {target.prefix} already."))
+    elif not installed and probe.pycuda().usable:
         click.echo(f"The installed PyCUDA does not load ({text.line(why)}), so it is built again.")
     with tempfile.TemporaryDirectory(prefix="cudabench-setup-") as folder:
         work = Path(folder)
         carry_out([*steps, *check], work, verbose)
-        first = json.loads((work / "first.json").read_text(encoding="utf-8")) if check else None
+        results = json.loads((work / "first.json").read_text(encoding="utf-8")) if check else None
     if steps:
-        version, why = build.state(where.python)
+        version, why = build.state(target.python)
         if version is None:
             raise DeviceUnusable(
                 f"PyCUDA was installed, but does not load ({text.line(why)}): repeat with --rebuild --verbose and look "
                 "for the first warning of the linker."
             )
-        click.echo(text.line(f"PyCUDA {version} is in {where.prefix}."))
-    click.echo(first_kernel(first) if first else not_run(str(driver.problem)))
+        click.echo(text.line(f"PyCUDA {version} is in {target.prefix}."))
+    click.echo(first_kernel(results) if results else not_run(str(driver.problem)))
     return 0
 
 
 def carry_out(steps: Sequence[Step], folder: Path, verbose: bool) -> None:
-    """Carry out the steps in a folder, and print of each what it does, how long it took and, if verbose, its output."""
+    """Carry out the steps in a folder, and print each step's reason, its time and, if verbose, its output."""
     from cudabench.devices import pycuda_build as build
 
-    for at, step in enumerate(steps, 1):
-        click.echo(f"{at}/{len(steps)} {step.title}: {step.why} ... ", nl=False)
+    for number, step in enumerate(steps, 1):
+        click.echo(f"{number}/{len(steps)} {step.title}: {step.why} ... ", nl=False)
         try:
             seconds, printed = build.carry_out(step, folder)
         except build.StepFailed as failed:
@@ -104,10 +104,10 @@ def not_run(problem: str) -> str:
     return f"Kernels were not run, because {why}: run 'cudabench setup-gpu' again on the machine with the GPU."
 
 
-def first_kernel(first: dict[str, Any]) -> str:
+def first_kernel(document: dict[str, Any]) -> str:
     """Return the sentence on the first kernel's results file."""
-    (result,) = first["results"]
+    (result,) = document["results"]
     rate = result["bandwidth_gbps"]
     speed = "no GPU ran it, so the bandwidth is unknown" if rate is None else f"{rate:.0f} GB/s"
-    name = text.line(first["device"]["name"])
+    name = text.line(document["device"]["name"])
     return f"The first kernel, vecadd, ran on {name} and was verified: {speed}. Next: cudabench transpose"

@@ -164,7 +164,7 @@ command = two_forms(
 )
 
 
-# What is swept -------------------------------------------------------------------------------------------------------
+# Plans of sweeps -----------------------------------------------------------------------------------------------------
 
 
 def _sweep_operation(
@@ -212,7 +212,7 @@ def _operation_line(operation: Operation, given: Mapping[str, Any], result: Resu
 
 def _unusual(options: Iterable[tuple[str, str, object]], given: Mapping[str, Any]) -> list[str]:
     """Return the words of the options (flag, name, default) whose values are not their defaults."""
-    return [word for flag, name, usual in options if given[name] != usual for word in (flag, str(given[name]))]
+    return [word for flag, name, default in options if given[name] != default for word in (flag, str(given[name]))]
 
 
 def _sweep_file(**given: Any) -> int:
@@ -238,7 +238,7 @@ def _sweep_file(**given: Any) -> int:
 
 
 def _file_line(space: Space, given: Mapping[str, Any], result: Result) -> str:
-    seedless = {**given, "seed": 0}  # the request has it
+    seedless = {**given, "seed": 0}  # the space has the seed of the request
     return shlex.join([*space.command(result.parameters), *_unusual(PROTOCOL, seedless)])
 
 
@@ -248,20 +248,20 @@ def _planned(space: Space, given: Mapping[str, Any]) -> Plan:
     Raises UsageError if there are too many points to measure one by one, or no points.
     """
     limit = None if given["strategy"] else MOST_POINTS + 1
-    meant: Iterable[Any] = list(islice(space.combinations(), limit)) if limit else space.combinations()
-    if isinstance(meant, list) and len(meant) == limit:
+    combinations: Iterable[Any] = list(islice(space.combinations(), limit)) if limit else space.combinations()
+    if isinstance(combinations, list) and len(combinations) == limit:
         raise UsageError(
             f"The sweep has over {MOST_POINTS} points (of {space.count} combinations): search it with --strategy "
             "greedy_ils, restrict it with --where, or take fewer values."
         )
     points: list[Point] = []
     refused: list[Refusal] = []
-    for values in meant:
+    for values in combinations:
         try:
             points.append(space.point(values))
         except UsageError as error:
             refused.append(Refusal((0, 0, 0), str(error), values))
-        if points and limit is None:  # a search plans points as it goes
+        if points and limit is None:  # a search plans its points during the search
             break
     if not points and not refused:
         raise UsageError(f"--where '{given['where']}' does not hold for any of the {space.count} combinations.")
@@ -271,7 +271,7 @@ def _planned(space: Space, given: Mapping[str, Any]) -> Plan:
     return Plan(() if given["strategy"] else tuple(points), tuple(refused), space.axes)
 
 
-# Running it ----------------------------------------------------------------------------------------------------------
+# Running -------------------------------------------------------------------------------------------------------------
 
 
 def _carry_out(
@@ -293,10 +293,10 @@ def _carry_out(
     settings = options.settings(given, simulated=choices[0].kind == "sim")
     points = (space.first(),) if space else plan.points
     # A series for each set of arguments; cases are added as they are measured.
-    firsts: dict[int, Series] = {}
+    first_series: dict[int, Series] = {}
     for point in points:
-        firsts.setdefault(id(point.series.make), replace(point.series, cases=(point.case,)))
-    run = output.run([*firsts.values()], choices, sweep.coarse_settings(settings), record, cards=cards)
+        first_series.setdefault(id(point.series.make), replace(point.series, cases=(point.case,)))
+    run = output.run([*first_series.values()], choices, sweep.coarse_settings(settings), record, cards=cards)
     for outcome in run.outcomes:
         outcome.series = replace(outcome.series, cases=())
     if run.by_card and (space or resumed):
@@ -304,14 +304,14 @@ def _carry_out(
         raise UsageError(
             f"--on {given['card']} with {flag}: it searches the points of one card; name one card with --on."
         )
-    noted = plan.noted(fixed, searched=space is not None)
-    noted |= {name: given[name] for name in ("where", "strategy", "evaluations") if given.get(name)}
+    note = plan.noted(fixed, searched=space is not None)
+    note |= {name: given[name] for name in ("where", "strategy", "evaluations") if given.get(name)}
     kernels = list(dict.fromkeys(point.case.kernel for point in points))
-    run.note({"kernels": kernels, "min_time": settings.min_time, "max_time": settings.max_time, "sweep": noted})
+    run.note({"kernels": kernels, "min_time": settings.min_time, "max_time": settings.max_time, "sweep": note})
     before: dict[tuple[Any, ...], Result] = {}
     if resumed and Path(resumed).exists():
         note_taken_up(Path(resumed))
-        before = sweep.earlier_results(load(resumed), resumed, run, noted["fixed"])
+        before = sweep.earlier_results(load(resumed), resumed, run, note["fixed"])
     complete = False
     finals: list[Final] = []
 
@@ -345,6 +345,6 @@ def _carry_out(
             view.show_sweep(out, swept, map_of_blocks=map_of_blocks)
 
     run_and_show(run, output, both_passes, show)
-    # If only some points fail, they are not taken.
+    # Failed points do not count if others ran.
     statuses = {result.status for result in run.file.results} or {"failed"}
     return exit_code(statuses & {"wrong", "ok"} or statuses)

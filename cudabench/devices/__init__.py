@@ -53,7 +53,7 @@ def choose(text: str) -> Choice:
 
 
 def choose_all(text: str) -> tuple[Choice, ...]:
-    """Return the devices that `--device` means: every GPU of the machine for `all`, else the one of `choose`."""
+    """Return the devices that `--device` means: every GPU of the machine for `all`, else the device of `choose`."""
     if text != "all":
         return (choose(text),)
     first = _gpu(0)
@@ -61,21 +61,21 @@ def choose_all(text: str) -> tuple[Choice, ...]:
 
 
 def simulates(text: str) -> bool:
-    """Tell whether `--device` means the simulator, without checking whether it can run."""
+    """Return whether `--device` means the simulator, without checking whether it can run."""
     return text.startswith("sim") or (text == "auto" and not probe.driver().usable)
 
 
 def _simulator(architecture: str, note: str | None) -> Choice:
     if not re.fullmatch(r"sm_\d{2,3}[af]?", architecture):
         raise UsageError(f"'{architecture}' is not an architecture: use one like sm_80, sm_90 or sm_120.")
-    lack = probe.nvrtc()
-    if not lack.usable:
-        raise DeviceUnusable(f"The simulator cannot compile kernels: {lack.problem}; {lack.repair}.")
+    part = probe.nvrtc()
+    if not part.usable:
+        raise DeviceUnusable(f"The simulator cannot compile kernels: {part.problem}; {part.repair}.")
     from cudabench.compile import compiler
 
     known = compiler.supported_architectures("nvrtc")
     if architecture.rstrip("af") not in {name.rstrip("af") for name in known}:
-        raise UsageError(f"NVRTC {lack.version} does not compile for {architecture}: use one of {', '.join(known)}.")
+        raise UsageError(f"NVRTC {part.version} does not compile for {architecture}: use one of {', '.join(known)}.")
     return Choice("sim", architecture=architecture, note=note)
 
 
@@ -84,18 +84,18 @@ def _gpu(index: int) -> Choice:
     if not driver.usable:
         raise DeviceUnusable(f"A GPU cannot be used: {driver.problem}; {driver.repair}, or simulate with --device sim.")
     if index >= driver.device_count:
-        there = "cuda:0" if driver.device_count == 1 else f"cuda:0 to cuda:{driver.device_count - 1}"
-        raise DeviceUnusable(f"GPU cuda:{index} does not exist: this machine has {there}; 'cudabench info' lists them.")
+        gpus = "cuda:0" if driver.device_count == 1 else f"cuda:0 to cuda:{driver.device_count - 1}"
+        raise DeviceUnusable(f"GPU cuda:{index} does not exist: this machine has {gpus}; 'cudabench info' lists them.")
     for part in (probe.pycuda(), probe.gpu_compiler()):
         if not part.usable:
             raise DeviceUnusable(f"There is a GPU, but {part.problem}; {part.repair}, or simulate with --device sim.")
     if part.name == "NVRTC":  # a GPU may be older or newer than NVRTC's architectures
         from cudabench.compile import compiler
 
-        gpu, known = probe.gpu(index), compiler.supported_architectures("nvrtc")
-        if known and "sm_" + gpu.compute_capability.replace(".", "") not in known:
+        gpu, supported = probe.gpu(index), compiler.supported_architectures("nvrtc")
+        if supported and "sm_" + gpu.compute_capability.replace(".", "") not in supported:
             raise DeviceUnusable(
                 f"NVRTC {part.version} does not compile for cuda:{index} ({gpu.name}, compute capability "
-                f"{gpu.compute_capability}), only for {known[0]} to {known[-1]}: install a newer CUDA toolkit."
+                f"{gpu.compute_capability}), only for {supported[0]} to {supported[-1]}: install a newer CUDA toolkit."
             )
     return Choice("cuda", index=index)

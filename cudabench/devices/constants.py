@@ -10,21 +10,21 @@ from cudabench.errors import UsageError
 
 def constant_symbols(name: str) -> list[str]:
     """Return the symbols that a variable may have: plain, static, in namespaces (Itanium C++ ABI, 5.1)."""
-    *spaces, own = name.split("::")
+    *spaces, var = name.split("::")
     if not spaces:
-        return [own, f"_ZL{len(own)}{own}", f"_ZN12_GLOBAL__N_1L{len(own)}{own}E", f"_ZN12_GLOBAL__N_1{len(own)}{own}E"]
-    inside = "".join(f"{len(space)}{space}" for space in spaces)
-    return [f"_ZN{inside}{len(own)}{own}E", f"_ZN{inside}L{len(own)}{own}E"]
+        return [var, f"_ZL{len(var)}{var}", f"_ZN12_GLOBAL__N_1L{len(var)}{var}E", f"_ZN12_GLOBAL__N_1{len(var)}{var}E"]
+    namespaces = "".join(f"{len(space)}{space}" for space in spaces)
+    return [f"_ZN{namespaces}{len(var)}{var}E", f"_ZN{namespaces}L{len(var)}{var}E"]
 
 
 def constant_name(name: str, symbols: Iterable[str]) -> str | None:
     """Return the module's symbol of a variable, or None."""
-    there = list(symbols)
-    if exact := next((symbol for symbol in constant_symbols(name) if symbol in there), None):
+    candidates = list(symbols)
+    if exact := next((symbol for symbol in constant_symbols(name) if symbol in candidates), None):
         return exact
-    own = name.rpartition("::")[2]
-    ending = re.compile(rf"_Z\w*{len(own)}{own}E?")
-    matches = [symbol for symbol in there if ending.fullmatch(symbol)]
+    last = name.rpartition("::")[2]
+    ending = re.compile(rf"_Z\w*{len(last)}{last}E?")
+    matches = [symbol for symbol in candidates if ending.fullmatch(symbol)]
     return matches[0] if len(matches) == 1 else None
 
 

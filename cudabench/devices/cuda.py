@@ -29,7 +29,7 @@ from cudabench.errors import DeviceError, DeviceUnusable, OutOfMemory
 from cudabench.records.launch import ByValue, Launch, Rows, Source, Surface, TensorMap
 from cudabench.records.planned import Operation, Peer, Problem
 
-OWN = Source("protocol.cu", Path(__file__).with_name("protocol.cu").read_text("utf-8"))  # what measuring needs
+OWN = Source("protocol.cu", Path(__file__).with_name("protocol.cu").read_text("utf-8"))  # kernels for measuring
 DIGEST_THREADS = 256
 DIGEST_BLOCKS_PER_SM = 8  # full occupancy
 SCRUB_THREADS = 256
@@ -149,8 +149,8 @@ def _plain(message: str) -> str:
 _compiling = ThreadPoolExecutor(1, "compiling")
 
 
-_one_at_a_time = threading.Lock()  # a function of PyCUDA is replaced meanwhile
-# By machine code how PyCUDA loads it by its source, from its cache.
+_one_at_a_time = threading.Lock()  # a function of PyCUDA is replaced during a compile
+# By machine code: a call by which PyCUDA loads it from its cache, by its source.
 _sources: dict[bytes, Callable[[], Any]] = {}
 
 
@@ -175,14 +175,14 @@ def _with_pycuda(text: str, folders: Sequence[str], options: Sequence[str], arch
         "nvcc": toolkit.nvcc() or "nvcc", "options": ["-lineinfo", *options], "arch": architecture,
         "no_extern_c": True, "include_dirs": list(folders),
     }  # fmt: skip
-    made: bytes = _run_pycuda(partial(pycuda.compile, text, **settings), name)
-    if "#include" not in text:  # PyCUDA runs nvcc's preprocessor for each look into its cache
-        _sources[made] = partial(_run_pycuda, partial(pycuda.SourceModule, text, **settings), name)
-    return made
+    code: bytes = _run_pycuda(partial(pycuda.compile, text, **settings), name)
+    if "#include" not in text:  # PyCUDA runs nvcc's preprocessor for each look-up in its cache
+        _sources[code] = partial(_run_pycuda, partial(pycuda.SourceModule, text, **settings), name)
+    return code
 
 
 def _run_pycuda(call: Callable[[], Any], name: str) -> Any:
-    """Return what PyCUDA makes of a source; errors as of `_with_pycuda`."""
+    """Return the value of a call of PyCUDA; errors as of `_with_pycuda`."""
     from pycuda import compiler as pycuda
     from pycuda import driver
 
@@ -190,24 +190,24 @@ def _run_pycuda(call: Callable[[], Any], name: str) -> Any:
 
     def run(command: Sequence[str], cwd: str | None = None, error_on_nonzero: bool = True) -> tuple[int, Any, Any]:
         nonlocal status
-        done = nvcc.run(command, name, cwd)
-        status = done.returncode
-        return status, done.stdout.encode(), done.stderr.encode()
+        process = nvcc.run(command, name, cwd)
+        status = process.returncode
+        return status, process.stdout.encode(), process.stderr.encode()
 
     with _one_at_a_time, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # compiler remarks arrive as Python warnings
-        before, pycuda.call_capture_output = pycuda.call_capture_output, run
+        original, pycuda.call_capture_output = pycuda.call_capture_output, run
         try:
             return call()
         except driver.CompileError as error:
-            parts = [
-                part.decode("utf-8", "replace") if isinstance(part, bytes) else str(part or "")
-                for part in (error.stdout, error.stderr)
+            outputs = [
+                output.decode("utf-8", "replace") if isinstance(output, bytes) else str(output or "")
+                for output in (error.stdout, error.stderr)
             ]
-            log = re.sub(r"\S*/?tmp\w*/kernel\.cu|\bkernel\.cu\b", lambda _: name, "\n".join(parts))
+            log = re.sub(r"\S*/?tmp\w*/kernel\.cu|\bkernel\.cu\b", lambda _: name, "\n".join(outputs))
             raise nvcc.refusal(log.strip() or f"nvcc fatal : {error.msg}", status, name) from error
         finally:
-            pycuda.call_capture_output = before
+            pycuda.call_capture_output = original
 
 
 class CudaDevice:
@@ -219,8 +219,8 @@ class CudaDevice:
         import pycuda.driver as driver
 
         self._driver = driver
-        elsewhere = "end other processes on it, which nvidia-smi lists"
-        with cuda_errors("starting", elsewhere):
+        repair = "end other processes on it, which nvidia-smi lists"
+        with cuda_errors("starting", repair):
             driver.init()
             self.info = probe.gpu(index)
             self.begin(OWN, {})  # while the context starts
@@ -249,13 +249,13 @@ class CudaDevice:
         # Kept as long as a kernel is bound to them.
         self._arrays: weakref.WeakValueDictionary[Surface, CudaArray] = weakref.WeakValueDictionary()
         self._called: list[peers.Call] = []  # which every stream has run
-        own = self.load(OWN, {})
+        protocol_module = self.load(OWN, {})
         self._blocking, self._digest, self._demote, self._scrub = (
-            own.function(name).prepare(types)
+            protocol_module.function(name).prepare(types)
             for name, types in (("block_stream", "P"), ("digest", "PQQP"), ("demote", "PQ"), ("scrub", ""))
         )
         self._key = int.from_bytes(os.urandom(8), "little")
-        with cuda_errors("starting", elsewhere):
+        with cuda_errors("starting", repair):
             self._most_shared = device.get_attribute(driver.device_attribute.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)
             self._scrub.set_attribute(driver.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, self._most_shared)
             self._sum = driver.mem_alloc(PAGE_BYTES)  # not shared, and reset as a whole
@@ -273,10 +273,10 @@ class CudaDevice:
     # Compile ----------------------------------------------------------------------------------------------------
 
     def begin(self, source: Source, defines: Mapping[str, str], names: Sequence[str] = ()) -> Future[Compiled]:
-        """Begin to compile a source file, beside other work: with nvcc through PyCUDA, whose cache makes a second time
-        cheap, or with NVRTC where nvcc is missing.
+        """Begin to compile a source file, beside other work: with nvcc through PyCUDA, whose cache makes repetitions
+        cheap, or with NVRTC if nvcc is missing.
 
-        `names` are the kernels that are wanted of a user's file: C++ names as in `compiler.compile_ptx`, of which
+        `names` are the requested kernels of a user's file: C++ names as in `compiler.compile_ptx`, of which
         templates are instantiated. Errors are those of `compiler.compile_cubin`.
         """
         arch = "sm_" + self.info.compute_capability.replace(".", "")
@@ -285,7 +285,7 @@ class CudaDevice:
     def load(
         self, source: Source, defines: Mapping[str, str], names: Sequence[str] = (), *, clusters: bool = False
     ) -> Module:
-        """Compile a source file and load it. clusters: a launch says the blocks of a cluster, which PyCUDA cannot."""
+        """Compile a source file and load it. clusters: a launch sets the blocks of a cluster, unlike PyCUDA."""
         compiled = self.begin(source, defines, names).result()
         ptx = _ptx(compiled)
         if (clusters or driver_objects.wants_the_driver(ptx)) and compiled.cubin:
@@ -339,20 +339,20 @@ class CudaDevice:
     @cuda_errors("asking for the free memory")
     def free_bytes(self) -> int:
         """Return the free device memory, without the part that a flush of the L2 needs."""
-        later = self._flush_bytes if self._flush is None else 0
-        return max(0, int(self._driver.mem_get_info()[0]) - later)
+        flush_bytes = self._flush_bytes if self._flush is None else 0
+        return max(0, int(self._driver.mem_get_info()[0]) - flush_bytes)
 
     def allocate(self, nbytes: int, *, own_page: bool = False) -> int:
         """Return the address of nbytes of device memory, on request on separate pages; `release` frees it."""
         with cuda_errors(f"allocating {nbytes / 1e9:.2f} GB"):
-            whole = -(-max(nbytes, 1) // PAGE_BYTES) * PAGE_BYTES if own_page else max(nbytes, 1)
-            allocation = self._driver.mem_alloc(whole)
+            size = -(-max(nbytes, 1) // PAGE_BYTES) * PAGE_BYTES if own_page else max(nbytes, 1)
+            allocation = self._driver.mem_alloc(size)
         self._allocations[int(allocation)] = allocation
         return int(allocation)
 
     @cuda_errors("freeing memory")
     def release(self, pointer: int) -> None:
-        """Free what `allocate` returned."""
+        """Free an address that `allocate` returned."""
         self._allocations.pop(pointer).free()
 
     @cuda_errors("copying to the GPU")
@@ -423,16 +423,16 @@ class CudaDevice:
         """Return a function that queues all launches of a kernel, prepared for cheap queueing, or a library's call."""
         if isinstance(module, peers.Call):
             return self._bound_call(module, pointers)
-        passed = dict.fromkeys(a for launch in launches for a in launch.arguments if isinstance(a, OVER_BUFFERS))
-        objects = objects_of(self._cuda, passed, pointers, self._arrays)
-        given: dict[Any, Any] = {argument: held_object.handle for argument, held_object in objects.items()}
-        for argument in passed:
+        views = dict.fromkeys(a for launch in launches for a in launch.arguments if isinstance(a, OVER_BUFFERS))
+        objects = objects_of(self._cuda, views, pointers, self._arrays)
+        values: dict[Any, Any] = {argument: view.handle for argument, view in objects.items()}
+        for argument in views:
             if isinstance(argument, TensorMap):
                 content = encoded(self._cuda, argument, pointers[argument.buffer])
-                given[argument] = self._kept(np.frombuffer(content, np.uint8)) if argument.pointer else content
+                values[argument] = self._uploaded(np.frombuffer(content, np.uint8)) if argument.pointer else content
             elif isinstance(argument, Rows):
                 pitches = np.arange(argument.count, dtype=np.uint64) * np.uint64(argument.pitch)
-                given[argument] = self._kept((np.uint64(pointers[argument.buffer]) + pitches).view(np.uint8))
+                values[argument] = self._uploaded((np.uint64(pointers[argument.buffer]) + pitches).view(np.uint8))
         calls = []
         for launch in launches:
             function = module.function(launch.function)
@@ -445,21 +445,21 @@ class CudaDevice:
                 if isinstance(a, str)
                 else a.pointing(pointers)
                 if isinstance(a, ByValue)
-                else given[a]
+                else values[a]
                 if isinstance(a, OVER_BUFFERS)
                 else a
                 for a in launch.arguments
             ]
             # Buffers and scalars may change between launches, but not their types.
             function.prepare(packing(launch.arguments))
-            how: dict[str, Any] = {"shared_size": launch.shared_bytes}
+            options: dict[str, Any] = {"shared_size": launch.shared_bytes}
             if launch.cluster:
-                how["cluster"] = launch.cluster
-            calls.append((function, launch.grid, launch.block, arguments, how))
+                options["cluster"] = launch.cluster
+            calls.append((function, launch.grid, launch.block, arguments, options))
 
         def queue() -> None:
-            for function, grid, block, arguments, how in calls:
-                function.prepared_async_call(grid, block, self._stream, *arguments, **how)
+            for function, grid, block, arguments, options in calls:
+                function.prepared_async_call(grid, block, self._stream, *arguments, **options)
 
         doing = "launching the kernel"
         graph = len(calls) > MAX_QUEUED_LAUNCHES
@@ -472,25 +472,25 @@ class CudaDevice:
             return bound
         unfilled = [texture for texture in objects.values() if isinstance(texture, TextureObject)]
 
-        def filled(held: Any = objects) -> None:  # the objects live as long as the work
-            while unfilled:  # done before the first launch, because buffers get their inputs until then
+        def filled(keep_alive: Any = objects) -> None:  # the objects live as long as the work
+            while unfilled:  # before the first launch, because buffers get their inputs until then
                 unfilled.pop().fill(self._stream.handle)
             bound()
 
         surfaces = [surface for surface in objects.values() if isinstance(surface, SurfaceObject)]
         return Queued(filled, doing, bound.launches, list(dict.fromkeys(surfaces)))
 
-    def _kept(self, content: np.ndarray) -> int:
+    def _uploaded(self, content: np.ndarray) -> int:
         """Return the address of bytes that stay in memory as long as this device."""
-        place = self.allocate(content.nbytes)
-        self.upload(place, content)
-        return place
+        pointer = self.allocate(content.nbytes)
+        self.upload(pointer, content)
+        return pointer
 
     def _bound_call(self, call: peers.Call, pointers: Mapping[str, int]) -> Work:
         """Return a function that queues a library's call. Every stream runs it once before, because libraries
         initialise in the first call, and a blocked stream must not wait for that."""
         queue = call.bind(pointers)
-        if all(call is not known for known in self._called):
+        if all(call is not called for called in self._called):
             self._called.append(call)
             for number in range(call.streams):
                 self.use_stream(number)
@@ -534,7 +534,7 @@ class CudaDevice:
             self._stream.synchronize()
 
     def alive(self) -> bool:
-        """Tell whether the context still works; an illegal address destroys it."""
+        """Return whether the context still works; an illegal address destroys it."""
         try:
             self._context.synchronize()
         except self._driver.Error:
@@ -546,7 +546,7 @@ class CudaDevice:
 
         `before` is queued first and not timed, and neither are the copies between surfaces and buffers. Cold:
         persisting L2 lines are reset, and a memset of exactly the L2's size runs first (as in nvbench). A one-thread
-        kernel then blocks the stream until everything is queued, so that launch gaps do not lie between the events.
+        kernel then blocks the stream until everything is queued, so that no launch gaps are between the events.
         """
         launches = sum(work.launches if isinstance(work, Queued) else 1 for work in works)
         blocked = launches <= MAX_QUEUED_LAUNCHES

@@ -78,40 +78,40 @@ class TextureDescriptor(ctypes.Structure):
     )  # fmt: skip
 
 
-def _call(driver: ctypes.CDLL, what: Surface | Texture, name: str, *arguments: Any) -> None:
+def _call(driver: ctypes.CDLL, view: Surface | Texture, name: str, *arguments: Any) -> None:
     """Call the driver for a texture or surface. Raises OutOfMemory, and DeviceError with the object's name."""
     if not (status := getattr(driver, name)(*arguments)):
         return
-    kind = type(what).__name__.lower()
-    made = f"the {kind} {what.buffer}, {what.dtype} {'x'.join(map(str, what.shape))}"
+    kind = type(view).__name__.lower()
+    subject = f"the {kind} {view.buffer}, {view.dtype} {'x'.join(map(str, view.shape))}"
     if status == NO_MEMORY:
-        raise OutOfMemory(f"The GPU ran out of memory while making {made}; use smaller arrays.")
+        raise OutOfMemory(f"The GPU ran out of memory while making {subject}; use smaller arrays.")
     raise DeviceError(
-        f"CUDA failed while making {made}: {name} gave error {status}; see the limits of {kind}s in the CUDA C++ "
+        f"CUDA failed while making {subject}: {name} gave error {status}; see the limits of {kind}s in the CUDA C++ "
         "Programming Guide."
     )
 
 
-def _extents(what: Surface | Texture) -> tuple[int, int, int]:
+def _extents(view: Surface | Texture) -> tuple[int, int, int]:
     """Return width, height and depth (or layers) in texels for the driver: 0 for a missing dimension."""
-    shape = what.shape[:-1] if what.channels > 1 else what.shape
-    layers = shape[0] if what.layered else 0
-    width, height, depth = (*(shape[1:] if what.layered else shape)[::-1], 0, 0)[:3]
+    shape = view.shape[:-1] if view.channels > 1 else view.shape
+    layers = shape[0] if view.layered else 0
+    width, height, depth = (*(shape[1:] if view.layered else shape)[::-1], 0, 0)[:3]
     return width, height, layers or depth
 
 
 class CudaArray:
     """A CUDA array with the shape of a texture or surface, freed with this object."""
 
-    def __init__(self, driver: ctypes.CDLL, what: Surface | Texture) -> None:
-        self._driver, self._what = driver, what
-        width, height, depth = _extents(what)
-        flags = LAYERED * what.layered | SURFACE_LDST * isinstance(what, Surface)
+    def __init__(self, driver: ctypes.CDLL, view: Surface | Texture) -> None:
+        self._driver, self._what = driver, view
+        width, height, depth = _extents(view)
+        flags = LAYERED * view.layered | SURFACE_LDST * isinstance(view, Surface)
         if height and not depth and max(width, height) <= MOST_GATHERED:
             flags |= GATHER
         handle = c_void_p()
-        wanted = ArrayDescriptor(width, height, depth, FORMATS[what.dtype], what.channels, flags)
-        _call(driver, what, "cuArray3DCreate_v2", ctypes.byref(handle), ctypes.byref(wanted))
+        descriptor = ArrayDescriptor(width, height, depth, FORMATS[view.dtype], view.channels, flags)
+        _call(driver, view, "cuArray3DCreate_v2", ctypes.byref(handle), ctypes.byref(descriptor))
         self.resource = ResourceDescriptor(RESOURCE_ARRAY, _Resource(array=handle))
         self._array = {"type": MEMORY_ARRAY, "array": handle.value}
         weakref.finalize(self, driver.cuArrayDestroy, handle).atexit = False
@@ -132,8 +132,8 @@ class CudaArray:
     def _copy(self, stream: int, **sides: dict[str, Any]) -> None:
         _, height, depth = _extents(self._what)
         copy = Copy(width_bytes=self._memory(0)["pitch"], height=max(height, 1), depth=max(depth, 1))
-        for side, place in sides.items():
-            for name, value in place.items():
+        for side, location in sides.items():
+            for name, value in location.items():
                 setattr(copy, f"{side}_{name}", value)
         _call(self._driver, self._what, "cuMemcpy3DAsync_v2", ctypes.byref(copy), c_void_p(stream))
 
@@ -151,15 +151,15 @@ class TextureObject:
         self._array = array or self._own  # kept as long as this object
         linear = _Linear(pointer, FORMATS[texture.dtype], texture.channels, texture.nbytes)
         resource = ResourceDescriptor(RESOURCE_LINEAR, _Resource(linear=linear))
-        handle, how = c_uint64(), TextureDescriptor()
+        handle, texturing = c_uint64(), TextureDescriptor()
         # Set only for the existing axes, as host code does: with a border on a missing axis, a one-dimensional texture
         # is filtered with that border (seen on an H200).
         axes = 1 + sum(extent > 0 for extent in _extents(texture)[1:]) - texture.layered
-        how.address[:axes] = (ADDRESS_MODES[texture.address],) * axes
-        how.filter = FILTERS[texture.filter]
-        how.flags = READ_AS_INTEGER * (texture.read == "element") | NORMALIZED_COORDINATES * texture.normalized
-        over = ctypes.byref(self._array.resource if self._array else resource)
-        _call(driver, texture, "cuTexObjectCreate", ctypes.byref(handle), over, ctypes.byref(how), None)
+        texturing.address[:axes] = (ADDRESS_MODES[texture.address],) * axes
+        texturing.filter = FILTERS[texture.filter]
+        texturing.flags = READ_AS_INTEGER * (texture.read == "element") | NORMALIZED_COORDINATES * texture.normalized
+        source = ctypes.byref(self._array.resource if self._array else resource)
+        _call(driver, texture, "cuTexObjectCreate", ctypes.byref(handle), source, ctypes.byref(texturing), None)
         self.handle = int(handle.value)
         weakref.finalize(self, driver.cuTexObjectDestroy, handle).atexit = False
 
@@ -201,11 +201,11 @@ def objects_of(
     `arrays` are the surfaces' arrays; missing ones are added. A surface has one array for all places of its buffer, so
     that a kernel cannot find an earlier launch's result in another array.
     """
-    wanted = dict.fromkeys(argument for argument in arguments if isinstance(argument, (Surface, Texture)))
+    views = dict.fromkeys(argument for argument in arguments if isinstance(argument, (Surface, Texture)))
     shared: dict[str, CudaArray] = {}
     objects: dict[Surface | Texture, SurfaceObject | TextureObject] = {}
     for view in sorted(
-        wanted, key=lambda view: isinstance(view, Texture)
+        views, key=lambda view: isinstance(view, Texture)
     ):  # textures last, because they may use a surface's array
         if isinstance(view, Surface):
             array = arrays.get(view) or CudaArray(driver, view)
@@ -215,8 +215,8 @@ def objects_of(
             objects[view] = SurfaceObject(array, pointers[view.buffer], int(handle.value))
             weakref.finalize(objects[view], driver.cuSurfObjectDestroy, handle).atexit = False
         else:
-            over = None if view.linear else shared.get(view.buffer)
-            objects[view] = TextureObject(driver, view, pointers[view.buffer], over)
+            surface_array = None if view.linear else shared.get(view.buffer)
+            objects[view] = TextureObject(driver, view, pointers[view.buffer], surface_array)
     return objects
 
 
@@ -267,7 +267,7 @@ _FUNCTION = re.compile(r"^\s*(?:\.(?:visible|extern|weak)\s+)*\.(entry|func)\b",
 
 
 def packing(arguments: Sequence[Any]) -> list[Any]:
-    """Return the types of arguments for PyCUDA's `prepare`. Structs are aligned here, because PyCUDA's packing does not
+    """Return the types of arguments for PyCUDA's `prepare`. Structs are aligned here, because PyCUDA does not
     align bytes."""
     types: list[Any] = []
     offset = 0
@@ -280,30 +280,30 @@ def packing(arguments: Sequence[Any]) -> list[Any]:
             case TensorMap(pointer=False):
                 types.append("map")  # the driver launches its kernels, and knows its offset
             case _:
-                address = isinstance(argument, (str, *OVER_BUFFERS))
-                kind = np.dtype(np.uint64) if address else np.asarray(argument).dtype
-                types.append("P" if address else kind)
-                offset += -offset % kind.itemsize + kind.itemsize
+                is_address = isinstance(argument, (str, *OVER_BUFFERS))
+                dtype = np.dtype(np.uint64) if is_address else np.asarray(argument).dtype
+                types.append("P" if is_address else dtype)
+                offset += -offset % dtype.itemsize + dtype.itemsize
     return types
 
 
 def wants_the_driver(ptx: str) -> bool:
-    """Tell whether kernels need features that PyCUDA lacks: a cooperative launch, a large cluster, or a tensor map
+    """Return whether kernels need features that PyCUDA lacks: a cooperative launch, a large cluster, or a tensor map
     among the arguments, whose alignment differs between CUDA's headers."""
     maps = re.search(r"\.param\s+\.align\s+(64|128)\s+\.b8\s+\w+\[128\]", ptx)
     return "%envreg2" in ptx or ".reqnctapercluster" in ptx or maps is not None
 
 
 def synchronises_grid(ptx: str, entry: str) -> bool:
-    """Tell whether a kernel needs a cooperative launch: it, or a function that it may call, reads %envreg2, where
+    """Return whether a kernel needs a cooperative launch: it, or a function that it may call, reads %envreg2, where
     cooperative groups find the grid's barrier."""
     if "%envreg2" not in ptx:
         return False
     starts = [match.start() for match in _FUNCTION.finditer(ptx)]
     parts = [ptx[start:end] for start, end in zip(starts, [*starts[1:], len(ptx)], strict=True)]
-    own = next((part for part in parts if re.match(rf"\s*[.\w\s]*\.entry\s+{re.escape(entry)}\b", part)), "")
-    called = [part for part in parts if re.match(r"\s*[.\w\s]*\.func\b", part)]
-    return "%envreg2" in own or ("call" in own and any("%envreg2" in part for part in called))
+    kernel = next((part for part in parts if re.match(rf"\s*[.\w\s]*\.entry\s+{re.escape(entry)}\b", part)), "")
+    callees = [part for part in parts if re.match(r"\s*[.\w\s]*\.func\b", part)]
+    return "%envreg2" in kernel or ("call" in kernel and any("%envreg2" in part for part in callees))
 
 
 class Attribute(ctypes.Structure):
@@ -358,18 +358,18 @@ class Function:
         cluster: Sequence[int] | None = None,
     ) -> None:
         """Queue a launch on a PyCUDA stream; cluster: the blocks of a cluster, if the kernel does not set them."""
-        held = [
+        values = [
             np.frombuffer(value, np.uint8) if isinstance(value, bytes) else np.array(value, type_)
             for value, type_ in zip(arguments, self._types, strict=True)
         ]
-        places = (c_void_p * max(1, len(held)))(*(array.ctypes.data for array in held))
+        pointers = (c_void_p * max(1, len(values)))(*(array.ctypes.data for array in values))
         sides = [c_uint(side) for side in (*(*grid, 1, 1)[:3], *(*block, 1, 1)[:3])]
         if cluster is None:
             status = self._launch(
-                self._function, *sides, c_uint(shared_size), c_void_p(stream.handle), places, *self._extra
+                self._function, *sides, c_uint(shared_size), c_void_p(stream.handle), pointers, *self._extra
             )
         else:
-            status = self._in_clusters(cluster, sides, shared_size, stream.handle, places)
+            status = self._in_clusters(cluster, sides, shared_size, stream.handle, pointers)
         if status == COOPERATIVE_LAUNCH_TOO_LARGE:
             raise DeviceError(
                 f"kernel {self._name} synchronises its grid, which has more blocks than fit this GPU at once: use a "
@@ -378,7 +378,7 @@ class Function:
         check(self._driver, status, self._name)
 
     def _in_clusters(
-        self, cluster: Sequence[int], sides: Sequence[c_uint], shared_size: int, stream: int, places: Any
+        self, cluster: Sequence[int], sides: Sequence[c_uint], shared_size: int, stream: int, pointers: Any
     ) -> int:
         """Launch with cuLaunchKernelEx, and return its status."""
         if not hasattr(self._driver, "cuLaunchKernelEx"):
@@ -390,10 +390,10 @@ class Function:
         attributes[0].value[:3] = cluster
         attributes[1].id = OF_COOPERATION
         attributes[1].value[0] = 1
-        wanted = Configuration(
+        configuration = Configuration(
             (c_uint * 6)(*(side.value for side in sides)), shared_size, stream, attributes, 1 + self._cooperative
         )
-        return int(self._driver.cuLaunchKernelEx(ctypes.byref(wanted), self._function, places, None))
+        return int(self._driver.cuLaunchKernelEx(ctypes.byref(configuration), self._function, pointers, None))
 
 
 class Module:
@@ -426,7 +426,7 @@ def graph(driver: ctypes.CDLL, stream: Callable[[], int], queue: Callable[[], ob
 
     The graph lives as long as the context; `stream` returns PyCUDA's current stream.
     """
-    made, ready = c_void_p(), c_void_p()
+    captured, executable = c_void_p(), c_void_p()
 
     def call(name: str, *arguments: Any) -> None:
         if status := getattr(driver, name)(*arguments):
@@ -436,19 +436,19 @@ def graph(driver: ctypes.CDLL, stream: Callable[[], int], queue: Callable[[], ob
     try:
         queue()
     except BaseException:
-        driver.cuStreamEndCapture(c_void_p(stream()), ctypes.byref(made))  # its own error would hide this one
+        driver.cuStreamEndCapture(c_void_p(stream()), ctypes.byref(captured))  # its own error would hide this one
         raise
-    call("cuStreamEndCapture", c_void_p(stream()), ctypes.byref(made))
-    call("cuGraphInstantiateWithFlags", ctypes.byref(ready), made, ctypes.c_ulonglong(0))
-    call("cuGraphDestroy", made)
-    call("cuGraphUpload", ready, c_void_p(stream()))
-    return lambda: call("cuGraphLaunch", ready, c_void_p(stream()))
+    call("cuStreamEndCapture", c_void_p(stream()), ctypes.byref(captured))
+    call("cuGraphInstantiateWithFlags", ctypes.byref(executable), captured, ctypes.c_ulonglong(0))
+    call("cuGraphDestroy", captured)
+    call("cuGraphUpload", executable, c_void_p(stream()))
+    return lambda: call("cuGraphLaunch", executable, c_void_p(stream()))
 
 
-def check(driver: ctypes.CDLL, status: int, what: str) -> None:
+def check(driver: ctypes.CDLL, status: int, subject: str) -> None:
     """Raise DeviceError for a call of the driver that failed."""
     if status:
         text = ctypes.c_char_p()
         driver.cuGetErrorString(status, ctypes.byref(text))
         reason = text.value.decode() if text.value else f"error {status}"
-        raise DeviceError(f"CUDA failed with {what}: {reason}.")
+        raise DeviceError(f"CUDA failed with {subject}: {reason}.")

@@ -43,13 +43,13 @@ class Part:
 
     @property
     def usable(self) -> bool:
-        """Tell whether the part works."""
+        """Return whether the part works."""
         return self.problem is None
 
 
 @cache
 def libcuda() -> ctypes.CDLL | None:
-    """Return the driver's library, None where it is not installed."""
+    """Return the driver's library, or None if it is not installed."""
     for name in ("nvcuda.dll",) if os.name == "nt" else ("libcuda.so.1", "libcuda.so"):
         try:
             return ctypes.CDLL(name)
@@ -70,14 +70,14 @@ def driver() -> Part:
         library.cuDeviceGetCount(ctypes.byref(count))
         library.cuDriverGetVersion(ctypes.byref(version))
     if not count.value:
-        lack = "finds no GPU" if status in (0, NO_DEVICE) else f"does not start (error {status})"
-        return Part("driver", problem=f"the NVIDIA driver {lack}", repair="check with nvidia-smi")
+        problem = "finds no GPU" if status in (0, NO_DEVICE) else f"does not start (error {status})"
+        return Part("driver", problem=f"the NVIDIA driver {problem}", repair="check with nvidia-smi")
     cuda = f"CUDA {version.value // 1000}.{version.value % 1000 // 10}"
-    kernel_module = _found("/proc/driver/nvidia/version", r"\s(\d{3}\.\d+(?:\.\d+)?)\s")
+    kernel_module = _match_in("/proc/driver/nvidia/version", r"\s(\d{3}\.\d+(?:\.\d+)?)\s")
     return Part("driver", version=f"{kernel_module} ({cuda})" if kernel_module else cuda, device_count=count.value)
 
 
-def _found(path: str, pattern: str) -> str | None:
+def _match_in(path: str, pattern: str) -> str | None:
     """Return a pattern's match in a file of the system, or None."""
     try:
         match = re.search(pattern, Path(path).read_text(), re.MULTILINE)
@@ -235,7 +235,7 @@ def host() -> Mapping[str, object]:
         "name": platform.node(),
         "system": f"{platform.system()} {platform.release()}",
         "machine": platform.machine(),
-        "cpu": _found("/proc/cpuinfo", r"^model name\s*:\s*(.+)$") or platform.processor(),
+        "cpu": _match_in("/proc/cpuinfo", r"^model name\s*:\s*(.+)$") or platform.processor(),
         "cpu_count": os.cpu_count(),
         "python": platform.python_version(),
     }

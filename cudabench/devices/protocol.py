@@ -49,8 +49,8 @@ class Linked:
 
     def images(self, names: Sequence[str]) -> list[tuple[bytes, list[str]]]:
         """Return the cubins of all modules."""
-        own = [(module, [name for name in names if self.by_function[name] is module]) for module in self._modules]
-        return [image for module, part in own for image in module.images(part)]
+        by_module = [(module, [name for name in names if self.by_function[name] is module]) for module in self._modules]
+        return [image for module, module_names in by_module for image in module.images(module_names)]
 
     def function(self, name: str) -> Any:
         """Return a function to launch."""

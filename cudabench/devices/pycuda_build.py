@@ -73,28 +73,28 @@ def environment() -> Environment:
     conda = (Path(sys.prefix) / "conda-meta").is_dir()
     kind: Kind = "venv" if sys.prefix != sys.base_prefix else "conda" if conda else "system"
     managed = kind == "system" and (Path(sysconfig.get_path("stdlib")) / "EXTERNALLY-MANAGED").is_file()
-    made = partial(Environment, sys.executable, sys.prefix, kind, managed)
+    make = partial(Environment, sys.executable, sys.prefix, kind, managed)
     pip = (sys.executable, "-m", "pip", "install")
     if find_spec("pip"):
-        return made(pip)
+        return make(pip)
     if uv := shutil.which("uv"):
-        return made((uv, "pip", "install", "--python", sys.executable))
+        return make((uv, "pip", "install", "--python", sys.executable))
     if find_spec("ensurepip"):
-        return made(pip, (sys.executable, "-m", "ensurepip"))
+        return make(pip, (sys.executable, "-m", "ensurepip"))
     raise DeviceUnusable(f"{sys.executable} has neither pip nor ensurepip: install pip for it, or uv on PATH.")
 
 
-def refuse_foreign(where: Environment) -> None:
+def refuse_foreign(target: Environment) -> None:
     """Raise UsageError if this tool should not change the environment."""
-    if where.kind == "conda":
+    if target.kind == "conda":
         raise UsageError(
-            f"{where.prefix} is a conda environment: use `conda install -c conda-forge pycuda`, or "
+            f"{target.prefix} is a conda environment: use `conda install -c conda-forge pycuda`, or "
             "build PyCUDA there with pip by --yes."
         )
-    if where.kind == "system":
-        whose = "is managed by the system's packages" if where.managed else "is not a virtual environment"
+    if target.kind == "system":
+        lack = "is managed by the system's packages" if target.managed else "is not a virtual environment"
         raise UsageError(
-            f"{where.prefix} {whose}: make one with `python3 -m venv .venv`, install cudabench there and set up "
+            f"{target.prefix} {lack}: make one with `python3 -m venv .venv`, install cudabench there and set up "
             "there; --yes installs here anyway."
         )
 
@@ -132,11 +132,11 @@ def refuse_old_driver(version: str | None, nvrtc: tuple[int, int] | None) -> Non
     compatibility"); across releases it does not.
     """
     match = re.search(r"CUDA (\d+)\.(\d+)", version or "")
-    needed = max(13, nvrtc[0] if nvrtc else 13)
-    if match and int(match[1]) < needed:
+    cuda = max(13, nvrtc[0] if nvrtc else 13)
+    if match and int(match[1]) < cuda:
         raise DeviceUnusable(
-            f"The driver supports CUDA {match[1]}.{match[2]}, but kernels are compiled for CUDA {needed}: update it to "
-            f"a driver for {needed} (release 580 or later for CUDA 13), or install a toolkit of CUDA {match[1]} and "
+            f"The driver supports CUDA {match[1]}.{match[2]}, but kernels are compiled for CUDA {cuda}: update it to "
+            f"a driver for {cuda} (release 580 or later for CUDA 13), or install a toolkit of CUDA {match[1]} and "
             "`cudabench[gpu]`."
         )
 
@@ -146,39 +146,39 @@ def state(python: str) -> tuple[str | None, str]:
 
     A PyCUDA that lacks only the driver counts as loaded.
     """
-    elsewhere = "import sys; sys.path[:1] = filter(None, sys.path[:1])"  # skip the current folder
-    code = f"{elsewhere}; import pycuda; print(pycuda.VERSION_TEXT, flush=True); import pycuda._driver"
-    ran = subprocess.run([python, "-c", code], capture_output=True, text=True, errors="replace", check=False)
-    version = ran.stdout.strip() or None
-    if not ran.returncode:
+    prelude = "import sys; sys.path[:1] = filter(None, sys.path[:1])"  # skip the current folder
+    code = f"{prelude}; import pycuda; print(pycuda.VERSION_TEXT, flush=True); import pycuda._driver"
+    process = subprocess.run([python, "-c", code], capture_output=True, text=True, errors="replace", check=False)
+    version = process.stdout.strip() or None
+    if not process.returncode:
         return version, ""
-    why = (ran.stderr.strip().splitlines() or ["it crashed"])[-1]
+    why = (process.stderr.strip().splitlines() or ["it crashed"])[-1]
     return (version if "libcuda.so" in why else None), why
 
 
 def gpu_extra() -> list[str]:
     """Return the requirements of this package's extra `gpu`."""
     try:
-        wanted = metadata.requires("cudabench") or []
+        requirements = metadata.requires("cudabench") or []
     except metadata.PackageNotFoundError:
-        wanted = []
+        requirements = []
     extra = [
         requirement.partition(";")[0].replace(" ", "")
-        for requirement in wanted
+        for requirement in requirements
         if re.search(r"extra\s*==\s*['\"]gpu['\"]", requirement)
     ]
     return extra or list(GPU_EXTRA)
 
 
-def build_steps(where: Environment, find_links: str | None, *, again: bool) -> list[Step]:
+def build_steps(target: Environment, find_links: str | None, *, again: bool) -> list[Step]:
     """Return the steps that build and install PyCUDA; `again` replaces a PyCUDA that does not load."""
-    install = _install(where, find_links)
-    consent = " --break-system-packages" if where.managed else ""
-    wanted = f"{install}{consent} --no-cache-dir"
+    install = _install(target, find_links)
+    consent = " --break-system-packages" if target.managed else ""
+    install_command = f"{install}{consent} --no-cache-dir"
     extra = shlex.join(gpu_extra())
     # Without dependencies, which pip would replace too.
-    replace = f"{_BUILD_SETTINGS} \\\n    {wanted} --force-reinstall --no-deps {extra}\n" if again else ""
-    first = [Step("pip", "this environment lacks it", shlex.join(where.first))] if where.first else []
+    replace = f"{_BUILD_SETTINGS} \\\n    {install_command} --force-reinstall --no-deps {extra}\n" if again else ""
+    pip_step = [Step("pip", "this environment lacks it", shlex.join(target.first))] if target.first else []
     include = f"${WORK}/cuda/nvidia/cu13/include"
     config = "\\n".join(
         [
@@ -190,7 +190,7 @@ def build_steps(where: Environment, find_links: str | None, *, again: bool) -> l
         ]
     )
     return [
-        *first,
+        *pip_step,
         Step(
             "CUDA's headers",
             "from NVIDIA's wheels, into a temporary folder",
@@ -210,17 +210,17 @@ def build_steps(where: Environment, find_links: str | None, *, again: bool) -> l
             "PyCUDA",
             "built here, in one to five minutes",
             f"printf '{config}\\n' > \"${WORK}/.aksetup-defaults.py\"\n"
-            f"{replace}{_BUILD_SETTINGS} \\\n    {wanted} {extra}",
+            f"{replace}{_BUILD_SETTINGS} \\\n    {install_command} {extra}",
         ),
     ]
 
 
-def nvcc_step(where: Environment, find_links: str | None, nvrtc: tuple[int, int] | None) -> Step:
+def nvcc_step(target: Environment, find_links: str | None, nvrtc: tuple[int, int] | None) -> Step:
     """Return the step that installs nvcc's wheels, of the installed NVRTC's release, so that headers match."""
-    consent = " --break-system-packages" if where.managed else ""
+    consent = " --break-system-packages" if target.managed else ""
     release = f"=={nvrtc[0]}.{nvrtc[1]}.*" if nvrtc else ">=13.0"
-    wanted = shlex.join([*(f"{name}{release}" for name in NVCC), CCCL])
-    return Step("nvcc", "from NVIDIA's wheels, about 600 MB", f"{_install(where, find_links)}{consent} {wanted}")
+    requirements = shlex.join([*(f"{name}{release}" for name in NVCC), CCCL])
+    return Step("nvcc", "from NVIDIA's wheels, about 600 MB", f"{_install(target, find_links)}{consent} {requirements}")
 
 
 def check_step(python: str) -> Step:
@@ -304,12 +304,12 @@ def reason(log: str) -> str:
     """Return why a step failed, in a clause with the repair, from its output."""
     for pattern, sentence in _REASONS.items():
         if match := re.search(pattern, log, re.MULTILINE):
-            words = [word[:MOST_WORDS] for word in match.groupdict().values() if word]
-            return sentence.format(what=words[0] if words else "")
+            details = [detail[:MOST_WORDS] for detail in match.groupdict().values() if detail]
+            return sentence.format(what=details[0] if details else "")
     last = next((line.strip() for line in reversed(log.splitlines()) if line.strip()), "it ended without a message")
     return f"{last[:MOST_WORDS]}; the whole log is shown with --verbose"
 
 
-def _install(where: Environment, find_links: str | None) -> str:
+def _install(target: Environment, find_links: str | None) -> str:
     offline = ["--no-index", "--find-links", os.path.abspath(find_links)] if find_links else []
-    return shlex.join([*where.installer, *offline])
+    return shlex.join([*target.installer, *offline])

@@ -74,7 +74,7 @@ class SimDevice:
     def __post_init__(self) -> None:
         major, minor = capability(self.architecture)
         self.info = DeviceInfo(f"Simulator of {self.architecture}", "sim", f"{major}.{minor}")
-        native.library()  # if it has to be built then here, before processes are forked and bounded
+        native.library()  # builds it here if needed, before processes are forked and bounded
 
     def load(self, case: Case) -> Loaded:
         """Compile a case's own source.
@@ -110,7 +110,7 @@ class SimDevice:
         except (CompilerStopped, compiler.RefusedAsCode):
             raise
         except CompilerError:
-            # If ptxas refuses what the simulator lacks, the simulator's message is better.
+            # If ptxas refuses a feature that the simulator lacks, the simulator's message is better.
             without_ptxas = compiled(compiler.compile_ptx)
             refuse_unsupported(case, without_ptxas, functions)
             with user_names_in_errors(without_ptxas.compiled.lowered):
@@ -120,9 +120,10 @@ class SimDevice:
         """Return the resources of the kernel's main function, with dynamic shared memory, and its occupancy."""
         case = replace(case, source=replace(case.source, debug=False))
         compiled = self.load(case).compiled
-        of = compiled.resources[compiled.entry(case.function)]
-        resources = replace(of, shared_bytes=of.shared_bytes + case.dynamic_shared_bytes)
-        fits = occupancy(self.architecture, case.threads, of.registers, resources.shared_bytes, barriers=of.barriers)
+        static = compiled.resources[compiled.entry(case.function)]
+        resources = replace(static, shared_bytes=static.shared_bytes + case.dynamic_shared_bytes)
+        registers, barriers = static.registers, static.barriers
+        fits = occupancy(self.architecture, case.threads, registers, resources.shared_bytes, barriers=barriers)
         return resources, fits
 
     def check_resident(self, case: Case) -> None:
@@ -132,8 +133,8 @@ class SimDevice:
         """
         for part in case.parts:
             compiled = self.load(part).compiled
-            kinds = {(launch.function, math.prod(launch.block), launch.shared_bytes) for launch in part.launches}
-            for function, threads, dynamic in sorted(kinds):
+            shapes = {(launch.function, math.prod(launch.block), launch.shared_bytes) for launch in part.launches}
+            for function, threads, dynamic in sorted(shapes):
                 needs = compiled.resources.get(compiled.entry(function))
                 if needs is not None and threads <= MAX_THREADS_PER_BLOCK:  # the simulator refuses more threads itself
                     shared, bound = needs.shared_bytes + dynamic, needs.max_threads
@@ -154,7 +155,7 @@ class SimDevice:
         return variables
 
     def leaks(self, case: Case) -> list[simulator.Leak] | None:
-        """Return what launches left on the device's heap since the last reset; None if kernels cannot use it."""
+        """Return the memory left on the device's heap since the last reset; None if kernels cannot use the heap."""
         heaps = [heap for part in case.parts if (heap := self.load(part).program.heap) is not None]
         return [leak for heap in heaps for leak in heap.leaks()] if heaps else None
 
@@ -197,28 +198,28 @@ class SimDevice:
         Raises BudgetExceeded if all launches take longer than `seconds`, UsageError for a launch that GPUs of the
         architecture cannot run.
         """
-        parts = {
-            launch.function: part
+        loaded_by_function = {
+            launch.function: loaded_part
             for part_case in case.parts
-            for part in [self.load(part_case)]
+            for loaded_part in [self.load(part_case)]
             for launch in part_case.launches
         }
         self.check_resident(case)
         resources, fits = self.spent(case)
         reports: list[simulator.Report] = []
         for name, content in case.constants.items():
-            for loaded in {id(loaded): loaded for loaded in parts.values()}.values():
+            for loaded in {id(loaded): loaded for loaded in loaded_by_function.values()}.values():
                 set_constant(loaded.program, name, content)
         # A pointer that a launch stores is valid in the next launch.
-        beside = arrays if len(case.launches) > 1 else None
-        first_slot = max(loaded.program.slots for loaded in parts.values())
+        neighbours = arrays if len(case.launches) > 1 else None
+        first_slot = max(loaded.program.slots for loaded in loaded_by_function.values())
         end = math.inf if seconds is None else time.monotonic() + seconds
         for done, launch in enumerate(case.launches):
 
-            def inside(blocks: int, of: int, done: int = done) -> None:
-                progress((done + blocks / of) / len(case.launches))
+            def inside(blocks: int, total: int, finished: int = done) -> None:
+                progress((finished + blocks / total) / len(case.launches))
 
-            loaded = parts[launch.function]
+            loaded = loaded_by_function[launch.function]
             with user_names_in_errors(loaded.compiled.lowered, reports):
                 report = simulator.run(
                     loaded.program,
@@ -238,27 +239,27 @@ class SimDevice:
                     footprint=footprint,
                     sample=None if sample is None else max(sample[1], sample[0] // math.prod(launch.block)),
                     cluster=launch.cluster,
-                    beside=beside,
+                    beside=neighbours,
                     first_slot=first_slot,
                     machine=(machine or {}).get(launch.function),
                     **how,
                 )
             reports.append(report)
-        kinds: dict[object, list[int]] = {}
+        launch_kinds: dict[object, list[int]] = {}
         for number, launch in enumerate(case.launches if footprint else ()):
             kind = launch.function, launch.grid, launch.block, launch.shared_bytes, launch.cluster
-            kinds.setdefault(kind, []).append(number)
+            launch_kinds.setdefault(kind, []).append(number)
         launched = tuple(
             Launched(case.launches[numbers[0]], len(numbers), simulator.merge(reports[number] for number in numbers))
-            for numbers in kinds.values()
+            for numbers in launch_kinds.values()
         )
-        # The sums of launches of one kind are known; texts and traces need the order of all launches.
-        apart = any(
+        # The sums of each kind are known; texts and traces need the order of all launches.
+        ordered = any(
             report.hazards or report.suspicions or report.output or report.contended or report.trace
             for report in reports
         )
-        whole = simulator.merge(reports if apart or not launched else (kind.report for kind in launched))
-        return Run(whole, resources, fits, launched)
+        report_of_all = simulator.merge(reports if ordered or not launched else (kind.report for kind in launched))
+        return Run(report_of_all, resources, fits, launched)
 
 
 def refuse_unsupported(case: Case, loaded: Loaded, functions: Sequence[str]) -> None:

@@ -36,8 +36,8 @@ LARGEST_PAIR_BYTES = 4 << 30  # of a problem with two places: the host holds inp
 TOUCHED = 1 << 26  # bytes that one thread touches
 
 GUARD = 0xA5  # the byte of guard zones
-SMALL_GUARD_BYTES, LARGE_GUARD_BYTES = 64 << 10, 1 << 20  # before and behind an array each
-LARGE_ARRAY_BYTES = 16 << 20  # and more have large zones: a write one row off then still hits one
+SMALL_GUARD_BYTES, LARGE_GUARD_BYTES = 64 << 10, 1 << 20  # of each zone, before and behind an array
+LARGE_ARRAY_BYTES = 16 << 20  # and more have large zones, which a write one row off still hits
 
 
 # Rotated inputs begin this much later; the offset keeps the alignment of every vector type and of linear textures
@@ -83,7 +83,7 @@ class BufferSet:
                     self.device.upload(self.addresses[name], inputs[buffer.name])
 
     def rotated(self, names: Iterable[str]) -> dict[str, int]:
-        """Return the addresses, those of the named arrays later by `ROTATION_BYTES`."""
+        """Return the addresses, with `ROTATION_BYTES` added for the named arrays."""
         return {**self.addresses, **{name: self.addresses[name] + ROTATION_BYTES for name in names}}
 
     def reset(self, poison: int = POISON) -> list[Work]:
@@ -121,20 +121,20 @@ class BufferSet:
                 start = self.addresses[buffer.name]
                 offset = pointer - start + int(changed[-1 if pointer < start else 0])  # the byte nearest to the array
                 beyond, count = offset - buffer.nbytes, int(changed.size)
-                place = f"{-offset} bytes before its start" if beyond < 0 else f"{beyond} bytes after its end"
-                message = f"the kernel wrote outside '{buffer.name}', first {place}, {count} bytes in all"
+                position = f"{-offset} bytes before its start" if beyond < 0 else f"{beyond} bytes after its end"
+                message = f"the kernel wrote outside '{buffer.name}', first {position}, {count} bytes in all"
                 return Hazard("out-of-bounds", 0, "", (0, 0, 0), (0, 0, 0), count, message)
         return None
 
     def _zones(self) -> list[tuple[int, int, Buffer]]:
-        """Return address, size and array of every guard zone."""
+        """Return the address, size and array of every guard zone."""
         zones = []
         for buffer in self.buffers:
-            nbytes, own = guard_bytes(buffer.nbytes), buffer.nbytes + _extra(buffer)
+            nbytes, size = guard_bytes(buffer.nbytes), buffer.nbytes + _extra(buffer)
             start = self.addresses[buffer.name] - nbytes
-            end = start + nbytes + own
-            rest = _whole_pages(self.device, own + 2 * nbytes) - nbytes - own
-            zones += [(start, nbytes, buffer), (end, rest, buffer)]
+            end = start + nbytes + size
+            tail = _whole_pages(self.device, size + 2 * nbytes) - nbytes - size
+            zones += [(start, nbytes, buffer), (end, tail, buffer)]
         return zones
 
     def copy(self) -> Work | None:
@@ -148,17 +148,17 @@ class BufferSet:
 
     def download(self, buffers: Iterable[Buffer]) -> dict[str, np.ndarray]:
         """Return the content of some buffers."""
-        got = {buffer.name: _touched(np.empty(buffer.shape, buffer.dtype)) for buffer in buffers}
-        for name, array in got.items():
+        arrays = {buffer.name: _touched(np.empty(buffer.shape, buffer.dtype)) for buffer in buffers}
+        for name, array in arrays.items():
             self.device.download(self.addresses[name], array)
-        return got
+        return arrays
 
 
 def _touched(array: np.ndarray) -> np.ndarray:
     """Return a new array after touching its memory: a driver copies on one thread, and needs four times as long for
     untouched memory."""
     flat = array.reshape(-1).view(np.uint8)
-    on_threads(lambda part: flat[part].fill(0), [*pieces(slice(0, flat.size), TOUCHED)])
+    on_threads(lambda piece: flat[piece].fill(0), [*pieces(slice(0, flat.size), TOUCHED)])
     return array
 
 
@@ -174,14 +174,14 @@ def _extra(buffer: Buffer) -> int:
 
 def _beginning(array: np.ndarray) -> np.ndarray:
     """Return the bytes that follow an array: its first bytes, repeated if it is shorter."""
-    whole = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-    return np.resize(whole[:ROTATION_BYTES], ROTATION_BYTES)
+    flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    return np.resize(flat[:ROTATION_BYTES], ROTATION_BYTES)
 
 
 def rotated_input(array: np.ndarray) -> np.ndarray:
-    """Return an input as a kernel reads it that begins `ROTATION_BYTES` later."""
-    whole = np.concatenate([np.ascontiguousarray(array).reshape(-1).view(np.uint8), _beginning(array)])
-    return whole[ROTATION_BYTES:][: array.nbytes].view(array.dtype).reshape(array.shape)
+    """Return an input as a kernel reads it from `ROTATION_BYTES` later."""
+    joined = np.concatenate([np.ascontiguousarray(array).reshape(-1).view(np.uint8), _beginning(array)])
+    return joined[ROTATION_BYTES:][: array.nbytes].view(array.dtype).reshape(array.shape)
 
 
 _BEFORE = " before"
@@ -205,8 +205,8 @@ def lay_out(device: Device, operation: Operation, problem: Problem) -> tuple[Buf
     sizes |= {_before(b.name): b.nbytes for b in buffers if b.role == "inout"}
     guards = {b.name: guard_bytes(b.nbytes) for b in buffers}
     # Every array has its own pages, because arrays on one page would share a place.
-    whole = {name: _whole_pages(device, nbytes + 2 * guards.get(name, 0)) for name, nbytes in sizes.items()}
-    needed, free = sum(whole.values()), device.free_bytes()
+    allocated = {name: _whole_pages(device, nbytes + 2 * guards.get(name, 0)) for name, nbytes in sizes.items()}
+    needed, free = sum(allocated.values()), device.free_bytes()
     if needed > free:
         raise OutOfMemory(
             f"{operation.name} of this size needs {needed / 1e9:.2f} GB, {device.info.name} has {free / 1e9:.2f} GB "
@@ -216,20 +216,20 @@ def lay_out(device: Device, operation: Operation, problem: Problem) -> tuple[Buf
     for role, name in _ENDS.items():
         pages = _whole_pages(device, half)
         if half and needed + pages <= free and not any(b.role == role and b.nbytes >= half for b in buffers):
-            whole[name] = pages
+            allocated[name] = pages
             needed += pages
     count = place_count(
-        sum(sizes.values()) + 2 * sum(guards.values()) + half * len(_ENDS.values() & whole.keys()), free
+        sum(sizes.values()) + 2 * sum(guards.values()) + half * len(_ENDS.values() & allocated.keys()), free
     )
     count = min(count, free // max(needed, 1))
-    made = []
+    layout = []
     for _ in range(count):
-        addresses = {name: device.allocate(nbytes) + guards.get(name, 0) for name, nbytes in whole.items()}
+        addresses = {name: device.allocate(nbytes) + guards.get(name, 0) for name, nbytes in allocated.items()}
         for name in _ENDS.values():
             if name in addresses:
                 device.fill(addresses[name], half, POISON)()
-        made.append(BufferSet(device, buffers, addresses, {**sizes, **dict.fromkeys(_ENDS.values(), half)}, half))
-    return tuple(made)
+        layout.append(BufferSet(device, buffers, addresses, {**sizes, **dict.fromkeys(_ENDS.values(), half)}, half))
+    return tuple(layout)
 
 
 def guard_bytes(nbytes: int) -> int:

@@ -82,9 +82,9 @@ class InputSet:
 
 
 def _equal(first: np.ndarray, second: np.ndarray) -> bool:
-    """Tell whether two flat arrays are equal; the first different chunk ends the comparison."""
-    parts = pieces(slice(0, max(first.size, second.size)), verify.CHUNK)
-    return all(np.array_equal(first[part], second[part]) for part in parts)
+    """Return whether two flat arrays are equal; the first different chunk ends the comparison."""
+    chunks = pieces(slice(0, max(first.size, second.size)), verify.CHUNK)
+    return all(np.array_equal(first[chunk], second[chunk]) for chunk in chunks)
 
 
 @dataclass
@@ -119,7 +119,7 @@ class RunContext:
             {name: np.ascontiguousarray(array).reshape(-1).view(np.uint8) for name, array in input_set.arrays.items()}
             for input_set in self.input_sets
         )
-        return frozenset(name for name, own in first.items() if not _equal(own, second[name]))
+        return frozenset(name for name, first_bytes in first.items() if not _equal(first_bytes, second[name]))
 
     @property
     def fixed(self) -> bool:
@@ -137,7 +137,7 @@ class RunContext:
         return self.input_sets[0].expected(name, partial(self.progress, "computing the reference", 0))
 
     def figures(self, outputs: Arrays) -> dict[str, float]:
-        """Save a right output if the options ask for it, and return its figures."""
+        """Save a right output if the options request it, and return its figures."""
         if self.operation.save:
             self.operation.save(self.problem, outputs)
         return self.operation.figures(self.problem, self.inputs, outputs) if self.operation.figures else {}
@@ -172,7 +172,7 @@ class RunContext:
         return f"sim:{self.device.architecture}" if info.kind == "sim" else f"cuda:{info.index}"
 
     def ready(self, blank: Result) -> Result:
-        """Prepare what all kernels need, and return the blank result; an error ends the run."""
+        """Prepare the common data of all kernels, and return the blank result; an error ends the run."""
         raise NotImplementedError
 
     def work(self, case: Case, blank: Result) -> Result:
@@ -180,7 +180,7 @@ class RunContext:
         raise NotImplementedError
 
     def skips(self, case: Case, error: CudabenchError) -> bool:
-        """Tell whether a case with this error counts as skipped instead of failed."""
+        """Return whether a case with this error counts as skipped instead of failed."""
         raise NotImplementedError
 
     def measure_cpu(self) -> CpuTime:
@@ -238,8 +238,8 @@ def describe(case: Case, device: str) -> Result:
 def stopped_pair(results: Sequence[Result], at: int, ended: Result) -> list[Result]:
     """Return the results of a pair whose measurement ended with the kernel at `at`."""
     reason = f"not timed, because the other side is {ended.status}"
-    other = [replace(result, status="skipped", time=None, reason=reason) for result in results]
-    return [*other[:at], ended, *other[at + 1 :]]
+    stopped = [replace(result, status="skipped", time=None, reason=reason) for result in results]
+    return [*stopped[:at], ended, *stopped[at + 1 :]]
 
 
 def other_architecture(case: Case, info: DeviceInfo, *, alone: bool = True) -> str | None:
@@ -249,13 +249,13 @@ def other_architecture(case: Case, info: DeviceInfo, *, alone: bool = True) -> s
     """
     if not case.architecture:
         return None
-    wanted, has = capability(case.architecture), capability(info.compute_capability)
+    required, actual = capability(case.architecture), capability(info.compute_capability)
     plain = case.architecture.rstrip("af")
-    if has == wanted or (plain == case.architecture and has > wanted):
+    if actual == required or (plain == case.architecture and actual > required):
         return None
     later = " and later" if plain == case.architecture else ""
     return (
-        f"{case.kernel} needs a GPU of compute capability {wanted[0]}.{wanted[1]}{later}, and this one has "
+        f"{case.kernel} needs a GPU of compute capability {required[0]}.{required[1]}{later}, and this one has "
         f"{info.compute_capability}" + (f": use --device sim:{plain}" if alone else "")
     )
 
@@ -268,13 +268,13 @@ def poison_bytes(expected: Arrays) -> tuple[int, int]:
     """Return the two bytes that occur least often in the expected outputs, for poison: an unwritten output must not
     look right with both."""
     flat = [array.reshape(-1) for array in expected.values()]
-    parts = [array[part] for array in flat for part in pieces(slice(0, array.size), verify.CHUNK)]
+    chunks = [array[chunk] for array in flat for chunk in pieces(slice(0, array.size), verify.CHUNK)]
 
-    def hits(part: np.ndarray) -> list[int]:
-        values = (np.frombuffer(bytes([byte]) * part.itemsize, part.dtype)[0] for byte in POISONS)
-        return [int(np.count_nonzero(part == value)) for value in values]
+    def hits(chunk: np.ndarray) -> list[int]:
+        values = (np.frombuffer(bytes([byte]) * chunk.itemsize, chunk.dtype)[0] for byte in POISONS)
+        return [int(np.count_nonzero(chunk == value)) for value in values]
 
-    counts = dict(zip(POISONS, map(sum, zip(*on_threads(hits, parts), strict=True)), strict=False))
+    counts = dict(zip(POISONS, map(sum, zip(*on_threads(hits, chunks), strict=True)), strict=False))
     first, second, *_ = sorted(POISONS, key=lambda byte: counts.get(byte, 0))
     return first, second
 
@@ -303,10 +303,10 @@ class Evidence:
 
 
 def conclude(
-    result: Result, run: RunContext, case: Case, evidence: Evidence, more: Notes, order: Sequence[str]
+    result: Result, run: RunContext, case: Case, evidence: Evidence, extra: Notes, order: Sequence[str]
 ) -> Result:
-    """Return the result with its evidence, and with warnings: those that follow from it and those in `more`, sorted by
-    kind as in `order`."""
+    """Return the result with its evidence, and with warnings: those of the evidence and of `extra`, in the
+    order of kinds in `order`."""
     verification, expected = evidence.verification, run.expected(case.expects)
     buffers = run.operation.buffers(run.problem)
     types = {buffer.dtype for buffer in buffers if buffer.role in ("out", "inout")}
@@ -314,22 +314,22 @@ def conclude(
         "launch": launch_warnings(case),
         "unverified": unverified_warnings(verification, expected, buffers),
         "tolerance": [
-            warning("tolerance", name=name, largest=largest, atol=own.atol, rtol=own.rtol)
+            warning("tolerance", name=name, largest=largest, atol=tolerance.atol, rtol=tolerance.rtol)
             for name, array in expected.items()
-            for own in [run.operation.tolerated(case.expects, run.problem).of(name)]
-            if (largest := verify.zeros_pass(array, own)) is not None
+            for tolerance in [run.operation.tolerated(case.expects, run.problem).of(name)]
+            if (largest := verify.zeros_pass(array, tolerance)) is not None
         ],
         # If the simulator counted leaks on the heap, a note about frees is needless.
         "code": [
             note
             for note in code_warnings(evidence.ptx, evidence.entries)
-            if note.code != "malloc" or "leak" not in more
+            if note.code != "malloc" or "leak" not in extra
         ],
         "state": [warning("state", variables=_variables(evidence.state))] if evidence.state else [],
         "arithmetic": arithmetic_warnings(
             evidence.code, types.pop() if len(types) == 1 else "", verification, [buffer.dtype for buffer in buffers]
         ),
-        **more,
+        **extra,
     }
     warnings = tuple(note for kind in order for note in notes.get(kind, ()))
     state = tuple(evidence.state)
@@ -405,8 +405,8 @@ def launch_warnings(case: Case) -> list[Warning]:
     threads = case.threads
     if threads % WARP == 0:
         return unset
-    count, leave = ("1 thread", "leaves") if threads == 1 else (f"{threads} threads", "leave")
-    return [*unset, warning("partial-warp", threads=count, leave=leave, idle=-threads % WARP, warp=WARP)]
+    count, verb = ("1 thread", "leaves") if threads == 1 else (f"{threads} threads", "leave")
+    return [*unset, warning("partial-warp", threads=count, leave=verb, idle=-threads % WARP, warp=WARP)]
 
 
 def unverified_warnings(
@@ -426,16 +426,16 @@ def extent_warnings(
     """Return the warning for an array that an unverified kernel accessed past its end."""
     if verification is not None:
         return []
-    beyond = [hazard.message for hazard in hazards if hazard.kind == "out-of-bounds"]
-    past, before = (
-        [buffer.name for buffer in buffers if f"{side} of '{buffer.name}'" in " ".join(beyond)]
+    messages = [hazard.message for hazard in hazards if hazard.kind == "out-of-bounds"]
+    past_end, before_start = (
+        [buffer.name for buffer in buffers if f"{side} of '{buffer.name}'" in " ".join(messages)]
         for side in ("past the end", "before the start")
     )
-    names = [name for name in past if name not in before]  # a larger array does not help against these
+    names = [name for name in past_end if name not in before_start]  # a larger array does not repair these
     return [warning("extent", name=names[0])] if names else []
 
 
-# Words of PTX that keep lines in the L2, or load them into it, more than a plain access does.
+# Words of PTX that keep lines in the L2, or load them into it, beyond a plain access.
 EVICTION = ("evict_last", "createpolicy", "prefetch.global", "bulk.prefetch", "discard.global", "applypriority")
 # Opcodes with modifiers, such as 'ld.global.L2::evict_last.f32', without file names and comments.
 _OPCODE = re.compile(r"^\s*(?:\{\s*)?(?:@!?[%\w]+\s+)?([a-z][\w.:]*)", re.M)
@@ -455,7 +455,7 @@ def _launched(ptx: str, entries: Collection[str]) -> str:
 
 
 def kept_in_cache(ptx: str) -> bool:
-    """Tell whether PTX asks the L2 to keep lines."""
+    """Return whether PTX requests the L2 to keep lines."""
     return any("evict_last" in opcode for opcode in _OPCODE.findall(ptx))
 
 
@@ -466,6 +466,6 @@ def code_warnings(texts: Iterable[str], entries: Collection[str] = ()) -> list[W
     """
     ptx = "\n".join(_launched(text, entries) for text in texts)
     used = set(_OPCODE.findall(ptx))
-    hints = [word for word in EVICTION if any(word in opcode for opcode in used)]
+    hints = [hint for hint in EVICTION if any(hint in opcode for opcode in used)]
     notes = [warning("eviction", hints=", ".join(hints))] if hints else []
     return [*notes, warning("malloc")] if _MALLOC.search(ptx) else notes

@@ -106,13 +106,13 @@ class Fuzz:
             self.problem.parsed(expectation) for expectation in self.problem.expectations if expectation.path is None
         ]
         names = {name for expression in parsed for name in expression.names}
-        places = {name for expression in parsed for name in precision.indices(expression)}
+        index_names = {name for expression in parsed for name in precision.indices(expression)}
         return {
             array.name
             for array in self.problem.arrays
             if array.init == "random"
             and {array.name, self.problem.before(array.name)} & names
-            and not {array.name, self.problem.before(array.name)} & places
+            and not {array.name, self.problem.before(array.name)} & index_names
         }
 
     @cached_property
@@ -120,17 +120,17 @@ class Fuzz:
         """The whole numbers of the command line from which shapes are computed."""
         texts = self.request.given()
         words = {name: set(re.findall(r"[^\W\d]\w*", text)) for name, text in texts.items()}
-        wanted: set[str] = set()
+        shape_names: set[str] = set()
         for array in self.problem.arrays:
-            parts = arguments.array_parts(array_within(texts.get(array.name, ""))[1])
-            wanted |= set(re.findall(r"[^\W\d]\w*", parts[1])) if parts else set()
+            array_text = arguments.array_parts(array_within(texts.get(array.name, ""))[1])
+            shape_names |= set(re.findall(r"[^\W\d]\w*", array_text[1])) if array_text else set()
         for _ in texts:  # a number may be computed from others
-            wanted |= {part for name in wanted & set(texts) for part in words[name]}
+            shape_names |= {word for name in shape_names & set(texts) for word in words[name]}
         numbers = {name: value for name, value in self.problem.numbers.items() if name in texts}
         return {
             name: value
             for name, value in numbers.items()
-            if name in wanted and isinstance(value, int) and not words[name] & set(numbers) and value > 0
+            if name in shape_names and isinstance(value, int) and not words[name] & set(numbers) and value > 0
         }
 
     def trial(self, values: str, sizes: Mapping[str, int], seed: int) -> Trial:
@@ -150,8 +150,8 @@ class Fuzz:
             before, array, behind = array_within(value)
             parts = arguments.array_parts(array)
             if name in sizes:
-                kind, colon, _ = value.rpartition(":")
-                changed[name] = f"{kind}{colon}{sizes[name]}"
+                prefix, colon, _ = value.rpartition(":")
+                changed[name] = f"{prefix}{colon}{sizes[name]}"
             elif shapes and parts and name in self.drawn:
                 changed[name] = f"{before}{parts[0]}[{parts[1]}]:{start_of(values, shapes[name], seed)}{behind}"
         return self.request.with_values(changed)
@@ -159,7 +159,7 @@ class Fuzz:
     # Sizes ------------------------------------------------------------------------------------------------------------
 
     def allowed(self, sizes: Mapping[str, int]) -> bool:
-        """Tell whether a problem of these sizes is valid: shapes, launch and --where."""
+        """Return whether a problem of these sizes is valid: shapes, launch and --where."""
         key = tuple(sizes.items())
         if key not in self._allowed:
             request = self._with(sizes, "random")
@@ -181,26 +181,26 @@ class Fuzz:
     def sizes(self) -> Iterator[dict[str, int]]:
         """Yield sizes without end: the largest prime that fits, then others in rotation; {} if no size may change."""
         options = {name: self._choices(name, base) for name, base in self.named.items()}
-        for at in itertools.count():
+        for step in itertools.count():
             # The first size is the largest; the numbers step through their sizes differently.
-            wanted = [
-                (name, choices[-1 - (at * (2 * order + 3)) % len(choices)])
+            candidates = [
+                (name, choices[-1 - (step * (2 * order + 3)) % len(choices)])
                 for order, (name, choices) in enumerate(options.items())
                 if choices
             ]
-            fewer = (dict(wanted[left_out:]) for left_out in range(len(wanted) + 1))
+            subsets = (dict(candidates[start:]) for start in range(len(candidates) + 1))
             # If the problem itself is larger than a case may be:
             small = ({name: min(size, base) for name, base in self.named.items()} for size in reversed(SIZES))
-            yield next(filter(self.allowed, itertools.chain(fewer, small)), {})
+            yield next(filter(self.allowed, itertools.chain(subsets, small)), {})
 
     def _choices(self, name: str, base: int) -> list[int]:
         """Return the possible sizes of one number, ascending, while the others stay or are small."""
         in_launch = name in set(re.findall(r"[^\W\d]\w*", f"{self.request.grid} {self.request.block}"))
         # A fixed launch covers at most the problem of the request.
         most = max(base, SMALL) if in_launch else base
-        wanted = sorted({size for size in (*SIZES, base - 1, base) if 0 < size <= most})
-        other_sizes = {other: min(size, SMALL) for other, size in self.named.items() if other != name}
-        return [size for size in wanted if self.allowed({name: size}) or self.allowed({**other_sizes, name: size})]
+        candidates = sorted({size for size in (*SIZES, base - 1, base) if 0 < size <= most})
+        other_sizes = {other_name: min(size, SMALL) for other_name, size in self.named.items() if other_name != name}
+        return [size for size in candidates if self.allowed({name: size}) or self.allowed({**other_sizes, name: size})]
 
     # Running ----------------------------------------------------------------------------------------------------------
 
@@ -209,18 +209,18 @@ class Fuzz:
         record, rows = Record(), self.sizes()
         undecided_classes: set[str] = set()
         texts = [expectation.text for expectation in self.problem.expectations if expectation.path is None]
-        named = {name for text in texts for name in re.findall(r"\bnp\.(\w+)", text)}
-        kinds = {array.dtype for array in self.problem.arrays if array.name in self.drawn}
-        classes = [name for name in CLASSES if _matters(name, kinds, named)] if self.drawn else ["random"]
+        functions = {name for text in texts for name in re.findall(r"\bnp\.(\w+)", text)}
+        dtypes = {array.dtype for array in self.problem.arrays if array.name in self.drawn}
+        classes = [name for name in CLASSES if _matters(name, dtypes, functions)] if self.drawn else ["random"]
         with self.session:
-            for at in range(self.count):
-                values, sizes = classes[at % len(classes)], next(rows)
-                working(self.request.kernels[0] if self.request.kernels else "", "fuzzing", at / self.count)
+            for n in range(self.count):
+                values, sizes = classes[n % len(classes)], next(rows)
+                working(self.request.kernels[0] if self.request.kernels else "", "fuzzing", n / self.count)
                 plainer = [(values, sizes), ("random", sizes), ("random", {})]
                 for kind, extents in dict.fromkeys((v, tuple(s.items())) for v, s in plainer):
                     if not self.allowed(dict(extents)):
                         continue
-                    trial, reason = self._decided(self.trial(kind, dict(extents), self.request.seed + 1 + at))
+                    trial, reason = self._decided(self.trial(kind, dict(extents), self.request.seed + 1 + n))
                     if reason is None:
                         break
                     if kind not in undecided_classes:  # report each undecided class once
@@ -261,13 +261,13 @@ class Fuzz:
 
     def _smaller(self, trial: Trial, fault: Result) -> tuple[Trial, Result]:
         """Return a simpler failing case and its result: first with plainer values, then with smaller sizes."""
-        left = MAX_SHRINK
+        runs_left = MAX_SHRINK
 
         def fails(values: str, sizes: Mapping[str, int]) -> bool:
-            nonlocal trial, fault, left
-            if left <= 0 or not self.allowed(sizes):
+            nonlocal trial, fault, runs_left
+            if runs_left <= 0 or not self.allowed(sizes):
                 return False
-            left -= 1
+            runs_left -= 1
             smaller, reason = self._decided(self.trial(values, sizes, trial.request.seed))
             smaller_fault = None if reason is not None else self._fault(smaller)
             if smaller_fault is not None:
@@ -278,15 +278,15 @@ class Fuzz:
             fails("random", trial.sizes)
         if trial.sizes:
             fails(trial.values, {})
-        whole = {**self.named, **trial.sizes}
+        all_sizes = {**self.named, **trial.sizes}
         for size in SIZES:
-            sizes = {name: min(size, own) for name, own in whole.items()}
-            if sizes == whole or fails(trial.values, _differing(sizes, self.named)):
+            sizes = {name: min(size, extent) for name, extent in all_sizes.items()}
+            if sizes == all_sizes or fails(trial.values, _differing(sizes, self.named)):
                 break
         for name in self.named:
-            whole = {**self.named, **trial.sizes}
+            all_sizes = {**self.named, **trial.sizes}
             for size in SIZES:
-                if size >= whole[name] or fails(trial.values, _differing({**whole, name: size}, self.named)):
+                if size >= all_sizes[name] or fails(trial.values, _differing({**all_sizes, name: size}, self.named)):
                     break
         return trial, fault
 
@@ -295,14 +295,14 @@ def _differing(sizes: Mapping[str, int], named: Mapping[str, int]) -> dict[str, 
     return {name: size for name, size in sizes.items() if size != named[name]}
 
 
-def _matters(values: str, kinds: set[str], functions: set[str]) -> bool:
-    """Tell whether a class differs from `random` for one of the types, and is defined."""
-    floats = {kind for kind in kinds if kind.startswith(("float", "bfloat", "complex"))}
+def _matters(values: str, dtypes: set[str], functions: set[str]) -> bool:
+    """Return whether a class differs from `random` for one of the types, and is defined."""
+    floats = {dtype for dtype in dtypes if dtype.startswith(("float", "bfloat", "complex"))}
     if values in ("denormal", "infinity", "large", "not-positive", "signed-zero", "tiny"):
         return bool(floats)
     if values == "nan":
         return bool(floats) and bool(functions & NAN_AWARE)
-    return values == "random" or bool(kinds)
+    return values == "random" or bool(dtypes)
 
 
 def start_of(values: str, array: Array, seed: int) -> str:
@@ -312,9 +312,9 @@ def start_of(values: str, array: Array, seed: int) -> str:
         return {"zeros": "zeros", "ties": "ones"}.get(values, "random")
     axes = len(array.shape)
     if values == "spike":
-        places = [min(((seed * 7919 + 2 * at) % extent) | 1, extent - 1) for at, extent in enumerate(array.shape)]
-        spot = "&".join(f"(i{axis}=={place})" for axis, place in enumerate(places))
-        return f"{1000 if dtype in _RANGES else 100}*({spot})"
+        indices = [min(((seed * 7919 + 2 * at) % extent) | 1, extent - 1) for at, extent in enumerate(array.shape)]
+        condition = "&".join(f"(i{axis}=={index})" for axis, index in enumerate(indices))
+        return f"{1000 if dtype in _RANGES else 100}*({condition})"
     starts = {"zeros": "zeros", "ties": "integers(0,3)"}
     if dtype in _RANGES:
         large, tiny, denormal = _RANGES[dtype]
@@ -343,7 +343,7 @@ def start_of(values: str, array: Array, seed: int) -> str:
 
 
 def whole_launch(request: UserRequest, problem: UserProblem) -> bool:
-    """Tell whether // in --grid and --block divides without remainder: n//256 is for multiples of 256."""
+    """Return whether // in --grid and --block divides without remainder: n//256 is for multiples of 256."""
     for text, option in ((request.grid, "--grid"), (request.block, "--block")):
         if text is None or "//" not in text:
             continue
@@ -369,7 +369,7 @@ def fuzz_all(
     where: str | None,
     tell: Callable[[Result, Record], None],
 ) -> None:
-    """Fuzz each kernel that came out right in a run, on the run's devices; a fault makes its result wrong.
+    """Fuzz each kernel that was right in a run, on the run's devices; a fault makes its result wrong.
 
     `requests` have one kernel each, by name, in the order of the cases of the run's series.
     """
@@ -381,16 +381,16 @@ def fuzz_all(
             if result.status != "ok" or request is None:
                 continue
             record = Fuzz(request, device, settings, count, where).run(shown.working)
-            new = replace(result, fuzz=asdict(record))
+            updated = replace(result, fuzz=asdict(record))
             if record.failed:
-                new = replace(
-                    without_figures(new),
+                updated = replace(
+                    without_figures(updated),
                     status="wrong",
                     reason=f"with {_case_text(record.failed)}: {record.failed['reason']}",
                 )
-            run.replace(result, new)
+            run.replace(result, updated)
             run.write()
-            tell(new, record)
+            tell(updated, record)
 
 
 def report_lines(result: Result, record: Record) -> list[str]:
@@ -426,11 +426,11 @@ def without_figures(result: Result) -> Result:
 
 def each_kernel(requests: Sequence[UserRequest], series: Sequence[Series]) -> list[UserRequest]:
     """Return a request for each kernel of the series, also for the kernels of a glob."""
-    each_request = []
+    kernel_requests = []
     for case in (case for each_series in series for case in each_series.cases):
         of_file = [request for request in requests if request.file == case.source.name]
-        own = next(
+        matching = next(
             (request for request in of_file if not request.kernels or case.kernel in request.kernels), of_file[0]
         )
-        each_request.append(replace(own, kernels=(case.kernel,)))
-    return each_request
+        kernel_requests.append(replace(matching, kernels=(case.kernel,)))
+    return kernel_requests

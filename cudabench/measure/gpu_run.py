@@ -1,4 +1,4 @@
-"""Measures a kernel on a GPU: verify, warm up, sample, verify. The device is an argument; nothing here knows PyCUDA.
+"""Measures a kernel on a GPU: verify, warm up, sample, verify. Independent of PyCUDA: the device is an argument.
 
 The protocol: two sets of inputs, of different seeds, are at different places of the memory (see `buffers`). At each
 place the output is poisoned, the kernel runs, and the output is compared with the reference. A kernel that changes
@@ -77,7 +77,7 @@ class Subject:
     samples: list[float] = field(default_factory=list)
 
     def may_repeat(self) -> bool:
-        """Tell whether all back-to-back launches do the whole work: inputs change, module variables stay, and inputs
+        """Return whether all back-to-back launches do the whole work: inputs change, module variables stay, and inputs
         are not overwritten."""
         site = self.sites[0]
         restored = any(buffer.role == "inout" for buffer in site.buffers.buffers)
@@ -123,7 +123,7 @@ class GpuRun(RunContext):
         return blank
 
     def work(self, case: Case, blank: Result) -> Result:
-        """Measure the CPU baseline, if wanted, and the kernel."""
+        """Measure the CPU baseline, if requested, and the kernel."""
         if self.settings.cpu:
             self.measure_cpu()
         return self._measured([case], [blank])[0]
@@ -152,42 +152,42 @@ class GpuRun(RunContext):
 
     def _measured(self, cases: Sequence[Case], results: list[Result], always: bool = True) -> list[Result]:
         """Return the results of one case, or of two that are sampled alternately; `results` are updated."""
-        own: list[Subject] = []
+        subjects: list[Subject] = []
         try:
             for self.at, case in enumerate(cases):
                 self.expected(case.expects)
-                own.append(self._loaded(case, results[self.at]))
-                results[self.at] = own[self.at].result
-            if not always and same_code(*own):
+                subjects.append(self._loaded(case, results[self.at]))
+                results[self.at] = subjects[self.at].result
+            if not always and same_code(*subjects):
                 return [replace(result, status="skipped", reason=SAME_CODE) for result in results]
-            for self.at, subject in enumerate(own):
+            for self.at, subject in enumerate(subjects):
                 self._bind(subject)
             for part in self.then.parts if self.then else ():
                 self.device.begin(part.source, part.defines, [launch.function for launch in part.launches])
             missed = True
             while missed:
-                sampler = Sampler(self, own)
+                sampler = Sampler(self, subjects)
                 sampler.sample()
-                for subject in own:
+                for subject in subjects:
                     subject.state.note_changes()
                 # Samples are invalid if they changed a variable that was not reset before each of them.
-                missed = any(subject.state.missed for subject in own)
-            for self.at, subject in enumerate(own):
+                missed = any(subject.state.missed for subject in subjects)
+            for self.at, subject in enumerate(subjects):
                 results[self.at] = self._concluded(subject, sampler)
             return results
         except WrongOutput as wrong:
             wrong_result = replace(
-                own[self.at].result,
+                subjects[self.at].result,
                 status="wrong",
                 reason=wrong.reason,
                 verification=wrong.verification,
                 hazards=wrong.hazards or None,
-                state=own[self.at].state.kept,
+                state=subjects[self.at].state.kept,
             )
             return stopped_pair(results, self.at, wrong_result)
         finally:
             if self.device.alive():
-                for subject in own:
+                for subject in subjects:
                     subject.state.release()
 
     def befores(self, subject: Subject) -> list[list[Work]]:
@@ -217,14 +217,14 @@ class GpuRun(RunContext):
         module = load_module(self.device, case)
         for name, content in case.constants.items():
             module.set_constant(name, content)
-        spent = module.resources(case.function)
-        shared, threads = spent.shared_bytes + case.dynamic_shared_bytes, case.threads
+        resources = module.resources(case.function)
+        shared, threads = resources.shared_bytes + case.dynamic_shared_bytes, case.threads
         result = replace(
             result,
-            registers=spent.registers,
-            local_bytes=spent.local_bytes,
+            registers=resources.registers,
+            local_bytes=resources.local_bytes,
             shared_bytes=shared,
-            occupancy=occupancy(self.device.info.compute_capability, threads, spent.registers, shared),
+            occupancy=occupancy(self.device.info.compute_capability, threads, resources.registers, shared),
             inputs=inputs,
         )
         self._check_resident(module, case.launches)
@@ -241,16 +241,16 @@ class GpuRun(RunContext):
     def _check_resident(self, module: Module, launches: Sequence[Launch]) -> None:
         """Raise NoRoom for a launch whose block does not fit a multiprocessor, by the driver's numbers of the function,
         and UnsupportedFeature for clusters on a GPU without clusters."""
-        has = self.device.info.compute_capability
-        if any(launch.cluster for launch in launches) and capability(has) < (9, 0):
-            raise UnsupportedFeature(f"clusters of blocks need compute capability 9.0, and this GPU has {has}.")
-        kinds = {(launch.function, math.prod(launch.block), launch.shared_bytes) for launch in launches}
-        for function, threads, dynamic in sorted(kinds):
+        version = self.device.info.compute_capability
+        if any(launch.cluster for launch in launches) and capability(version) < (9, 0):
+            raise UnsupportedFeature(f"clusters of blocks need compute capability 9.0, and this GPU has {version}.")
+        shapes = {(launch.function, math.prod(launch.block), launch.shared_bytes) for launch in launches}
+        for function, threads, dynamic in sorted(shapes):
             needs = module.resources(function)
             most = needs.max_threads or 0
             bound = most if most < most_threads(needs.registers) else None  # the driver's number includes registers
             shared = needs.shared_bytes + dynamic
-            check_resident(function, has, threads, needs.registers, shared, bound=bound)
+            check_resident(function, version, threads, needs.registers, shared, bound=bound)
 
     def _bind(self, subject: Subject) -> None:
         """Bind the kernel to every place, run it once there and verify its outputs. Raises WrongOutput."""
@@ -311,8 +311,8 @@ class GpuRun(RunContext):
         formats = evidence.code.arithmetic if evidence.code and evidence.code.arithmetic else ()
         if case.peer:
             formats = self.operation.peer(case.peer).arithmetic or (self.problem.dtype,)
-        fewest = self.operation.least_flops
-        least = fewest(self.problem) if fewest else measured.flops
+        least_flops = self.operation.least_flops
+        least = least_flops(self.problem) if least_flops else measured.flops
         if reason := impossible(timing.median_s, measured.bytes, least, formats, self.device.info):
             raise WrongOutput(reason, evidence.verification)
         notes = {
@@ -342,8 +342,8 @@ class GpuRun(RunContext):
             constants = [partial(module.set_constant, name, content) for name, content in contents.items()]
             rotated = None
             if drawn:
-                other = self.device.bind(module, case.launches, place.rotated(drawn))
-                rotated = Site(place, later[id(inputs)], other, None, poison[at % 2], constants)
+                rotated_work = self.device.bind(module, case.launches, place.rotated(drawn))
+                rotated = Site(place, later[id(inputs)], rotated_work, None, poison[at % 2], constants)
             work = self.device.bind(module, case.launches, place.addresses)
             sites.append(Site(place, inputs, work, rotated, poison[at % 2], constants))
         return sites
@@ -411,13 +411,13 @@ class GpuRun(RunContext):
 
 
 def same_code(subject: Subject, other: Subject) -> bool:
-    """Tell whether two kernels have the same instructions, data, arguments and resources; False if the code of one is
+    """Return whether two kernels have the same instructions, data, arguments and resources; False if the code of one is
     unknown."""
-    return bool(subject.images and other.images) and _code(subject) == _code(other)
+    return bool(subject.images and other.images) and _code_identity(subject) == _code_identity(other)
 
 
-def _code(subject: Subject) -> tuple[object, ...]:
-    """Return everything besides the card that decides a kernel's time: instructions, data, resources, launches."""
+def _code_identity(subject: Subject) -> tuple[object, ...]:
+    """Return all that decides a kernel's time besides the card: instructions, data, resources, launches."""
     case = subject.case
     hidden = (case.source.name, *(f"{folder}/" for folder in case.source.folders))
     return (
@@ -472,10 +472,10 @@ def flops_floor(flops: int, arithmetic: Iterable[str], info: DeviceInfo) -> floa
     if a rate of this card is unknown."""
     rates = FMA_PER_CLOCK.get(info.compute_capability, {})
     clock = info.clocks.get("sm_mhz")
-    known = [rates.get(name) for name in arithmetic]
-    if not known or None in known or not clock or not info.sm_count:
+    per_clock = [rates.get(name) for name in arithmetic]
+    if not per_clock or None in per_clock or not clock or not info.sm_count:
         return None
-    return flops / (2 * max(rate for rate in known if rate) * info.sm_count * clock * 1e6)
+    return flops / (2 * max(rate for rate in per_clock if rate) * info.sm_count * clock * 1e6)
 
 
 def impossible(
@@ -485,15 +485,15 @@ def impossible(
     names = tuple(name for name in arithmetic if name != "approximate")  # the others are formats
     peak = f"at the {info.peak_gbps or 0:.0f} GB/s of {info.name}, without the bytes that its L2 cache holds"
     operations = f"{flops} operations in {' and '.join(names)}"
-    fewer = ("fewer bytes move than --bytes says", "it needs fewer operations than --flops says")
+    causes = ("fewer bytes move than --bytes says", "it needs fewer operations than --flops says")
     floors = (
-        (nbytes and bytes_floor(nbytes, info), f"{nbytes} bytes take at least", peak, fewer[0]),
-        (flops and flops_floor(flops, names, info), f"{operations} take at least", f"on {info.name}", fewer[1]),
+        (nbytes and bytes_floor(nbytes, info), f"{nbytes} bytes take at least", peak, causes[0]),
+        (flops and flops_floor(flops, names, info), f"{operations} take at least", f"on {info.name}", causes[1]),
     )
-    for least_s, work, place, other in floors:
+    for least_s, work, bound, alternative in floors:
         if least_s is not None and median_s < least_s:
             return (
-                f"{median_s * 1e6:.4g} us is impossible: {work} {least_s * 1e6:.4g} us {place}; either the kernel does "
-                f"not do the work, or {other}"
+                f"{median_s * 1e6:.4g} us is impossible: {work} {least_s * 1e6:.4g} us {bound}; either the kernel does "
+                f"not do the work, or {alternative}"
             )
     return None

@@ -79,13 +79,13 @@ class OutputCheck:
     def in_full(self, site: Site, when: str) -> tuple[Verification | None, Arrays]:
         """Return the comparison of all outputs at a site (None without an expectation), and the outputs."""
         expected = site.inputs.expected(self.expects)
-        wanted = {*expected, *self.saves}
+        names = {*expected, *self.saves}
         digest = self._digest(site, expected)
-        got = site.buffers.download(b for b in site.buffers.buffers if b.name in wanted)
-        verification = site.inputs.compare(self.expects, got, when)
+        outputs = site.buffers.download(b for b in site.buffers.buffers if b.name in names)
+        verification = site.inputs.compare(self.expects, outputs, when)
         if verification and not verification.mismatches:
             self._known.add(digest)
-        return verification, got
+        return verification, outputs
 
     def by_digest(self, site: Site, when: str) -> Verification | None:
         """Return the comparison if the outputs at a site are wrong, else None; a known digest saves the comparison."""
@@ -157,8 +157,8 @@ class KernelState:
             for variable, (image, _) in self._images.items()
             if variable in self._reset
         ]
-        rest = -self._used % self._device.page_bytes if self._images else 0
-        return [*works, self._device.fill(self._pages + self._used, rest, 0)] if rest else works
+        padding = -self._used % self._device.page_bytes if self._images else 0
+        return [*works, self._device.fill(self._pages + self._used, padding, 0)] if padding else works
 
     @property
     def missed(self) -> bool:

@@ -98,26 +98,26 @@ def simulate_in_order(
 ) -> Generator[tuple[Result, str], None, None]:
     """Yield the result of each case and its printed output, in the order of the cases, from `count` processes.
 
-    refused: is called before a case starts; if it returns a result, the case does not run. failure: returns the result
+    refused: called before a case starts; if it returns a result, the case does not run. failure: returns the result
     of a case whose process died. Closing the generator ends all processes. Raises the error of a case after the results
     of the cases before it.
     """
-    waiting = list(range(len(cases)))[::-1]
-    done: dict[int, Any] = {}
+    pending = list(range(len(cases)))[::-1]
+    answers: dict[int, Any] = {}
     processes: list[_Process] = []
-    following = 0
+    next_number = 0
     try:
-        while following < len(cases):
-            while waiting and len(processes) < min(count, len(waiting) + len(_busy(processes))):
+        while next_number < len(cases):
+            while pending and len(processes) < min(count, len(pending) + len(_busy(processes))):
                 processes.append(_fork(cases, simulate, processes))
-            _hand_out(processes, waiting, cases, refused, done)
-            while following in done:
-                answer = done.pop(following)
+            _hand_out(processes, pending, cases, refused, answers)
+            while next_number in answers:
+                answer = answers.pop(next_number)
                 if isinstance(answer, CudabenchError):
                     raise answer
-                following += 1
+                next_number += 1
                 yield answer
-            if following == len(cases):
+            if next_number == len(cases):
                 break
             ready = set(wait([process.out_of for process in processes]))
             for process in [process for process in processes if process.out_of in ready]:
@@ -128,7 +128,7 @@ def simulate_in_order(
                     if number is not None and number == min(_busy(processes)):
                         progress(cases[number].kernel, *content)
                 elif number is not None:
-                    done[number] = content if kind == "finished" else (failure(cases[number], content), "")
+                    answers[number] = content if kind == "finished" else (failure(cases[number], content), "")
     finally:
         for process in processes:
             process.end()
@@ -136,17 +136,17 @@ def simulate_in_order(
 
 def _hand_out(
     processes: Sequence[_Process],
-    waiting: list[int],
+    pending: list[int],
     cases: Sequence[Case],
     refused: Callable[[Case], Result | None],
-    done: dict[int, Any],
+    answers: dict[int, Any],
 ) -> None:
-    """Give each idle process the next waiting case; refused cases are done at once."""
+    """Give each idle process the next waiting case; refused cases get their result at once."""
     for process in processes:
-        while waiting and process.has is None:
-            number = waiting.pop(-1 if process is processes[0] else 0)
-            if instead := refused(cases[number]):
-                done[number] = (instead, "")
+        while pending and process.has is None:
+            number = pending.pop(-1 if process is processes[0] else 0)
+            if refusal := refused(cases[number]):
+                answers[number] = (refusal, "")
             else:
                 process.begin(number)
 
@@ -159,8 +159,8 @@ def _busy(processes: Sequence[_Process]) -> list[int]:
 def _fork(cases: Sequence[Case], simulate: Simulate, running: Sequence[_Process]) -> _Process:
     out_of, back = Pipe(duplex=False)
     tasks, to = Pipe(duplex=False)
-    mine = [out_of, to, *(end for other in running for end in (other.to, other.out_of))]
-    process = get_context("fork").Process(target=_work, args=(cases, simulate, tasks, back, mine), daemon=True)
+    parent_ends = [out_of, to, *(end for sibling in running for end in (sibling.to, sibling.out_of))]
+    process = get_context("fork").Process(target=_work, args=(cases, simulate, tasks, back, parent_ends), daemon=True)
     # Ctrl-C is for the parent, which ends this process; the child must not see it, even while it starts.
     with interrupts.deferred(), warnings.catch_warnings():
         # Python warns of other threads; the child does not take their locks.
@@ -177,8 +177,8 @@ def _work(
     """Run the child process: simulate cases until the pipe closes; exit without the parent's handlers."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     interrupts.unblock_signals()
-    for end in parents:
-        end.close()
+    for connection in parents:
+        connection.close()
     gc.freeze()  # the parent's objects stay shared
     confined.die_with_parent()
     last_sent = 0.0

@@ -57,21 +57,21 @@ def _refuse(when: bool | np.bool_, reason: str) -> None:
 def judge(problem: UserProblem, seed: int) -> Judgement:
     """Return the judgement of the expectations for the inputs of a seed."""
     inputs = {
-        array.name: from_bfloat16(array.make(seed, at)) if array.dtype == "bfloat16" else array.make(seed, at)
-        for at, array in enumerate(problem.arrays)
+        array.name: from_bfloat16(array.make(seed, index)) if array.dtype == "bfloat16" else array.make(seed, index)
+        for index, array in enumerate(problem.arrays)
         if array.init != "empty"
     }
     try:
-        needed = [
+        tolerances = [
             _Judge(problem, expectation).judged(inputs)
             for expectation in problem.expectations
             if expectation.path is None
         ]
     except _Undecided as reason:
         return Judgement(str(reason))
-    except CudabenchError as error:  # the expectation has no value here
+    except CudabenchError as error:  # the expectation has no value for these inputs
         return Judgement(str(error).rstrip("."))
-    atol = max((needed_atol for needed_atol in needed if needed_atol is not None), default=None)
+    atol = max((tolerance for tolerance in tolerances if tolerance is not None), default=None)
     exact = [
         expectation for expectation in problem.expectations if problem.array(expectation.name).dtype not in TOLERANCES
     ]
@@ -81,7 +81,7 @@ def judge(problem: UserProblem, seed: int) -> Judgement:
 
 
 class _Judge:
-    """Judges an expectation: it has the expression, and the array to compare."""
+    """Judges an expectation, by its expression and the array to compare."""
 
     def __init__(self, problem: UserProblem, expectation: Expectation) -> None:
         self.problem, self.expectation = problem, expectation
@@ -98,9 +98,9 @@ class _Judge:
             for name in (problem.before(other_array.name), other_array.name)
             if name in expression.names and other_array.name in inputs
         }
-        whole = any(value.dtype.kind in "iub" for value in read.values())
+        integral = any(value.dtype.kind in "iub" for value in read.values())
         wide = {name: widened(value) for name, value in read.items()}
-        exact = self.value(wide, strict=whole)
+        exact = self.value(wide, strict=integral)
         _refuse(exact.dtype.kind in "fc" and np.isnan(exact).any(), "the expectation has NaN in it")
         if any(value.dtype.kind in "iub" and value.dtype.itemsize < 8 for value in read.values()):
             self.check_when_wider(read, exact)
@@ -108,40 +108,41 @@ class _Judge:
             name: value + 0 if value.dtype.kind in "fc" else value for name, value in wide.items()
         }  # -0.0 + 0 is 0
         zeros = any((value == 0).any() for value in unsigned.values())
-        signed = zeros and not np.array_equal(self.value(unsigned, strict=whole), exact)
+        signed = zeros and not np.array_equal(self.value(unsigned, strict=integral), exact)
         _refuse(signed, "the expectation hangs on the sign of a zero")
-        near = self.value(
+        narrow = self.value(
             {
                 name: value.astype(np.float32) if value.dtype.name == "float16" else value
                 for name, value in read.items()
             },
-            strict=whole,
+            strict=integral,
         )
         if array.dtype not in TOLERANCES:
-            other = not np.array_equal(near, exact)
-            _refuse(other, "the expectation in float32 gives other whole numbers than in float64")
+            differs = not np.array_equal(narrow, exact)
+            _refuse(differs, "the expectation in float32 gives other whole numbers than in float64")
             return None
-        exact, near = self.numbers(exact), self.numbers(near)
+        exact, narrow = self.numbers(exact), self.numbers(narrow)
         finite = np.isfinite(exact)
-        _refuse(not np.array_equal(finite, np.isfinite(near)), "the expectation leaves the range of float32")
-        size, apart = np.abs(exact[finite]), np.abs(near[finite] - exact[finite])
+        _refuse(not np.array_equal(finite, np.isfinite(narrow)), "the expectation leaves the range of float32")
+        size, difference = np.abs(exact[finite]), np.abs(narrow[finite] - exact[finite])
         usual = plain_tolerance(problem, array.dtype)
         allowed = usual.atol + usual.rtol * size
         spread = self.spread(wide, exact)[finite]
-        if (apart > allowed + SAFETY * spread).any():
-            raise _Undecided(f"the expectation differs by {float(apart.max()):.3g} between float32 and float64")
-        extra = SAFETY * (spread + apart)
-        if not (extra > allowed / 2).any():
+        if (difference > allowed + SAFETY * spread).any():
+            raise _Undecided(f"the expectation differs by {float(difference.max()):.3g} between float32 and float64")
+        margin = SAFETY * (spread + difference)
+        if not (margin > allowed / 2).any():
             return None
-        more = float(extra.max())
+        noise = float(margin.max())
         ill = min(max(ILL, ILL_EPSILONS * EPSILON.get(array.dtype, EPSILON_64)), ILL_MOST)
-        _refuse(more > ill * float(size.max()) + usual.atol, f"rounding alone may change the expectation by {more:.3g}")
-        return float(f"{(usual.atol + more):.2g}") * 1.1
+        limit = ill * float(size.max()) + usual.atol
+        _refuse(noise > limit, f"rounding alone may change the expectation by {noise:.3g}")
+        return float(f"{(usual.atol + noise):.2g}") * 1.1
 
     def value(self, read: Mapping[str, np.ndarray], *, strict: bool) -> np.ndarray:
         """Return the expectation's value in the array's type. Raises _Undecided if C and NumPy may differ in it.
 
-        `strict`: it reads whole numbers, whose division by zero is 0 in NumPy and undefined in C.
+        `strict`: the expectation reads whole numbers, whose division by zero is 0 in NumPy and undefined in C.
         """
         problem, expression, array, expectation = self.problem, self.expression, self.array, self.expectation
         faults: set[str] = set()
@@ -163,7 +164,7 @@ class _Judge:
         )
 
     def check_when_wider(self, read: Mapping[str, np.ndarray], exact: np.ndarray) -> None:
-        """Raise _Undecided if short whole numbers overflow in it: C computes in int, NumPy does not."""
+        """Raise _Undecided if the expectation overflows short whole numbers: C computes in int, NumPy does not."""
         longer = {
             name: value.astype(np.int64) if value.dtype.kind in "iu" and value.dtype.itemsize < 8 else widened(value)
             for name, value in read.items()
@@ -172,11 +173,11 @@ class _Judge:
         with np.errstate(all="ignore"):
             if self.array.dtype in TOLERANCES:
                 rtol, atol = TOLERANCES[self.array.dtype]
-                ours = self.numbers(exact)
-                same = bool(np.allclose(ours, value, rtol=rtol, atol=atol, equal_nan=True))
+                values = self.numbers(exact)
+                equal = bool(np.allclose(values, value, rtol=rtol, atol=atol, equal_nan=True))
             else:
-                same = np.array_equal(np.broadcast_to(value, exact.shape).astype(exact.dtype), exact)
-        _refuse(not same, "whole numbers overflow inside the expectation")
+                equal = np.array_equal(np.broadcast_to(value, exact.shape).astype(exact.dtype), exact)
+        _refuse(not equal, "whole numbers overflow inside the expectation")
 
     def numbers(self, value: np.ndarray) -> np.ndarray:
         """Return the values of the array as float64 or complex128."""
@@ -187,8 +188,8 @@ class _Judge:
         """Return for each element how much the expectation changes if the inputs change by the effect of rounding."""
         problem, spread = self.problem, np.zeros(exact.shape)
         terms = _terms(self.expression, wide, exact)
-        own = EPSILON.get(self.array.dtype, EPSILON_64)
-        held = {
+        array_epsilon = EPSILON.get(self.array.dtype, EPSILON_64)
+        dtypes = {
             name: other_array.dtype
             for other_array in problem.arrays
             for name in (problem.before(other_array.name), other_array.name)
@@ -198,14 +199,14 @@ class _Judge:
             changed = dict(wide)
             for name, value in wide.items():
                 if value.dtype.kind in "fc":
-                    share = max(EPSILON.get(held[name], EPSILON_64), own) * max(2.0, math.sqrt(terms))
+                    share = max(EPSILON.get(dtypes[name], EPSILON_64), array_epsilon) * max(2.0, math.sqrt(terms))
                     with np.errstate(all="ignore"):
-                        other = value * (1 + share * rng.choice((-1.0, 1.0), value.shape))
-                        changed[name] = np.where(np.isfinite(value), other, value)
+                        perturbed = value * (1 + share * rng.choice((-1.0, 1.0), value.shape))
+                        changed[name] = np.where(np.isfinite(value), perturbed, value)
             value = np.asarray(self.expression.evaluate({**problem.numbers, **changed}, limit=host_memory()))
             with np.errstate(all="ignore"):
-                moved = np.abs(np.broadcast_to(value, exact.shape) - exact)
-            spread = np.maximum(spread, np.where(np.isfinite(moved), moved, 0.0))
+                change = np.abs(np.broadcast_to(value, exact.shape) - exact)
+            spread = np.maximum(spread, np.where(np.isfinite(change), change, 0.0))
         return spread
 
 
@@ -223,7 +224,7 @@ def _terms(expression: Expression, read: Mapping[str, np.ndarray], exact: np.nda
     return int(max([1, *extents, *shares]))
 
 
-# What may be varied --------------------------------------------------------------------------------------------------
+# Variable inputs -----------------------------------------------------------------------------------------------------
 
 
 INDEXED_BY = ("take", "take_along_axis", "roll", "repeat", "left_shift", "right_shift")  # by later arguments
@@ -233,13 +234,13 @@ def indices(expression: Expression) -> set[str]:
     """Return the names that an expression uses as indices; other values of them may be invalid indices."""
     names: set[str] = set()
     for node in ast.walk(expression.tree):
-        places: list[ast.expr]
+        index_nodes: list[ast.expr]
         match node:
-            case ast.Subscript(slice=place) | ast.BinOp(op=ast.LShift() | ast.RShift(), right=place):
-                places = [place]
-            case ast.Call(func=ast.Attribute(attr=name), args=[_, *places]) if name in INDEXED_BY:
+            case ast.Subscript(slice=index) | ast.BinOp(op=ast.LShift() | ast.RShift(), right=index):
+                index_nodes = [index]
+            case ast.Call(func=ast.Attribute(attr=name), args=[_, *index_nodes]) if name in INDEXED_BY:
                 pass
             case _:
                 continue
-        names |= {name.id for place in places for name in ast.walk(place) if isinstance(name, ast.Name)}
+        names |= {name.id for index in index_nodes for name in ast.walk(index) if isinstance(name, ast.Name)}
     return names | {name.removesuffix("_") for name in names}

@@ -1,6 +1,6 @@
 """The origin of a results file: time, command, sources, and the state of the card.
 
-Nothing here may fail or delay a run: a value that is not available in time is None. git runs only once, and only if a
+It must not fail or delay a run: a value that is not available in time is None. git runs only once, and only if a
 `.git` is in a folder above the source.
 """
 
@@ -71,16 +71,16 @@ def provenance_record(sources: Iterable[Source], compiler: Mapping[str, Any] | N
     """Return the record of a run that begins now; `begin` and `finish` add the card's state and the times."""
     from cudabench.plan import chapters
 
-    unlike = {source.name: source for source in sources}
-    built_in = [source for source in unlike.values() if source.builtin]
+    by_name = {source.name: source for source in sources}
+    built_in = [source for source in by_name.values() if source.builtin]
     headers = {f"kernels_cu/{name}": text for source in built_in for name, text in chapters.headers(source).items()}
     words = COMMAND.get()
     return {
         "utc": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "command": ["cudabench", *(sys.argv[1:] if words is None else words)],
-        "git": next((state for state in map(git_state, unlike.values()) if state), None),
+        "git": next((state for state in map(git_state, by_name.values()) if state), None),
         "sources": {
-            **{name: source_digest(source) for name, source in unlike.items()},
+            **{name: source_digest(source) for name, source in by_name.items()},
             **{name: hashlib.sha256(text.encode()).hexdigest() for name, text in headers.items()},
         },
         "compiler": dict(compiler) if compiler else None,
@@ -135,9 +135,9 @@ def git_state(source: Source) -> dict[str, Any] | None:
     tree), and if git does not answer. A source with the name REVISION:PATH is committed.
     """
     path = _path(source)
-    _, colon, inside = source.name.partition(":")
+    _, colon, revision_path = source.name.partition(":")
     if committed := bool(colon) and not path.is_file():
-        path = Path(inside)
+        path = Path(revision_path)
     folder, name = path.parent.resolve(), path.name
     if not any((above / ".git").exists() for above in (folder, *folder.parents)):
         return None
@@ -146,21 +146,21 @@ def git_state(source: Source) -> dict[str, Any] | None:
     if status is None or tracked is None:
         return None
     commit = next((line.split()[2] for line in status.splitlines() if line.startswith("# branch.oid ")), None)
-    held = bool(tracked.strip()) or committed
-    if commit in (None, "(initial)") or (source.builtin and not held):
+    is_tracked = bool(tracked.strip()) or committed
+    if commit in (None, "(initial)") or (source.builtin and not is_tracked):
         return None
     changed = any(not line.startswith("#") for line in status.splitlines())
-    return {"commit": commit, "dirty": changed or not held}
+    return {"commit": commit, "dirty": changed or not is_tracked}
 
 
 def _git(folder: Path, *words: str) -> str | None:
     """Return git's output for a folder; None if git is missing, fails, or takes too long."""
     command = ["git", "-C", str(folder), "--no-optional-locks", "-c", "core.fsmonitor=false", *words]
     try:
-        ran = subprocess.run(
+        completed = subprocess.run(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
             timeout=GIT_TIMEOUT_S,
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
         return None
-    return ran.stdout if ran.returncode == 0 else None
+    return completed.stdout if completed.returncode == 0 else None

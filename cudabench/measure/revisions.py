@@ -55,18 +55,18 @@ def pairs(requests: Sequence[UserRequest], *, launched: bool) -> list[Pair]:
     files = [file_of(request) for request in requests]
     names = requests[0].kernels or ("all",)
     for name in names:
-        refused = []
-        for own, file, request in zip(chosen, files, requests, strict=True):
+        errors = []
+        for kernels, file, request in zip(chosen, files, requests, strict=True):
             try:
-                picked = plan.select(file, replace(request, kernels=(name,)))
+                selected = plan.select(file, replace(request, kernels=(name,)))
             except UsageError as error:
-                refused.append(error)
+                errors.append(error)
                 continue
-            for kernel, title, _ in picked:
+            for kernel, title, _ in selected:
                 line = 1 if kernel.file else kernel.line
-                own.setdefault(title, Chosen(kernel.name, kernel.expression, line, title))
-        if len(refused) == 2 or (refused and len(names) == 1 and name == "all"):
-            raise refused[-1]
+                kernels.setdefault(title, Chosen(kernel.name, kernel.expression, line, title))
+        if len(errors) == 2 or (errors and len(names) == 1 and name == "all"):
+            raise errors[-1]
     found_pairs = _by_name(*chosen)
     if launched:  # the new side's launch, if it has the kernel
         sides = [(pair.new, requests[1]) if pair.new else (pair.old, requests[0]) for pair in found_pairs]
@@ -75,10 +75,10 @@ def pairs(requests: Sequence[UserRequest], *, launched: bool) -> list[Pair]:
             replace(pair, threads=case.threads, shared=case.dynamic_shared_bytes)
             for pair, case in zip(found_pairs, cases, strict=True)
         ]
-    given = requests[0]
-    numbers = {name: int(value) for name, value in given.defines.items() if re.fullmatch(r"\d{1,18}", value)}
-    threads = math.prod(dimensions(given.block, "--block", numbers)) if given.block else None
-    shared = number(given.shared, "--shared", numbers) if given.shared else 0
+    first_request = requests[0]
+    numbers = {name: int(value) for name, value in first_request.defines.items() if re.fullmatch(r"\d{1,18}", value)}
+    threads = math.prod(dimensions(first_request.block, "--block", numbers)) if first_request.block else None
+    shared = number(first_request.shared, "--shared", numbers) if first_request.shared else 0
     return [replace(pair, threads=threads, shared=shared) for pair in found_pairs]
 
 
@@ -86,12 +86,12 @@ def _by_name(old: Mapping[str, Chosen], new: Mapping[str, Chosen]) -> list[Pair]
     """Return the kernels of both sides by name, those of the new side first. If one kernel is left on each side, it
     counts as renamed."""
     pairs = [Pair(name, old.get(name), chosen) for name, chosen in new.items()]
-    gone = [Pair(name, chosen, None) for name, chosen in old.items() if name not in new]
-    fresh = [pair for pair in pairs if pair.old is None]
-    if len(gone) == len(fresh) == 1:
-        renamed = replace(fresh[0], name=f"{gone[0].name} -> {fresh[0].name}", old=gone[0].old)
-        return [renamed if pair is fresh[0] else pair for pair in pairs]
-    return [*pairs, *gone]
+    removed = [Pair(name, chosen, None) for name, chosen in old.items() if name not in new]
+    added = [pair for pair in pairs if pair.old is None]
+    if len(removed) == len(added) == 1:
+        renamed = replace(added[0], name=f"{removed[0].name} -> {added[0].name}", old=removed[0].old)
+        return [renamed if pair is added[0] else pair for pair in pairs]
+    return [*pairs, *removed]
 
 
 def _series(chosen: Chosen, request: UserRequest) -> Series:
@@ -112,14 +112,14 @@ def compare_code(
 
     Raises CudabenchError as `compiler.compile_cubin`, except for refused code, which is a verdict.
     """
-    made_by_arch, compare = [], partial(_one_architecture, old, new, tuple(pairs))
+    by_arch, compare = [], partial(_one_architecture, old, new, tuple(pairs))
     shown.working(architectures[0], "compiling", 0)
     with children.on_processes(compare, architectures, min(len(architectures), children.processors())) as results:
-        for made in results:
-            made_by_arch.append(made)
+        for differences in results:
+            by_arch.append(differences)
             shown.finished("")
-            shown.working(architectures[min(len(made_by_arch), len(architectures) - 1)], "compiling", 0)
-    return [made[at] for at in range(len(pairs)) for made in made_by_arch]
+            shown.working(architectures[min(len(by_arch), len(architectures) - 1)], "compiling", 0)
+    return [differences[index] for index in range(len(pairs)) for differences in by_arch]
 
 
 def _one_architecture(old: Side, new: Side, pairs: Sequence[Pair], arch: str) -> list[CodeDifference]:
@@ -136,9 +136,9 @@ def _compiled(side: Side, kernels: Sequence[Chosen], arch: str) -> dict[str, Mad
     """
 
     def compiled(text: str, names: Sequence[str]) -> Compiled:
-        own = side.source
+        source = side.source
         return compiler.compile_cubin(
-            text, own.name, arch=arch, defines=side.defines, include_dirs=own.folders, names=names, std=own.std
+            text, source.name, arch=arch, defines=side.defines, include_dirs=source.folders, names=names, std=source.std
         )
 
     names = list(dict.fromkeys(kernel.expression for kernel in kernels))
@@ -176,7 +176,7 @@ def count(
     simulator lacks a feature, the record says so or, if a gate needs the counts (`demanded`), raise UnsupportedFeature.
     """
     by_name = {pair.name: pair for pair in pairs}
-    known: dict[tuple[str, str | None, str | None], list[Result | None]] = {}
+    results_by_code: dict[tuple[str, str | None, str | None], list[Result | None]] = {}
     counted = []
     for difference in differences:
         if difference.verdict in ("same", "unsupported"):
@@ -188,13 +188,13 @@ def count(
             difference.old.sha256 if difference.old else None,
             difference.new.sha256 if difference.new else None,
         )
-        if key not in known:
+        if key not in results_by_code:
             launched = ((difference.old, pair.old, requests[0]), (difference.new, pair.new, requests[1]))
             simulate = partial(_simulated, arch=difference.arch, demanded=demanded, listener=listener)
-            known[key] = [
-                simulate(chosen, request) if there and chosen else None for there, chosen, request in launched
+            results_by_code[key] = [
+                simulate(chosen, request) if code and chosen else None for code, chosen, request in launched
             ]
-        counted.append(diff.counted(difference, sides, *known[key]))
+        counted.append(diff.counted(difference, sides, *results_by_code[key]))
     return counted
 
 

@@ -1,6 +1,6 @@
 """Runs every series of kernels on every device, and writes the results file after each kernel.
 
-Nothing here prints: a `Listener` returns the object that shows the progress.
+This module does not print: a `Listener` returns the object that shows the progress.
 """
 
 from __future__ import annotations
@@ -193,8 +193,8 @@ class Run(Kept):
                 device = self.file.device_of(result)
                 assert device is not None
                 self.spent.on("counting")
-                tell = partial(self.shown.working, result.kernel, "counting")
-                self.replace(result, counting.limited(result, case, device, tell))
+                progress = partial(self.shown.working, result.kernel, "counting")
+                self.replace(result, counting.limited(result, case, device, progress))
                 self.shown.finished("")
                 self.write()
 
@@ -253,7 +253,7 @@ def source_listing(parts: Iterable[str]) -> str:
     """Return the text of a source for the results file: whole lines, at most MOST_LISTED characters. In each part the
     lines of some kernels are empty; merge them."""
     lines = (text.split("\n") for text in dict.fromkeys(parts))
-    text = "\n".join(max(same, key=len) for same in zip_longest(*lines, fillvalue=""))
+    text = "\n".join(max(variants, key=len) for variants in zip_longest(*lines, fillvalue=""))
     return text if len(text) <= MOST_LISTED else text[: text.rfind("\n", 0, MOST_LISTED) + 1]
 
 

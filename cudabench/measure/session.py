@@ -123,8 +123,8 @@ class Silent(AbstractContextManager["Silent"]):
 class Session(AbstractContextManager["Session"]):
     """A device that runs cases; use it as a context manager. A GPU's worker is replaced after its end.
 
-    `device`, and `cpu`, the baseline of the current problem, are None until they are known. started: is called with the
-    device. shown: shows the progress, with the device's name if there are `several`. spent: is called with each phase.
+    `device`, and `cpu`, the baseline of the current problem, are None until they are known. started: called with the
+    device. shown: shows the progress, with the device's name if there are `several`. spent: called with each phase.
     trace, record, cards: see `measure.run.Run`. module: the module that a worker runs.
     """
 
@@ -151,7 +151,7 @@ class Session(AbstractContextManager["Session"]):
         self._worker: Worker | None = None
         self._simulator: SimDevice | None = None
         self._simulated: SimulatedRun | None = None
-        self._of: tuple[Make, Problem] | None = None  # of the last case
+        self._current: tuple[Make, Problem] | None = None  # of the last case
         self._sent: tuple[Make, Problem] | None = None  # of the current worker's last case
 
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
@@ -190,7 +190,7 @@ class Session(AbstractContextManager["Session"]):
             self._shown.finished(run.output)
             return result
         then = next((later_case for later_case in later if not (later_case.peer or later_case.skip_reason)), None)
-        order = Order(self._turn_to(make, case), (case,), self.settings, self.cpu, until, then=then)
+        order = Order(self._switch_to(make, case), (case,), self.settings, self.cpu, until, then=then)
         answer: Result = self.ask(order, lambda _, why: self._failed(case, why), budget.end if budget else math.inf)
         return answer
 
@@ -198,16 +198,16 @@ class Session(AbstractContextManager["Session"]):
         """Yield the results of one problem's cases in their order; the simulator may run some at the same time. Cases
         that would start after the end of a budget have failed. Closing the generator ends all processes."""
         self._begin(cases)
-        together = 1
+        processes = 1
         if self._simulator and len(cases) > 1 and all(case.problem == cases[0].problem for case in cases):
             from cudabench.measure import parallel
 
-            together = parallel.process_count(self.settings.jobs, len(cases), make().buffers(cases[0].problem))
+            processes = parallel.process_count(self.settings.jobs, len(cases), make().buffers(cases[0].problem))
         if self._simulator:
             from cudabench.simulator import api as simulator
 
-            simulator.THREADS.set(self.settings.sim_threads or max(1, children.processors() // together))
-        if self._simulator is None or together == 1:
+            simulator.THREADS.set(self.settings.sim_threads or max(1, children.processors() // processes))
+        if self._simulator is None or processes == 1:
             for at, case in enumerate(cases):
                 yield self.result(make, case, budget, cases[at + 1 :])
             return
@@ -220,7 +220,7 @@ class Session(AbstractContextManager["Session"]):
             return run.measure(case), run.output
 
         late = partial(self._late, budget=budget)
-        for result, printed in parallel.simulate_in_order(cases, simulate, together, self.working, late, self._failed):
+        for result, printed in parallel.simulate_in_order(cases, simulate, processes, self.working, late, self._failed):
             self._shown.finished(printed)
             yield result
 
@@ -235,7 +235,7 @@ class Session(AbstractContextManager["Session"]):
 
         self._begin(cases)
         results: list[Result] = self.ask(
-            Order(self._turn_to(make, cases[0]), tuple(cases), self.settings, always=always), lost
+            Order(self._switch_to(make, cases[0]), tuple(cases), self.settings, always=always), lost
         )
         return results
 
@@ -246,16 +246,16 @@ class Session(AbstractContextManager["Session"]):
         self._start()
         assert self._worker
         try:
-            done = self._worker.carry_out(order, self.settings.timeout, end, self.working, lost)
+            finished = self._worker.carry_out(order, self.settings.timeout, end, self.working, lost)
         except BaseException:
             self.end()
             raise
-        printed = self._worker.printed(done.printed)
-        if done.context_lost:
+        printed = self._worker.printed(finished.printed)
+        if finished.context_lost:
             self.end()
-        self.cpu = done.cpu or self.cpu
+        self.cpu = finished.cpu or self.cpu
         self._shown.finished(printed)
-        return done.result
+        return finished.result
 
     def _begin(self, cases: Sequence[Case]) -> None:
         """Prepare the device for cases."""
@@ -272,9 +272,9 @@ class Session(AbstractContextManager["Session"]):
 
     def _start(self) -> None:
         if self._worker is None:
-            words = self._module or WORKER, self.choice.index, self._peers
+            kind = self._module or WORKER, self.choice.index, self._peers
             with interrupts.delayed():
-                self._worker = _taken(*words) or Worker(words[0], words[1], primary=words[2])
+                self._worker = _take_ahead(*kind) or Worker(kind[0], kind[1], primary=kind[2])
             nvml.management()  # loads for `started` while the worker starts
             try:
                 self._know(self._worker.device())
@@ -287,14 +287,14 @@ class Session(AbstractContextManager["Session"]):
             self.device = device
             self._started(device)
 
-    def _turn_to(self, make: Make, case: Case) -> Make | None:
+    def _switch_to(self, make: Make, case: Case) -> Make | None:
         """Return the function that makes a case's operation; None if the worker has the operation."""
-        of = (make, case.problem)
-        if self._of not in (None, of):
+        key = (make, case.problem)
+        if self._current not in (None, key):
             self.cpu, self._simulated = None, None
-        known = self._sent == of
-        self._of = self._sent = of
-        return None if known else make
+        sent = self._sent == key
+        self._current = self._sent = key
+        return None if sent else make
 
     def _failed(self, case: Case, reason: str) -> Result:
         from cudabench.measure.context import describe
@@ -313,12 +313,12 @@ class Session(AbstractContextManager["Session"]):
         """Return the simulator's run for a case's problem, prepared for the case."""
         from cudabench.measure.simulated_run import SimulatedRun
 
-        self._turn_to(make, case)
+        self._switch_to(make, case)
         self._simulated = run = self._simulated or SimulatedRun(
             make(), case.problem, self.settings, device, self._trace, cards=self._cards, record=self._record,
             cpu=self.cpu,
         )  # fmt: skip
-        run.until = budget.end if budget else None  # each kernel may use all the time that is left
+        run.until = budget.end if budget else None  # each kernel may use all the remaining time
         run.progress = partial(self.working, case.kernel)
         return run
 
@@ -382,7 +382,7 @@ class Worker:
             confined.end_group(self._process)
             raise DeviceError(f"The GPU did not start within {START_TIMEOUT_S:g} s; check it with nvidia-smi.")
         try:
-            device: DeviceInfo = self._heard()
+            device: DeviceInfo = self._receive()
         except (EOFError, ConnectionResetError):
             self._process.wait()
             raise DeviceError(f"The GPU did not start: {self._last_words()}.") from None
@@ -408,11 +408,11 @@ class Worker:
                 limit = min(timeout, max(end - time.monotonic(), LEAST_PATIENCE_S))
             if not self._from.poll(limit):
                 confined.end_group(self._process)
-                more = f"{limits.VARIABLE}=SECONDS gives it longer" if phase == COMPILING else "raise --timeout"
-                why = f"no sign of life for {limit:g} s while {phase}; {more} if it is only slow"
+                repair = f"{limits.VARIABLE}=SECONDS gives it longer" if phase == COMPILING else "raise --timeout"
+                why = f"no sign of life for {limit:g} s while {phase}; {repair} if it is only slow"
                 return Finished(lost(at, why), context_lost=True)
             try:
-                event = self._heard()
+                event = self._receive()
             except (EOFError, ConnectionResetError):
                 self._process.wait()
                 return Finished(lost(at, f"the process that ran it ended ({self._last_words()})"), context_lost=True)
@@ -421,7 +421,7 @@ class Worker:
             phase, at = event.phase, event.at
             working(event.kernel, phase, event.fraction)
 
-    def _heard(self) -> Any:
+    def _receive(self) -> Any:
         event = self._from.recv()
         if isinstance(event, CudabenchError):
             raise event
@@ -435,9 +435,9 @@ class Worker:
 
     def _last_words(self) -> str:
         lines = _content(self._noise.fileno()).decode("utf-8", "replace").strip().splitlines()
-        # Python names the error in its last line; PyCUDA, leaving, may print more below it.
-        named = [line for line in lines if re.match(r"[A-Za-z_][\w.]*(Error|Exception|Interrupt)\b", line)]
-        lines = named or [line for line in lines if not re.fullmatch(r"[-=\s]*", line)]
+        # Python names the error in its last line; PyCUDA may print more below it at its end.
+        errors = [line for line in lines if re.match(r"[A-Za-z_][\w.]*(Error|Exception|Interrupt)\b", line)]
+        lines = errors or [line for line in lines if not re.fullmatch(r"[-=\s]*", line)]
         status = self._process.returncode
         if status < 0:  # its last line need not be the reason
             ended = f"by {signal.Signals(-status).name}"
@@ -461,12 +461,12 @@ def ahead(index: int, *, primary: bool = False) -> Iterator[None]:
                 _ahead.append(Worker(WORKER, index, primary=primary))
         yield
     finally:
-        _taken()
+        _take_ahead()
         _await_dismissed()
         _leaving = None
 
 
-def _taken(*kind: object) -> Worker | None:
+def _take_ahead(*kind: object) -> Worker | None:
     """Return the worker that was started ahead, if it has this kind; end one of another kind.
 
     Earlier workers have then ended, so that they hold no memory of the GPU.

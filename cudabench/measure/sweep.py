@@ -53,7 +53,7 @@ REPEATS = 20  # requests per evaluation after which a strategy that repeats itse
 NO_LIMIT = 1 << 62  # for Kernel Tuner's check of threads; points are checked when they are planned
 
 
-# Which points ---------------------------------------------------------------------------------------------------------
+# Points to measure ----------------------------------------------------------------------------------------------------
 
 
 def plan_points(
@@ -63,31 +63,31 @@ def plan_points(
 
     Raises UsageError if the request does not name a single kernel, or the kernel takes none of the blocks."""
     if request.source is None:
-        named = [kernel for kernel, _ in cases.select_kernels(operation, request.kernels)]
-        if len(named) != 1:
-            names = ", ".join(kernel.name for kernel in named)
+        selected = [kernel for kernel, _ in cases.select_kernels(operation, request.kernels)]
+        if len(selected) != 1:
+            names = ", ".join(kernel.name for kernel in selected)
             raise UsageError(
                 f"A sweep takes one kernel; '{' '.join(request.kernels)}' means {names}: name one of them."
             )
     series = Series(partial(operations.get, operation.name), ())
-    made: list[Point] = []
+    points: list[Point] = []
     refused: list[Refusal] = []
     # Other mistakes of the request also occur with the kernel's default block; they end the sweep.
-    first = next(combinations(groups))
-    cases.build(operation, replace(request, block=None, defines={**request.defines, **first}))
+    first_values = next(combinations(groups))
+    cases.build(operation, replace(request, block=None, defines={**request.defines, **first_values}))
     for values in combinations(groups):
         for block in candidates:
-            own = replace(request, block=block[: operation.block_dimensions], defines={**request.defines, **values})
+            trial = replace(request, block=block[: operation.block_dimensions], defines={**request.defines, **values})
             try:
-                (case,) = cases.build(operation, own)
+                (case,) = cases.build(operation, trial)
             except UsageError as error:
                 refused.append(Refusal(block, str(error), values))
             else:
-                made.append(Point(values, series, replace(case, named=False, parameters=values)))
-    if not made:
+                points.append(Point(values, series, replace(case, named=False, parameters=values)))
+    if not points:
         detail = f" {refused[0].reason}" if refused else f" They have over {MAX_THREADS_PER_BLOCK} threads."
         raise UsageError(f"None of the blocks can be swept.{detail}")
-    return Plan(tuple(made), tuple(refused), tuple(axis for group in groups for axis in group))
+    return Plan(tuple(points), tuple(refused), tuple(axis for group in groups for axis in group))
 
 
 # The first pass ------------------------------------------------------------------------------------------------------
@@ -95,16 +95,16 @@ def plan_points(
 
 def first_pass(run: Run, points: Sequence[Point], known: Mapping[tuple[Any, ...], Result]) -> None:
     """Measure every point on every device; points in `known` keep their results."""
-    left = []
+    remaining = []
     for point in points:
-        if before := known.get(identity(point.case)):
-            run.take(point, before)
+        if earlier := known.get(identity(point.case)):
+            run.take(point, earlier)
         else:
-            left.append(point)
+            remaining.append(point)
     run.write()
     for device in run.devices:
-        with run.session(len(left), device) as session:
-            for point in left:
+        with run.session(len(remaining), device) as session:
+            for point in remaining:
                 run.measure(session, point)
 
 
@@ -114,14 +114,14 @@ def earlier_results(file: ResultsFile, name: str, run: Run, fixed: Mapping[str, 
     `fixed`: the options that neither sweep varies. Raises UsageError for a file with another kernel, source, problem,
     protocol, compiler or device, because its figures do not compare with those of this run.
     """
-    before = file.settings.get("sweep")
-    if isinstance(before, list):  # the blocks, in older files of `api.sweep`
-        before = {"fixed": file.settings}
-    if not isinstance(before, dict) or not isinstance(before.get("fixed"), dict):
+    earlier = file.settings.get("sweep")
+    if isinstance(earlier, list):  # the blocks, in older files of `api.sweep`
+        earlier = {"fixed": file.settings}
+    if not isinstance(earlier, dict) or not isinstance(earlier.get("fixed"), dict):
         raise UsageError(
             f"--resume {name}: it is not the results file of a sweep; name such a file, or leave --resume out."
         )
-    differing = [key for key, value in fixed.items() if before["fixed"].get(key) != value]
+    differing = [key for key, value in fixed.items() if earlier["fixed"].get(key) != value]
     protocol = ("cache", "min_time", "max_time", "min_samples", "device")
     differing += [key for key in protocol if file.settings.get(key) != run.file.settings.get(key)]
     differing += [key for key, version in run.file.tool.items() if file.tool.get(key) != version]
@@ -161,7 +161,7 @@ T = TypeVar("T")
 
 def in_rounds(chosen: Sequence[T]) -> list[T]:
     """Return the measurements of all rounds in order; every second round is backwards."""
-    return [case for at in range(ROUNDS) for case in (chosen if at % 2 == 0 else chosen[::-1])]
+    return [case for number in range(ROUNDS) for case in (chosen if number % 2 == 0 else chosen[::-1])]
 
 
 def second_pass(run: Run, plan: Plan, settings: Settings) -> list[Final]:
@@ -190,23 +190,23 @@ def measure_again(measure: Callable[[Make, Case], Result], chosen: Sequence[tupl
     for make, case in in_rounds(chosen):
         measurements[identity(case)].append(measure(make, case))
     merged = (merge_rounds(results) for results in measurements.values() if results)
-    # Right kernels without a time are sorted by cost too; wrong ones come last.
+    # Right kernels without a time are sorted by cost too; wrong kernels come last.
     return sorted(merged, key=lambda final: (final.result.status != "ok", cost(final.result)))
 
 
 def merge_rounds(results: Sequence[Result]) -> Final:
     """Return several measurements of a point as one: all samples, and the figures of their median."""
-    bad = next((result for result in results if result.status != "ok"), None)
+    faulty = next((result for result in results if result.status != "ok"), None)
     first = results[0]
     times = [result.time for result in results if result.time]
-    if bad or not times:
-        return Final(bad or first, 0.0)
+    if faulty or not times:
+        return Final(faulty or first, 0.0)
     first_time = times[0]
     samples = [sample for time in times for sample in time.samples_s]
     places = [place for time in times for place in time.samples_place]
     clocks = [clock for time in times for clock in time.samples_sm_mhz] if all(t.samples_sm_mhz for t in times) else []
-    together = stats.summarize(samples, first_time.cache, first_time.runs_per_sample, first_time.places, places, clocks)
-    speedup = first_time.median_s / together.median_s
+    timing = stats.summarize(samples, first_time.cache, first_time.runs_per_sample, first_time.places, places, clocks)
+    speedup = first_time.median_s / timing.median_s
 
     def faster(figure: float | None) -> float | None:
         return None if figure is None else figure * speedup
@@ -216,7 +216,7 @@ def merge_rounds(results: Sequence[Result]) -> Final:
     medians = [time.median_s for time in times]
     merged = replace(
         first,
-        time=together,
+        time=timing,
         bandwidth_gbps=bandwidth,
         gflops=faster(first.gflops),
         copy_gbps=copy,
@@ -224,7 +224,7 @@ def merge_rounds(results: Sequence[Result]) -> Final:
         peak_fraction=faster(first.peak_fraction),
         warnings=tuple(dict.fromkeys(warning for result in results for warning in result.warnings)),
     )
-    return Final(merged, (max(medians) - min(medians)) / together.median_s)
+    return Final(merged, (max(medians) - min(medians)) / timing.median_s)
 
 
 # Searching -----------------------------------------------------------------------------------------------------------
@@ -239,10 +239,10 @@ def search(
     installed.
     """
     tuner = _kernel_tuner(strategy)
-    own = [group for group in space.groups if any(axis.problem for axis in group)]
+    problem_groups = [group for group in space.groups if any(axis.problem for axis in group)]
     tuned = [group for group in space.groups if not any(axis.problem for axis in group)]
     points, refused = [], []
-    problems = list(combinations(own))
+    problems = list(combinations(problem_groups))
     if not tuned:
         raise UsageError(
             "--strategy searches macros, parameters and blocks, but none has several values: leave it out."
@@ -260,8 +260,8 @@ def search(
                         refused.append(Refusal((0, 0, 0), str(error), values))
                         tried[key] = None
                         return None
-                    before = known.get(identity(point.case))
-                    tried[key] = run.take(point, before) if before else run.measure(session, point)
+                    earlier = known.get(identity(point.case))
+                    tried[key] = run.take(point, earlier) if earlier else run.measure(session, point)
                     points.append(point)
                 return tried[key]
 

@@ -46,16 +46,16 @@ CLOCK_SHARE = 0.02
 class Sampler:
     """Samples one or two kernels of a run at all places. Results: `timings`, each with its warnings, and `copy`."""
 
-    def __init__(self, run: GpuRun, own: Sequence[Subject]) -> None:
+    def __init__(self, run: GpuRun, subjects: Sequence[Subject]) -> None:
         self.run, self.device, self.settings = run, run.device, settings_until(run.settings, run.until)
-        self.own, self.sites, self.pair = own, own[0].sites, len(own) > 1
-        for subject in own:
+        self.subjects, self.sites, self.pair = subjects, subjects[0].sites, len(subjects) > 1
+        for subject in subjects:
             subject.befores, subject.samples = run.befores(subject), []
         self.copies_of = [None if self.pair else site.buffers.copy() for site in self.sites]
         self.runs = self.copy_runs = 1
         self.of_place: list[int] = []
         self.copies: list[float] = []
-        self.watched = len(self.sites) > 1 and not self.pair and not own[0].case.source.builtin
+        self.watched = len(self.sites) > 1 and not self.pair and not subjects[0].case.source.builtin
         self.visits: Counter[int] = Counter()
         self.left: dict[int, tuple[int, ...]] = {}  # digests of the outputs at a place after its samples
 
@@ -63,7 +63,7 @@ class Sampler:
         """Warm up and sample. Raises WrongOutput if a sample's output is wrong."""
         self._warm_up_all()
         self.clock = SmClock(self.device.sm_clock_mhz)
-        for subject in self.own:
+        for subject in self.subjects:
             subject.check.start()
         self._until_enough()
         self.device.use_stream(0)
@@ -79,8 +79,8 @@ class Sampler:
         for subject in self._in_turn():
             self.run.alone(subject, 0)
             subject.typical = self._warm_up(subject.sites[0].work, subject.befores[0], budget_s)
-        if hot and all(subject.may_repeat() for subject in self.own):
-            self.runs = hot_runs(min(subject.typical for subject in self.own))
+        if hot and all(subject.may_repeat() for subject in self.subjects):
+            self.runs = hot_runs(min(subject.typical for subject in self.subjects))
         for subject in self._in_turn() if self.runs > 1 else ():
             if self._first_rotated_runs(subject):
                 self.run.alone(subject, 0)
@@ -91,9 +91,9 @@ class Sampler:
             self.copy_runs = hot_runs(typical) if hot else 1
 
     def _in_turn(self, order: Sequence[int] = ()) -> Iterator[Subject]:
-        for at in order or range(len(self.own)):
+        for at in order or range(len(self.subjects)):
             self.run.at = at
-            yield self.own[at]
+            yield self.subjects[at]
 
     def _warm_up(self, work: Work, before: Sequence[Work], budget_s: float) -> float:
         def sample() -> float:
@@ -104,9 +104,9 @@ class Sampler:
 
     def _until_enough(self) -> None:
         settings, random = self.settings, self.run.random
-        most = max(1, min(MAX_GROUP, round(GROUP_S / (sum(subject.typical for subject in self.own) * self.runs))))
+        most = max(1, min(MAX_GROUP, round(GROUP_S / (sum(subject.typical for subject in self.subjects) * self.runs))))
         inputs = {id(site.inputs) for site in self.sites}
-        first, *second = [subject.samples for subject in self.own]
+        first, *second = [subject.samples for subject in self.subjects]
         if second:
             from cudabench.results.ab import enough_pairs
         start = time.monotonic()
@@ -131,20 +131,20 @@ class Sampler:
         """Take a group of samples of the kernels and the copy at a place."""
         run, cache = self.run, self.settings.cache
         self.device.use_stream(place)
-        noted = [at for at in self.left if at != place and self.sites[at].inputs is self.sites[place].inputs]
-        self._check_touched([place, *noted])
-        self.run.alone(self.own[0], place)
-        self.left |= {other: self._written(other) for other in noted}
+        noted_places = [at for at in self.left if at != place and self.sites[at].inputs is self.sites[place].inputs]
+        self._check_touched([place, *noted_places])
+        self.run.alone(self.subjects[0], place)
+        self.left |= {noted_place: self._written(noted_place) for noted_place in noted_places}
         if (copy := self.copies_of[place]) is not None:
             self.copies += [self.device.sample([copy] * self.copy_runs, cache) for _ in range(group)]
         for subject in self._in_turn() if self.runs > 1 else ():
             self._check_random_stop(subject, place)
-        for left in range(group - 1, -1, -1):
+        for remaining in range(group - 1, -1, -1):
             for subject in self._in_turn(run.random.sample((0, 1), 2) if self.pair else (0,)):
                 site = subject.sites[place]
                 subject.samples.append(self.device.sample(site.works(self.runs), cache, subject.befores[place]))
                 # With hot caches only the last output is checked, because a check changes the cache.
-                if (cache == "cold" or left == 0) and (wrong := subject.check.check_sample(site)):
+                if (cache == "cold" or remaining == 0) and (wrong := subject.check.check_sample(site)):
                     inputs = "" if run.fixed else f" (inputs of --seed {site.inputs.problem.seed})"
                     number = len(subject.samples)
                     raise WrongOutput.of(wrong, f"timed sample {number}{inputs}: ", samples=number)
@@ -202,19 +202,19 @@ class Sampler:
         """Return each kernel's timing with its warnings."""
         clocks, clock_after = self.clock.beside(len(self.of_place))
         of_set = [self.sites[place].inputs.problem.seed for place in self.of_place]
-        chosen = [slower_inputs(subject.samples, of_set) for subject in self.own]
-        kept = [*range(len(self.of_place))]
+        chosen = [slower_inputs(subject.samples, of_set) for subject in self.subjects]
+        counted = [*range(len(self.of_place))]
         for slower, _ in chosen:  # only samples on the slower inputs count, for both kernels of a pair
-            kept = sorted({*kept} & {*slower}) or kept
+            counted = sorted({*counted} & {*slower}) or counted
         timings = []
-        for subject, (_, warnings) in zip(self.own, chosen, strict=True):
+        for subject, (_, warnings) in zip(self.subjects, chosen, strict=True):
             timing = stats.summarize(
-                [subject.samples[at] for at in kept],
+                [subject.samples[at] for at in counted],
                 self.settings.cache,
                 self.runs,
                 len(self.sites),
-                [self.of_place[at] for at in kept],
-                [clocks[at] for at in kept] if clocks else (),
+                [self.of_place[at] for at in counted],
+                [clocks[at] for at in counted] if clocks else (),
             )
             warnings += timing_warnings(timing, self.elapsed, self.settings, self.device.other_processes())
             if self.clock.first and clock_after and clock_after < self.clock.first * (1 - CLOCK_DROP):
@@ -237,23 +237,23 @@ class SmClock:
         self._read = read
         self._readings: list[tuple[int, int]] = []  # number of samples before, clock
         self._next = 0.0
-        self.first = self._ask(0)
+        self.first = self._take_reading(0)
 
     def read_if_due(self, samples: int) -> None:
         """Read the clock, if it is time; `samples`: their number so far."""
         if self.first is not None and time.monotonic() >= self._next:
-            self._ask(samples)
+            self._take_reading(samples)
 
     def beside(self, samples: int) -> tuple[tuple[int, ...], int | None]:
         """Return the clock of each sample (the first reading after it), and a reading now; () and None if the clock is
         unknown."""
-        last = self._ask(samples) if self.first is not None else None
+        last = self._take_reading(samples) if self.first is not None else None
         if last is None:
             return (), None
-        taken, clocks = (np.array(column) for column in zip(*self._readings, strict=True))
-        return tuple(map(int, clocks[np.searchsorted(taken, np.arange(samples), side="right")])), last
+        sample_counts, clocks = (np.array(column) for column in zip(*self._readings, strict=True))
+        return tuple(map(int, clocks[np.searchsorted(sample_counts, np.arange(samples), side="right")])), last
 
-    def _ask(self, samples: int) -> int | None:
+    def _take_reading(self, samples: int) -> int | None:
         start = time.monotonic()
         clock = self._read()
         end = time.monotonic()
@@ -267,18 +267,18 @@ def settings_until(settings: Settings, until: float | None) -> Settings:
     """Return settings whose sampling ends at time.monotonic() `until`."""
     if until is None:
         return settings
-    left = max(until - time.monotonic(), 0.0)
-    return replace(settings, max_time=min(settings.max_time, left), min_time=min(settings.min_time, left))
+    remaining = max(until - time.monotonic(), 0.0)
+    return replace(settings, max_time=min(settings.max_time, remaining), min_time=min(settings.min_time, remaining))
 
 
 def is_enough(samples: Sequence[float], elapsed: float, settings: Settings) -> bool:
-    """Tell whether to stop: after min_samples and min_time with a 95% interval of the median under 0.5%, or after
+    """Return whether to stop: after min_samples and min_time with a 95% interval of the median under 0.5%, or after
     max_time.
 
     Times are wall-clock times with flushes and copies.
     """
-    many = len(samples) >= settings.min_samples and elapsed >= settings.min_time
-    return elapsed >= settings.max_time or (many and stats.relative_ci(samples) < RELATIVE_CI)
+    sampled_enough = len(samples) >= settings.min_samples and elapsed >= settings.min_time
+    return elapsed >= settings.max_time or (sampled_enough and stats.relative_ci(samples) < RELATIVE_CI)
 
 
 def warm_up(sample: Callable[[], float], budget_s: float = WARM_UP_S) -> float:
@@ -288,15 +288,15 @@ def warm_up(sample: Callable[[], float], budget_s: float = WARM_UP_S) -> float:
     than the groups before, and at least `budget_s` of wall-clock time has passed.
     """
     start = time.monotonic()
-    before = float("inf")
+    fastest = float("inf")
     per_group = 5 if sample() < budget_s / 10 else 1
     while True:
         group = float(np.median([sample() for _ in range(per_group)]))
         elapsed = time.monotonic() - start
-        steady = group > before * (1 - WARM_UP_STEADY)
+        steady = group > fastest * (1 - WARM_UP_STEADY)
         if (steady and elapsed >= budget_s) or elapsed >= 10 * budget_s:
             return group
-        before = min(group, before)
+        fastest = min(group, fastest)
 
 
 def hot_runs(typical_s: float) -> int:
@@ -310,14 +310,14 @@ def slower_inputs(samples: Sequence[float], of_set: Sequence[int]) -> tuple[list
     Both sets have the same distribution, so a kernel that is faster on one of them knows its inputs: the slower set
     counts.
     """
-    by_set = {name: [s for s, of in zip(samples, of_set, strict=True) if of == name] for name in dict.fromkeys(of_set)}
-    everything = list(range(len(samples)))
+    by_set = {key: [s for s, seed in zip(samples, of_set, strict=True) if seed == key] for key in dict.fromkeys(of_set)}
+    indices = list(range(len(samples)))
     ranked = sorted(by_set.items(), key=lambda item: float(np.median(item[1])))
-    (fast, quick), (slow, lasting) = ranked[0], ranked[-1]
-    ratio = float(np.median(lasting) / np.median(quick))
-    if len(ranked) < 2 or min(len(quick), len(lasting)) < FEWEST_OF_A_SET or ratio < 1 + INPUTS_DIFFER:
-        return everything, []
-    return [at for at in everything if of_set[at] == slow], [warning("inputs", slow=slow, fast=fast, ratio=ratio)]
+    (fast, fast_samples), (slow, slow_samples) = ranked[0], ranked[-1]
+    ratio = float(np.median(slow_samples) / np.median(fast_samples))
+    if len(ranked) < 2 or min(len(fast_samples), len(slow_samples)) < FEWEST_OF_A_SET or ratio < 1 + INPUTS_DIFFER:
+        return indices, []
+    return [at for at in indices if of_set[at] == slow], [warning("inputs", slow=slow, fast=fast, ratio=ratio)]
 
 
 def timing_warnings(
@@ -325,9 +325,9 @@ def timing_warnings(
 ) -> list[Warning]:
     """Return the warnings about samples; other_processes: processes that also use the GPU."""
     notes = [warning("shared-gpu", others=", ".join(other_processes))] if other_processes else []
-    spread, other = stats.dispersion(timing), ", ".join(other_processes) or "something else"
+    spread, suspects = stats.dispersion(timing), ", ".join(other_processes) or "something else"
     if spread > DISPERSION:
-        notes.append(warning("dispersion", spread=spread, min_time=settings.min_time, other=other))
+        notes.append(warning("dispersion", spread=spread, min_time=settings.min_time, other=suspects))
     if timing.relative_ci >= RELATIVE_CI and elapsed >= settings.max_time:
         notes.append(warning("imprecise", elapsed=elapsed, known=timing.relative_ci, wanted=RELATIVE_CI))
     return notes

@@ -1,7 +1,7 @@
-"""Whether a kernel's results depend on values that nobody has written: of local variables and arrays, of arrays that
-begin unwritten, or of a shuffle in which the lane that it reads does not take part.
+"""Whether a kernel's results depend on unwritten values: of local variables and arrays, of arrays that
+begin unwritten, or of a shuffle whose source lane does not take part.
 
-A kernel runs with one byte in all of this memory, and, if it reads some of it, once more with another byte. A read is a
+The kernel runs with one byte in all unwritten memory and, if it reads any of it, again with another byte. A read is a
 fault if a result then differs.
 """
 
@@ -20,65 +20,65 @@ from cudabench.records.launch import POISON
 from cudabench.records.planned import Buffer
 from cudabench.simulator import api as simulator
 
-OTHER = 0x41  # 12.1 as a float32, and no result of a sum hides it
+OTHER = 0x41  # 12.1 as a float32, which no sum hides
 REPAIRS = {  # by the kinds of the suspicions that may be faults
     "unwritten": "write it before it is read",
     "undefined-value": "give it a value on every way",
     "undefined-shuffle": "let that lane take part, or do not use what is shuffled from it",
 }
-LONGER = 10  # times as long as the first run: then the second does not end because of the other byte
-SAMPLE = 1 << 12, 8  # threads and blocks that run of a kernel whose blocks do not depend on each other
+LONGER = 10  # times the first run: a longer second run does not end because of the other byte
+SAMPLE = 1 << 12, 8  # threads and blocks that run, if the kernel's blocks do not depend on each other
 
 Launch = Callable[[int, simulator.Unwritten], tuple[sim.Run, dict[str, Any]]]
 
 
 def hazards(launch: Launch, buffers: Sequence[Buffer]) -> list[simulator.Hazard]:
-    """Return the reads on which a result depends.
+    """Return the reads of unwritten memory on which a result depends.
 
-    launch: runs the kernel with a byte in the outputs and in local memory; returns the run and its arrays. Raises what
-    that raises the first time.
+    launch: runs the kernel with a byte in the outputs and in local memory; returns the run and its arrays. Raises the
+    errors of the first run.
     """
     began = time.monotonic()
-    looked = simulator.Unwritten(POISON, [buffer.name for buffer in buffers if buffer.role == "out"])
-    run, first = launch(POISON, looked)
-    suspected = [one for one in run.report.suspicions if one.kind in REPAIRS]
+    unwritten = simulator.Unwritten(POISON, [buffer.name for buffer in buffers if buffer.role == "out"])
+    run, first = launch(POISON, unwritten)
+    suspected = [suspicion for suspicion in run.report.suspicions if suspicion.kind in REPAIRS]
     if not suspected:
         return []
-    took = time.monotonic() - began
+    first_seconds = time.monotonic() - began
     try:
         _, second = launch(OTHER, simulator.Unwritten(OTHER, None))
     except CudabenchError as error:
-        slow = isinstance(error, simulator.BudgetExceeded) and time.monotonic() - began < LONGER * took
+        slow = isinstance(error, simulator.BudgetExceeded) and time.monotonic() - began < LONGER * first_seconds
         return [] if slow else _faults(suspected, "whether the kernel comes to its end")
     results = {buffer.name: buffer.role == "out" for buffer in buffers if buffer.role in ("out", "inout")}
-    places = (
-        dependent(name, first[name], second[name], looked.written(name) if begins_so else None)
+    elements = (
+        dependent(name, first[name], second[name], unwritten.written(name) if begins_so else None)
         for name, begins_so in results.items()
     )
-    place = next(filter(None, places), None)
-    return [] if place is None else _faults(suspected, place)
+    element = next(filter(None, elements), None)
+    return [] if element is None else _faults(suspected, element)
 
 
-def _faults(suspected: Sequence[simulator.Hazard], what: str) -> list[simulator.Hazard]:
-    """Return suspicions as hazards; what: depends on them."""
+def _faults(suspected: Sequence[simulator.Hazard], effect: str) -> list[simulator.Hazard]:
+    """Return suspicions as hazards; effect: the text for what depends on them."""
     return [
-        one._replace(
+        suspicion._replace(
             kind="undefined-value",
-            message=f"{one.message.removesuffix('.')}; {what} depends on it: {REPAIRS[one.kind]}.",
+            message=f"{suspicion.message.removesuffix('.')}; {effect} depends on it: {REPAIRS[suspicion.kind]}.",
         )
-        for one in suspected
+        for suspicion in suspected
     ]
 
 
 def dependent(name: str, first: np.ndarray, second: np.ndarray, written: np.ndarray | None) -> str | None:
-    """Return the first element of an array that differs between two runs, as text; None if there is none.
+    """Return the first element of an array that differs between two runs, as text; None without a difference.
 
-    written: by byte whether the kernel wrote it, 0 if not; None: the array does not begin unwritten.
+    written: for each byte whether the kernel wrote it (0: no); None: the array does not begin unwritten.
     """
-    one, two = (np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in (first, second))
-    differs = one != two if written is None else (one != two) & (written != 0)
-    if first.itemsize == 1 or first.dtype.kind == "V":  # of records: a copy has their padding, which nobody writes
-        differs &= (one != POISON) | (two != OTHER)
+    old, new = (np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in (first, second))
+    differs = old != new if written is None else (old != new) & (written != 0)
+    if first.itemsize == 1 or first.dtype.kind == "V":  # a copy of records also has their unwritten padding
+        differs &= (old != POISON) | (new != OTHER)
     if not differs.any():
         return None
     index = np.unravel_index(int(np.argmax(differs)) // first.itemsize, first.shape)

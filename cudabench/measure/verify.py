@@ -87,11 +87,11 @@ def compare_all(
     """Compare all expected outputs of a kernel; at least one is needed."""
     verifications = []
     for name, array in expected.items():
-        own = tolerance.of(name)
-        parts = own.parts(array, got[name]) if own.parts else [(name, array, got[name], own)]
+        bound = tolerance.of(name)
+        parts = bound.parts(array, got[name]) if bound.parts else [(name, array, got[name], bound)]
         verifications += [
-            compare(want, have, part_tolerance, checked=checked, output=part)
-            for part, want, have, part_tolerance in parts
+            compare(want, have, part_tolerance, checked=checked, output=output)
+            for output, want, have, part_tolerance in parts
         ]
     return reduce(merge, verifications)
 
@@ -122,9 +122,9 @@ def changed(inputs: Mapping[str, np.ndarray], got: Mapping[str, np.ndarray]) -> 
             differs = before[start : start + CHUNK] != after[start : start + CHUNK]
             if differs.any():
                 at = (start + int(np.argmax(differs))) // array.itemsize
-                was, now = inputs[name].reshape(-1)[at].item(), array.reshape(-1)[at].item()
-                place = f"{element_name(name, np.unravel_index(at, array.shape))} was {was}, is {now}"
-                return f"the kernel wrote into {name}, which is const in its signature: {place}"
+                before_value, after_value = inputs[name].reshape(-1)[at].item(), array.reshape(-1)[at].item()
+                change = f"{element_name(name, np.unravel_index(at, array.shape))} was {before_value}, is {after_value}"
+                return f"the kernel wrote into {name}, which is const in its signature: {change}"
     return None
 
 
@@ -143,5 +143,5 @@ def merge(first: Verification, second: Verification) -> Verification:
 
 
 def element_name(name: str, index: Sequence[object]) -> str:
-    """Return what messages call an element of an array: 'out[3, 0]', or 'out' of an array without dimensions."""
+    """Return the name of an element of an array in messages: 'out[3, 0]', or 'out' of an array without dimensions."""
     return f"{name}[{', '.join(map(str, index))}]" if len(index) else name

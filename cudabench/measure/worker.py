@@ -46,9 +46,9 @@ def serve(words: Sequence[str], work: Callable[[Any, Tell], Callable[[Any], Fini
             with suppress(EOFError):  # the parent closed the pipe
                 lost = False
                 while not lost:
-                    done = carry_out(orders.recv())
-                    events.send(done)
-                    lost = done.context_lost
+                    finished_order = carry_out(orders.recv())
+                    events.send(finished_order)
+                    lost = finished_order.context_lost
     except CudabenchError as error:
         events.send(error)
     sys.stdout.flush()
@@ -77,8 +77,8 @@ def _measuring(device: Any, tell: Tell) -> Callable[[Order], Finished]:
 
     def carry_out(order: Order) -> Finished:
         if order.make is not None:
-            for before in runs:
-                before.release()
+            for old_run in runs:
+                old_run.release()
             runs[:] = [GpuRun(order.make(), order.cases[0].problem, order.settings, device)]
         (run,) = runs
         run.cpu, run.until, run.then = order.cpu, order.until, order.then

@@ -30,7 +30,7 @@ def limited(threads: int) -> Iterator[None]:
 @cache
 def _controller() -> ThreadpoolController:
     """Return the controller of this process's BLAS libraries; finding them takes some milliseconds."""
-    import numpy as np  # noqa: F401  (its BLAS has to be loaded to be found)
+    import numpy as np  # noqa: F401  (its BLAS has to be loaded first)
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController().select(user_api="blas")

@@ -1,4 +1,4 @@
-"""Box blur: the mean over the (2 r + 1)^2 neighbours of each pixel that lie inside the picture, in each channel.
+"""Box blur: the mean over the (2 r + 1)^2 neighbours of each pixel that are inside the picture, in each channel.
 
 A row of COLS pixels is COLS * CHANNELS elements; the kernels' grids cover elements.
 """
@@ -102,8 +102,8 @@ def ragged(g: Geometry, span: int = 0) -> int:
 
 
 def over_strips(rows: str) -> Callable[[Geometry], Dim]:
-    """Return the rule of a grid of the edge's blocks, then a warp for each strip of as many rows as the constant `rows`
-    says."""
+    """Return the rule of a grid of the edge's blocks, then a warp for each strip, whose rows the constant `rows`
+    sets."""
 
     def grid(g: Geometry) -> Dim:
         strips = cdiv(cdiv(columns(g), g["SPAN"]) + ragged(g), writers(g))
@@ -143,7 +143,7 @@ def stacked(g: Geometry) -> dict[str, str]:
 
 
 def apart(g: Geometry) -> bool:
-    """Tell whether strips that restart in each row of blocks are at most a 64th more than continuous strips."""
+    """Return whether strips that restart in each row of blocks are at most a 64th more than continuous strips."""
     span = 16 // g.itemsize
     side = cdiv(radius(g.problem) * channels(g.problem), span)
     groups, most = columns(g) // span, WARP - 2 * side
@@ -223,15 +223,15 @@ def blur(source: np.ndarray, target: np.ndarray, reach: int, wide: type, strip: 
     rows = max(4 * reach, STRIP_BYTES // (source[0].size * np.dtype(wide).itemsize), 1)
     down, across = (window(np.ones(length, int), reach, 0) for length in (height, width))
     across = across.reshape(-1, *[1] * (source.ndim - 2))
-    for part in pieces(strip, rows):
-        above = max(part.start - reach, 0)
-        near: np.ndarray = source[above : part.stop + reach].astype(wide)
-        sums = window(window(near, reach, 1), reach, 0)[part.start - above : part.stop - above]
-        counts = down[part].reshape(-1, *[1] * (source.ndim - 1)) * across
+    for piece in pieces(strip, rows):
+        first_row = max(piece.start - reach, 0)
+        near: np.ndarray = source[first_row : piece.stop + reach].astype(wide)
+        sums = window(window(near, reach, 1), reach, 0)[piece.start - first_row : piece.stop - first_row]
+        counts = down[piece].reshape(-1, *[1] * (source.ndim - 1)) * across
         if sums.dtype.kind == "f":
-            np.divide(sums, counts, out=target[part], casting="same_kind")
+            np.divide(sums, counts, out=target[piece], casting="same_kind")
         else:
-            np.floor_divide(sums + counts // 2, counts, out=target[part], casting="unsafe")
+            np.floor_divide(sums + counts // 2, counts, out=target[piece], casting="unsafe")
 
 
 def reference(problem: Problem, arrays: Arrays) -> Arrays:
@@ -268,10 +268,10 @@ def elements(problem: Problem) -> int:
 
 
 def save(problem: Problem, outputs: Arrays) -> None:
-    """Write the blurred picture if the options ask for it."""
+    """Write the blurred picture if the options request it."""
     picture = outputs["out"]
     if picture.dtype.kind == "f" and not problem.options.get("image"):
-        picture = picture * 255  # random elements lie in [0, 1)
+        picture = picture * 255  # random elements are in [0, 1)
     images.save(problem.options, picture)
 
 

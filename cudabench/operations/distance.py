@@ -52,8 +52,8 @@ def rung(name: str, block: int, grid: Callable[[Geometry], Dim], passes: int = 1
         most = min(MAX_PARTIALS, LONGEST_CHAIN * g.block[0])
         if grid[0] > most:
             adds = f"a block of {g.block[0]} adds without losing small ones"
-            why = "there is room for" if most == MAX_PARTIALS else adds
-            raise UsageError(f"--grid {grid[0]} leaves more partial sums than {why}: at most {most}.")
+            reason = "there is room for" if most == MAX_PARTIALS else adds
+            raise UsageError(f"--grid {grid[0]} leaves more partial sums than {reason}: at most {most}.")
         n = np.int32(g.size["n"])
         if passes == 1:
             return (Launch(function, grid, g.block, ("a", "b", "partial", "arrived", "out", n)),)
@@ -83,8 +83,8 @@ def reference(problem: Problem, arrays: Arrays) -> Arrays:
     """Return the distance, summed exactly for integers and pairwise in double for floats."""
     a, b = arrays["a"], arrays["b"]
     wide = np.dtype(np.int64 if a.dtype.kind == "i" else np.float64)
-    parts = pieces(slice(0, len(a)), CHUNK)
-    total = sum(np.square(np.subtract(a[part], b[part], dtype=wide)).sum().item() for part in parts)
+    chunks = pieces(slice(0, len(a)), CHUNK)
+    total = sum(np.square(np.subtract(a[chunk], b[chunk], dtype=wide)).sum().item() for chunk in chunks)
     return {"out": np.sqrt(np.array([total], dtype=np.float64))}
 
 
@@ -95,9 +95,9 @@ def on_cpu(arrays: Arrays, outputs: Arrays, threads: int) -> None:
     sums = []
 
     def add(strip: slice) -> None:
-        room = np.empty(PIECE, wide)
-        for part in pieces(strip, PIECE):
-            d = np.subtract(a[part], b[part], out=room[: part.stop - part.start], dtype=wide)
+        buffer = np.empty(PIECE, wide)
+        for piece in pieces(strip, PIECE):
+            d = np.subtract(a[piece], b[piece], out=buffer[: piece.stop - piece.start], dtype=wide)
             np.multiply(d, d, out=d)
             sums.append(float(d.sum()))
 

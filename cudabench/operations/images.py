@@ -44,18 +44,18 @@ def size(options: Mapping[str, Any], mode: str | None = None) -> tuple[int, ...]
 
 
 def save(options: Mapping[str, Any], array: np.ndarray) -> None:
-    """Write rows x columns (x channels) as a picture if the options ask for it; floats are grey levels of 0 to 255."""
+    """Write rows x columns (x channels) as a picture if the options request it; floats are grey levels of 0 to 255."""
     if not options.get("save"):
         return
     levels = array if array.dtype == np.uint8 else np.clip(np.rint(array), 0, 255).astype(np.uint8)
     if levels.ndim == 3 and levels.shape[2] == 1:
         levels = levels[:, :, 0]
     path = Path(options["save"])
-    picture, kind = _pillow().fromarray(levels), _format(path)
+    picture, format_name = _pillow().fromarray(levels), _format(path)
     try:
-        outputs.write_with(path, lambda stream: picture.save(stream, format=kind), f"--save {path}")
+        outputs.write_with(path, lambda stream: picture.save(stream, format=format_name), f"--save {path}")
     except (ValueError, KeyError) as error:
-        raise CudabenchError(f"--save {path}: the picture cannot be written as {kind} ({error}).") from error
+        raise CudabenchError(f"--save {path}: the picture cannot be written as {format_name} ({error}).") from error
 
 
 def _format(path: Path) -> str:
@@ -63,11 +63,11 @@ def _format(path: Path) -> str:
 
     Raises CudabenchError for another ending.
     """
-    known = _pillow().registered_extensions()
-    kind = known.get(path.suffix.lower()) or ("PNG" if not path.suffix and not outputs.is_file(path) else None)
-    if kind is None:
+    formats = _pillow().registered_extensions()
+    format_name = formats.get(path.suffix.lower()) or ("PNG" if not path.suffix and not outputs.is_file(path) else None)
+    if format_name is None:
         raise CudabenchError(f"--save {path}: '{path.suffix}' is not the ending of a picture format; use .png or .jpg.")
-    return str(kind)
+    return str(format_name)
 
 
 @lru_cache(maxsize=1)
@@ -81,8 +81,8 @@ def _load(path: str, mode: str | None) -> np.ndarray:
             check_regular(path)
             with pillow.open(path) as picture:
                 upright = ImageOps.exif_transpose(picture)
-                picked = mode or ("L" if upright.mode in ("1", "L", "LA", "I", "I;16", "F") else "RGB")
-                array = np.array(upright.convert(picked))
+                chosen_mode = mode or ("L" if upright.mode in ("1", "L", "LA", "I", "I;16", "F") else "RGB")
+                array = np.array(upright.convert(chosen_mode))
     except FileNotFoundError:
         raise CudabenchError(f"--image {path} does not exist.") from None
     except (OSError, ValueError, SyntaxError, pillow.DecompressionBombError) as error:

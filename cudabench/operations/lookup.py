@@ -48,8 +48,8 @@ def inputs(problem: Problem) -> Arrays:
     else:
         table = random_array(rng, cells, problem.dtype)
         weights = random_array(rng, (TAPS * TAPS,), problem.dtype)
-    apart = GROUP if problem.options["index"] == "same" else 1
-    index = np.repeat(rng.integers(0, WIDTH * WIDTH, -(-n // apart), dtype=np.int32), apart)[:n]
+    repeats = GROUP if problem.options["index"] == "same" else 1
+    index = np.repeat(rng.integers(0, WIDTH * WIDTH, -(-n // repeats), dtype=np.int32), repeats)[:n]
     return {"table": table, "filter": weights, "index": index}
 
 
@@ -58,9 +58,9 @@ def look_up(arrays: Arrays, out: np.ndarray, strip: slice) -> None:
     padded = np.pad(arrays["table"], TAPS // 2, mode="edge")
     weights = arrays["filter"].reshape(TAPS, TAPS)
     filtered_from = padded.astype(out.dtype, copy=False)
-    for part in pieces(strip, PIECE):
-        y, x = np.divmod(arrays["index"][part], WIDTH)
-        total = out[part]
+    for piece in pieces(strip, PIECE):
+        y, x = np.divmod(arrays["index"][piece], WIDTH)
+        total = out[piece]
         total[...] = 0
         for dy in range(TAPS):
             for dx in range(TAPS):

@@ -41,8 +41,8 @@ def over_result(down: str = "", across: str = "") -> Callable[[Geometry], Dim]:
 
     Constants set the rows and columns of a thread.
     """
-    whole = grid_over("n", "m", across, down)
-    return lambda g: (whole(g)[0], min(whole(g)[1], MAX_GRID[1]), 1)
+    tiles = grid_over("n", "m", across, down)
+    return lambda g: (tiles(g)[0], min(tiles(g)[1], MAX_GRID[1]), 1)
 
 
 def needs_tiles(g: Geometry) -> str | None:
@@ -116,8 +116,8 @@ def tf32(array: np.ndarray) -> np.ndarray:
 
 def of_tensor(problem: Problem, arrays: Arrays) -> Arrays:
     """Return the product of the matrices as the tensor cores read them: float32 as TF32."""
-    read = {name: tf32(array) for name, array in arrays.items()} if problem.dtype == "float32" else arrays
-    return reference(problem, read)
+    inputs_read = {name: tf32(array) for name, array in arrays.items()} if problem.dtype == "float32" else arrays
+    return reference(problem, inputs_read)
 
 
 def tensor_tolerance(problem: Problem) -> Tolerance:
@@ -215,8 +215,8 @@ def inputs(problem: Problem) -> Arrays:
     """Return A and B, their elements in [0, 1): sums do not cancel, so the relative error is bounded."""
     m, n, k = (problem.size[name] for name in "mnk")
     rng = np.random.default_rng(problem.seed)
-    drawn = "float32" if problem.dtype == "bfloat16" else problem.dtype
-    arrays = {"a": random_array(rng, (m, k), drawn), "b": random_array(rng, (k, n), drawn)}
+    drawn_type = "float32" if problem.dtype == "bfloat16" else problem.dtype
+    arrays = {"a": random_array(rng, (m, k), drawn_type), "b": random_array(rng, (k, n), drawn_type)}
     return {name: to_bfloat16(array) for name, array in arrays.items()} if problem.dtype == "bfloat16" else arrays
 
 

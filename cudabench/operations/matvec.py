@@ -61,8 +61,8 @@ def lanes(problem: Problem) -> int:
 def cut(problem: Problem, rows: int, least: int) -> tuple[int, int]:
     """Return the number of pieces of a row in split, and their columns: at least `least`, for `rows` rows at once."""
     cols, unit = problem.size["cols"], vector(problem)
-    wanted = cdiv(SPLIT_BLOCKS, cdiv(problem.size["rows"], rows))
-    columns = cdiv(cdiv(cols, min(wanted, cdiv(cols, least))), unit) * unit
+    count = cdiv(SPLIT_BLOCKS, cdiv(problem.size["rows"], rows))
+    columns = cdiv(cdiv(cols, min(count, cdiv(cols, least))), unit) * unit
     return cdiv(cols, columns), columns
 
 

@@ -56,8 +56,8 @@ def on_cpu(arrays: Arrays, outputs: Arrays, threads: int) -> None:
     sums: list[float] = []
 
     def add(strip: slice) -> None:
-        for part in pieces(strip, PIECE):
-            x = np.arange(part.start, part.stop, dtype=dtype)
+        for piece in pieces(strip, PIECE):
+            x = np.arange(piece.start, piece.stop, dtype=dtype)
             x += dtype.type(0.5)
             x *= h
             x *= x

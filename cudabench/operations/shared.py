@@ -28,7 +28,7 @@ Check = Callable[[Geometry], str | None]
 
 
 def grid_over(x: str, y: str = "", across: str = "", down: str = "") -> Callable[[Geometry], Dim]:
-    """Return the rule of a grid over one or two sizes; constants set how much of each a thread has."""
+    """Return the rule of a grid over one or two sizes; constants set how many elements of each a thread has."""
 
     def blocks(g: Geometry, axis: int, size: str, per_thread: str) -> int:
         return cdiv(g.size[size], g.block[axis] * (g[per_thread] if per_thread else 1))
@@ -58,7 +58,7 @@ def striding_grid(*per_thread: str, most_threads: int = STRIDING_THREADS) -> Cal
 
 
 def in_strips(length: int, threads: int, work: Callable[[slice], object]) -> None:
-    """Do `work` on the parts of range(length), one per thread."""
+    """Call `work` on the strips of range(length), one per thread."""
     if threads == 1:
         work(slice(0, length))
     else:
@@ -78,40 +78,40 @@ def random_array(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -
 
     Random, because some devices compress constant data, which also takes less power.
     """
-    kind = np.dtype(dtype)
-    if kind.kind == "f":
-        made = np.empty(shape, np.float64 if kind.itemsize == 8 else np.float32)
-        _fill(rng, made.reshape(-1), lambda own, part: own.random(dtype=made.dtype.type, out=part))
-        return made.astype(kind, copy=False)
-    limits, made = np.iinfo(kind), np.empty(shape, kind)
+    numpy_type = np.dtype(dtype)
+    if numpy_type.kind == "f":
+        array = np.empty(shape, np.float64 if numpy_type.itemsize == 8 else np.float32)
+        _fill(rng, array.reshape(-1), lambda generator, piece: generator.random(dtype=array.dtype.type, out=piece))
+        return array.astype(numpy_type, copy=False)
+    limits, array = np.iinfo(numpy_type), np.empty(shape, numpy_type)
 
-    def integers(own: np.random.Generator, part: np.ndarray) -> None:
-        part[:] = own.integers(limits.min, limits.max, part.shape, dtype=kind.type, endpoint=True)
+    def integers(generator: np.random.Generator, piece: np.ndarray) -> None:
+        piece[:] = generator.integers(limits.min, limits.max, piece.shape, dtype=numpy_type.type, endpoint=True)
 
-    _fill(rng, made.reshape(-1), integers)
-    return made
+    _fill(rng, array.reshape(-1), integers)
+    return array
 
 
 def _fill(
-    rng: np.random.Generator, made: np.ndarray, draw: Callable[[np.random.Generator, np.ndarray], object]
+    rng: np.random.Generator, array: np.ndarray, draw: Callable[[np.random.Generator, np.ndarray], object]
 ) -> None:
     """Fill a flat array from one generator's sequence, its pieces on all processors: every element takes a fixed number
     of bits, so the start of each piece in the sequence is known."""
     bits: Any = rng.bit_generator
     start = bits.state
-    whole = 0 if start["has_uint32"] or not isinstance(bits, np.random.PCG64) else made.size // PIECE
-    words = PIECE * made.itemsize // 8
+    whole_pieces = 0 if start["has_uint32"] or not isinstance(bits, np.random.PCG64) else array.size // PIECE
+    words = PIECE * array.itemsize // 8
 
     def piece(at: int) -> None:
-        own = np.random.PCG64()
-        own.state = start
-        draw(np.random.Generator(own.advance(at * words)), made[at * PIECE : (at + 1) * PIECE])
+        bit_stream = np.random.PCG64()
+        bit_stream.state = start
+        draw(np.random.Generator(bit_stream.advance(at * words)), array[at * PIECE : (at + 1) * PIECE])
 
-    if whole > 1:
-        on_threads(piece, range(whole))
-        bits.advance(whole * words)
-        made = made[whole * PIECE :]
-    draw(rng, made)
+    if whole_pieces > 1:
+        on_threads(piece, range(whole_pieces))
+        bits.advance(whole_pieces * words)
+        array = array[whole_pieces * PIECE :]
+    draw(rng, array)
 
 
 def itemsize(problem: Problem) -> int:
@@ -140,14 +140,14 @@ def rungs(operation: str, *usual: int) -> Callable[..., Kernel]:
         passed: Callable[[Geometry], tuple[Any, ...]] | None = None,
         **rules: Any,
     ) -> Kernel:
-        made = Kernel(name, f"{operation}_{name.replace('-', '_')}", block, grid, **rules)
+        kernel = Kernel(name, f"{operation}_{name.replace('-', '_')}", block, grid, **rules)
         if passed is None:
-            return made
+            return kernel
 
         def launches(g: Geometry, grid: Dim) -> tuple[Launch, ...]:
-            return (Launch(made.function, grid, g.block, passed(g), made.shared_bytes(g)),)
+            return (Launch(kernel.function, grid, g.block, passed(g), kernel.shared_bytes(g)),)
 
-        return replace(made, launches=launches)
+        return replace(kernel, launches=launches)
 
     return rung
 
@@ -161,8 +161,8 @@ def number(least: int, most: int, *checks: Check, multiple: int | str = 1, power
     def rule(value: int, geometry: Geometry) -> str | None:
         unit = geometry[multiple] if isinstance(multiple, str) else multiple
         if not least <= value <= most or value % unit or (power and value & (value - 1)):
-            kind = "a power of two from " if power else f"a multiple of {unit} from " if unit > 1 else ""
-            return f"{kind}{least} to {most}"
+            form = "a power of two from " if power else f"a multiple of {unit} from " if unit > 1 else ""
+            return f"{form}{least} to {most}"
         return next((reason for check in checks if (reason := check(geometry))), None)
 
     return rule
@@ -172,11 +172,11 @@ def in_registers(*factors: str) -> Check:
     """Return the check that the product of constants, in elements, fits a thread's registers."""
 
     def check(geometry: Geometry) -> str | None:
-        needed = prod(geometry[factor] for factor in factors) * max(geometry.itemsize // 4, 1)
-        if needed <= MAX_REGISTERS:
+        registers = prod(geometry[factor] for factor in factors) * max(geometry.itemsize // 4, 1)
+        if registers <= MAX_REGISTERS:
             return None
         product = " x ".join(factors)
-        return f"fewer: {product} elements would need {needed} registers per thread, but there are {MAX_REGISTERS}"
+        return f"fewer: {product} elements would need {registers} registers per thread, but there are {MAX_REGISTERS}"
 
     return check
 
@@ -185,11 +185,11 @@ def in_static_shared(elements: Callable[[Geometry], int]) -> Check:
     """Return the check that an array of `elements` fits the static shared memory of a block."""
 
     def check(geometry: Geometry) -> str | None:
-        needed = elements(geometry) * geometry.itemsize
-        if needed <= MAX_STATIC_SHARED:
+        nbytes = elements(geometry) * geometry.itemsize
+        if nbytes <= MAX_STATIC_SHARED:
             return None
         return (
-            f"less: its tile would take {needed / 1024:.0f} KiB of shared memory, but a block has "
+            f"less: its tile would take {nbytes / 1024:.0f} KiB of shared memory, but a block has "
             f"{MAX_STATIC_SHARED // 1024} KiB for such arrays"
         )
 

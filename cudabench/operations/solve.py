@@ -92,8 +92,8 @@ def by_column(g: Geometry, grid: Dim, aligned: bool = False) -> Sequence[Launch]
 
 def _narrowed(g: Geometry, grid: Dim, col: int) -> Dim:
     """Return a grid without the blocks to the left of a column's cache line."""
-    first = (col + 1) // g["LINE"] * g["LINE"]
-    return (min(grid[0], cdiv(g.size["n"] + 1 - first, g.block[0])), *grid[1:])
+    first_col = (col + 1) // g["LINE"] * g["LINE"]
+    return (min(grid[0], cdiv(g.size["n"] + 1 - first_col, g.block[0])), *grid[1:])
 
 
 def fused(g: Geometry, grid: Dim) -> Sequence[Launch]:
@@ -106,36 +106,36 @@ def fused(g: Geometry, grid: Dim) -> Sequence[Launch]:
         Launch("solve_pivot_block", (count, 1, 1), block, ("ab", *lists[0], *_ints(n, pitch, 0))),
     ]
     for col in range(n):
-        now, later = lists[col % 2], lists[1 - col % 2]
+        current, following = lists[col % 2], lists[1 - col % 2]
         x = _narrowed(g, grid, col)[0]
         y = max(1, min(cdiv(n, block[1] * g["ROWS"]), grid[0] * grid[1] // x, MAX_CANDIDATES))
-        arguments = ("ab", *now, *later, "order", "pivot", *_ints(n, pitch, col, count))
+        arguments = ("ab", *current, *following, "order", "pivot", *_ints(n, pitch, col, count))
         launches.append(Launch("solve_fused", (x, y, 1), block, arguments))
         count = y
     launches.append(Launch("solve_gather", _flat(n, g), block, ("ab", "pivot", "x", *_ints(n, pitch))))
     return launches
 
 
-def panel(g: Geometry, left: int, cluster: bool) -> tuple[int, int, int]:
-    """Return the columns of a panel with `left` rows, the rows in each thread's registers (or 0), and the blocks.
+def panel(g: Geometry, rows_left: int, cluster: bool) -> tuple[int, int, int]:
+    """Return a panel's columns, the rows in each thread's registers (or 0), and the blocks, with `rows_left` rows left.
 
     A cluster always processes the first panel, so that small matrices in the simulator test it too.
     """
-    holds = next((rows for rows in (2, 4, 8, 16) if left <= rows * g["PANEL"]), 0)
-    if cluster and (left == g.size["n"] or not 0 < holds <= g["ALONE"]):
-        many = next((rows for rows in (1, 2, 4, 8, 16) if left <= rows * g["MEMBERS"]), 0)
-        if many:
-            return g.call("COLUMNS", many), many, g["CLUSTER"]
-    return g.call("COLUMNS", holds) if holds else 1, holds, 1
+    rows_held = next((rows for rows in (2, 4, 8, 16) if rows_left <= rows * g["PANEL"]), 0)
+    if cluster and (rows_left == g.size["n"] or not 0 < rows_held <= g["ALONE"]):
+        rows_per_thread = next((rows for rows in (1, 2, 4, 8, 16) if rows_left <= rows * g["MEMBERS"]), 0)
+        if rows_per_thread:
+            return g.call("COLUMNS", rows_per_thread), rows_per_thread, g["CLUSTER"]
+    return g.call("COLUMNS", rows_held) if rows_held else 1, rows_held, 1
 
 
 def panels(g: Geometry, outer: int, cluster: bool = False) -> Iterator[tuple[int, int, int, int]]:
     """Yield the panels of the OUTER columns from `outer` on: the first column, the columns, and `panel`'s values."""
     end = min(outer + g["OUTER"], g.size["n"])
     while outer < end:
-        cols, holds, blocks = panel(g, g.size["n"] - outer, cluster)
+        cols, rows_held, blocks = panel(g, g.size["n"] - outer, cluster)
         cols = min(cols, end - outer)
-        yield outer, cols, holds, blocks
+        yield outer, cols, rows_held, blocks
         outer += cols
 
 
@@ -148,32 +148,32 @@ def by_panels(g: Geometry, grid: Dim, all_rows: bool = False, cluster: bool = Fa
     n, pitch, block = g.size["n"], aligned_pitch(g.problem), g.block
     width, rows, threads = g["OUTER"], g["SPREAD_ROWS"], g["SPREAD"]
     shared = g["STAGES"] * g["STAGE"] * g.itemsize
-    suffix, known = ("", "place") if all_rows else ("_left", "pivot")
+    suffix, order_name = ("", "place") if all_rows else ("_left", "pivot")
     launches = [_augment(g, pitch)]
     for outer in range(0, n, width):
         outer_cols = min(width, n - outer)
-        done = 0 if all_rows else outer  # rows that do not change any more
+        fixed = 0 if all_rows else outer  # rows that no longer change
 
         def spread(
-            col: int, cols: int, next_cols: int, done: int = done, outer: int = outer, outer_cols: int = outer_cols
+            col: int, cols: int, next_cols: int, fixed: int = fixed, outer: int = outer, outer_cols: int = outer_cols
         ) -> Launch:
             sizes = _ints(n, pitch, col, cols, outer, outer_cols, next_cols)
-            arguments = ("ab", "strip", "upper", "inverse", known, *sizes)
-            return Launch("solve_spread" + suffix, (cdiv(n - done, rows), 1, 1), (threads, 1, 1), arguments)
+            arguments = ("ab", "strip", "upper", "inverse", order_name, *sizes)
+            return Launch("solve_spread" + suffix, (cdiv(n - fixed, rows), 1, 1), (threads, 1, 1), arguments)
 
         order = list(panels(g, outer, cluster))
         launches.append(spread(outer, 0, order[0][1]))
-        for i, (col, cols, holds, blocks) in enumerate(order):
-            sizes = _ints(n, pitch, col, cols, outer, outer_cols, holds)
+        for i, (col, cols, rows_held, blocks) in enumerate(order):
+            sizes = _ints(n, pitch, col, cols, outer, outer_cols, rows_held)
             arguments = ("ab", "strip", "upper", "inverse", "place", "pivot", *sizes)
             eliminate = "solve_panel" if blocks == 1 else "solve_panel_cluster"
             launches.append(Launch(eliminate, (blocks, 1, 1), (g["PANEL"], 1, 1), arguments))
             launches.append(spread(col, cols, order[i + 1][1] if i + 1 < len(order) else 0))
-        first = (outer + outer_cols) // g["VEC"] * g["VEC"]
-        lift = (_flat(pitch - first, g)[0], outer_cols, 1)
-        launches.append(Launch("solve_lift", lift, block, ("ab", "pivot", "lifted", *_ints(pitch, outer, first))))
-        arguments = ("ab", "lifted", known, *_ints(n, pitch, outer, outer_cols))
-        update = (cdiv(n + 1 - first, g["TILE_X"]), grid[1] - done // g["TILE_Y"], 1)
+        first_col = (outer + outer_cols) // g["VEC"] * g["VEC"]
+        lift = (_flat(pitch - first_col, g)[0], outer_cols, 1)
+        launches.append(Launch("solve_lift", lift, block, ("ab", "pivot", "lifted", *_ints(pitch, outer, first_col))))
+        arguments = ("ab", "lifted", order_name, *_ints(n, pitch, outer, outer_cols))
+        update = (cdiv(n + 1 - first_col, g["TILE_X"]), grid[1] - fixed // g["TILE_Y"], 1)
         launches.append(Launch("solve_update" + suffix, update, block, arguments, shared))
     if all_rows:
         return [*launches, Launch("solve_collect", _flat(n, g), block, ("ab", "pivot", "x", *_ints(n, pitch)))]
@@ -298,8 +298,8 @@ def figures(problem: Problem, arrays: Arrays, outputs: Arrays) -> dict[str, floa
     """Return the residual |Ax - b| / |b|, computed in float64."""
     a, b, x = arrays["a"], arrays["b"].astype(np.float64), outputs["x"].astype(np.float64)
     rows = max(1, 2**22 // max(len(b), 1))  # strips: a float64 copy of the whole matrix can be large
-    left = [a[i : i + rows].astype(np.float64, copy=False) @ x for i in range(0, len(b), rows)]
-    return {"residual |Ax - b| / |b|": float(np.linalg.norm(np.concatenate(left) - b) / np.linalg.norm(b))}
+    products = [a[i : i + rows].astype(np.float64, copy=False) @ x for i in range(0, len(b), rows)]
+    return {"residual |Ax - b| / |b|": float(np.linalg.norm(np.concatenate(products) - b) / np.linalg.norm(b))}
 
 
 def buffers(problem: Problem) -> tuple[Buffer, ...]:

@@ -95,8 +95,8 @@ def ragged_tiles(g: Geometry) -> dict[str, str]:
         if g.size["cols"] <= narrower < across:
             chosen["LANES"], across = str(lanes), narrower
     # A rule refuses incomplete tiles later; with small elements, more tiles do not fit shared memory.
-    whole = g.threads == 256 and across >= 1 and down >= 1 and g.itemsize >= 4
-    if whole and cdiv(g.size["cols"], across) * cdiv(g.size["rows"], down) <= 5 * 132:
+    complete = g.threads == 256 and across >= 1 and down >= 1 and g.itemsize >= 4
+    if complete and cdiv(g.size["cols"], across) * cdiv(g.size["rows"], down) <= 5 * 132:
         chosen["RAGGED_BLOCKS"] = "5"
     return chosen
 
@@ -139,12 +139,12 @@ def padding(block: Dim, itemsize: int) -> int:
     return min(range(128 // min(itemsize, 4) + 1), key=lambda pad: (cost(pad), pad))
 
 
-def padded(name: str, many: str = "") -> Kernel:
-    """Return a rung with padded tiles; the constant `many` gives the number side by side."""
-    fits = in_static_shared(lambda g: (g[many] if many else 1) * g.call("PADDED", g["BLOCK"]))
+def padded(name: str, count_name: str = "") -> Kernel:
+    """Return a rung with padded tiles; the constant `count_name` gives the number side by side."""
+    fits = in_static_shared(lambda g: (g[count_name] if count_name else 1) * g.call("PADDED", g["BLOCK"]))
     return rung(
         name,
-        grid_over("cols", "rows", many),
+        grid_over("cols", "rows", count_name),
         constants={"IPAD": number(0, 1024, fits)},
         defines=lambda g: {"IPAD": str(padding(g.block, g.itemsize))},
     )
@@ -173,9 +173,9 @@ def on_cpu(arrays: Arrays, outputs: Arrays, threads: int) -> None:
         tile = np.empty((CPU_TILE[1], CPU_TILE[0]), matrix.dtype)
         for rows in pieces(strip, CPU_TILE[0]):
             for columns in pieces(slice(0, len(matrix)), CPU_TILE[1]):
-                part = tile[: columns.stop - columns.start, : rows.stop - rows.start]
-                np.copyto(part, matrix[columns, rows])
-                np.copyto(out[rows, columns], part.T)
+                view = tile[: columns.stop - columns.start, : rows.stop - rows.start]
+                np.copyto(view, matrix[columns, rows])
+                np.copyto(out[rows, columns], view.T)
 
     in_strips(len(out), threads, work)
 

@@ -59,7 +59,7 @@ class Picked:
 
 
 def build(operation: Operation, request: Request) -> list[Case]:
-    """Return the cases of a request in ladder order, or in the order of the names given.
+    """Return the cases of a request in ladder order, or in the order of the names.
 
     A kernel that was named and cannot run is a UsageError; a kernel of the ladder or a glob that cannot run becomes a
     case with a `skip_reason`.
@@ -86,19 +86,19 @@ def build(operation: Operation, request: Request) -> list[Case]:
 
 def _peers(operation: Operation, problem: Problem, names: Sequence[str]) -> list[Case]:
     """Return the cases of the named libraries or library calls, in the operation's order."""
-    wanted: set[str] = set()
-    known = list(dict.fromkeys(word for peer in operation.peers for word in (peer.library, peer.name)))
-    repair = f"use {', '.join(known)}" if known else "no library has it"
+    chosen: set[str] = set()
+    available = list(dict.fromkeys(word for peer in operation.peers for word in (peer.library, peer.name)))
+    repair = f"use {', '.join(available)}" if available else "no library has it"
     for name in names:
         of_library = [peer for peer in operation.peers if name in (peer.library, peer.name)]
-        able = {peer.name for peer in of_library if problem.dtype in peer.dtypes}
+        supported = {peer.name for peer in of_library if problem.dtype in peer.dtypes}
         types = ", ".join(dict.fromkeys(dtype for peer in of_library for dtype in peer.dtypes))
-        what = f"lacks a call of {LIBRARIES[name]}" if name in LIBRARIES else f"cannot call '{name}'"
+        lack = f"lacks a call of {LIBRARIES[name]}" if name in LIBRARIES else f"cannot call '{name}'"
         refuse(
-            (not of_library, f"--peer {name}: {operation.name} {what}; {repair}.{did_you_mean(name, known)}"),
-            (not able, f"--peer {name} has no {problem.dtype} form of {operation.name}: use {types}."),
+            (not of_library, f"--peer {name}: {operation.name} {lack}; {repair}.{did_you_mean(name, available)}"),
+            (not supported, f"--peer {name} has no {problem.dtype} form of {operation.name}: use {types}."),
         )
-        wanted |= able
+        chosen |= supported
     return [
         replace(
             _empty(operation, problem, peer.name, peer.call, Source(LIBRARIES[peer.library], "")),
@@ -107,14 +107,14 @@ def _peers(operation: Operation, problem: Problem, names: Sequence[str]) -> list
             peer=peer.name,
         )
         for peer in operation.peers
-        if peer.name in wanted
+        if peer.name in chosen
     ]
 
 
 def _empty(operation: Operation, problem: Problem, name: str, function: str, text: Source) -> Case:
     """Return a case without launches."""
-    nothing = (0, 0, 0)
-    return Case(operation.name, name, None, function, text, problem, nothing, nothing, (), {}, "")
+    no_dim = (0, 0, 0)
+    return Case(operation.name, name, None, function, text, problem, no_dim, no_dim, (), {}, "")
 
 
 def problem_of(operation: Operation, request: Request) -> Problem:
@@ -136,17 +136,17 @@ def _without_other_kernels(cases: Sequence[Case]) -> list[Case]:
 
     Cases with the same constants keep each other's kernels, so that they share a compile.
     """
-    wanted: dict[Compilation, set[str]] = {}
+    needed: dict[Compilation, set[str]] = {}
     for case in cases:
-        distinct = {(id(launch.unit), launch.function): launch for launch in case.launches}  # of thousands
+        distinct = {(id(launch.unit), launch.function): launch for launch in case.launches}  # of thousands of launches
         for launch in distinct.values():
-            wanted.setdefault(_compiled_as(case, launch.unit), set()).add(launch.function)
+            needed.setdefault(_compiled_as(case, launch.unit), set()).add(launch.function)
 
     def reduced(case: Case, unit: Unit | None) -> Source:
         key = _compiled_as(case, unit)
-        return _reduced(key[0], frozenset(wanted.get(key, ())))
+        return _reduced(key[0], frozenset(needed.get(key, ())))
 
-    kept = []
+    reduced_cases = []
     for case in cases:
         units = {
             id(launch.unit): replace(launch.unit, source=reduced(case, launch.unit))
@@ -157,8 +157,8 @@ def _without_other_kernels(cases: Sequence[Case]) -> list[Case]:
             replace(launch, unit=units[id(launch.unit)]) if launch.unit else launch for launch in case.launches
         )
         source = reduced(case, None) if case.source.builtin else case.source
-        kept.append(replace(case, source=source, launches=launches))
-    return kept
+        reduced_cases.append(replace(case, source=source, launches=launches))
+    return reduced_cases
 
 
 def _compiled_as(case: Case, unit: Unit | None) -> Compilation:
@@ -168,15 +168,15 @@ def _compiled_as(case: Case, unit: Unit | None) -> Compilation:
 
 
 @lru_cache(maxsize=64)  # a sweep needs the same parts for each block
-def _reduced(chapter: Source, wanted: frozenset[str]) -> Source:
-    return replace(chapter, text=without_kernels(chapter.text, wanted))
+def _reduced(chapter: Source, kernels: frozenset[str]) -> Source:
+    return replace(chapter, text=without_kernels(chapter.text, kernels))
 
 
-# Which kernels ------------------------------------------------------------------------------------------------------
+# Chosen kernels ------------------------------------------------------------------------------------------------------
 
 
 def select_kernels(operation: Operation, names: Sequence[str]) -> list[tuple[Kernel, bool]]:
-    """Return the kernels of names, ids and globs, each with whether it was named exactly; no names: the ladder."""
+    """Return the kernels of names, ids and globs, each with whether it was named exactly; without names the ladder."""
     picked: dict[str, tuple[Kernel, bool]] = {}
     for name in names or ("all",):
         for kernel, named in _matching(operation, name):
@@ -218,24 +218,24 @@ def _from_file(operation: Operation, path: str, names: Sequence[str]) -> list[Pi
     only one. A rung without a function in the file is built-in, for comparison.
     """
     file = read_file(path)
-    beside = str(Path(path).resolve().parent)
+    folder = str(Path(path).resolve().parent)
     copied = (str(chapters.folder()),)  # a copy of a chapter includes its headers
-    text = Source(str(path), file.text, folder=beside, builtin=False, include=copied)
+    text = Source(str(path), file.text, folder=folder, builtin=False, include=copied)
     if not names:
-        return [_own(operation, file, text, find_kernel(file))]
+        return [_user_kernel(operation, file, text, find_kernel(file))]
     if names == ("all",):
         names = tuple(kernel.name for kernel in file.kernels)
     picked: list[Picked] = []
     functions = list(dict.fromkeys(kernel.name for kernel in file.kernels))
     for name in names:
         if name in functions:
-            picked.append(_own(operation, file, text, find_kernel(file, name)))
+            picked.append(_user_kernel(operation, file, text, find_kernel(file, name)))
             continue
         for kernel, named in _matching(operation, name):
-            alone = next(iter(functions)) if len(functions) == 1 and len(names) == 1 and named else ""
-            function_name = kernel.function if kernel.function in functions else alone
+            only_function = next(iter(functions)) if len(functions) == 1 and len(names) == 1 and named else ""
+            function_name = kernel.function if kernel.function in functions else only_function
             replacement = (
-                _own(operation, file, text, find_kernel(file, function_name), kernel) if function_name else None
+                _user_kernel(operation, file, text, find_kernel(file, function_name), kernel) if function_name else None
             )
             picked.append(replace(replacement, named=named) if replacement else _built_in(operation, kernel, named))
     if not any(pick.replaced for pick in picked):
@@ -250,7 +250,7 @@ def _built_in(operation: Operation, kernel: Kernel, named: bool) -> Picked:
     return Picked(kernel, chapters.chapter_of(operation, kernel), named, kernel)
 
 
-def _own(
+def _user_kernel(
     operation: Operation, file: records.SourceFile, text: Source, function: records.Kernel, rung: Kernel | None = None
 ) -> Picked:
     """Return a kernel for a user's function: a rung's name and geometry, or one element a thread.
@@ -274,7 +274,7 @@ def _own(
     return Picked(replace(rung, name=name, function=function.expression), text, True, rung, replaced)
 
 
-def _launch_own(
+def _launch_user_functions(
     operation: Operation, pick: Picked, launches: Sequence[Launch], chapter: Unit, problem: Problem
 ) -> list[Launch]:
     """Return a rung's launches with the user's functions in place of those that they replace."""
@@ -309,50 +309,50 @@ def _order(
     file = parse_text(pick.text.text, pick.text.name)
     chapter = chapters.functions(chapters.name(operation, pick.rung))[launch.function]
     buffers = {buffer.name: buffer for buffer in operation.buffers(problem)}
-    ctype, wanted = operation.dtypes[problem.dtype], chapter.parameters
-    fits = len(function.parameters) == len(wanted) and all(
+    ctype, expected = operation.dtypes[problem.dtype], chapter.parameters
+    fits = len(function.parameters) == len(expected) and all(
         _takes(parameter, like, buffers.get(passed, passed) if isinstance(passed, str) else passed, ctype, file.types)
-        for parameter, like, passed in zip(function.parameters, wanted, launch.arguments, strict=True)
+        for parameter, like, passed in zip(function.parameters, expected, launch.arguments, strict=True)
     )
     if not fits:
         taker = "its kernels take" if pick.rung.launches is None else f"{launch.function} of {pick.rung.name} takes"
         raise UsageError(
             f"{pick.text.name}:{function.line}: {operation.name} cannot call {function.signature}; {taker} "
-            f"({', '.join(str(parameter) for parameter in wanted)}), with T = {ctype}."
+            f"({', '.join(str(parameter) for parameter in expected)}), with T = {ctype}."
         )
-    pointers = [i for i, parameter in enumerate(wanted) if parameter.pointer]
-    theirs = [function.parameters[i].const for i in pointers]
-    ours = [wanted[i].const for i in pointers]
-    order = list(range(len(wanted)))
-    if len(pointers) == 2 and theirs == ours[::-1] and theirs[0] != theirs[1]:
+    pointers = [i for i, parameter in enumerate(expected) if parameter.pointer]
+    user_const = [function.parameters[i].const for i in pointers]
+    chapter_const = [expected[i].const for i in pointers]
+    order = list(range(len(expected)))
+    if len(pointers) == 2 and user_const == chapter_const[::-1] and user_const[0] != user_const[1]:
         order[pointers[0]], order[pointers[1]] = pointers[::-1]
     return tuple(order)
 
 
 def _takes(
-    parameter: records.Parameter, like: records.Parameter, passed: Any, ctype: str, types: Mapping[str, str]
+    parameter: records.Parameter, expected: records.Parameter, passed: Any, ctype: str, types: Mapping[str, str]
 ) -> bool:
-    """Tell whether a parameter takes a buffer or scalar: `half` fits a buffer of float16."""
+    """Return whether a parameter takes a buffer or scalar: `half` fits a buffer of float16."""
     if parameter.pointer != isinstance(passed, Buffer):
         return False
     # T may be the command line's macro, even if the file has a default for it.
-    have = numpy_type(ctype) if parameter.type == "T" else numpy_type(parameter.type, types)
-    if have is None:  # such as S, which a chapter and its copies derive from T
-        return parameter.type == like.type
-    a, b = np.dtype(have), np.dtype(passed.dtype)
+    type_name = numpy_type(ctype) if parameter.type == "T" else numpy_type(parameter.type, types)
+    if type_name is None:  # a type such as S, which a chapter and its copies derive from T
+        return parameter.type == expected.type
+    a, b = np.dtype(type_name), np.dtype(passed.dtype)
     return a.itemsize == b.itemsize and (parameter.pointer or (a.kind == "f") == (b.kind == "f"))
 
 
-# Their size, block and grid -----------------------------------------------------------------------------------------
+# Size, block and grid ------------------------------------------------------------------------------------------------
 
 
-def _size(operation: Operation, given: tuple[int, ...] | None, demanded: tuple[int, ...] | None) -> dict[str, int]:
+def _size(operation: Operation, requested: tuple[int, ...] | None, required: tuple[int, ...] | None) -> dict[str, int]:
     names = operation.dimensions
-    values = given or demanded or operation.default_size
-    if demanded and values != demanded:
+    values = requested or required or operation.default_size
+    if required and values != required:
         raise UsageError(
             f"--size {' '.join(map(str, values))} contradicts the other options, which give "
-            f"{' '.join(map(str, demanded))}: leave --size out."
+            f"{' '.join(map(str, required))}: leave --size out."
         )
     if len(values) == 1 and len(names) > 1:
         values = values * len(names)  # one number: square
@@ -385,49 +385,49 @@ def _case(operation: Operation, pick: Picked, problem: Problem, request: Request
     fixed = _fixed(operation, problem, block)
     chapter = chapters.chapter_of(operation, pick.rung)
     macros = chapters.macros(chapter)
-    given = request.defines
+    user_defines = request.defines
     if pick.text.builtin:
         _check_defines(operation, fixed, request.defines)
-        given = {name: text for name, text in request.defines.items() if name in kernel.constants}
+        user_defines = {name: text for name, text in request.defines.items() if name in kernel.constants}
     else:
-        macros = _with_own(macros, chapters.macros(pick.text), fixed | dict(given), problem)
-    seen, defines = _geometry(kernel, problem, block, macros, fixed, given)
+        macros = _with_user_macros(macros, chapters.macros(pick.text), fixed | dict(user_defines), problem)
+    inputs, defines = _geometry(kernel, problem, block, macros, fixed, user_defines)
     ruled = kernel.constants if pick.text.builtin else {}  # the rules apply only to the chapter's own kernel
-    for name in (name for name in ruled if name in given):
-        if reason := ruled[name](seen[name], seen):
-            raise UsageError(f"--define {name}={given[name]} is refused: {kernel.name} takes {reason}.")
-    if reason := kernel.refuses(seen):
+    for name in (name for name in ruled if name in user_defines):
+        if reason := ruled[name](inputs[name], inputs):
+            raise UsageError(f"--define {name}={user_defines[name]} is refused: {kernel.name} takes {reason}.")
+    if reason := kernel.refuses(inputs):
         raise UsageError(f"{kernel.name} cannot take --block {dim_text(block, 1)}: {reason}.")
-    for name in (name for name in ruled if name not in given):
-        if reason := ruled[name](seen[name], seen):
+    for name in (name for name in ruled if name not in user_defines):
+        if reason := ruled[name](inputs[name], inputs):
             raise UsageError(
-                f"{kernel.name} cannot take --block {dim_text(block)}: its {name} is {seen[name]}, but must "
+                f"{kernel.name} cannot take --block {dim_text(block)}: its {name} is {inputs[name]}, but must "
                 f"be {reason}."
             )
-    needed = kernel.grid(seen)
-    grid = dim3(request.grid) if request.grid else needed
+    needed_grid = kernel.grid(inputs)
+    grid = dim3(request.grid) if request.grid else needed_grid
     check_grid(grid, "" if request.grid else " A larger --block needs fewer blocks.")
-    if not kernel.any_grid and any(have < need for have, need in zip(grid, needed, strict=True)):
+    if not kernel.any_grid and any(have < need for have, need in zip(grid, needed_grid, strict=True)):
         raise UsageError(
             f"--grid {dim_text(grid)} cannot cover {' x '.join(map(str, problem.size.values()))} with {kernel.name} "
-            f"and a block of {dim_text(block)}: it takes {dim_text(needed)}; leave --grid out to use it."
+            f"and a block of {dim_text(block)}: it takes {dim_text(needed_grid)}; leave --grid out to use it."
         )
     if kernel.launches is None:
-        arguments, shared = operation.arguments(problem), kernel.shared_bytes(seen)
+        arguments, shared = operation.arguments(problem), kernel.shared_bytes(inputs)
         launches = [Launch(pick.rung.function, grid, block, arguments, shared)]
     else:
-        launches = list(kernel.launches(seen, grid))
+        launches = list(kernel.launches(inputs, grid))
     check_shared(
         max(launch.shared_bytes for launch in launches),
         f"{kernel.name} needs",
         "make the block, or the constants and options that set it, smaller",
     )
     if not pick.text.builtin:
-        launches = _launch_own(operation, pick, launches, Unit(chapter, defines), problem)
-        written = chapters.with_headers(pick.text)
-        wanted = {name: text for name, text in defines.items() if _expects_macro(written, name)}
-        defines = wanted | dict(request.defines)
-    chosen = {} if kernel.launches else _chosen(kernel, seen, macros, {**fixed, **given})
+        launches = _launch_user_functions(operation, pick, launches, Unit(chapter, defines), problem)
+        source_text = chapters.with_headers(pick.text)
+        used = {name: text for name, text in defines.items() if _expects_macro(source_text, name)}
+        defines = used | dict(request.defines)
+    chosen = {} if kernel.launches else _chosen(kernel, inputs, macros, {**fixed, **user_defines})
     return replace(
         _unplanned(operation, pick, problem),
         block=block,
@@ -459,38 +459,38 @@ def _geometry(
     block: Dim,
     macros: Mapping[str, Macro],
     fixed: Mapping[str, str],
-    given: Mapping[str, str],
+    typed: Mapping[str, str],
 ) -> tuple[Geometry, dict[str, str]]:
     """Return the input of the kernel's rules, and the macros for its source.
 
-    `given` are the command line's. The compiler gets constants as the numbers that the rules see.
+    `typed` are the command line's macros. The compiler gets constants as the numbers that the rules use.
     """
     itemsize = np.dtype(problem.dtype).itemsize
-    seen = Geometry(problem, block, Constants(macros, {**fixed, **given}, itemsize))
-    numbers = dict(given)
-    for name in (name for name in given if name in kernel.constants):
+    inputs = Geometry(problem, block, Constants(macros, {**fixed, **typed}, itemsize))
+    numbers = dict(typed)
+    for name in (name for name in typed if name in kernel.constants):
         try:
-            numbers[name] = str(seen[name])
+            numbers[name] = str(inputs[name])
         except NotANumber as error:
-            raise UsageError(f"--define {name}={given[name]}: {kernel.name} needs a whole number ({error}).") from None
-    defines = {**fixed, **kernel.defines(seen), **numbers}
+            raise UsageError(f"--define {name}={typed[name]}: {kernel.name} needs a whole number ({error}).") from None
+    defines = {**fixed, **kernel.defines(inputs), **numbers}
     return Geometry(problem, block, Constants(macros, defines, itemsize)), defines
 
 
-def _chosen(kernel: Kernel, seen: Geometry, macros: Mapping[str, Macro], given: Mapping[str, str]) -> dict[str, str]:
+def _chosen(kernel: Kernel, inputs: Geometry, macros: Mapping[str, Macro], given: Mapping[str, str]) -> dict[str, str]:
     """Return the chapter's constants that the kernel's rule changes."""
-    plain = Constants(macros, given, seen.itemsize)
-    ruled = (name for name in kernel.defines(seen) if name in macros and name not in given)
-    return {name: str(seen[name]) for name in ruled if seen[name] != plain[name]}
+    plain = Constants(macros, given, inputs.itemsize)
+    ruled = (name for name in kernel.defines(inputs) if name in macros and name not in given)
+    return {name: str(inputs[name]) for name in ruled if inputs[name] != plain[name]}
 
 
-def _check_defines(operation: Operation, fixed: Mapping[str, str], given: Mapping[str, str]) -> None:
+def _check_defines(operation: Operation, fixed: Mapping[str, str], user_defines: Mapping[str, str]) -> None:
     """Raise UsageError for a macro that is not a constant of the operation's chapters, or that another option sets."""
-    known = {name for kernel in operation.kernels for name in kernel.constants}
+    allowed = {name for kernel in operation.kernels for name in kernel.constants}
     flags = {"T": "--dtype", "BFLOAT16": "--dtype", "BDIMX": "--block", "BDIMY": "--block"}
     flags |= {option.name.upper(): f"--{option.name}" for option in operation.options}
-    listed = f"it has {', '.join(sorted(known))}" if known else "it lacks constants"
-    for name, text in ((name, text) for name, text in given.items() if name not in known):
+    listed = f"it has {', '.join(sorted(allowed))}" if allowed else "it lacks constants"
+    for name, text in ((name, text) for name, text in user_defines.items() if name not in allowed):
         refuse(
             (name in fixed, f"--define {name}={text}: {flags.get(name, '--size')} sets {name}; use that."),
             (
@@ -500,18 +500,18 @@ def _check_defines(operation: Operation, fixed: Mapping[str, str], given: Mappin
             ),
             (
                 True,
-                f"--define {name}={text} is not a constant of {operation.name}: {listed}.{did_you_mean(name, known)}",
+                f"--define {name}={text} is not a constant of {operation.name}: {listed}.{did_you_mean(name, allowed)}",
             ),
         )
 
 
-def _with_own(
-    chapter: Mapping[str, Macro], file_macros: Mapping[str, Macro], given: Mapping[str, str], problem: Problem
+def _with_user_macros(
+    chapter: Mapping[str, Macro], file_macros: Mapping[str, Macro], defines: Mapping[str, str], problem: Problem
 ) -> dict[str, Macro]:
     """Return a chapter's macros, replaced by those macros of a user's file that have a value."""
     itemsize = np.dtype(problem.dtype).itemsize
     merged = {**chapter, **{name: macro for name, macro in file_macros.items() if name in chapter}}
-    values = Constants(merged, given, itemsize)
+    values = Constants(merged, defines, itemsize)
     for name in file_macros:
         if name in chapter and merged[name].parameters is None:
             try:
@@ -522,7 +522,7 @@ def _with_own(
 
 
 def _expects_macro(text: str, name: str) -> bool:
-    """Tell whether a user's file uses a macro: it has the name, and not as its own template parameter.
+    """Return whether a user's file uses a macro: it has the name, and not as its own template parameter.
 
     Otherwise a defined `T` would break the templates of the headers that the file includes.
     """

@@ -23,8 +23,8 @@ from cudabench.source.files import read_file
 def folder() -> Path:
     """Return the folder with the chapters."""
     package = Path(__file__).parent.parent
-    inside = package / "kernels_cu"
-    return inside if inside.is_dir() else package.parent / "kernels_cu"
+    packaged = package / "kernels_cu"
+    return packaged if packaged.is_dir() else package.parent / "kernels_cu"
 
 
 def names(operation: Operation) -> list[str]:
@@ -43,7 +43,7 @@ def chapter_of(operation: Operation, kernel: Kernel) -> Source:
 
 
 def read_chapter(name: str) -> Source:
-    """Return a chapter, named as messages show it."""
+    """Return a chapter, with the name for messages."""
     path = folder() / name
     file = path.stat()
     return Source(f"kernels_cu/{name}", _text(path, file.st_mtime_ns, file.st_size), folder=str(folder()))

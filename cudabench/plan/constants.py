@@ -1,4 +1,4 @@
-"""The constants of a source file from its `#define`s, so that the host's rules need not repeat them.
+"""The constants of a source file from its `#define`s, so that the host's rules do not repeat them.
 
 A constant that a user may set has the form
 
@@ -46,7 +46,7 @@ def read_macros(text: str) -> Mapping[str, Macro]:
     guarded, code = set(_GUARDED.findall(plain)), set(re.findall(r"#[ \t]*define[ \t]+(\w+).*\\\n", plain))
     macros: dict[str, Macro] = {}
     for name, parameters, body in macros_of(plain):
-        names = tuple(part.strip() for part in parameters[1:-1].split(",")) if parameters else None
+        names = tuple(parameter.strip() for parameter in parameters[1:-1].split(",")) if parameters else None
         if name not in code:  # macros of several lines are code
             macros.setdefault(name, Macro(body or "1", names, name in guarded))
     return macros
@@ -62,7 +62,7 @@ class Constants:
     macros: Mapping[str, Macro]
     given: Mapping[str, str]
     itemsize: int
-    _known: dict[tuple[str, tuple[int, ...]], int] = field(default_factory=dict, compare=False, repr=False)
+    _cache: dict[tuple[str, tuple[int, ...]], int] = field(default_factory=dict, compare=False, repr=False)
 
     def __getitem__(self, name: str) -> int:
         return self._value(name, self._macro(name).text, {}, ())
@@ -79,20 +79,20 @@ class Constants:
     def _macro(self, name: str) -> Macro:
         return Macro(self.given[name]) if name in self.given else self.macros[name]
 
-    def _value(self, name: str, text: str, values: Mapping[str, int], inside: tuple[str, ...]) -> int:
+    def _value(self, name: str, text: str, values: Mapping[str, int], active: tuple[str, ...]) -> int:
         """Return the value of a macro, cached, because macros that use others twice would double the time."""
         key = name, tuple(values.values())
-        if key not in self._known:
-            self._known[key] = self._evaluate(text, values, (*inside, name))
-        return self._known[key]
+        if key not in self._cache:
+            self._cache[key] = self._evaluate(text, values, (*active, name))
+        return self._cache[key]
 
-    def _evaluate(self, text: str, values: Mapping[str, int], inside: tuple[str, ...]) -> int:
+    def _evaluate(self, text: str, values: Mapping[str, int], active: tuple[str, ...]) -> int:
         def lookup(name: str, arguments: Sequence[int] | None) -> int:
             if name.endswith(")"):  # sizeof(T)
                 return self.itemsize
             if arguments is None and name in values:
                 return values[name]
-            if name in inside[1:] or len(inside) > 64:
+            if name in active[1:] or len(active) > 64:
                 raise NotANumber(f"{name} is defined by itself")
             if name not in self.given and name not in self.macros:
                 raise NotANumber(f"{name} is not a constant")
@@ -101,7 +101,7 @@ class Constants:
                 if macro.parameters is None or len(macro.parameters) != len(arguments):
                     raise NotANumber(f"{name} is called with {len(arguments)} arguments")
                 bound = dict(zip(macro.parameters, arguments, strict=True))
-            return self._value(name, macro.text, bound, inside)
+            return self._value(name, macro.text, bound, active)
 
         tree = _parsed(text)
         try:
@@ -124,14 +124,14 @@ Value = Callable[[Lookup], int]
 @lru_cache(maxsize=1024)  # each launch needs the same few texts
 def _parsed(text: str) -> Value:
     """Return a function that evaluates an expression; parts that C skips are skipped. Raises NotANumber."""
-    wrong = NotANumber(f"'{text}' is not a whole number")
+    fault = NotANumber(f"'{text}' is not a whole number")
     try:
         parser = _Parser(_CAST.sub(" ", text).strip())
         tree = parser.conditional()
     except (RecursionError, ValueError):  # also for a number with thousands of digits
-        raise wrong from None
+        raise fault from None
     if parser.tokens:
-        raise wrong
+        raise fault
     return tree
 
 

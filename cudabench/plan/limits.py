@@ -60,11 +60,11 @@ def check_cluster(cluster: Dim, grid: Dim) -> None:
             f"--cluster {dim_text(cluster)} has {prod(cluster)} blocks; CUDA allows {MAX_CLUSTER} a cluster, 8 on "
             "every GPU."
         )
-    for axis, side, whole in zip("xyz", cluster, grid, strict=True):
-        if whole % side:
+    for axis, side, extent in zip("xyz", cluster, grid, strict=True):
+        if extent % side:
             raise UsageError(
-                f"--cluster {dim_text(cluster)} does not divide the grid {dim_text(grid)}: {axis} = {whole} is not a "
-                f"multiple of {side}; use --grid with {axis} = {-(-whole // side) * side}, and let the blocks beyond "
+                f"--cluster {dim_text(cluster)} does not divide the grid {dim_text(grid)}: {axis} = {extent} is not a "
+                f"multiple of {side}; use --grid with {axis} = {-(-extent // side) * side}, and let the blocks beyond "
                 "the data do nothing."
             )
 

@@ -1,4 +1,4 @@
-"""A source file at a git revision, `HEAD~1:k.cu`, with the headers that it includes there.
+"""A source file at a git revision, `HEAD~1:k.cu`, with the headers that it includes.
 
 Names are git's: a path is relative to the top of the repository or, with `./` before it, to this folder, as in
 `HEAD~1:./k.cu`. A path that does not exist at the top is searched in this folder too.
@@ -61,8 +61,8 @@ def checked_out(spec: str, include: Sequence[str] = ()) -> Iterator[Checkout]:
         root = _written(files, stack)
         for path_inside in inside.values():
             os.makedirs(os.path.join(root, path_inside), exist_ok=True)
-        here = tuple(os.path.join(root, inside[folder]) if folder in inside else folder for folder in include)
-        yield Checkout(os.path.join(root, name), spec, here, root)
+        headers = tuple(os.path.join(root, inside[folder]) if folder in inside else folder for folder in include)
+        yield Checkout(os.path.join(root, name), spec, headers, root)
 
 
 @contextlib.contextmanager
@@ -71,12 +71,12 @@ def named_as_given(checkouts: Sequence[Checkout]) -> Iterator[None]:
     try:
         yield
     except CudabenchError as error:
-        shown = str(error)
+        message = str(error)
         for checkout in checkouts:
             if checkout.root is not None:
-                shown = shown.replace(checkout.path, checkout.label)
-                shown = shown.replace(f"{checkout.root}{os.sep}", f"{checkout.label.partition(':')[0]}:")
-        raise type(error)(shown) if shown != str(error) else error from None
+                message = message.replace(checkout.path, checkout.label)
+                message = message.replace(f"{checkout.root}{os.sep}", f"{checkout.label.partition(':')[0]}:")
+        raise type(error)(message) if message != str(error) else error from None
 
 
 class _Tree:
@@ -106,9 +106,9 @@ class _Tree:
 
     def find(self, path: str, spec: str) -> str:
         """Return the path from the top of a file that the user named."""
-        beside = os.path.normpath(os.path.join(self.prefix, path))
-        wanted = [beside] if path.startswith(("./", "../")) else [os.path.normpath(path), beside]
-        for candidate in wanted:
+        in_folder = os.path.normpath(os.path.join(self.prefix, path))
+        candidates = [in_folder] if path.startswith(("./", "../")) else [os.path.normpath(path), in_folder]
+        for candidate in candidates:
             if self.followed(candidate) is not None:
                 return candidate
         near = sorted(name for name in self.entries if PurePosixPath(name).name == PurePosixPath(path).name)
@@ -139,20 +139,20 @@ class _Tree:
         Both branches of a condition are followed. If a text has a computed include, all headers are taken.
         """
         contents: dict[str, bytes] = {}
-        waiting = {name}
-        while waiting:
-            path = waiting.pop()
+        pending = {name}
+        while pending:
+            path = pending.pop()
             target = None if path in contents or path.startswith(("/", "../")) else self.followed(path)
             if target is None:
                 continue
             contents[path] = self.content(target)
             included, unclear = includes.names_in(re.sub(r"\\\r?\n", "", contents[path].decode("utf-8", "replace")))
             if unclear:
-                waiting |= {entry for entry in self.entries if entry.endswith(_HEADERS)}
+                pending |= {entry for entry in self.entries if entry.endswith(_HEADERS)}
             # A header behind a link may include neighbours of the link or of the target.
-            beside = {os.path.dirname(path), os.path.dirname(target), os.path.dirname(name)}
-            places = (os.path.normpath(os.path.join(*pair)) for pair in product((*beside, *folders), included))
-            waiting |= {place for place in places if place in self.entries}
+            neighbours = {os.path.dirname(path), os.path.dirname(target), os.path.dirname(name)}
+            targets = (os.path.normpath(os.path.join(*pair)) for pair in product((*neighbours, *folders), included))
+            pending |= {header for header in targets if header in self.entries}
         return contents
 
 
@@ -183,14 +183,14 @@ class _GitError(Exception):
 
 def _git(arguments: Sequence[str]) -> bytes:
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             ["git", *arguments], capture_output=True, timeout=TIMEOUT_S, env={**os.environ, "LC_ALL": "C"}
         )
     except FileNotFoundError:
         raise UsageError("git is not installed, so revisions cannot be read: give two files.") from None
     except subprocess.TimeoutExpired:
         raise CudabenchError(f"git {arguments[0]} took longer than {TIMEOUT_S} s: try again.") from None
-    if done.returncode:
-        lines = done.stderr.decode(errors="replace").strip().splitlines()
-        raise _GitError(lines[0].removeprefix("fatal: ") if lines else f"exit code {done.returncode}")
-    return done.stdout
+    if process.returncode:
+        lines = process.stderr.decode(errors="replace").strip().splitlines()
+        raise _GitError(lines[0].removeprefix("fatal: ") if lines else f"exit code {process.returncode}")
+    return process.stdout

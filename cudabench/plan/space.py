@@ -27,28 +27,28 @@ DIGITS = 18
 
 def sizes(text: str) -> tuple[int, ...]:
     """Return the sizes of a text: 'A..B*2' doubles from A up to B, 'A..B+S' adds S, 'A,B,C' lists them."""
-    where = f"--sizes {text}"
+    option = f"--sizes {text}"
     number = rf"\d{{1,{DIGITS}}}"
     if re.fullmatch(rf"{number}(,{number})*", text, re.ASCII):
         numbers = list(dict.fromkeys(map(int, text.split(","))))
     else:
         match = re.fullmatch(rf"({number})\.\.({number})(?:([*+])({number}))?", text, re.ASCII)
         if not match:
-            raise UsageError(f"{where} is not a range: write A..B*2, as in 1024..1048576*2, A..B+STEP, or A,B,C.")
+            raise UsageError(f"{option} is not a range: write A..B*2, as in 1024..1048576*2, A..B+STEP, or A,B,C.")
         first, last = int(match[1]), int(match[2])
-        grows, step = match[3] or "*", int(match[4] or 2)
+        sign, step = match[3] or "*", int(match[4] or 2)
         refuse(
-            (first > last, f"{where} is empty: {first} is beyond {last}."),
+            (first > last, f"{option} is empty: {first} is beyond {last}."),
             (
-                (grows == "*" and (step < 2 or first == 0)) or step == 0,
-                f"{where} never ends: multiply a number of at least 1 by 2 or more, or add 1 or more.",
+                (sign == "*" and (step < 2 or first == 0)) or step == 0,
+                f"{option} never ends: multiply a number of at least 1 by 2 or more, or add 1 or more.",
             ),
         )
         numbers = [first]
-        while len(numbers) <= MOST and (size := numbers[-1] * step if grows == "*" else numbers[-1] + step) <= last:
+        while len(numbers) <= MOST and (size := numbers[-1] * step if sign == "*" else numbers[-1] + step) <= last:
             numbers.append(size)
     if len(numbers) > MOST:
-        raise UsageError(f"{where} means more than {MOST} sizes: take larger steps.")
+        raise UsageError(f"{option} means more than {MOST} sizes: take larger steps.")
     return tuple(numbers)
 
 
@@ -61,8 +61,8 @@ FEWEST_THREADS = 64  # two warps: fewer leave most of an SM's 64 warps empty, si
 def block_range(text: str) -> tuple[int, ...]:
     """Return the numbers of a range: 32, 8:64 (doubling), 8:64:8 (in steps of 8), or several ranges with commas."""
     numbers: set[int] = set()
-    for part in text.split(","):
-        match = re.fullmatch(r"(\d{1,9})(?::(\d{1,9})(?::(\d{1,9}))?)?", part.strip(), re.ASCII)
+    for item in text.split(","):
+        match = re.fullmatch(r"(\d{1,9})(?::(\d{1,9})(?::(\d{1,9}))?)?", item.strip(), re.ASCII)
         if not match:
             raise UsageError(f"--block '{text}' is not a range: write 32, 8:64 (doubling), 8:64:8 (steps), or 8,16,32.")
         first, last, step = int(match[1]), int(match[2] or match[1]), int(match[3] or -1)
@@ -104,7 +104,7 @@ Values = Mapping[str, str]
 Kind = Literal["define", "parameter", "argument", "block", "kernel"]
 
 
-# What is varied ------------------------------------------------------------------------------------------------------
+# Axes and points -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Plan:
-    """The points to measure and those that were refused."""
+    """The points to measure and the refused points."""
 
     points: tuple[Point, ...]
     refused: tuple[Refusal, ...]
@@ -209,7 +209,7 @@ def combinations(groups: Sequence[Sequence[Axis]]) -> Iterator[dict[str, str]]:
 
 
 def combination_count(groups: Sequence[Sequence[Axis]]) -> int:
-    """Return how many combinations there are."""
+    """Return the number of combinations."""
     return math.prod(len(group[0].values) for group in groups)
 
 

@@ -1,6 +1,6 @@
 """Turns JSON values into records. A value that does not have the type of its field's annotation is refused.
 
-Unknown keys are ignored. A missing key gets its empty value, unless the record is meaningless without it.
+Unknown keys are ignored. A missing key gets its empty value, unless it is essential.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from cudabench.records.launch import Dim
 from cudabench.records.results import DeviceInfo, Result, Timing
 from cudabench.records.revisions import Ab, CodeDifference
 
-# Keys without which a record is meaningless; every other missing key gets its empty value.
+# Keys that a record needs; every other missing key gets its empty value.
 ESSENTIAL: dict[type, frozenset[str]] = {
     Result: frozenset({"operation", "kernel", "status"}),
     Timing: frozenset({"median_s"}),
@@ -46,13 +46,13 @@ def decode(hint: Any, value: Any, where: str) -> Any:
     if origin is types.UnionType or type(None) in inner:
         return None if value is None else decode(next(a for a in inner if a is not type(None)), value, where)
     if is_dataclass(hint) and isinstance(hint, type):
-        return _record(hint, _of(dict, value, where), where)
+        return _record(hint, _typed(dict, value, where), where)
     if origin is Literal:
         if value not in inner:
             raise Misfit(f"{where} is {_shown(value)}, not one of {', '.join(inner)}")
         return value
     if origin in (tuple, list, frozenset):
-        items = _of(list, value, where)
+        items = _typed(list, value, where)
         if hint == Dim:
             items = [*items, 1, 1, 1][:3]
         kinds = inner if origin is tuple and inner[-1] is not Ellipsis else inner[:1] * len(items)
@@ -62,15 +62,15 @@ def decode(hint: Any, value: Any, where: str) -> Any:
             decode(kind, item, f"{where}[{at}]") for at, (kind, item) in enumerate(zip(kinds, items, strict=True))
         )
     if hint == Mapping[str, float]:
-        # A size holds whole numbers and, for a user's own kernel, its scalars; a whole number stays whole.
-        entries = _of(dict, value, where).items()
+        # A size holds whole numbers and, for a user's own kernel, its scalars; whole numbers stay whole.
+        entries = _typed(dict, value, where).items()
         return {key: _scalar(int if isinstance(item, int) else float, item, f"{where}.{key}") for key, item in entries}
     if isinstance(origin, type) and issubclass(origin, Mapping):
-        return {str(key): decode(inner[1], item, f"{where}.{key}") for key, item in _of(dict, value, where).items()}
+        return {str(key): decode(inner[1], item, f"{where}.{key}") for key, item in _typed(dict, value, where).items()}
     return b64decode(value, validate=True) if hint is bytes else _scalar(hint, value, where)
 
 
-def _of(kind: type, value: Any, where: str) -> Any:
+def _typed(kind: type, value: Any, where: str) -> Any:
     if not isinstance(value, kind):
         raise Misfit(f"{where} is {_shown(value)}, not {'a list' if kind is list else 'an object'}")
     return value
@@ -89,33 +89,33 @@ def _scalar(hint: type, value: Any, where: str) -> Any:
 
 
 def _record(kind: type, value: dict[str, Any], where: str) -> Any:
-    given: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for spec, hint in _fields(kind):
         if spec.name in value:
-            given[spec.name] = decode(hint, value[spec.name], f"{where}.{spec.name}")
+            values[spec.name] = decode(hint, value[spec.name], f"{where}.{spec.name}")
             continue
-        needed = spec.default is MISSING and spec.default_factory is MISSING
+        required = spec.default is MISSING and spec.default_factory is MISSING
         # An enumeration lacks an empty value.
-        if spec.name in ESSENTIAL.get(kind, ()) or (needed and get_origin(hint) is Literal):
+        if spec.name in ESSENTIAL.get(kind, ()) or (required and get_origin(hint) is Literal):
             raise Misfit(f'{where} lacks "{spec.name}"')
-        if needed:
-            given[spec.name] = _empty(hint)
+        if required:
+            values[spec.name] = _empty(hint)
     if kind is Timing:
-        _check_times(given, where)
-    return kind(**given)
+        _check_times(values, where)
+    return kind(**values)
 
 
 @functools.cache
 def _fields(kind: type) -> list[tuple[Field[Any], Any]]:
-    """The keys of a record and their types, evaluated once: a file has thousands of records."""
+    """Return the keys of a record with their types, evaluated once: a file has thousands of records."""
     hints = get_type_hints(kind)
     return [(spec, hints[spec.name]) for spec in fields(kind)]
 
 
-def _check_times(given: Mapping[str, Any], where: str) -> None:
+def _check_times(values: Mapping[str, Any], where: str) -> None:
     """Refuse an impossible time: negative, infinite or NaN."""
-    samples = given.get("samples_s", ())
-    for name, value in [*given.items(), *(("samples_s", sample) for sample in samples)]:
+    samples = values.get("samples_s", ())
+    for name, value in [*values.items(), *(("samples_s", sample) for sample in samples)]:
         if name.endswith("_s") and isinstance(value, float) and not 0 <= value < float("inf"):
             raise Misfit(f"{where}.{name} is {value:g}, not a time")
 

@@ -1,7 +1,7 @@
 """The results file: its schema, writing it whole or not at all, and reading it.
 
 Unknown keys are ignored and missing keys get their empty value, so that files of older schemas and files written by
-hand can be read. The keys that decide a comparison must be there and have the right type.
+hand can be read. The keys that decide a comparison must exist and have the right type.
 
 Schema history
 1  first version
@@ -74,10 +74,10 @@ class ResultsFile:
             ("ab", "its verdict on two kernels, not results to compare", f"export {name}"),
             ("diff", "machine code, not results", "diff"),
         )
-        for command, what, shown_by in kinds:
+        for command, holds, shown_by in kinds:
             if getattr(self, command) and not self.results:
                 raise CudabenchError(
-                    f"{name} was written by 'cudabench {command}' and holds {what}: 'cudabench {shown_by} --to "
+                    f"{name} was written by 'cudabench {command}' and holds {holds}: 'cudabench {shown_by} --to "
                     "markdown' shows it; 'cudabench run --json' writes results."
                 )
         return self
@@ -155,7 +155,7 @@ def _plain(result: Result) -> dict[str, Any]:
 
 
 class _Text(str):
-    """What `_dump` made already."""
+    """JSON text that `_dump` has made already."""
 
 
 def _dump(value: Any, indent: str = "") -> str:
@@ -213,12 +213,12 @@ def load_all(path: str | Path) -> list[ResultsFile]:
     text = read_text(path)
     if not PAGE.match(text):
         return [parse(text, str(path))]
-    held = [match[1] for match in HELD.finditer(text)]
-    if not held:
+    embedded = [match[1] for match in HELD.finditer(text)]
+    if not embedded:
         raise CudabenchError(
             f"{path} is an HTML page without results: name a page of 'cudabench report', or a JSON file."
         )
-    return [parse(text_held, str(path)) for text_held in held]
+    return [parse(embedded_text, str(path)) for embedded_text in embedded]
 
 
 def document_of(text: str, name: str) -> dict[str, Any]:
@@ -262,12 +262,12 @@ def parse(text: str, name: str) -> ResultsFile:
         raise CudabenchError(f'{name} is not a cudabench results file: it lacks the list "results".')
     hints = get_type_hints(ResultsFile).items()
     try:
-        given = {key: decode(hint, document[key], key) for key, hint in hints if document.get(key) is not None}
+        values = {key: decode(hint, document[key], key) for key, hint in hints if document.get(key) is not None}
         device = decode(DeviceInfo | None, document.get("device"), "device")
-        decode(dict[str, Any] | None, given.get("settings", {}).get("options"), "settings.options")
+        decode(dict[str, Any] | None, values.get("settings", {}).get("options"), "settings.options")
     except Misfit as error:
         raise CudabenchError(f"{name} does not follow {document['schema']}: {error}.") from None
-    file = ResultsFile(**{"settings": {}, "tool": {}, "host": {}, **given})
+    file = ResultsFile(**{"settings": {}, "tool": {}, "host": {}, **values})
     file.devices = file.devices or ([device] if device else [])
     return file
 

@@ -89,7 +89,7 @@ class Source:
     """CUDA C++ text, its name in compiler messages, and the folder whose headers it may include.
 
     `std` is the language ('c++20'), empty for the compiler's default. `debug`: compile without optimisation, so that
-    arrays lie in memory and not in registers.
+    arrays are in memory and not in registers.
     """
 
     name: str

@@ -253,7 +253,7 @@ class Operation:
     size: Callable[[Mapping[str, Any]], tuple[int, ...] | None] = lambda options: None
     # Figures about a right output, for people: the error against pi, a residual.
     figures: Callable[[Problem, Arrays, Arrays], dict[str, float]] | None = None
-    # Saves a right output if an option asks for it (a picture); `saves` are the buffers that it needs besides outputs.
+    # Saves a right output if an option requests it (a picture); `saves` are the buffers that it needs besides outputs.
     save: Callable[[Problem, Arrays], None] | None = None
     saves: tuple[str, ...] = ()
     # Library calls for the same work.
@@ -282,7 +282,7 @@ class Operation:
         return ((rung and rung.tolerance) or self.tolerance)(problem)
 
     def has_own(self, name: str) -> bool:
-        """Tell whether a row has right outputs of its own, not only a tolerance."""
+        """Return whether a row has right outputs of its own, not only a tolerance."""
         rung = self._row(name)
         return rung is not None and rung.expected is not None
 
@@ -327,7 +327,7 @@ class Case:
     architecture: str = ""
     # The parameters of a sweep's point, by name.
     parameters: Mapping[str, str] = field(default_factory=dict)
-    # The name of the operation's peer that is called instead of launches; empty for a kernel.
+    # The name of the operation's peer, which is called instead of launches; empty for a kernel.
     peer: str = ""
     # Constants of the chapter that the kernel's rule changes for this launch.
     chosen: Mapping[str, str] = field(default_factory=dict)
@@ -362,13 +362,13 @@ class Case:
         for launch in self.launches:
             if launch.unit is not None and launch.unit not in units:
                 units.append(launch.unit)
-        found = [replace(self, launches=tuple(launch for launch in self.launches if launch.unit is None))]
+        cases = [replace(self, launches=tuple(launch for launch in self.launches if launch.unit is None))]
         for unit in units:
             own = tuple(replace(launch, unit=None) for launch in self.launches if launch.unit == unit)
-            found.append(
+            cases.append(
                 replace(self, source=unit.source, defines=unit.defines, launches=own, function=own[0].function)
             )
-        return found if units else [self]
+        return cases if units else [self]
 
 
 SIMULATED_TIMEOUT_S = 600.0  # the simulator needs a second for a microsecond of a GPU
@@ -397,5 +397,5 @@ class Settings:
 
 def settings_for(simulated: bool, **given: Any) -> Settings:
     """Return the settings for a device: the given values, and the device's defaults for the rest."""
-    found = replace(Settings(timeout=SIMULATED_TIMEOUT_S) if simulated else Settings(), **given)
-    return replace(found, max_time=max(found.max_time, found.min_time))
+    settings = replace(Settings(timeout=SIMULATED_TIMEOUT_S) if simulated else Settings(), **given)
+    return replace(settings, max_time=max(settings.max_time, settings.min_time))

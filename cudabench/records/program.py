@@ -1,4 +1,4 @@
-"""The records of a whole program that ran: its launches, how it ended, and what its host code did wrong."""
+"""The records of a whole program that ran: its launches, its end, and the errors of its host code."""
 
 from __future__ import annotations
 

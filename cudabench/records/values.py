@@ -22,10 +22,10 @@ def keys() -> tuple[str, ...]:
     return tuple(_keys(Result, ""))
 
 
-def _keys(record: type, before: str) -> Iterator[str]:
+def _keys(record: type, prefix: str) -> Iterator[str]:
     hints = get_type_hints(record)
     for spec in fields(record):
-        hint, name = hints[spec.name], f"{before}{spec.name}"
+        hint, name = hints[spec.name], f"{prefix}{spec.name}"
         alternatives = [kind for kind in get_args(hint) or () if kind is not type(None)]
         if type(None) in get_args(hint) and len(alternatives) == 1:
             hint = alternatives[0]
@@ -42,9 +42,9 @@ def check_key(key: str) -> None:
     known = keys()
     if key in known or f"{key.rpartition('.')[0]}.{ANY}" in known:
         return
-    inside = [name for name in known if name.startswith(f"{key}.")]
+    members = [name for name in known if name.startswith(f"{key}.")]
     refuse(
-        (inside, f"--print {key} is several values: name a single value, such as {', '.join(inside[:3])}."),
+        (members, f"--print {key} is several values: name a single value, such as {', '.join(members[:3])}."),
         (key in {spec.name for spec in fields(Result)}, f"--print {key} is a list; --json writes it whole."),
     )
     raise UsageError(

@@ -54,12 +54,12 @@ def trimmed_mean(logs: np.ndarray) -> tuple[float, float, float]:
     sums = np.cumsum(np.concatenate([[0.0], winsorised, winsorised[:block]]))
     of_block = sums[block:] - sums[:-block]  # by start; the last start is the first again
     rng = np.random.default_rng(zlib.crc32(np.ascontiguousarray(logs).tobytes()))
-    drawn = rng.integers(0, n, (RESAMPLES, max(1, round(n / block))))
-    means = of_block[drawn].mean(axis=1) / block
+    starts = rng.integers(0, n, (RESAMPLES, max(1, round(n / block))))
+    means = of_block[starts].mean(axis=1) / block
     low, high = np.quantile(means - winsorised.mean(), [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]) / (1 - 2 * cut / n)
     # With k blocks the bootstrap understates the spread by sqrt(k / (k - 1)).
-    few = math.sqrt(n / (n - block)) if n > block else 1.0
-    return middle, max(-float(low), 0.0) * few, max(float(high), 0.0) * few
+    correction = math.sqrt(n / (n - block)) if n > block else 1.0
+    return middle, max(-float(low), 0.0) * correction, max(float(high), 0.0) * correction
 
 
 def pair_ratio(old: Sequence[float], new: Sequence[float], noise: float = NOISE) -> Ratio:
@@ -91,9 +91,9 @@ def _grain(samples: Sequence[float]) -> float:
 
 
 def enough_pairs(old: Sequence[float], new: Sequence[float], elapsed: float, settings: Settings) -> bool:
-    """Tell whether to stop: at least min_samples pairs, min_time and an interval within PRECISE; or max_time.
+    """Return whether to stop: at least min_samples pairs, min_time and an interval within PRECISE; or max_time.
 
-    The rule looks at the width of the interval alone, never at where it lies.
+    The rule uses only the width of the interval, never its position.
     """
     if elapsed >= settings.max_time:
         return True
@@ -109,23 +109,23 @@ def verdict(old: Result, new: Result, labels: tuple[str, str], threshold: float 
     threshold: the allowed slow-down, as a fraction, or None.
     """
     record = partial(Ab, *labels, old, new)
-    bad = next((side_result for side_result in (new, old) if side_result.status in ("wrong", "failed")), None)
-    if bad:
-        side = labels[1] if bad is new else labels[0]
-        return record("wrong" if bad.status == "wrong" else "failed", reason=f"{side}: {bad.reason}")
+    faulty = next((side_result for side_result in (new, old) if side_result.status in ("wrong", "failed")), None)
+    if faulty:
+        side = labels[1] if faulty is new else labels[0]
+        return record("wrong" if faulty.status == "wrong" else "failed", reason=f"{side}: {faulty.reason}")
     if old.time is None or new.time is None:
         return record("same code", reason=new.reason)
     before, after = old.time.samples_s, new.time.samples_s
     if len(before) < MIN_SAMPLES:
-        few = f"{len(before)} pairs are too few: {MIN_SAMPLES} are the least for an interval"
-        return record("unclear", pairs=len(before), noise=noise, reason=few)
+        reason = f"{len(before)} pairs are too few: {MIN_SAMPLES} are the least for an interval"
+        return record("unclear", pairs=len(before), noise=noise, reason=reason)
     ratio = pair_ratio(before, after, noise)
     margin = max(threshold or 0.0, SAME_WITHIN, 2 * noise_at(before, after, noise))
-    word = interval_verdict(ratio, margin)
+    outcome = interval_verdict(ratio, margin)
     why = f"the interval holds 1 and reaches {ratio.reach:.2%}, over the {margin:.2%} that would be the same"
     return record(
-        word, ratio=ratio.value, ratio_low=ratio.low, ratio_high=ratio.high, pairs=len(before), noise=noise,
-        reason=why if word == "unclear" else None,
+        outcome, ratio=ratio.value, ratio_low=ratio.low, ratio_high=ratio.high, pairs=len(before), noise=noise,
+        reason=why if outcome == "unclear" else None,
     )  # fmt: skip
 
 
@@ -138,8 +138,8 @@ def regression(record: Ab, threshold: float | None) -> str | None:
 
 def exit_code(record: Ab, threshold: float | None) -> int:
     """Return the exit code: a wrong side counts before a failed side, and a failed side before a regression."""
-    bad = record.verdict in ("wrong", "failed")  # sides of the same code are skipped, and right
-    statuses = (record.old.status, record.new.status) if bad else ()
+    faulty = record.verdict in ("wrong", "failed")  # sides of the same code are skipped, and right
+    statuses = (record.old.status, record.new.status) if faulty else ()
     return errors.exit_code(statuses, missed=regression(record, threshold) is not None)
 
 
@@ -152,16 +152,16 @@ def sentence(record: Ab) -> str:
         return f"{record.verdict.capitalize()}: {record.reason}."
     interval = f"ratio {record.ratio:.4f}, {record.ratio_low:.4f} to {record.ratio_high:.4f}, {record.pairs} pairs"
     change = abs(record.ratio - 1)
-    says = {
+    text = {
         "slower": f"Slower: {new} takes {change:.2%} longer than {old}",
         "faster": f"Faster: {new} takes {change:.2%} less time than {old}",
         "same": f"Same: {new} and {old} take the same time",
     }.get(record.verdict, f"Unclear: {record.reason}")
-    return f"{says} ({interval})."
+    return f"{text} ({interval})."
 
 
 def code_lines(record: Ab) -> list[str]:
-    """Return one line on how the sides' machine code differs, or an empty list if it is not known."""
+    """Return one line on how the sides' machine code differs; an empty list if it is not known."""
     old, new = record.old.machine_code, record.new.machine_code
     if record.verdict == "same code" or (old is None and new is None):
         return []
@@ -176,5 +176,5 @@ def code_lines(record: Ab) -> list[str]:
         ("occupancy", *(fits if len(fits) == 2 else ("", ""))),
     )
     changed = [f"{name} {before} -> {after}" for name, before, after in figures if before != after]
-    also = f": {', '.join(changed)}" if changed else ""
-    return [f"The machine code differs{also}; 'cudabench diff' shows where."]
+    details = f": {', '.join(changed)}" if changed else ""
+    return [f"The machine code differs{details}; 'cudabench diff' shows where."]

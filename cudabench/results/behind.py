@@ -18,8 +18,8 @@ def slow_rungs(
     results: Sequence[Result], sms: Mapping[str, int], comments: Callable[[], Mapping[str, str]]
 ) -> Iterator[tuple[Result, Result, float, str]]:
     """Yield each rung far behind the fastest row of its size and device, as (rung, that row, fraction of its speed,
-    reason or ''). The reason names what of the card the rung uses less, and the bottleneck that its chapter's comment
-    says remains. A rung with known limits is left out: its limits say more.
+    reason or ''). The reason names the resources of the card that the rung uses less, and  the bottleneck that its
+    comment says remains. A rung with known limits is left out: its limits explain more.
 
     sms: multiprocessors by device. comments: returns the chapter's comments by kernel.
     """
@@ -33,15 +33,15 @@ def slow_rungs(
 
 
 def _used(rung: Result, best: Result, sms: int) -> Iterator[str]:
-    blocks = [math.prod(row.grid) for row in (rung, best)]
+    counts = [math.prod(row.grid) for row in (rung, best)]
     busy, best_busy = (
-        many / (sms * cdiv(many, sms)) if many and sms else 1.0 for many in blocks
+        count / (sms * cdiv(count, sms)) if count and sms else 1.0 for count in counts
     )  # a library's: unknown
     if busy <= LESS * best_busy:
-        yield f"Its {blocks[0]} blocks keep {busy:.0%} of {sms} multiprocessors at work on average."
-    held, most = rung.occupancy, best.occupancy.fraction if best.occupancy else 1.0
-    if held and held.fraction <= FAR * most:
-        yield f"A multiprocessor holds {held.fraction:.0%} of the warps that it could, limited by {held.limited_by}."
+        yield f"Its {counts[0]} blocks keep {busy:.0%} of {sms} multiprocessors at work on average."
+    fit, best_fraction = rung.occupancy, best.occupancy.fraction if best.occupancy else 1.0
+    if fit and fit.fraction <= FAR * best_fraction:
+        yield f"A multiprocessor holds {fit.fraction:.0%} of the warps that it could, limited by {fit.limited_by}."
     if spilled := rung.machine_code.spill_bytes if rung.machine_code else 0:
         yield f"{spilled} bytes a thread are spilled to local memory for lack of registers."
 

@@ -49,7 +49,7 @@ def groups(ceilings: Iterable[Ceiling]) -> dict[str, list[Ceiling]]:
 
 
 def at_its_clock(ceiling: Ceiling, named_mhz: float | None) -> tuple[float | None, float | None]:
-    """Return what the card allows at the clock that was counted during the measurement, and the fraction reached of
+    """Return the value that the card allows at the clock counted during the measurement, and the fraction reached of
     it; (None, None) if no clock was counted or nothing can be derived.
 
     named_mhz: the driver's clock, on which the theoretical value is based.
@@ -69,7 +69,7 @@ def heading(ceilings: Iterable[Ceiling]) -> str:
 
 
 def clock_columns(named_mhz: float | None) -> list[Column[Ceiling]]:
-    """Return two columns: the clock that was counted, and the fraction reached of what that clock allows."""
+    """Return two columns: the counted clock, and the fraction reached of the value that this clock allows."""
     return [
         Column(
             "ran at", lambda ceiling: f"{ceiling.clock_mhz:.0f} MHz" if ceiling.clock_mhz else NOTHING, expendable=3
@@ -97,10 +97,10 @@ def notes_of(ceilings: Sequence[Ceiling], device: DeviceInfo | None) -> list[str
             return f"{WORDS[ceiling.status]}: {ceiling.reason}"
         return "" if ceiling.value is None else _SHOWN.sub("", ceiling.reason.partition("; ")[2])
 
-    named = device.clocks.get("sm_mhz") if device else None
+    driver_mhz = device.clocks.get("sm_mhz") if device else None
     names_by_reason = grouped((why(ceiling), ceiling.name) for ceiling in ceilings)
     notes = [f"{', '.join(names)}: {reason}." for reason, names in names_by_reason.items() if reason]
-    return notes + [f"{ceiling.name}: {_why_over(ceiling, named)}." for ceiling in ceilings if is_over(ceiling)]
+    return notes + [f"{ceiling.name}: {_why_over(ceiling, driver_mhz)}." for ceiling in ceilings if is_over(ceiling)]
 
 
 # The parts of a reason that the table or `_why_over` shows already.
@@ -168,7 +168,7 @@ def _has(ceiling: Ceiling | None) -> bool:
 
 
 def compare(base: ResultsFile, new: ResultsFile) -> Comparison:
-    """Return how the ceilings of two files relate, in the order of the new one, then what is only in the base.
+    """Return how the ceilings of two files relate: in the order of the new file, then those only in the base.
 
     Raises UsageError if they share no ceiling.
     """
@@ -176,12 +176,12 @@ def compare(base: ResultsFile, new: ResultsFile) -> Comparison:
     after = {ceiling.name: ceiling for ceiling in new.ceilings}
     rows = []
     for name in dict.fromkeys([*after, *before]):
-        old, fresh = before.get(name), after.get(name)
-        shown = fresh or old
+        old, latest = before.get(name), after.get(name)
+        shown = latest or old
         assert shown is not None
-        by_units = _has(old) and _has(fresh) and old is not None and fresh is not None and old.source != fresh.source
-        ratio = better(units_of(old), units_of(fresh)) if by_units else better(old, fresh)
-        rows.append(Row(name, group_of(shown), shown.unit, old, fresh, ratio, by_units))
+        by_units = _has(old) and _has(latest) and old is not None and latest is not None and old.source != latest.source
+        ratio = better(units_of(old), units_of(latest)) if by_units else better(old, latest)
+        rows.append(Row(name, group_of(shown), shown.unit, old, latest, ratio, by_units))
     if all(row.better is None for row in rows):
         raise UsageError(
             "One file has measured ceilings, the other a datasheet's, and the measured card's clocks and units are not "
@@ -228,7 +228,7 @@ def names_of(comparison: Comparison, labels: Sequence[str]) -> tuple[str, str]:
 
 
 def verdict(comparison: Comparison, labels: Sequence[str]) -> str:
-    """Return which side is better in what: 'NVIDIA H200 is ahead in memory (1.42x); ...'."""
+    """Return the groups in which each side is better: 'NVIDIA H200 is ahead in memory (1.42x); ...'."""
     base, new = names_of(comparison, labels)
     ahead = {group: mean for group, mean in comparison.means.items() if mean > 1 + SAME_WITHIN}
     behind = {group: 1 / mean for group, mean in comparison.means.items() if 1 / mean > 1 + SAME_WITHIN}
@@ -238,11 +238,11 @@ def verdict(comparison: Comparison, labels: Sequence[str]) -> str:
         ordered = sorted(group_means.items(), key=lambda item: -item[1])
         return ", ".join(f"{group} ({times(mean)})" for group, mean in ordered)
 
-    parts = [f"{new} is ahead in {listed(ahead)}"] if ahead else []
-    parts += [f"{base} is ahead in {listed(behind)}"] if behind else []
+    texts = [f"{new} is ahead in {listed(ahead)}"] if ahead else []
+    texts += [f"{base} is ahead in {listed(behind)}"] if behind else []
     if level:
-        parts.append(f"{'both' if parts else f'{base} and {new}'} are within {SAME_WITHIN:.0%} in {', '.join(level)}")
-    return "; ".join(parts) + "."
+        texts.append(f"{'both' if texts else f'{base} and {new}'} are within {SAME_WITHIN:.0%} in {', '.join(level)}")
+    return "; ".join(texts) + "."
 
 
 def times(ratio: float) -> str:
@@ -300,12 +300,12 @@ def refuse(files: Sequence[ResultsFile], names: Sequence[str], doing: str, inste
 
 
 def all_ceilings(files: Sequence[ResultsFile], names: Sequence[str]) -> bool:
-    """Tell whether files hold ceilings and no kernels' results.
+    """Return whether files hold ceilings and no kernels' results.
 
     Raises UsageError if only some of the files do, because they cannot be compared.
     """
     holding = [bool(file.ceilings) and not file.results for file in files]
     if any(holding) and not all(holding):
-        at, other = holding.index(True), holding.index(False)
-        raise UsageError(f"{names[at]} holds ceilings and {names[other]} does not: name files of one kind.")
+        present, missing = holding.index(True), holding.index(False)
+        raise UsageError(f"{names[present]} holds ceilings and {names[missing]} does not: name files of one kind.")
     return any(holding)

@@ -1,4 +1,4 @@
-"""What changed between two results files: pure, records in and records out.
+"""Compares two results files: pure, records in and records out.
 
 Times. The ratio is new over base, of the medians, with the interval that `ratio` gives it.
 
@@ -29,7 +29,7 @@ from cudabench.results.thresholds import THRESHOLDS
 
 SAME_WITHIN = 0.03  # twice RUN_TO_RUN; a larger threshold replaces it
 MIN_SAMPLES = 8  # the least that give a distribution-free 99% interval of the median: 2 * (1/2)^7 > 0.01
-COPY_MOVED = 0.02  # a copy that changed by more says that the card changed
+COPY_MOVED = 0.02  # a copy that changed by more means that the card changed
 
 COUNTED_SPACES = ("global", "local", "shared", "constant")
 
@@ -53,7 +53,7 @@ WORST = (*(word for word in ORDER if word != "same"), "missing", "new", "same")
 
 @dataclass(frozen=True)
 class Key:
-    """What makes two results the same measurement.
+    """The identity of a measurement: equal keys mean the same measurement.
 
     `card` is the device if a file holds several; `occurrence` numbers the results that are equal in everything else.
     """
@@ -79,7 +79,7 @@ class Count:
 
 @dataclass(frozen=True)
 class Row:
-    """One kernel: its results in both files and the verdict. `reason` says why a verdict is missing."""
+    """One kernel: its results in both files and the verdict. `reason` explains a missing verdict."""
 
     key: Key
     base: Result | None
@@ -91,7 +91,7 @@ class Row:
 
     @property
     def same_code(self) -> bool | None:
-        """Whether both sides ran the same machine code; None if one does not say."""
+        """Whether both sides ran the same machine code; None if it is not known of both."""
         codes = [side.machine_code for side in (self.base, self.new) if side and side.machine_code]
         return (codes[0].arch, codes[0].sha256) == (codes[1].arch, codes[1].sha256) if len(codes) == 2 else None
 
@@ -108,9 +108,9 @@ class Row:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All rows of two files, in the order of the new one, then what is missing in it.
+    """All rows of two files: in the order of the new file, then the rows that it lacks.
 
-    `scope` says what can be compared: times on one GPU, times on two GPUs without a verdict, or counts. `changed` lists
+    `scope` is what can be compared: times on one GPU, times on two GPUs without a verdict, or counts. `changed` lists
     the other differences between the two runs.
     """
 
@@ -123,7 +123,7 @@ class Comparison:
     @property
     def geometric_mean(self) -> float | None:
         """The geometric mean of the ratios, or None without any."""
-        # Cold against hot, or another problem, has a ratio, but the mean leaves it out.
+        # Cold against hot, or another problem, has a ratio, but is not part of the mean.
         comparable = CHANGES | {"shown"}
         logs = [math.log(row.ratio.value) for row in self.rows if row.ratio and row.verdict in comparable]
         return math.exp(sum(logs) / len(logs)) if logs else None
@@ -135,7 +135,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a comparison fails: an exit code, a sentence, and the kernel that it is about."""
+    """Why a comparison fails: an exit code, a sentence, and the row of the kernel."""
 
     code: int
     message: str
@@ -153,7 +153,7 @@ def compare(
     run_to_run: float = RUN_TO_RUN,
     same_model: bool = False,
 ) -> Comparison:
-    """Return what changed from base to new.
+    """Return the comparison of new with base.
 
     `threshold` is the allowed slow-down, as a fraction; `run_to_run` replaces RUN_TO_RUN. With `same_model` two
     cards with the same name count as one GPU. Raises UsageError for files that share no measurement.
@@ -174,37 +174,37 @@ def compare(
         for file in (base, new)
     )
     if old != fresh:
-        other = f"another problem: {_value(old)} -> {_value(fresh)}"
-        rows = [replace(r, verdict="unclear", reason=other) if r.verdict in CHANGES else r for r in rows]
+        reason = f"another problem: {_value(old)} -> {_value(fresh)}"
+        rows = [replace(r, verdict="unclear", reason=reason) if r.verdict in CHANGES else r for r in rows]
     return Comparison(base, new, scope, tuple(rows), differences(base, new))
 
 
 def results_by_key(file: ResultsFile) -> dict[Key, Result]:
-    """Return a file's results by what they measure, without the skipped results."""
-    seen: Counter[Key] = Counter()
+    """Return a file's results by the key of their measurement, without the skipped results."""
+    occurrences: Counter[Key] = Counter()
     results = {}
     for result in (row for row in file.results if row.status != "skipped"):
         kind = "sim" if result.device.startswith("sim") else _kind(file.device_of(result))
         kernel = f"{result.kernel} {units.variant(result)}".rstrip()
         key = Key(result.operation, kernel, tuple(result.size.items()), result.dtype, result.block, kind or "cuda")
-        results[replace(key, occurrence=seen[key])] = result
-        seen[key] += 1
+        results[replace(key, occurrence=occurrences[key])] = result
+        occurrences[key] += 1
     return results
 
 
 def _by_card(
     base: ResultsFile, new: ResultsFile, scope: Scope, same_model: bool
 ) -> tuple[dict[Key, Result], dict[Key, Result]]:
-    """Return both files' results by what they measure and by card: the same card in both, or hardware side by side."""
-    unmatched, parts = base.by_device(), new.by_device()
+    """Return both files' results by key and card: pairs of the same card, or hardware side by side."""
+    unmatched, new_files = base.by_device(), new.by_device()
     pairs: list[tuple[ResultsFile | None, ...]] = []
     if scope == "hardware":
-        pairs += zip_longest(unmatched, parts)
+        pairs += zip_longest(unmatched, new_files)
     else:
-        for part in parts:
-            same = next((file for file in unmatched if _same(file.device, part.device, same_model)), None)
-            unmatched = [file for file in unmatched if file is not same]
-            pairs.append((same, part))
+        for after_file in new_files:
+            match = next((file for file in unmatched if _alike(file.device, after_file.device, same_model)), None)
+            unmatched = [file for file in unmatched if file is not match]
+            pairs.append((match, after_file))
         pairs += [(file, None) for file in unmatched]
     before: dict[Key, Result] = {}
     after: dict[Key, Result] = {}
@@ -235,15 +235,15 @@ def nothing_in_common(before: Iterable[Key], after: Iterable[Key]) -> str:
         "kernel": lambda key: key.kernel,
         "block": lambda key: dim_text(key.block, 2),
     }
-    for what, text in texts.items():
+    for attribute, text in texts.items():
         ours, theirs = (list(dict.fromkeys(map(text, keys))) for keys in (before, after))
         if not set(ours) & set(theirs):
-            verb = "ran" if what == "kind" else f"has the {what}"
-            return f"The files share no measurement: the base {verb} {_some(ours)}, the new one {_some(theirs)}."
+            verb = "ran" if attribute == "kind" else f"has the {attribute}"
+            return f"The files share no measurement: the base {verb} {_listed(ours)}, the new one {_listed(theirs)}."
     return "The files share no measurement: every kernel differs in size, type or block."
 
 
-def _some(texts: list[str]) -> str:
+def _listed(texts: list[str]) -> str:
     return ", ".join(texts[:3]) + (", ..." if len(texts) > 3 else "")
 
 
@@ -257,12 +257,12 @@ def _kind(device: DeviceInfo | None) -> str | None:
 
 
 def same_gpu(a: DeviceInfo, b: DeviceInfo, same_model: bool = False) -> bool:
-    """Tell whether two devices are the same GPU: by UUID if both have a UUID, else by name."""
+    """Return whether two devices are the same GPU: by UUID if both have a UUID, else by name."""
     by_uuid = a.uuid and b.uuid and not same_model
     return a.kind == b.kind and (a.uuid == b.uuid if by_uuid else a.name == b.name)
 
 
-def _same(a: DeviceInfo | None, b: DeviceInfo | None, same_model: bool) -> bool:
+def _alike(a: DeviceInfo | None, b: DeviceInfo | None, same_model: bool) -> bool:
     # An interrupted run without a device is without results.
     return a is None or b is None or same_gpu(a, b, same_model)
 
@@ -270,8 +270,8 @@ def _same(a: DeviceInfo | None, b: DeviceInfo | None, same_model: bool) -> bool:
 def _scope(base: ResultsFile, new: ResultsFile, same_model: bool) -> Literal["gpu", "hardware", "counts"]:
     if _kind(base.device) == _kind(new.device) == "sim":
         return "counts"
-    pairs = ((old.device, part.device) for old in base.by_device() for part in new.by_device())
-    return "gpu" if any(_same(*pair, same_model) for pair in pairs) else "hardware"
+    pairs = ((old_file.device, new_file.device) for old_file in base.by_device() for new_file in new.by_device())
+    return "gpu" if any(_alike(*pair, same_model) for pair in pairs) else "hardware"
 
 
 # Settings of the run, not of the kernel
@@ -286,8 +286,8 @@ def differences(base: ResultsFile, new: ResultsFile) -> tuple[str, ...]:
 
     def changes(before: Any, after: Any, skip: set[str]) -> list[str]:
         names = [name for name in {**before, **after} if name not in skip and before.get(name) != after.get(name)]
-        shown = {"version": "cudabench"}
-        return [f"{shown.get(n, n)} {_value(before.get(n))} -> {_value(after.get(n))}" for n in names]
+        labels = {"version": "cudabench"}
+        return [f"{labels.get(n, n)} {_value(before.get(n))} -> {_value(after.get(n))}" for n in names]
 
     drivers = ({"driver": f.device.driver, "simulated": f.device.name} if f.device else {} for f in (base, new))
     old_driver, new_driver = drivers
@@ -314,15 +314,15 @@ def _row(key: Key, base: Result | None, new: Result | None, scope: str, margin: 
     row = partial(Row, key, base, new)
     if new is None:
         return row("missing")
-    bad: Verdict = "wrong" if new.status == "wrong" else "failed"
+    fault: Verdict = "wrong" if new.status == "wrong" else "failed"
     if base is None:
-        return row("new" if new.status == "ok" else bad, reason=new.reason)
+        return row("new" if new.status == "ok" else fault, reason=new.reason)
     before, after = counts(base), counts(new)
     row = partial(row, counts=tuple(Count(name, before[name], after[name]) for name in after if name in before))
     if new.status != "ok" and new.status == base.status:
         return row("still wrong" if new.status == "wrong" else "still failed")
     if new.status != "ok":
-        return row(bad, reason=new.reason)
+        return row(fault, reason=new.reason)
     if base.status != "ok":
         return row("mended")
     if after.get("hazards", 0) > 0 == before.get("hazards"):
@@ -350,18 +350,18 @@ def _timed(base: Result, new: Result, margin: float, run_to_run: float) -> tuple
     fewest = min(len(base.time.samples_s), len(new.time.samples_s))
     if fewest < MIN_SAMPLES:
         return "unclear", ratio, f"{fewest} samples, at least {MIN_SAMPLES} are needed"
-    word = interval_verdict(ratio, margin)
-    if word == "unclear":
+    outcome = interval_verdict(ratio, margin)
+    if outcome == "unclear":
         short = RUN_TO_RUN_S / min(base.time.median_s, new.time.median_s) > run_to_run
-        because = f": times this short differ by {RUN_TO_RUN_S * 1e6:g} µs from run to run" if short else ""
-        return word, ratio, f"a change of {ratio.reach:.1%} is possible{because}"
-    if word != "same" and base.copy_gbps and new.copy_gbps and base.bytes:
+        note = f": times this short differ by {RUN_TO_RUN_S * 1e6:g} µs from run to run" if short else ""
+        return outcome, ratio, f"a change of {ratio.reach:.1%} is possible{note}"
+    if outcome != "same" and base.copy_gbps and new.copy_gbps and base.bytes:
         copy = base.copy_gbps / new.copy_gbps  # the ratio of its times
-        long = RUN_TO_RUN_S * base.copy_gbps * 1e9 / base.bytes <= COPY_MOVED  # enough to say anything
+        long = RUN_TO_RUN_S * base.copy_gbps * 1e9 / base.bytes <= COPY_MOVED  # long enough for a conclusion
         if long and abs(math.log(copy)) > math.log1p(COPY_MOVED) and ratio.low / copy <= 1 <= ratio.high / copy:
             direction, by = "slower" if copy > 1 else "faster", max(copy, 1 / copy) - 1
             return "unclear", ratio, f"the copy is {by:.1%} {direction} too: the card changed"
-    return word, ratio, None
+    return outcome, ratio, None
 
 
 def interval_verdict(ratio: Ratio, margin: float) -> Literal["slower", "faster", "same", "unclear"]:
@@ -389,41 +389,41 @@ def _counted(row: Row) -> Row:
     """Return the row with its counts and their verdict; unchanged without counts."""
     if not row.counts:
         return row
-    more, fewer = any(c.new > c.base for c in row.counts), any(c.new < c.base for c in row.counts)
-    word: Verdict = "mixed" if more and fewer else "more" if more else "fewer" if fewer else "same"
-    return replace(row, verdict=word, reason=None)
+    grown, fallen = any(c.new > c.base for c in row.counts), any(c.new < c.base for c in row.counts)
+    outcome: Verdict = "mixed" if grown and fallen else "more" if grown else "fewer" if fallen else "same"
+    return replace(row, verdict=outcome, reason=None)
 
 
 def worst_first(rows: Iterable[Row]) -> list[Row]:
     """Return rows with the worst verdict first, within a verdict the largest change first, and equal rows last."""
 
     def rank(row: Row) -> tuple[int, float, float]:
-        place = WORST.index(row.verdict) if row.verdict in WORST else len(WORST)
+        position = WORST.index(row.verdict) if row.verdict in WORST else len(WORST)
         largest = max((abs(count.new / count.base - 1) if count.base else math.inf for count in row.grown), default=0.0)
-        return place, -abs(math.log(row.ratio.value)) if row.ratio and row.ratio.value > 0 else 0.0, -largest
+        return position, -abs(math.log(row.ratio.value)) if row.ratio and row.ratio.value > 0 else 0.0, -largest
 
     return sorted(rows, key=rank)
 
 
-# What fails ----------------------------------------------------------------------------------------------------------
+# Failures ------------------------------------------------------------------------------------------------------------
 
 
 def failures(comparison: Comparison, threshold: float | None, strict: bool = False) -> list[Failure]:
     """Return why a comparison fails.
 
     Always: a kernel that became wrong (3), or failed and did not before (1). With a threshold: a kernel that is
-    slower by more, if its interval says that it is slower (4); in the simulator, a count that grew by more (4). With
+    slower by more, if its interval shows it (4); in the simulator, a count that grew by more (4). With
     `strict`: an unclear or missing kernel (4).
     """
     failed = []
     gate = f"over --fail-on-regression {(threshold or 0.0) * 100:.4g}%"
     for row in comparison.rows:
         name = name_of(row.key)
-        because = f": {row.reason}" if row.reason else ""
+        reason = f": {row.reason}" if row.reason else ""
         if row.verdict == "wrong":
-            failure = EXIT_WRONG, f"{name} is wrong{' and was right' if row.base else ''}{because}"
+            failure = EXIT_WRONG, f"{name} is wrong{' and was right' if row.base else ''}{reason}"
         elif row.verdict == "failed":
-            failure = EXIT_FAILED, f"{name} failed{' and ran before' if row.base else ''}{because}"
+            failure = EXIT_FAILED, f"{name} failed{' and ran before' if row.base else ''}{reason}"
         elif threshold is not None and row.verdict != "unclear" and (over := row.grown_over(threshold)):
             grown = ", ".join(f"{count.name} {count.base} -> {count.new}" for count in over)
             failure = EXIT_THRESHOLD, f"{name} takes more: {grown}, {gate}"
@@ -431,7 +431,7 @@ def failures(comparison: Comparison, threshold: float | None, strict: bool = Fal
             interval = f"{row.ratio.low - 1:+.1%} to {row.ratio.high - 1:+.1%}"
             failure = EXIT_THRESHOLD, f"{name} is {row.ratio.change:.1%} slower ({interval}), {gate}"
         elif strict and row.verdict in ("unclear", "missing"):
-            failure = EXIT_THRESHOLD, f"{name} is {row.verdict}{because}, and --strict requires a clear verdict"
+            failure = EXIT_THRESHOLD, f"{name} is {row.verdict}{reason}, and --strict requires a clear verdict"
         else:
             continue
         failed.append(Failure(*failure, row))

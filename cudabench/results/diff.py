@@ -26,7 +26,7 @@ from cudabench.results import units
 from cudabench.results.columns import NOTHING
 from cudabench.results.groups import grouped
 
-# The architectures of `--arch all`, of which those are used that the compiler has: one of each generation of
+# The architectures of `--arch all`, as far as the compiler has them: one of each generation of
 # multiprocessor, and sm_90a, because wgmma compiles only for it.
 ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_120")
 THREADS = 256  # threads of a block if neither --block nor __launch_bounds__ sets them
@@ -137,10 +137,10 @@ def _sentence(error: CompilerError, side: Side) -> str:
 
 
 def changes(old: CodeFigures, new: CodeFigures, data: bool = False) -> tuple[str, ...]:
-    """Return the names of what differs between two figures; `data`: whether the data at fixed places does."""
+    """Return the names of the figures that differ; `data`: whether the data at fixed places differs."""
     names = ["code"] if old.sha256 != new.sha256 else []
     names += ["data"] if data else []
-    names += [name for name, of in FIGURES.items() if of(old) != of(new) and None not in (of(old), of(new))]
+    names += [name for name, get in FIGURES.items() if get(old) != get(new) and None not in (get(old), get(new))]
     names += ["arithmetic"] if old.arithmetic != new.arithmetic else []
     return tuple(names)
 
@@ -161,7 +161,7 @@ FAIL_ON = ("code", *FIGURES, "arithmetic")
 
 
 class _Texts:
-    """The lines of both sides' sources and headers, read when needed, and which lines are the same."""
+    """The lines of both sides' sources and headers, read when needed, and the pairs of equal lines."""
 
     def __init__(self, sides: tuple[Side, Side]) -> None:
         self._sides = sides
@@ -205,8 +205,8 @@ class _Texts:
     def joined(self, was: Iterable[Place], now: Iterable[Place]) -> list[tuple[Place | None, Place | None]]:
         """Return pairs of old and new lines: each old line with its new one, then the new lines without an old one."""
         pairs: list[tuple[Place | None, Place | None]] = [(place, self.new_of(place)) for place in was]
-        seen = {new for _, new in pairs}
-        return pairs + [(self.old_of(place), place) for place in now if place not in seen]
+        new_places = {new for _, new in pairs}
+        return pairs + [(self.old_of(place), place) for place in now if place not in new_places]
 
     def record(self, old: Place | None, new: Place | None) -> LineChange:
         """Return an empty record of a line."""
@@ -223,18 +223,18 @@ def _first(old: Code, new: Code, texts: _Texts) -> FirstChange | None:
     """
     if old.steps is None or new.steps is None:
         return None
-    for everything in (False, True):
-        was, now = ([step for step in steps if everything or step.place] for steps in (old.steps, new.steps))
+    for all_steps in (False, True):
+        was, now = ([step for step in steps if all_steps or step.place] for steps in (old.steps, new.steps))
         kinds: tuple[Literal["opcode", "operands"], ...] = ("opcode", "operands")
         for kind in kinds:
-            at = _apart(*([step.opcode if kind == "opcode" else step.text for step in side] for side in (was, now)))
-            if at is not None:
-                before, after = (side[at] if at < len(side) else None for side in (was, now))
+            i = _differs_at(*([step.opcode if kind == "opcode" else step.text for step in side] for side in (was, now)))
+            if i is not None:
+                before, after = (side[i] if i < len(side) else None for side in (was, now))
                 shown = after or before
                 place = shown.place if shown else None
                 return FirstChange(
                     kind=kind,
-                    position=next(at for at, step in enumerate(new.steps if after else old.steps) if step is shown),
+                    position=next(i for i, step in enumerate(new.steps if after else old.steps) if step is shown),
                     old=before.text if before else "",
                     new=after.text if after else "",
                     file=place.file if place else "",
@@ -244,15 +244,14 @@ def _first(old: Code, new: Code, texts: _Texts) -> FirstChange | None:
     return None
 
 
-def _apart(old: Sequence[str], new: Sequence[str]) -> int | None:
-    """Return where two sequences begin to differ, or None."""
-    apart = next((at for at, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), None)
-    return min(len(old), len(new)) if apart is None and len(old) != len(new) else apart
+def _differs_at(old: Sequence[str], new: Sequence[str]) -> int | None:
+    """Return the first index at which two sequences differ, or None."""
+    index = next((position for position, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), None)
+    return min(len(old), len(new)) if index is None and len(old) != len(new) else index
 
 
 def aligned(old: Sequence[str], new: Sequence[str]) -> dict[int, int]:
-    """Return the new number, from 1, of each old line that is still there. Rewritten lines match the lines in their
-    place if their number is the same."""
+    """Return the new number, from 1, of each old line that remains; equally many rewritten lines match in order."""
     return {
         a + k + 1: c + k + 1
         for tag, a, b, c, d in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
@@ -273,10 +272,10 @@ def _lines(old: Code, new: Code, texts: _Texts) -> tuple[LineChange, ...]:
 
 
 def _size(line: LineChange) -> tuple[int, int, str, int]:
-    """Order lines by how much they changed: what the launch counts, then instructions, then place."""
+    """Return the sort key of a line, the most changed first: by the launch's counts, then instructions, then place."""
     counts = (line.old_sectors, line.new_sectors), (line.old_wavefronts, line.new_wavefronts)
-    moved = sum(abs((b or 0) - (a or 0)) for a, b in counts)
-    return -moved, -abs(line.new_instructions - line.old_instructions), line.file, line.new_line or line.old_line or 0
+    change = sum(abs((b or 0) - (a or 0)) for a, b in counts)
+    return -change, -abs(line.new_instructions - line.old_instructions), line.file, line.new_line or line.old_line or 0
 
 
 # Counts --------------------------------------------------------------------------------------------------------------
@@ -313,9 +312,9 @@ def _lines_with_counts(
 ) -> tuple[LineChange, ...]:
     """Return the changed lines with the counts of both sides, and the lines of which only the counts differ."""
     was, now = _by_place(before), _by_place(after)
-    every = [*changed, *(texts.record(*places) for places in texts.joined(was, now))]
+    lines = [*changed, *(texts.record(*places) for places in texts.joined(was, now))]
     counted_lines = []
-    for line, *_ in grouped(((line.file, line.old_line, line.new_line), line) for line in every).values():
+    for line, *_ in grouped(((line.file, line.old_line, line.new_line), line) for line in lines).values():
         a = was.get(Place(line.file, line.old_line), (0, 0)) if line.old_line else (0, 0)
         b = now.get(Place(line.file, line.new_line), (0, 0)) if line.new_line else (0, 0)
         if a != b or line.old_instructions != line.new_instructions:
@@ -333,8 +332,8 @@ def _by_place(rows: Sequence[Access]) -> dict[Place, tuple[int, int]]:
         return Place(header[1] if header else "", row.line)
 
     return {
-        where: (sum(row.sectors or 0 for row in line_rows), sum(row.wavefronts or 0 for row in line_rows))
-        for where, line_rows in grouped((place(row), row) for row in rows).items()
+        position: (sum(row.sectors or 0 for row in line_rows), sum(row.wavefronts or 0 for row in line_rows))
+        for position, line_rows in grouped((place(row), row) for row in rows).items()
     }
 
 
@@ -352,13 +351,13 @@ class Failure:
 
 
 def failures(differences: Sequence[CodeDifference], fail_on: Sequence[str]) -> list[Failure]:
-    """Return what fails: a kernel that no longer compiles, a kernel that became wrong, and the figures of `fail_on`
+    """Return the failures: a kernel that no longer compiles, a kernel that became wrong, and the figures of `fail_on`
     that became worse: `code` and `arithmetic` by any change, occupancy by a fall, all others by growth."""
     failed = []
-    somewhere = {difference.kernel for difference in differences if difference.verdict != "unsupported"}
+    supported = {difference.kernel for difference in differences if difference.verdict != "unsupported"}
     for difference in differences:
         name = f"{difference.kernel} on {difference.arch}"
-        if difference.verdict == "failed" or difference.kernel not in somewhere:
+        if difference.verdict == "failed" or difference.kernel not in supported:
             failed.append(
                 Failure(EXIT_FAILED, f"{name} does not compile: {difference.reason}".rstrip("."), difference, "failed")
             )
@@ -368,8 +367,8 @@ def failures(differences: Sequence[CodeDifference], fail_on: Sequence[str]) -> l
             else None
         )
         if difference.new and now in ("wrong", "failed"):
-            code, became = (EXIT_WRONG, "is wrong") if now == "wrong" else (EXIT_FAILED, "failed")
-            failed.append(Failure(code, f"{name} {became}: {difference.new.reason}".rstrip("."), difference, now))
+            code, phrase = (EXIT_WRONG, "is wrong") if now == "wrong" else (EXIT_FAILED, "failed")
+            failed.append(Failure(code, f"{name} {phrase}: {difference.new.reason}".rstrip("."), difference, now))
         failed += [
             Failure(EXIT_THRESHOLD, f"{name}: {sentence}", difference, metric)
             for metric in fail_on
@@ -379,7 +378,7 @@ def failures(differences: Sequence[CodeDifference], fail_on: Sequence[str]) -> l
 
 
 def worse(difference: CodeDifference, metric: str) -> str | None:
-    """Return in words how a metric became worse, or None."""
+    """Return as text how a metric became worse, or None."""
     old, new = difference.old, difference.new
     if metric == "code":
         return {"changed": "its code changed", "removed": "it is gone"}.get(difference.verdict)

@@ -1,4 +1,4 @@
-"""The ratio of two runs' times, and how far it can be trusted: pure.
+"""The ratio of two runs' times, with its confidence interval: pure.
 
 Two things make a ratio of medians uncertain. Within a run the samples scatter: a bootstrap of the median says how much,
 and resamples blocks of neighbouring samples, because they are not independent (on an H200 the autocorrelation of
@@ -24,12 +24,12 @@ from cudabench.records.results import Timing
 CONFIDENCE = 0.99  # of one interval; with a dozen kernels, 95% would find a false change in every second comparison
 RESAMPLES = 1000
 MOST_RESAMPLED = 20000  # samples: a comparison stays under a second and 100 MB
-# How far the medians of one kernel in two runs may lie apart. On an H200 they differ by up to 1%; 1.5% avoids a false
+# How much the medians of one kernel in two runs may differ. On an H200 they differ by up to 1%; 1.5% avoids a false
 # verdict among a dozen kernels and still finds a kernel that is 3% slower. All kernels of a process also differ by the
 # same time, up to 0.25 us (benchmarks/verdicts.py).
 RUN_TO_RUN = 0.015
 RUN_TO_RUN_S = 0.25e-6
-# If samples lie at two levels, the share of each level changes between runs, and moves the median by a fraction of the
+# If samples are at two levels, the share of each level changes between runs, and moves the median by a fraction of the
 # interquartile range. Added to RUN_TO_RUN in quadrature.
 SPREAD_SHARE = 0.25
 
@@ -60,14 +60,14 @@ def time_ratio(base: Timing, new: Timing, run_to_run: float = RUN_TO_RUN, run_to
     resolution^2) on the logarithmic scale: within from a block bootstrap, spread the larger relative interquartile
     range, resolution half a tick of the clock that took the samples, on either side.
     """
-    old, fresh = _samples(tuple(base.samples_s)), _samples(tuple(new.samples_s))
+    old, latest = _samples(tuple(base.samples_s)), _samples(tuple(new.samples_s))
     before = base.median_s if old.median is None else old.median
-    after = new.median_s if fresh.median is None else fresh.median
+    after = new.median_s if latest.median is None else latest.median
     middle = math.log(after / before)
-    draws = fresh.log_medians - old.log_medians
+    draws = latest.log_medians - old.log_medians
     low, high = np.quantile(draws, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
-    spread = max(old.spread, fresh.spread)
-    tick = (old.tick / before + fresh.tick / after) / 2
+    spread = max(old.spread, latest.spread)
+    tick = (old.tick / before + latest.tick / after) / 2
     level = run_to_run_s / min(before, after)
     between = math.hypot(math.log1p(run_to_run), level, SPREAD_SHARE * spread, tick)
     return Ratio(
@@ -112,10 +112,10 @@ def _log_medians(samples: Sequence[float]) -> np.ndarray:
     rng = np.random.default_rng(zlib.crc32(values.tobytes()))
     starts = rng.integers(0, n, (RESAMPLES, -(-n // block)))
     windows = np.lib.stride_tricks.sliding_window_view(np.concatenate([ranks, ranks[:block]]), block)
-    drawn = windows[starts].reshape(RESAMPLES, -1)[:, :n]
+    resamples = windows[starts].reshape(RESAMPLES, -1)[:, :n]
     middle = [(n - 1) // 2, n // 2]
-    drawn.partition(middle, axis=1)
-    medians = levels[drawn[:, middle]].mean(axis=1)
+    resamples.partition(middle, axis=1)
+    medians = levels[resamples[:, middle]].mean(axis=1)
     logs: np.ndarray = np.log(medians / np.median(values))
     return logs
 

@@ -43,7 +43,7 @@ SCALARS: dict[Any, dict[str, Any]] = {
 
 
 def unit(key: str) -> str | None:
-    """Return the unit that a key's name says, or None."""
+    """Return the unit in a key's name, or None."""
     return next((name for pattern, name in UNITS if re.fullmatch(pattern, key)), None)
 
 
@@ -99,11 +99,11 @@ def _type(hint: Any, definitions: dict[str, Any], strict: bool) -> dict[str, Any
     if hint in SCALARS:
         return SCALARS[hint]
     if type(None) in arguments:
-        (other,) = (argument for argument in arguments if argument is not type(None))
-        return _or_null(_type(other, definitions, strict))
+        (inner,) = (argument for argument in arguments if argument is not type(None))
+        return _or_null(_type(inner, definitions, strict))
     if isinstance(hint, type) and is_dataclass(hint):
         if hint.__name__ not in definitions:
-            definitions[hint.__name__] = {}  # holds the place while its own keys are read
+            definitions[hint.__name__] = {}  # marks a record whose keys are being read
             definitions[hint.__name__] = _record(hint, definitions, strict)
         return {"$ref": f"#/$defs/{hint.__name__}"}
     if origin is Literal:
@@ -182,11 +182,11 @@ def _in_order(document: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
             if name and name not in records:
                 records[name] = document["$defs"][name]
                 visit(records[name])
-            for part in value.values():
-                visit(part)
+            for item in value.values():
+                visit(item)
         elif isinstance(value, list):
-            for part in value:
-                visit(part)
+            for item in value:
+                visit(item)
 
     visit(document["properties"])
     return list(records.items())
@@ -208,7 +208,7 @@ def _type_text(value: Mapping[str, Any]) -> str:
     if "const" in value:
         return f"`{value['const']}`"
     if "enum" in value:
-        return " or ".join("null" if word is None else f"`{word}`" for word in value["enum"])
+        return " or ".join("null" if item is None else f"`{item}`" for item in value["enum"])
     if "anyOf" in value:
         return " or ".join(map(_type_text, value["anyOf"]))
     kinds = value.get("type", "anything")

@@ -1,4 +1,4 @@
-"""The points of a sweep: their identity, their problem, and which of them are best."""
+"""The points of a sweep: their identity, their problem, and the best of them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ INSTRUCTION_CYCLES = 0.25  # each of four schedulers issues an instruction a cyc
 
 @dataclass(frozen=True)
 class Final:
-    """A block's result over all rounds, and how far its median moved between them, as a fraction."""
+    """A block's result over all rounds, and the change of its median between them, as a fraction."""
 
     result: Result
     moved: float
@@ -50,11 +50,11 @@ def ties(finals: Sequence[Final]) -> list[Final]:
     best, *finalists = finals
     moved = max(final.moved for final in finals)
     return [
-        other
-        for other in finalists
+        finalist
+        for finalist in finalists
         if best.result.time
-        and other.result.time
-        and time_ratio(best.result.time, other.result.time, moved, run_to_run_s=0.0).low <= 1
+        and finalist.result.time
+        and time_ratio(best.result.time, finalist.result.time, moved, run_to_run_s=0.0).low <= 1
     ]
 
 

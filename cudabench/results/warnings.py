@@ -20,8 +20,8 @@ class Kind:
     @property
     def option(self) -> str:
         """The option that repairs it: the first option in the sentence, or ''."""
-        named = re.search(r"--[a-z-]+", self.sentence)
-        return self.mends or (named[0] if named else "")
+        match = re.search(r"--[a-z-]+", self.sentence)
+        return self.mends or (match[0] if match else "")
 
 
 KINDS = {

@@ -34,15 +34,15 @@ def module_command(name: str) -> list[str]:
 @contextmanager
 def starting_pools() -> Iterator[None]:
     """In this context, processes that `multiprocessing` spawns ignore the current folder too."""
-    before = os.environ.get("PYTHONSAFEPATH")
+    old_value = os.environ.get("PYTHONSAFEPATH")
     os.environ["PYTHONSAFEPATH"] = "1"
     try:
         yield
     finally:
-        if before is None:
+        if old_value is None:
             del os.environ["PYTHONSAFEPATH"]
         else:
-            os.environ["PYTHONSAFEPATH"] = before
+            os.environ["PYTHONSAFEPATH"] = old_value
 
 
 def processors() -> int:
@@ -77,7 +77,7 @@ def on_processes(function: Callable[[Task], Made], tasks: Sequence[Task], proces
         pool = ProcessPoolExecutor(processes, get_context("spawn"), interrupts.unblock_signals)
     try:
         with starting_pools(), interrupts.deferred():  # Ctrl-C is for this process, from the first moment
-            made = pool.map(function, tasks)
-        yield made
+            results = pool.map(function, tasks)
+        yield results
     finally:
         pool.shutdown(wait=False, cancel_futures=True)

@@ -33,11 +33,11 @@ UNKNOWN_MEMORY = 16 << 30  # bytes, if the system does not report its memory
 
 
 class TooLong(Exception):
-    """The time was up."""
+    """The time limit was reached."""
 
 
 class TooMuch(Exception):
-    """The memory was not enough, or the process that did the work was killed; with its exit status, -N of signal N."""
+    """The memory was not enough, or the working process was killed; with its exit status, -N for signal N."""
 
 
 def limit_memory(nbytes: int) -> None:
@@ -114,7 +114,7 @@ def end_group(process: subprocess.Popen[Any]) -> None:
 
 
 def call(function: Callable[[], T], *, seconds: float, memory: int) -> T:
-    """Return a function's value, computed in a forked process; what it raises is raised here.
+    """Return a function's value, computed in a forked process, and raise its exceptions in this process.
 
     `memory` is how many bytes the process may take in addition to this one's. Only the value is returned, pickled;
     arrays are mapped and not copied. Raises TooLong and TooMuch. If a process cannot be forked, the function is called
@@ -178,9 +178,9 @@ def _compute(function: Callable[[], Any], result: int, memory: int) -> None:
         die_with_parent()
         limit_memory(_address_space() + memory)
         with contextlib.suppress(OSError):
-            nowhere = os.open(os.devnull, os.O_WRONLY)
+            devnull = os.open(os.devnull, os.O_WRONLY)
             for stream in (1, 2):  # libraries print their crashes there
-                os.dup2(nowhere, stream)
+                os.dup2(devnull, stream)
         faulthandler.disable()  # a crash is known by its signal
         try:
             answer: tuple[bool, Any] = (True, function())
@@ -206,7 +206,7 @@ def _pack(value: Any, file: int) -> None:
     with open(file, "wb", closefd=False) as stream:
         pickle.dump([piece.nbytes for piece in pieces], stream)
         for piece in pieces:
-            stream.seek(_next(stream.tell()))
+            stream.seek(_aligned(stream.tell()))
             stream.write(piece)
 
 
@@ -216,24 +216,24 @@ def _unpacked(file: int, status: int) -> Any:
 
     if ended := os.waitstatus_to_exitcode(status):
         raise TooMuch(ended)
-    whole = memoryview(mmap.mmap(file, 0, mmap.MAP_PRIVATE))
+    mapped = memoryview(mmap.mmap(file, 0, mmap.MAP_PRIVATE))
     with open(file, "rb", closefd=False) as stream:
         stream.seek(0)
         lengths = pickle.load(stream)
-        at = stream.tell()
+        offset = stream.tell()
     pieces = []
     for length in lengths:
-        at = _next(at)
-        pieces.append(whole[at : at + length])
-        at += length
-    good, value = pickle.loads(pieces[0], buffers=pieces[1:])
-    if not good:
+        offset = _aligned(offset)
+        pieces.append(mapped[offset : offset + length])
+        offset += length
+    succeeded, value = pickle.loads(pieces[0], buffers=pieces[1:])
+    if not succeeded:
         raise value
     return value
 
 
-def _next(at: int) -> int:
-    return -(-at // _ALIGNED) * _ALIGNED
+def _aligned(offset: int) -> int:
+    return -(-offset // _ALIGNED) * _ALIGNED
 
 
 def _address_space() -> int:
@@ -257,7 +257,7 @@ def host_memory() -> int:
     """Return the bytes of memory that this machine, or the container, has free."""
     limits = []
     try:
-        limits += [int(kilo) << 10 for kilo in re.findall(r"MemAvailable:\s*(\d+)", Path("/proc/meminfo").read_text())]
+        limits += [int(kib) << 10 for kib in re.findall(r"MemAvailable:\s*(\d+)", Path("/proc/meminfo").read_text())]
         limits.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))
     except (OSError, ValueError):  # not Linux, or unlimited ('max')
         pass

@@ -1,4 +1,4 @@
-"""Where this tool keeps what can be made again."""
+"""The folder in which this tool caches files."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from pathlib import Path
 
 
 def cache_folder() -> Path | None:
-    """Return the folder for what can be made again; None where CUDABENCH_CACHE is 'off'.
+    """Return the folder of the cache; None if CUDABENCH_CACHE is 'off'.
 
-    CUDABENCH_CACHE names another one; else it is the user's cache folder by the platform's custom.
+    CUDABENCH_CACHE names another folder; else it is the user's cache folder by the platform's custom.
     """
-    wanted = os.environ.get("CUDABENCH_CACHE", "")
-    if wanted.lower() in ("off", "0", "no"):
+    setting = os.environ.get("CUDABENCH_CACHE", "")
+    if setting.lower() in ("off", "0", "no"):
         return None
-    if wanted:
-        return Path(wanted)
+    if setting:
+        return Path(setting)
     if sys.platform == "win32":
         base = os.environ.get("LOCALAPPDATA") or os.path.expanduser("~")
     else:

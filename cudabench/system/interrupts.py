@@ -24,22 +24,22 @@ def _handlers() -> dict[signal.Signals, Callable[[int, FrameType | None], Any]]:
 @contextlib.contextmanager
 def delayed() -> Iterator[None]:
     """Delay signals until the end, so that a process is either started and registered, or not started."""
-    came: list[int] = []
-    before = _handlers()
-    for number in before:
-        signal.signal(number, lambda number, _: came.append(number))
+    received: list[int] = []
+    handlers = _handlers()
+    for number in handlers:
+        signal.signal(number, lambda number, _: received.append(number))
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in handlers.items():
             signal.signal(number, handler)
-        if came:
-            signal.raise_signal(came[0])
+        if received:
+            signal.raise_signal(received[0])
 
 
 @contextlib.contextmanager
 def deferred() -> Iterator[None]:
-    """Delay signals until the end. Processes that are started meanwhile begin with both blocked: see `ready`."""
+    """Delay signals until the end. Processes that are started meanwhile have both blocked: see `unblock_signals`."""
     with delayed():
         blocks = bool(_handlers()) and hasattr(signal, "pthread_sigmask")
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS) if blocks else None

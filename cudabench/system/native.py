@@ -33,7 +33,7 @@ OPTIONS = (
     "-Wall", "-Wextra",
 )  # fmt: skip
 SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g", "-O1")
-# On x86-64 a file whose name ends with _simd is compiled for each of these levels that the processor has; for other
+# On x86-64 a file whose name ends with _simd is compiled for each of these levels that the processor has; on other
 # machines and by hand, for all of them. They are linked in this order, because the linker takes the first copy of an
 # inline function, which must run on any machine.
 LEVELS = {
@@ -76,8 +76,8 @@ class Failed(NotBuilt):
 
 def source_folder() -> Path:
     """Return the folder of the C++ files: inside the package of a wheel, at the top level of a checkout."""
-    inside = PACKAGE / "native"
-    return inside if inside.is_dir() else PACKAGE.parent / "native"
+    packaged = PACKAGE / "native"
+    return packaged if packaged.is_dir() else PACKAGE.parent / "native"
 
 
 def sources(folder: Path | None = None) -> list[Path]:
@@ -88,10 +88,10 @@ def sources(folder: Path | None = None) -> list[Path]:
 def key(folder: Path | None = None, *, sanitize: bool = False) -> str:
     """Return the key of a library: a hash of sources, headers, options and machine."""
     folder = folder or source_folder()
-    made = hashlib.sha256(repr((sys.platform, _machine(), OPTIONS, LEVELS, SIMD, sanitize and SANITIZE)).encode())
-    for path in sorted(path for end in ("cpp", "hpp", "inc") for path in folder.glob(f"*.{end}")):
-        made.update(f"\n{path.name} {path.stat().st_size}\n".encode() + path.read_bytes())
-    return made.hexdigest()
+    digest = hashlib.sha256(repr((sys.platform, _machine(), OPTIONS, LEVELS, SIMD, sanitize and SANITIZE)).encode())
+    for path in sorted(path for suffix in ("cpp", "hpp", "inc") for path in folder.glob(f"*.{suffix}")):
+        digest.update(f"\n{path.name} {path.stat().st_size}\n".encode() + path.read_bytes())
+    return digest.hexdigest()
 
 
 def compiler() -> list[str]:
@@ -101,19 +101,19 @@ def compiler() -> list[str]:
 
     if os.name == "nt":
         raise NotBuilt("Windows has no native engine", "use WSL")
-    wanted, install = os.environ.get("CXX", "").strip(), "install one, as with apt install g++ or dnf install gcc-c++"
+    chosen, install = os.environ.get("CXX", "").strip(), "install one, as with apt install g++ or dnf install gcc-c++"
     try:
-        names = [shlex.split(wanted)] if wanted else [["c++"], ["g++"], ["clang++"]]
+        names = [shlex.split(chosen)] if chosen else [["c++"], ["g++"], ["clang++"]]
     except ValueError:
-        raise NotBuilt(f"CXX is {wanted}, whose quotation marks do not match", "name a C++ compiler") from None
+        raise NotBuilt(f"CXX is {chosen}, whose quotation marks do not match", "name a C++ compiler") from None
     for name, *options in names:
         if path := shutil.which(name):
             return [path, *options]
-    raise NotBuilt(f"there is no {wanted}, which CXX names" if wanted else "there is no C++ compiler", install)
+    raise NotBuilt(f"there is no {chosen}, which CXX names" if chosen else "there is no C++ compiler", install)
 
 
 def build(folder: Path, source: Path | None = None, *, sanitize: bool = False, everywhere: bool = False) -> Path:
-    """Return the engine in a folder; build it if the folder lacks the one with this key. Raises NotBuilt.
+    """Return the engine in a folder; build it if the folder lacks an engine with this key. Raises NotBuilt.
 
     everywhere: compile for all x86-64 processors, not only for this one.
     """
@@ -134,30 +134,30 @@ def _built(
     import tempfile
 
     source, folder = source.absolute(), folder.absolute()
-    made = [folder / name for name in names]
+    libraries = [folder / name for name in names]
     if not sources(source):
         raise NotBuilt(f"{source} has no C++ files", "install cudabench again")
-    wanted = key(source, sanitize=sanitize)
-    if all(_is_of(library, wanted) for library in made):
-        return made
+    library_key = key(source, sanitize=sanitize)
+    if all(_contains(library, library_key) for library in libraries):
+        return libraries
     command = compiler()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with _alone(folder), tempfile.TemporaryDirectory() as work:
-            if not all(_is_of(library, wanted) for library in made):  # another process may have built them
+            if not all(_contains(library, library_key) for library in libraries):  # another process may have built them
                 new = [folder / f".{os.getpid()}-{name}" for name in names]
                 try:
                     levels = _levels(everywhere=everywhere, sanitize=sanitize)
-                    _compile(command, source, [*OPTIONS, *SANITIZE * sanitize], levels, wanted, Path(work), new)
-                    for built, place in zip(new, made, strict=True):
-                        os.replace(built, place)
+                    _compile(command, source, [*OPTIONS, *SANITIZE * sanitize], levels, library_key, Path(work), new)
+                    for built, target in zip(new, libraries, strict=True):
+                        os.replace(built, target)
                 finally:
                     for built in new:
                         built.unlink(missing_ok=True)
     except OSError as error:
         repair = f"name another folder by CUDABENCH_CACHE, or build it with {BY_HAND}"
         raise NotBuilt(f"{error.filename or folder} cannot be written ({error.strerror})", repair) from None
-    return made
+    return libraries
 
 
 def _machine() -> str:
@@ -166,29 +166,29 @@ def _machine() -> str:
 
 
 def _levels(*, everywhere: bool, sanitize: bool) -> dict[str, tuple[str, ...]]:
-    """Return the levels that files are compiled for: one is enough to look for faults in."""
-    has = _features()
+    """Return the levels for which files are compiled: one is enough for a search for faults."""
+    features = _features()
     if sanitize or _machine() != "x86_64":
         return {"base": LEVELS["base"]}
     return {
         level: options
         for level, options in LEVELS.items()
-        if everywhere or has is None or {one.removeprefix("-m") for one in options} <= has
+        if everywhere or features is None or {option.removeprefix("-m") for option in options} <= features
     }
 
 
 def _features() -> set[str] | None:
-    """Return what the processor has besides its architecture, by the compiler's names; None where nothing says it."""
+    """Return the processor's features by the compiler's names; None if the system does not list them."""
     with contextlib.suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         return next((set(line.split()) for line in lines if line.startswith("flags")), None)
     return None
 
 
-def _is_of(library: Path, wanted: str) -> bool:
-    """Tell whether a library exists and contains a key."""
+def _contains(library: Path, library_key: str) -> bool:
+    """Return whether a library exists and contains a key."""
     with contextlib.suppress(OSError):
-        return wanted.encode() in library.read_bytes()
+        return library_key.encode() in library.read_bytes()
     return False
 
 
@@ -208,31 +208,31 @@ def _compile(
     source: Path,
     options: list[str],
     levels: Mapping[str, Sequence[str]],
-    wanted: str,
+    library_key: str,
     work: Path,
-    made: Sequence[Path],
+    libraries: Sequence[Path],
 ) -> None:
     """Compile each file, for each of its levels, and link all; a function returns the key."""
-    own = work / "key.cpp"
+    key_source = work / "key.cpp"
     visible = '__attribute__((visibility("default")))'
-    own.write_text(f'extern "C" {visible} const char *cudabench_native_key() {{ return "{wanted}"; }}\n')
+    key_source.write_text(f'extern "C" {visible} const char *cudabench_native_key() {{ return "{library_key}"; }}\n')
     sanitized = "-g" in options
     options += [f"-DHAVE_{level.upper()}" for level in levels if level != "base"]
     jobs, objects = [], []
-    for level, more in levels.items():
-        for path in [own, *sources(source)]:
+    for level, flags in levels.items():
+        for path in [key_source, *sources(source)]:
             if level == "base" or path.stem.endswith("_simd"):
                 objects.append(str(work / f"{path.stem}.{level}.o"))
-                text = path.name if path.parent == source else str(path)
+                name = path.name if path.parent == source else str(path)
                 simd = SIMD[sanitized:] * path.stem.endswith("_simd")  # at -O3 sanitizers take half as long again
-                jobs.append([*command, *options, *simd, *more, f"-DLEVEL={level}", "-c", text, "-o", objects[-1]])
+                jobs.append([*command, *options, *simd, *flags, f"-DLEVEL={level}", "-c", name, "-o", objects[-1]])
     _run(jobs, source)
     # Python may have loaded an older C++ library than the compiler's, such as conda's.
-    own_library = ["-static-libstdc++", "-static-libgcc", "-Wl,--exclude-libs,ALL"]
-    for library in made:
+    static_options = ["-static-libstdc++", "-static-libgcc", "-Wl,--exclude-libs,ALL"]
+    for library in libraries:
         link = [*command, *options, "-shared", *objects, *_versioned(library, work), "-o", str(library)]
         try:
-            _run([[*link, *own_library * (sys.platform != "darwin" and not sanitized)]], source)
+            _run([[*link, *static_options * (sys.platform != "darwin" and not sanitized)]], source)
         except Failed:
             _run([link], source)  # the static library is missing
 
@@ -252,14 +252,14 @@ def _run(commands: Sequence[Sequence[str]], folder: Path) -> None:
     import subprocess
     import tempfile
 
-    most = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     running: dict[subprocess.Popen[bytes], tuple[Sequence[str], IO[bytes]]] = {}
-    waiting, end, logs = [*commands], time.monotonic() + MOST_SECONDS, contextlib.ExitStack()
+    pending, end, logs = [*commands], time.monotonic() + MOST_SECONDS, contextlib.ExitStack()
     try:
-        while waiting or running:
-            while waiting and len(running) < most:
+        while pending or running:
+            while pending and len(running) < processors:
                 log: IO[bytes] = logs.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - the stack closes it
-                words = waiting.pop(0)
+                words = pending.pop(0)
                 try:
                     process = subprocess.Popen(
                         words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=folder, start_new_session=True
@@ -293,18 +293,18 @@ def _run(commands: Sequence[Sequence[str]], folder: Path) -> None:
 
 def wanted() -> Literal["automatic", "native", "numpy"]:
     """Return the engine that CUDABENCH_ENGINE chooses. Raises UsageError for another word."""
-    word = os.environ.get("CUDABENCH_ENGINE", "")
-    if word in ("native", "numpy"):
-        return word  # type: ignore[return-value]
-    if word:
+    engine = os.environ.get("CUDABENCH_ENGINE", "")
+    if engine in ("native", "numpy"):
+        return engine  # type: ignore[return-value]
+    if engine:
         from cudabench.errors import UsageError
 
-        raise UsageError(f"CUDABENCH_ENGINE={word} is not an engine: set it to native or numpy, or unset it.")
+        raise UsageError(f"CUDABENCH_ENGINE={engine} is not an engine: set it to native or numpy, or unset it.")
     return "automatic"
 
 
 def library() -> ctypes.CDLL | None:
-    """Return the native engine, built now if needed; None if it is not wanted, or cannot be built (printed once).
+    """Return the native engine, built now if needed; None if it is not requested, or cannot be built (printed once).
 
     Raises DeviceUnusable if it cannot be built and CUDABENCH_ENGINE demands it.
     """
@@ -355,7 +355,7 @@ def _loaded(*, at_need: bool) -> ctypes.CDLL | NotBuilt:
 def _load(named: str | None, at_need: bool) -> ctypes.CDLL | NotBuilt:
     try:
         try:
-            path = _found(named)
+            path = _existing(named)
         except NotYet:
             if not at_need:
                 raise
@@ -367,15 +367,15 @@ def _load(named: str | None, at_need: bool) -> ctypes.CDLL | NotBuilt:
         return NotBuilt(f"its library does not load ({error})", f"build it again with {BY_HAND}")
 
 
-def _found(named: str | None) -> Path:
+def _existing(named: str | None) -> Path:
     """Return the existing library: the named one, the install's or the cache's. Raises NotBuilt."""
     if named:
-        if any(_is_of(Path(named), key(sanitize=sanitize)) for sanitize in (False, True)):
+        if any(_contains(Path(named), key(sanitize=sanitize)) for sanitize in (False, True)):
             return Path(named)
         raise NotBuilt(f"{NAMED}={named} is not a library of this version's sources", f"build it with {BY_HAND} FOLDER")
-    own, cached = key(), _cached()
+    library_key, cached = key(), _cached()
     for folder in [INSTALLED, cached]:
-        if folder and _is_of(folder / NAME, own):
+        if folder and _contains(folder / NAME, library_key):
             return folder / NAME
     command = compiler()
     if cached is None:
@@ -400,9 +400,9 @@ def _cached(source: Path | None = None) -> Path | None:
 def runtimes(*, at_need: bool = True) -> Path:
     """Return the folder with the CUDA runtimes of programs, built now if needed. Raises NotBuilt."""
     source = source_folder() / "programs"
-    own, cached = key(source), _cached(source)
+    library_key, cached = key(source), _cached(source)
     for folder in [INSTALLED, cached]:
-        if folder and all(_is_of(folder / name, own) for name in RUNTIMES):
+        if folder and all(_contains(folder / name, library_key) for name in RUNTIMES):
             return folder
     compiler()
     if cached is None:
@@ -427,7 +427,7 @@ def _built_at_need() -> Path:
     if os.access(folder, os.W_OK):
         _tell("Building the simulator's native engine once, about 30 s ...")
     try:
-        made = build(folder)
+        engine = build(folder)
     except Failed as lack:
         if not _memory_is_bounded():
             note = {"compiler": _identity(compiler()), "problem": lack.problem, "repair": lack.repair}
@@ -438,11 +438,11 @@ def _built_at_need() -> Path:
         libraries = sorted(folder.parent.iterdir(), key=lambda path: path.stat().st_mtime_ns)
         for old in libraries[:-KEPT]:
             shutil.rmtree(old, ignore_errors=True)
-    return made
+    return engine
 
 
 def _memory_is_bounded() -> bool:
-    """Tell whether this process has a memory limit, at which the compiler may fail."""
+    """Return whether this process has a memory limit, at which the compiler may fail."""
     import resource
 
     return resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
@@ -463,14 +463,14 @@ def main() -> int:
         "folder", nargs="?", type=Path, default=INSTALLED, help="target folder, by default in the package"
     )
     parser.add_argument("--sanitize", action="store_true", help="with AddressSanitizer and UndefinedBehaviorSanitizer")
-    words = parser.parse_args()
+    options = parser.parse_args()
     try:
         with contextlib.suppress(OSError):
             for name in (NAME, *RUNTIMES):
-                (words.folder / name).unlink(missing_ok=True)  # one that does not load may have the right key
-        print(build(words.folder, sanitize=words.sanitize, everywhere=True))
-        if sys.platform == "linux" and not words.sanitize and sources(source_folder() / "programs"):
-            print(*build_runtimes(words.folder), sep="\n")
+                (options.folder / name).unlink(missing_ok=True)  # a library that does not load may have the right key
+        print(build(options.folder, sanitize=options.sanitize, everywhere=True))
+        if sys.platform == "linux" and not options.sanitize and sources(source_folder() / "programs"):
+            print(*build_runtimes(options.folder), sep="\n")
     except NotBuilt as lack:
         print(f"{lack.log}\n{lack}", file=sys.stderr)
         return 1

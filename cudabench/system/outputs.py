@@ -37,7 +37,7 @@ REPAIRS = {
     errno.ENXIO: "it is a socket or an unused device: name a file",
 }
 SHOWN = 80  # characters of a name in a message
-MOST_LINKS = 40  # as the kernel follows
+MOST_LINKS = 40  # the kernel follows as many
 _DESCRIPTOR = re.compile(r"/dev/fd/(\d+)|/proc/(?:self|thread-self|\d+)/fd/(\d+)")
 
 
@@ -71,7 +71,7 @@ def note_read(path: str | Path) -> None:
     if _in_command:
         file = Path(os.path.realpath(path))
         if file in _replaced and file not in _read:
-            raise _both(*_replaced[file])
+            raise _conflict(*_replaced[file])
         _read.add(file)
 
 
@@ -95,48 +95,48 @@ def _written(file: Path) -> None:
         _read.add(file)
 
 
-def _both(option: str, path: Path) -> UsageError:
+def _conflict(option: str, path: Path) -> UsageError:
     return UsageError(f"{option} {_short(path)} would replace a file that this command reads: name another file.")
 
 
 def is_file(path: Path) -> bool:
-    """Tell whether a path is a regular file or a free name, which can be written repeatedly.
+    """Return whether a path is a regular file or a free name, which can be written repeatedly.
 
     Raises CudabenchError for a path without a valid target.
     """
-    return _place(path, str(path)).file is not None
+    return _target(path, str(path)).file is not None
 
 
 def is_stdout(path: Path) -> bool:
-    """Tell whether a path names this process' standard output, as /dev/stdout does."""
-    return _place(path, str(path)).descriptor == 1
+    """Return whether a path names this process' standard output, as /dev/stdout does."""
+    return _target(path, str(path)).descriptor == 1
 
 
 def check_target(path: Path, option: str = "--json") -> None:
     """Raise CudabenchError, before anything runs, if an option's path cannot be written; nothing is opened."""
     label = f"{option} {_short(path)}"
-    place = _place(path, label)
-    if place.descriptor is not None:
+    output_target = _target(path, label)
+    if output_target.descriptor is not None:
         return
-    target = place.file or path
+    target = output_target.file or path
     if target.is_dir():
         raise CudabenchError(f"{label} is a directory: name a file in it.")
     if target.exists() and not os.access(target, os.W_OK):
         raise CudabenchError(f"{label}: no permission to write it; name another file, or change its permissions.")
-    if place.file is None:
+    if output_target.file is None:
         return
-    folder = place.file.parent
+    folder = output_target.file.parent
     if not folder.is_dir():
         shown = folder if path.is_symlink() else path.parent
         raise CudabenchError(f"{label}: the folder {_short(shown)} does not exist; make it first.")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise CudabenchError(f"{label}: no permission to write in {_short(folder)}; name another folder.")
     if _in_command:
-        if place.file in _read and place.file not in _replaced:
-            raise _both(option, path)
-        other, _ = _replaced.setdefault(place.file, (option, path))
-        if other != option:
-            raise UsageError(f"{option} {_short(path)} is the file that {other} writes too: name another file.")
+        if output_target.file in _read and output_target.file not in _replaced:
+            raise _conflict(option, path)
+        first_option, _ = _replaced.setdefault(output_target.file, (option, path))
+        if first_option != option:
+            raise UsageError(f"{option} {_short(path)} is the file that {first_option} writes too: name another file.")
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -145,7 +145,7 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def write_ours(path: Path, content: bytes) -> None:
-    """Write bytes to our own name in a folder that others may write too. An existing file, link or pipe with the name
+    """Write bytes to our own name in a folder that others can write too. An existing file, link or pipe with the name
     is replaced, never followed. Raises CudabenchError if it cannot be written."""
     try:
         _replace(path, lambda stream: stream.write(content))
@@ -160,35 +160,35 @@ def write_with(path: Path, fill: Fill, label: str | None = None) -> None:
     cannot be written. Other exceptions of `fill` pass and leave the old file.
     """
     label = label or _short(path)
-    place = _place(path, label)
+    output_target = _target(path, label)
     try:
-        if place.file is not None:
-            _replace(place.file, fill)
-            _written(place.file)
+        if output_target.file is not None:
+            _replace(output_target.file, fill)
+            _written(output_target.file)
             return
         # Writers of arrays and pictures seek, which pipes and devices cannot do.
-        whole = io.BytesIO()
-        fill(whole)
-        _through(path, place.descriptor, whole.getbuffer())
+        buffer = io.BytesIO()
+        fill(buffer)
+        _through(path, output_target.descriptor, buffer.getbuffer())
     except OSError as error:
         raise _unwritable(label, error) from error
 
 
 def _replace(target: Path, fill: Fill) -> None:
-    before = target.lstat() if os.path.lexists(target) else None
-    if before is not None and stat.S_ISDIR(before.st_mode):
+    old_status = target.lstat() if os.path.lexists(target) else None
+    if old_status is not None and stat.S_ISDIR(old_status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    if before is not None and not stat.S_ISREG(before.st_mode):
-        before = None  # its permissions are not kept
+    if old_status is not None and not stat.S_ISREG(old_status.st_mode):
+        old_status = None  # its permissions are not kept
     # A short temporary name, because a long name leaves too little room for a suffix.
     handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=".cudabench-", suffix=".tmp")
     try:
         with os.fdopen(handle, "wb") as stream:
             fill(stream)
-        if before is not None and hasattr(os, "chown"):
+        if old_status is not None and hasattr(os, "chown"):
             with contextlib.suppress(OSError):
-                os.chown(temporary, before.st_uid, before.st_gid)
-        os.chmod(temporary, stat.S_IMODE(before.st_mode) if before else 0o666 & ~_umask())
+                os.chown(temporary, old_status.st_uid, old_status.st_gid)
+        os.chmod(temporary, stat.S_IMODE(old_status.st_mode) if old_status else 0o666 & ~_umask())
         os.replace(temporary, target)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
@@ -196,16 +196,16 @@ def _replace(target: Path, fill: Fill) -> None:
 
 
 def _through(path: Path, descriptor: int | None, content: memoryview) -> None:
-    ours = {1: sys.stdout, 2: sys.stderr}.get(descriptor or 0)
-    if ours is not None:
-        ours.flush()
+    own_stream = {1: sys.stdout, 2: sys.stderr}.get(descriptor or 0)
+    if own_stream is not None:
+        own_stream.flush()
     opened = os.dup(descriptor) if descriptor is not None else os.open(path, os.O_WRONLY)
     with os.fdopen(opened, "wb", buffering=0) as stream:
         while content:
             content = content[stream.write(content) :]
 
 
-def _place(path: Path, label: str) -> Place:
+def _target(path: Path, label: str) -> Place:
     """Return the target of a path, without opening it."""
     try:
         number = descriptor(path)

@@ -1,7 +1,7 @@
 """Opens named files for reading: regular files, and descriptors that the shell opened; parses JSON.
 
 A pipe without a writer never opens, a device may never end, and reading some devices has effects. `<(command)` and
-/dev/stdin are descriptors from the shell; those are read.
+/dev/stdin are descriptors from the shell, which are read.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ MOST_DIGITS = 300  # digits of a whole number; more may not fit a float
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Return a foreign JSON document; half a pair of surrogates, which is not a character, becomes U+FFFD.
+    """Return a foreign JSON document; a lone surrogate, which is not a character, becomes U+FFFD.
 
     Raises json.JSONDecodeError, UnicodeDecodeError and RecursionError as json.loads does, and another ValueError for a
     whole number with too many digits.
     """
-    document = json.loads(text, parse_int=_whole)
+    document = json.loads(text, parse_int=_integer)
     spelled = re.search(rb"\\u[dD]", text) if isinstance(text, bytes) else re.search(r"\\u[dD]", text)
     return _as_characters(document) if spelled else document
 
@@ -45,7 +45,7 @@ def _as_characters(value: Any) -> Any:
     return value
 
 
-def _whole(digits: str) -> int:
+def _integer(digits: str) -> int:
     if len(digits) > MOST_DIGITS:
         raise ValueError(f"it has a number of {len(digits)} digits")
     return int(digits)

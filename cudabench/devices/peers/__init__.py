@@ -24,7 +24,7 @@ STREAMS = 8  # number of streams that samples rotate through
 
 @dataclass(frozen=True)
 class Room:
-    """Where a library runs: the GPU's number and architecture, and a function that allocates bytes for it."""
+    """The surroundings of a library: the GPU's number and architecture, and a function that allocates bytes for it."""
 
     index: int
     arch: str
@@ -79,9 +79,9 @@ class Library:
     def version(self) -> str:
         """The library with its version, such as 'cuBLAS 13.1.0'."""
         numbers = []
-        for part in range(3):
+        for property_number in range(3):
             value = ctypes.c_int()
-            self(f"{self._name}GetProperty", ctypes.c_int(part), ctypes.byref(value))
+            self(f"{self._name}GetProperty", ctypes.c_int(property_number), ctypes.byref(value))
             numbers.append(str(value.value))
         return f"{self.title} {'.'.join(numbers)}"
 

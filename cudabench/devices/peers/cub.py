@@ -32,17 +32,17 @@ def load(peer: Peer, operation: Operation, problem: Problem, room: Room) -> Call
     library = _library(operation.name, operation.dtypes[problem.dtype], room.arch)
     n = ctypes.c_longlong(problem.size["n"])
 
-    def run(scratch: ctypes.c_void_p | None, nbytes: ctypes.c_size_t, arrays: list[ctypes.c_void_p], on: int) -> None:
-        if status := library.call(scratch, ctypes.byref(nbytes), *arrays, n, ctypes.c_void_p(on)):
+    def run(temp: ctypes.c_void_p | None, nbytes: ctypes.c_size_t, arrays: list[ctypes.c_void_p], stream: int) -> None:
+        if status := library.call(temp, ctypes.byref(nbytes), *arrays, n, ctypes.c_void_p(stream)):
             raise DeviceError(f"{peer.call} gave CUDA's error {status}.")
 
-    needed = ctypes.c_size_t()
-    run(None, needed, [pointer(0)] * 3, 0)
-    scratch = pointer(room.allocate(max(1, needed.value)))
+    scratch_bytes = ctypes.c_size_t()
+    run(None, scratch_bytes, [pointer(0)] * 3, 0)
+    scratch = pointer(room.allocate(max(1, scratch_bytes.value)))
 
     def bind(addresses: Mapping[str, int]) -> Queue:
         arrays = [pointer(addresses[name]) for name in ARRAYS[operation.name]]
-        return lambda stream: run(scratch, needed, arrays, stream)
+        return lambda stream: run(scratch, scratch_bytes, arrays, stream)
 
     version = library.cub_version()
     return Call(f"CUB {version // 100000}.{version // 100 % 1000}.{version % 100}", bind)
@@ -64,13 +64,13 @@ def _library(operation: str, ctype: str, arch: str) -> ctypes.CDLL:
     if cache is not None and (cache / name).is_file():
         return ctypes.CDLL(str(cache / name))
     with tempfile.TemporaryDirectory(prefix="cudabench-") as folder:
-        made = Path(folder) / name
-        done = nvcc.run([compiler, *options, str(TEXT), "-o", str(made)], "cub.cu")
+        path = Path(folder) / name
+        done = nvcc.run([compiler, *options, str(TEXT), "-o", str(path)], "cub.cu")
         if done.returncode:
-            first = next((line for line in (done.stderr + done.stdout).splitlines() if "error" in line), "no reason")
-            raise DeviceUnusable(f"nvcc does not compile CUB's call ({first.strip()}): install a newer CUDA toolkit.")
-        library = ctypes.CDLL(str(made))  # stays loaded after its file is deleted
+            fault = next((line for line in (done.stderr + done.stdout).splitlines() if "error" in line), "no reason")
+            raise DeviceUnusable(f"nvcc does not compile CUB's call ({fault.strip()}): install a newer CUDA toolkit.")
+        library = ctypes.CDLL(str(path))  # stays loaded after its file is deleted
         if cache is not None:
             with contextlib.suppress(OSError):  # works without a writable cache
-                put(cache / name, made.read_bytes())
+                put(cache / name, path.read_bytes())
         return library

@@ -84,8 +84,8 @@ def matmul(library: CuBlas, peer: Peer, operation: Operation, problem: Problem, 
 def matvec(library: CuBlas, peer: Peer, operation: Operation, problem: Problem, at: Pointers) -> Callable[[], None]:
     """y = (A^T)^T x, with the rows' distance as the leading dimension."""
     rows, cols = problem.size["rows"], problem.size["cols"]
-    apart = next(buffer.shape[1] for buffer in operation.buffers(problem) if buffer.name == "A")
-    m, n, pitch, step = (ctypes.c_int(value) for value in (cols, rows, apart, 1))
+    pitch_elements = next(buffer.shape[1] for buffer in operation.buffers(problem) if buffer.name == "A")
+    m, n, pitch, step = (ctypes.c_int(value) for value in (cols, rows, pitch_elements, 1))
     alpha, beta = scalar(1, problem.dtype), scalar(0, problem.dtype)
     matrix, x, y = (pointer(at[name]) for name in ("A", "x", "y"))
     name = f"cublas{LETTERS[problem.dtype]}gemv_v2"

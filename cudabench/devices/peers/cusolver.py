@@ -37,10 +37,10 @@ def load(peer: Peer, operation: Operation, problem: Problem, room: Room) -> Call
         copies = ((matrix, pointer(addresses["a"]), n * n * item), (x, pointer(addresses["b"]), n * item))
 
         def queue(stream: int) -> None:
-            on = ctypes.c_void_p(stream)
+            stream_handle = ctypes.c_void_p(stream)
             for target, source, nbytes in copies:
-                driver.cuMemcpyDtoDAsync_v2(target, source, ctypes.c_size_t(nbytes), on)
-            library("cusolverDnSetStream", library.handle, on)
+                driver.cuMemcpyDtoDAsync_v2(target, source, ctypes.c_size_t(nbytes), stream_handle)
+            library("cusolverDnSetStream", library.handle, stream_handle)
             library(f"cusolverDn{letter}getrf", library.handle, side, side, matrix, side, work, order, info)
             library(
                 f"cusolverDn{letter}getrs", library.handle, TRANSPOSED, side, single, matrix, side, order, x, side, info
