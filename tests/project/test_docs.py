@@ -62,7 +62,7 @@ def test_the_map_names_what_exists() -> None:
     ):
         assert (ROOT / path).exists(), path
     rooms = {path.parent.name for path in (ROOT / "cudabench").glob("*/__init__.py")}
-    assert rooms <= {*re.findall(r"`(\w+)`", text.split("## The rooms")[1].split("## One command")[0])}
+    assert rooms <= {*re.findall(r"`(\w+)`", text.split("## The packages")[1].split("## One command")[0])}
 
 
 def test_ci_runs_the_readme_command() -> None:
