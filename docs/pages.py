@@ -25,7 +25,7 @@ RESULTS = ROOT / "benchmarks" / "results"
 ORDER: dict[str, dict[str, str]] = {
     "Start here": {"index.md": "", "faq.md": ""},
     "Learn": {
-        "explains.md": "How it explains",
+        "explains.md": "Why a kernel is slow",
         "limits.md": "Limits",
         "simulator.md": "The simulator",
         "notebook.md": "A notebook",

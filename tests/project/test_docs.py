@@ -49,7 +49,7 @@ def test_documents_name_files_that_exist() -> None:
 
 
 def test_the_map_names_what_exists() -> None:
-    """Every module, function, class and path of the architecture's page exists, and it names every room."""
+    """Every module, function, class and path of the architecture's page exists, and it names every package."""
     text = (ROOT / "ARCHITECTURE.md").read_text()
     for name in re.findall(r"`(cudabench(?:\.\w+)+)`", text):
         try:
@@ -61,8 +61,8 @@ def test_the_map_names_what_exists() -> None:
         r"`((?:cudabench|kernels_cu|native|tests|docs|benchmarks)/[\w./]*)`", text.replace("OPERATION", "transpose")
     ):
         assert (ROOT / path).exists(), path
-    rooms = {path.parent.name for path in (ROOT / "cudabench").glob("*/__init__.py")}
-    assert rooms <= {*re.findall(r"`(\w+)`", text.split("## The rooms")[1].split("## One command")[0])}
+    packages = {path.parent.name for path in (ROOT / "cudabench").glob("*/__init__.py")}
+    assert packages <= {*re.findall(r"`(\w+)`", text.split("## The packages")[1].split("## One command")[0])}
 
 
 def test_ci_runs_the_readme_command() -> None:
