@@ -123,8 +123,7 @@ template <class T> inline T read(const u8 *place) {
     return value;
 }
 
-// Load one element for each lane into a register of type R; T is the type of the element in memory. more: bytes to add
-// for each further lane.
+// Load one element of type T for each lane into a register of type R. more: bytes to add for each further lane.
 template <class T, class R> void fetch(const u8 *origin, const Form &form, i64 more, R *into) {
     const i64 step = form.stride + more;
     auto row = [&](int first) {

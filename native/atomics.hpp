@@ -99,8 +99,7 @@ class Atomics {
     i64 execution = 0; // of the instruction in its block
 };
 
-// Count a request of an atomic, and its contention in global memory; return the bytes of a lane. data: operands
-// by lane.
+// Count a request of an atomic, with its contention in global memory; return a lane's bytes. data: operands by lane.
 i64 count_atomic(Block &block, const Op &op, const Request &request, const u8 *data);
 
 } // namespace engine

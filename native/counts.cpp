@@ -334,8 +334,7 @@ void Counters::sample(const Request &request, i64 row, i64 shift, Cost cost) {
 void Counters::finish() {
     while (!pending.empty()) {
         const i64 row = pending.front().row;
-        auto rest =
-            std::stable_partition(pending.begin(), pending.end(), [&](auto &request) { return request.row == row; });
+        auto rest = std::stable_partition(pending.begin(), pending.end(), [&](auto &item) { return item.row == row; });
         close(&*pending.begin(), &*pending.begin() + (rest - pending.begin()));
         pending.erase(pending.begin(), rest);
     }
@@ -452,9 +451,8 @@ void merge_samples(Launch &launch) {
             }
             numbers.push_back(place->second);
             Look &first = launch.looks[size_t(place->second)];
-            const i64 distance = look.addresses[0] - first.addresses[0];
-            first.varies |=
-                look.varies | (look.kind == ONE_PLACE ? distance != 0 : look.mask & 1 && (distance & 31) != 0);
+            const i64 step = look.addresses[0] - first.addresses[0];
+            first.varies |= look.varies | (look.kind == ONE_PLACE ? step != 0 : look.mask & 1 && (step & 31) != 0);
         }
         counted.resize(launch.looks.size());
         for (const auto &row : sample->by_row)

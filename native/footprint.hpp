@@ -59,8 +59,7 @@ class Footprints {
   public:
     explicit Footprints(Launch &launch);
     void start(const Block &block);
-    // Note a request to global or constant memory as it is counted; size: bytes of a lane. Its lanes may be in several
-    // arrays.
+    // Record a counted request to global or constant memory, also to several arrays; size: bytes of a lane.
     void note(const Block &block, const Request &request, i64 size) {
         if (enabled && request.space == GLOBAL)
             global(request, size);

@@ -75,7 +75,7 @@ template <class A> void learn(Pattern &pattern, const A *base, u32 mask, i64 lea
 }
 
 // Update the pattern to a warp's addresses; return the first active lane's address.
-template <class A> i64 update_pattern(const Block &block, const Op &op, int warp, Pattern &pattern) {
+template <class A> i64 update(const Block &block, const Op &op, int warp, Pattern &pattern) {
     const A *base = block.at<A>(op.from[0]) + warp * LANES;
     const u32 mask = block.mask[warp];
     const i64 lead = base[first_lane(mask)];
@@ -85,9 +85,8 @@ template <class A> i64 update_pattern(const Block &block, const Op &op, int warp
 }
 
 // The same for addresses in from[0] of either width.
-i64 update_pattern(const Block &block, const Op &op, int warp, Pattern &pattern) {
-    return op.flags & SHORT_ADDRESS ? update_pattern<i32>(block, op, warp, pattern)
-                                    : update_pattern<i64>(block, op, warp, pattern);
+i64 update(const Block &block, const Op &op, int warp, Pattern &pattern) {
+    return op.flags & SHORT_ADDRESS ? update<i32>(block, op, warp, pattern) : update<i64>(block, op, warp, pattern);
 }
 
 void expand(Lanes &lanes, const Pattern &pattern, i64 first) {
@@ -223,7 +222,7 @@ template <class T, class R> void load(Block &block, const Op &op) {
                             block.at<R>(element_of(op.into, op, element)) + warp * LANES);
         };
         const Asked asked{block, op, access, nullptr, warp, variable};
-        const i64 first = update_pattern(block, op, warp, pattern);
+        const i64 first = update(block, op, warp, pattern);
         i64 step;
         if (const u8 *origin = fast_path(asked, pattern, first, step)) {
             take(origin, {pattern.steps, pattern.mask, pattern.rows, pattern.stride}, step);
@@ -256,7 +255,7 @@ template <class T, class R> void store(Block &block, const Op &op) {
                     gathered[lane * access.count + element] = T(from[lane]);
         }
         const Asked asked{block, op, access, data, warp, variable};
-        const i64 first = update_pattern(block, op, warp, pattern);
+        const i64 first = update(block, op, warp, pattern);
         i64 step;
         if (u8 *origin = fast_path(asked, pattern, first, step)) {
             put<T>(origin, {pattern.steps, pattern.mask, pattern.rows, pattern.stride}, step, data, access.count);

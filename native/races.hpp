@@ -1,6 +1,5 @@
 // Detects launches that may have races or read unwritten shared memory: all that the NumPy engine reports, and perhaps
-// others. The rules are those of cudabench/simulator/check/shadow.py (threads of one block) and
-// grid_races.py (blocks).
+// others. The rules are those of cudabench/simulator/check/shadow.py (threads of one block) and grid_races.py (blocks).
 //
 // Each granule of memory has two cells: its last store, and its reads and atomic updates since. A cell is a time, flags
 // and the lowest and highest thread. The time of a worker grows with each memory instruction, barrier and

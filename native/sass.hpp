@@ -120,8 +120,7 @@ struct MemoryTable {
     size_t count;
 };
 
-// The last address pattern of a memory instruction, relative to the first lane, and its cost: most warps repeat it. All
-// zeros before the first warp.
+// The last address pattern of a memory instruction, from its first lane on, and its cost; at first all zeros.
 struct Priced {
     i64 steps[LANES], phase, pieces;
     u32 mask;

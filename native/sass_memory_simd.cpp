@@ -126,22 +126,21 @@ void store(const Warp &warp, const Instruction &instruction, u8 *origin, i64 ste
     }
 }
 
-// Sectors or wavefronts of a request: they depend on the steps between its lanes and on the first lane's place in a
-// piece of so many bytes.
+// Sectors or wavefronts of a request, by the steps between its lanes and the first lane's place in `unit` bytes.
 template <class F>
-i64 priced(Machine &machine, const Instruction &instruction, const Addresses &all, i64 bytes, F count) {
+i64 priced(Machine &machine, const Instruction &instruction, const Addresses &all, i64 unit, F cost) {
     sass::Priced &known = machine.priced[size_t(&instruction - machine.launch.code)];
     const i64 first = all.of[0];
     i64 differences = 0;
     for (int lane = 0; lane < LANES; lane++)
         differences |= (all.of[lane] - first) ^ known.steps[lane];
-    if (!differences && known.mask == all.mask && known.phase == (first & (bytes - 1)))
+    if (!differences && known.mask == all.mask && known.phase == (first & (unit - 1)))
         return known.pieces;
     for (int lane = 0; lane < LANES; lane++)
         known.steps[lane] = all.of[lane] - first;
     known.mask = all.mask;
-    known.phase = first & (bytes - 1);
-    return known.pieces = count();
+    known.phase = first & (unit - 1);
+    return known.pieces = cost();
 }
 i64 sectors_of(Machine &machine, const Instruction &instruction, const Addresses &all) {
     return priced(machine, instruction, all, 32, [&] { return sectors(all.of, all.mask, instruction.size).pieces; });

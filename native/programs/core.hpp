@@ -249,8 +249,7 @@ Memory *memory_at(Address address);           // of the slot
 char *host_of(Address address, size_t bytes); // null if the bytes are not all in one allocation
 int pinned_slot(const void *host);            // 0 for memory of the host that is not page-locked
 
-// One end of a copy: memory of the device or, if that is 0, of the host; the bytes from row to row, and the rows from
-// layer to layer.
+// One end of a copy: memory of the device or, if that is 0, of the host; bytes from row to row, rows of a layer.
 struct End {
     Address device;
     char *host;

@@ -69,8 +69,7 @@ std::string text_of(const Place &place) {
     return texts;
 }
 
-// The device address of a fault, in an allocation or a freed one, or 0. A fault reports no address that is not
-// canonical: then a register holds it.
+// The device address of a fault, or 0. The fault lacks an address that is not canonical: a register holds it.
 static Address device_address(const siginfo_t *about, void *at) {
     auto known = [](Address address) {
         return memory_at(address) || freed.count(int(address >> SLOT_BITS)) ? address : 0;

@@ -12,7 +12,7 @@ namespace programs {
 
 // Errors ------------------------------------------------------------------------------------------------------------
 
-struct UncheckedError {
+struct Unchecked {
     std::string call;
     Status error;
     Place place;
@@ -21,7 +21,7 @@ struct UncheckedError {
 
 const char *calling = "";
 static thread_local Status last_error;
-static std::vector<UncheckedError> unchecked;
+static std::vector<Unchecked> unchecked;
 static std::map<std::string, uint64_t> unsupported;
 static std::map<int, Context *> primaries;
 
@@ -34,8 +34,7 @@ Context *primary(int device) {
 
 static std::atomic<unsigned> entered; // counts calls
 
-// A GPU starts by itself. If the program waits without a call, as for memory that a kernel writes, queued work runs
-// after a while.
+// A GPU starts by itself: run queued work after a while, because a program may wait without a call, as for a callback.
 static void run_queued_work() {
     for (unsigned before = entered;; before = entered) {
         std::this_thread::sleep_for(std::chrono::seconds(1));
@@ -119,9 +118,9 @@ __attribute__((destructor)) static void end() {
             unchecked.push_back({"the end of the program", owner->failed, {}, true});
     // A program that ended with an error has checked its calls.
     if (exit_code != 0)
-        unchecked.erase(std::remove_if(unchecked.begin(), unchecked.end(),
-                                       [](const UncheckedError &error) { return !error.discarded; }),
-                        unchecked.end());
+        unchecked.erase(
+            std::remove_if(unchecked.begin(), unchecked.end(), [](const Unchecked &e) { return !e.discarded; }),
+            unchecked.end());
     Message message;
     message.put(exit_code).put(unsigned(unsupported.size()));
     for (auto &[name, times] : unsupported)

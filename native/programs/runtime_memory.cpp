@@ -9,18 +9,17 @@ namespace programs {
 static bool only_of_device(const void *pointer) { return Address(pointer) >> SLOT_BITS >= 128; }
 static bool of_device(const void *pointer) { return only_of_device(pointer) || memory_at(Address(pointer)); }
 
-static std::string size_text(size_t bytes) { return std::to_string(bytes) + (bytes == 1 ? " byte" : " bytes"); }
+static std::string text(size_t bytes) { return std::to_string(bytes) + (bytes == 1 ? " byte" : " bytes"); }
 
 // Report why bytes of the device cannot be read or written.
 static Status wrong_memory(Address address, size_t bytes, const char *verb) {
     const Memory *memory = memory_at(address);
     auto gone = freed.find(int(address >> SLOT_BITS));
     size_t offset = address & (SLOT - 1);
-    std::string words = calling + std::string(" ") + verb + " " + size_text(bytes) + " ";
+    std::string words = calling + std::string(" ") + verb + " " + text(bytes) + " ";
     if (memory)
         finding("copy-outside",
-                words + "from byte " + std::to_string(offset) + " of an allocation of " + size_text(memory->bytes) +
-                    ".",
+                words + "from byte " + std::to_string(offset) + " of an allocation of " + text(memory->bytes) + ".",
                 here(), memory->place);
     else if (gone != freed.end())
         finding("use-after-free", words + "of memory that was freed.", here(), gone->second);
@@ -60,8 +59,7 @@ Status end_at(End *end, const void *pointer, bool device, bool either, size_t pi
     return SUCCESS;
 }
 
-// Copy a box. A call that waits does so unless both ends are the device's only: page-locked and managed memory is the
-// host's, too.
+// Copy a box; wait only if an end is memory of the host, as page-locked and managed memory is, too.
 Status copy_ends(const End &target, const End &source, const Box &box, Stream *stream, bool wait) {
     auto of_host = [](const End &end) {
         const Memory *memory = memory_at(end.device);

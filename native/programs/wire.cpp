@@ -212,9 +212,8 @@ static int load_module(int module, const void *image, size_t bytes, int first, i
     *slots = reply.take<int>();
     for (unsigned rest = reply.take<unsigned>(); rest; rest--) {
         std::string symbol = reply.text();
-        Variable &variable = variables[module][symbol];
-        variable.address = reply.take<uint64_t>(), variable.offset = reply.take<uint64_t>(),
-        variable.bytes = reply.take<uint64_t>();
+        Variable &var = variables[module][symbol];
+        var.address = reply.take<uint64_t>(), var.offset = reply.take<uint64_t>(), var.bytes = reply.take<uint64_t>();
     }
     return reply.status;
 }
