@@ -1,12 +1,11 @@
-// Where the lanes of a warp go: their addresses are resolved, checked, counted and noted by memory space, and what
-// moves the data is called for the lanes of each.
+// Resolves, checks, counts and records the addresses of a warp by memory space, and moves the data.
 #include "addresses.hpp"
 
 namespace engine {
 
 namespace {
 
-// Count a request; return the bytes of a lane that are counted, 0 where another access does its work.
+// Count a request; return the bytes of a lane that are counted, 0 if another access is counted instead.
 inline i64 price(const Asked &asked, const Request &request) {
     Block &block = asked.block;
     if (asked.access.kind == ATOMIC)
@@ -17,15 +16,15 @@ inline i64 price(const Asked &asked, const Request &request) {
 }
 inline bool in_one_region(const Asked &asked, const Lanes &lanes, i32 &slot) {
     const auto &regions = asked.block.launch.regions;
-    const i64 found = lanes.addresses[0] >> SLOT_BITS;
-    slot = i32(found);
-    if (found <= 0 || found >= i64(regions.size()))
+    const i64 number = lanes.addresses[0] >> SLOT_BITS;
+    slot = i32(number);
+    if (number <= 0 || number >= i64(regions.size()))
         return false;
-    const Region &region = regions[size_t(found)];
+    const Region &region = regions[size_t(number)];
     return lanes.within(region.base, region.base + region.size, asked.access.size);
 }
 
-// Count a request to global or constant memory, and note what it touches.
+// Count a request to global or constant memory, and record its footprint.
 void count(const Asked &asked, const Request &request, bool counted) {
     Block &block = asked.block;
     if (counted && asked.access.number[request.space] >= 0) {
@@ -37,17 +36,17 @@ void count(const Asked &asked, const Request &request, bool counted) {
             block.worker.footprints.note(block, request, size);
             return;
         }
-        i64 moved[LANES];
-        Request told{request.access, request.space, request.region,   request.warp,
-                     request.mask,   moved,         request.straight, request.stride};
+        i64 shifted[LANES];
+        Request shifted_request{request.access, request.space, request.region,   request.warp,
+                                request.mask,   shifted,       request.straight, request.stride};
         for (int lane = 0; lane < LANES; lane++)
-            moved[lane] = request.addresses[lane] + shift;
-        block.worker.footprints.note(block, told, size);
+            shifted[lane] = request.addresses[lane] + shift;
+        block.worker.footprints.note(block, shifted_request, size);
     }
 }
 
-// Check, count and note lanes in one array of global or constant memory; false for a suspicion.
-bool in_region(const Asked &asked, i32 space, i32 slot, const Lanes &lanes, bool counted, Memory &found) {
+// Check, count and record lanes in one array of global or constant memory; return false after a suspicion.
+bool in_region(const Asked &asked, i32 space, i32 slot, const Lanes &lanes, bool counted, Memory &memory) {
     Block &block = asked.block;
     const Region &region = block.launch.regions[size_t(slot)];
     const bool stores = asked.access.kind != LOAD;
@@ -62,7 +61,7 @@ bool in_region(const Asked &asked, i32 space, i32 slot, const Lanes &lanes, bool
     if (stores)
         block.launch.undo.keep(block.launch, slot, -region.base, lanes.addresses, lanes.low, lanes.high,
                                asked.access.size);
-    found = {region.data - region.base, 0};
+    memory = {region.data - region.base, 0};
     return true;
 }
 
@@ -153,7 +152,7 @@ bool local_lanes(const Asked &asked, const Lanes &lanes, const Move &move) {
     return true;
 }
 
-// Generic addresses: those in the windows of shared and local memory, all others in global memory.
+// Generic addresses: in the windows of shared and local memory, else in global memory.
 bool generic_lanes(const Asked &asked, const Lanes &lanes, const Move &move) {
     i32 slot;
     if (in_one_region(asked, lanes, slot))

@@ -1,4 +1,4 @@
-// Where the lanes of a warp go, and what moves their data.
+// The addresses of a warp's lanes, and the functions that move data between memory and registers.
 #pragma once
 
 #include "launch.hpp"
@@ -12,71 +12,71 @@ constexpr i64 PARAMETER_WINDOW = i64(1) << 36, SHARED_WINDOW = i64(1) << 37, LOC
 constexpr i64 WINDOW = i64(1) << 32, WIDEST = 32; // bytes; the latter of a lane
 constexpr i32 SHORT_ADDRESS = 1;                  // a flag: an address of 32 bits
 
-// Which form lanes have, wherever they begin.
+// The pattern of the lanes' addresses, relative to any start.
 struct Form {
     const i64 *places; // 32
     u32 mask;
-    u32 rows; // bits: which eights of lanes are all active and have this stride
+    u32 rows; // bits: the groups of eight lanes that are all active and have this stride
     i64 stride;
 };
 constexpr int ROW = 8;
-constexpr u32 ROWS = 15, IN_ROW = 255; // all four; lanes of one
+constexpr u32 ROWS = 15, IN_ROW = 255; // all four rows; all lanes of one row
 
-// The addresses of a warp's active lanes; the inactive ones have that of the first active one.
+// The addresses of a warp's active lanes; inactive lanes have that of the first active lane.
 struct Lanes {
     i64 addresses[LANES];
     u32 mask;
     bool straight; // a full warp of one stride
     i64 stride;
-    i64 low, high, bits; // the least and the greatest address, and all of their lowest bits
+    i64 low, high, bits; // the least and the greatest address; all addresses ORed
 
     template <class A> void fill(const A *base, i64 offset, u32 active) {
         mask = active;
         for (int lane = 0; lane < LANES; lane++)
             addresses[lane] = i64(u64(i64(base[lane])) + u64(offset)); // any bits: sums wrap
-        settle();
+        summarize();
     }
-    // Take some lanes of others.
+    // Take the active lanes of `all`, less the start of a window.
     void part(const Lanes &all, u32 active, i64 window) { fill(all.addresses, i64(-u64(window)), active); }
     bool within(i64 from, i64 to, i64 size) const { return low >= from && high <= to - size && !(bits & (size - 1)); }
     Form form() const { return {addresses, mask, straight ? ROWS : 0, stride}; }
 
   private:
-    void settle() {
+    void summarize() {
         const i64 first = addresses[first_lane(mask)];
         const u64 step = u64(addresses[1]) - u64(first);
-        u64 others = u64(mask) ^ ALL, expected = u64(first);
+        u64 differences = u64(mask) ^ ALL, expected = u64(first);
         low = high = bits = first;
         for (int lane = 0; lane < LANES; lane++, expected += step) {
-            const i64 on = -i64(mask >> lane & 1);
-            const i64 address = addresses[lane] = (addresses[lane] & on) | (first & ~on);
-            others |= u64(address) ^ expected;
+            const i64 active = -i64(mask >> lane & 1);
+            const i64 address = addresses[lane] = (addresses[lane] & active) | (first & ~active);
+            differences |= u64(address) ^ expected;
             low = std::min(low, address);
             high = std::max(high, address);
             bits |= address;
         }
         stride = i64(step);
-        straight = others == 0;
+        straight = differences == 0;
     }
 };
 
-// Where lanes find their bytes: lane k at origin + k * step + its address.
+// The memory of a warp's lanes: the bytes of lane k are at origin + k * step + its address.
 struct Memory {
     u8 *origin;
     i64 step;
 };
 
-// What one warp asks for, while it is found, checked and counted.
+// The access of one warp, while it is resolved, checked and counted.
 struct Asked {
     Block &block;
     const Op &op;
     const Access &access;
     const u8 *data; // of a store, `size` bytes a lane
     int warp;
-    i32 &variable; // in shared memory, of the first lane of the block; -1 where it is not known yet
+    i32 &variable; // the shared variable that the block's first lane accesses; -1: not known yet
 };
 
-// Moves the data of some lanes, once it is known where their memory is; it lives as long as what it is made of.
+// A reference to a function that moves the data of lanes once their memory is known; the function must outlive it.
 class Move {
   public:
     template <class F>
@@ -91,7 +91,7 @@ class Move {
     void (*call)(void *, const Memory &, const Lanes &);
 };
 
-// The shared variable of an access, by the first lane of the block that goes there.
+// The shared variable of an access, by the address of the block's first lane.
 inline i32 variable_of(const Asked &asked, i64 address) {
     if (asked.variable < 0) {
         const auto &starts = asked.block.launch.shared_starts;
@@ -103,10 +103,10 @@ inline i32 variable_of(const Asked &asked, i64 address) {
     return asked.variable;
 }
 
-// Resolve, check, count and note the lanes of a warp, and move their data; false for a suspicion.
+// Resolve, check, count and record a warp's lanes, and move their data; return false after a suspicion.
 bool by_space(const Asked &asked, const Lanes &lanes, const Move &move);
 
-// The lanes of a warp at the addresses in from[0].
+// Fill in a warp's lanes from the addresses in from[0].
 inline void fill(const Block &block, const Op &op, int warp, Lanes &lanes) {
     if (op.flags & SHORT_ADDRESS)
         lanes.fill(block.at<i32>(op.from[0]) + warp * LANES, op.immediate, block.mask[warp]);
@@ -114,7 +114,7 @@ inline void fill(const Block &block, const Op &op, int warp, Lanes &lanes) {
         lanes.fill(block.at<i64>(op.from[0]) + warp * LANES, op.immediate, block.mask[warp]);
 }
 
-// What follows is compiled for the vector instructions of the file that includes it.
+// The code below is compiled for the vector instructions of the file that includes it.
 namespace {
 
 template <class T> inline T read(const u8 *place) {
@@ -123,8 +123,7 @@ template <class T> inline T read(const u8 *place) {
     return value;
 }
 
-// One element of each lane into a register of type R; T says its width and whether it has a sign. more: what each lane
-// is behind the one before, besides.
+// Load one element of type T for each lane into a register of type R. more: bytes to add for each further lane.
 template <class T, class R> void fetch(const u8 *origin, const Form &form, i64 more, R *into) {
     const i64 step = form.stride + more;
     auto row = [&](int first) {
@@ -159,7 +158,7 @@ template <class T, class R> void fetch(const u8 *origin, const Form &form, i64 m
     }
 }
 
-// What lanes wrote lies lane by lane, `count` elements each.
+// Store data that is ordered lane by lane, `count` elements each.
 template <class T> void put(u8 *origin, const Form &form, i64 more, const u8 *data, i32 count) {
     const i64 size = i64(sizeof(T)) * count;
     u32 rest = form.mask;

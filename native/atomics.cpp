@@ -1,3 +1,4 @@
+// Atomic operations, their cost and their contention.
 #include "addresses.hpp"
 #include "halves.hpp"
 
@@ -5,20 +6,20 @@ namespace engine {
 
 namespace {
 
-// Flags besides that of an address of 32 bits: adds the constant 1; order shows; does where lanes put different values.
+// Flags besides SHORT_ADDRESS: adds the constant 1; the order shows; it shows if lanes store different values.
 constexpr i32 ONE = 2, SHOWS = 4, SWAPS = 8;
 constexpr size_t MOST_KEPT = 1 << 21; // of cudabench/simulator/count/contention.py
 
-// What requests cost, see cudabench/simulator/count/atomics.py.
+// The cost of a request, see cudabench/simulator/count/atomics.py.
 struct Price {
     i64 pieces = 0, ideal = 0, reloads = 0;
 };
 
-// The lanes in the fullest bank.
-i64 meeting(const i64 *addresses, u32 mask, int width) {
-    i64 in[LANES] = {}, most = 0;
+// The number of lanes in the fullest bank.
+i64 fullest_bank(const i64 *addresses, u32 mask, int width) {
+    i64 counts[LANES] = {}, most = 0;
     for (u32 rest = mask; rest; rest &= rest - 1)
-        most = std::max(most, ++in[bank_of(addresses[first_lane(rest)], width)]);
+        most = std::max(most, ++counts[bank_of(addresses[first_lane(rest)], width)]);
     return most;
 }
 
@@ -62,7 +63,7 @@ Price shared_price(const i64 *addresses, u32 mask, int width, i32 served) {
         return {cost.pieces, cost.ideal};
     }
     for (u32 group : {width == 8 ? 0xFFFFu : ALL, width == 8 ? 0xFFFF0000u : 0u}) {
-        const i64 most = meeting(addresses, mask & group, width);
+        const i64 most = fullest_bank(addresses, mask & group, width);
         price.pieces += most;
         price.ideal += most > 0;
     }
@@ -71,11 +72,11 @@ Price shared_price(const i64 *addresses, u32 mask, int width, i32 served) {
     return price;
 }
 
-// A set of up to 32 integers with a number each, made for one request at a time.
+// A map from up to 32 integers to a number each, for one request.
 struct Few {
     static constexpr u32 SIZE = 64;
     i64 keys[SIZE];
-    u8 at[SIZE]; // place in the order of coming, plus one
+    u8 at[SIZE]; // order of insertion, plus one
     Few() { std::memset(at, 0, sizeof at); }
     u8 &operator[](i64 key) {
         u32 place = u32(u64(key) * 0x9E3779B97F4A7C15ull >> 58);
@@ -87,31 +88,31 @@ struct Few {
 };
 
 Places places_of(const i64 *addresses, u32 mask) {
-    Places found;
-    i64 unlike = 0;
+    Places places;
+    i64 differences = 0;
     for (int lane = 0; lane < LANES; lane++) // inactive lanes have the address of an active one
-        unlike |= addresses[lane] ^ addresses[0];
-    if (!unlike) {
-        found.count = 1;
-        found.address[0] = addresses[0];
-        found.lanes[0] = lanes_of(mask);
-        return found;
+        differences |= addresses[lane] ^ addresses[0];
+    if (!differences) {
+        places.count = 1;
+        places.address[0] = addresses[0];
+        places.lanes[0] = lanes_of(mask);
+        return places;
     }
     Few known;
     for (u32 rest = mask; rest; rest &= rest - 1) {
         const i64 address = addresses[first_lane(rest)];
         u8 &at = known[address];
         if (!at) {
-            found.address[found.count] = address;
-            found.lanes[found.count++] = 0;
-            at = u8(found.count);
+            places.address[places.count] = address;
+            places.lanes[places.count++] = 0;
+            at = u8(places.count);
         }
-        found.lanes[at - 1]++;
+        places.lanes[at - 1]++;
     }
-    return found;
+    return places;
 }
 
-// A sector is counted once for each lane of the word in it that most lanes go to.
+// A sector counts once for each lane at its most used word.
 Price global_price(const Places &places, i64 size) {
     Price price;
     price.ideal = (places.count * size + 31) / 32;
@@ -149,7 +150,7 @@ template <class K> u32 sum(u32 x, u32 y) {
 }
 template <class K> u32 sums(u32 x, u32 y) { return sum<K>(x, y) | sum<K>(x >> 16, y >> 16) << 16; }
 
-// What other threads may change at the same time; nobody asks what lanes find there.
+// Update memory that other threads may change at the same time; the old values are not used.
 template <class T, class F> void update_together(u8 *data, T value, F combine) {
     T *place = reinterpret_cast<T *>(data);
     T old = __atomic_load_n(place, __ATOMIC_RELAXED);
@@ -158,13 +159,13 @@ template <class T, class F> void update_together(u8 *data, T value, F combine) {
     }
 }
 
-// An atomic on elements of type T: from[] address and one or two operands, into[] what a lane finds. COMMUTES: lanes
-// may be combined before they reach memory, and blocks come in any order.
+// An atomic on elements of type T: from[] address and one or two operands, into[] the old value. COMMUTES: lanes may be
+// combined before they reach memory, and blocks may run in any order.
 template <class T, bool COMMUTES, class F> void atomic(Block &block, const Op &op, F combine) {
     const Access &access = block.launch.accesses[size_t(op.access)];
     const T *first = block.at<T>(op.from[1]), *second = op.from[2] < 0 ? first : block.at<T>(op.from[2]);
     T *into = access.returns ? block.at<T>(op.into[0]) : nullptr;
-    const bool together = block.launch.workers.size() > 1;
+    const bool concurrent = block.launch.workers.size() > 1;
     block.worker.atomics.begin(op.access);
     i32 variable = -1;
     for (int warp = 0; warp < block.warps; warp++, first += LANES, second += LANES) {
@@ -172,17 +173,17 @@ template <class T, bool COMMUTES, class F> void atomic(Block &block, const Op &o
             continue;
         Lanes lanes;
         fill(block, op, warp, lanes);
-        auto move = [&](const Memory &memory, const Lanes &some) {
-            for (u32 rest = some.mask; rest; rest &= rest - 1) {
+        auto move = [&](const Memory &memory, const Lanes &part) {
+            for (u32 rest = part.mask; rest; rest &= rest - 1) {
                 int lane = first_lane(rest);
-                const i64 address = some.addresses[lane];
+                const i64 address = part.addresses[lane];
                 T operand = first[lane], old;
                 if constexpr (COMMUTES)
                     if (!into) { // neighbours at one address are combined first
-                        for (u32 more; (more = rest & (rest - 1)) && some.addresses[first_lane(more)] == address;
-                             rest = more)
-                            operand = combine(operand, first[first_lane(more)], T());
-                        if (together && memory.origin != block.shared) {
+                        for (u32 next; (next = rest & (rest - 1)) && part.addresses[first_lane(next)] == address;
+                             rest = next)
+                            operand = combine(operand, first[first_lane(next)], T());
+                        if (concurrent && memory.origin != block.shared) {
                             update_together(memory.origin + address, operand, combine);
                             continue;
                         }
@@ -210,48 +211,48 @@ Atomics::Atomics(const Launch &launch) : met(launch.accesses.size()), executions
 void Atomics::start() { std::fill(executions.begin(), executions.end(), 0); }
 
 void Atomics::contend(i32 access, i64 place, const Places &places) {
-    Met &of = met[size_t(access)];
-    if (of.full)
+    Met &contention = met[size_t(access)];
+    if (contention.full)
         return;
-    for (int one = 0; one < places.count; one++) {
-        Hits &at = of.at[places.address[one]];
-        at.blocks += !at.hits || at.last != place;
-        at.hits += places.lanes[one];
-        at.last = place;
+    for (int k = 0; k < places.count; k++) {
+        Hits &entry = contention.at[places.address[k]];
+        entry.blocks += !entry.hits || entry.last != place;
+        entry.hits += places.lanes[k];
+        entry.last = place;
     }
-    if (of.at.size() > MOST_KEPT) {
-        of.full = true;
-        of.at.clear();
+    if (contention.at.size() > MOST_KEPT) {
+        contention.full = true;
+        contention.at.clear();
     }
 }
 
 bool Atomics::order(const Op &op, bool shows, i64 place, const Places &places) {
     bool wrong = false;
-    for (int one = 0; one < places.count; one++) {
-        First &at = first[places.address[one]];
-        if (!at.code) {
-            at.place = place;
-            at.execution = execution;
-            at.access = op.access;
-            at.code = op.code + 1;
+    for (int k = 0; k < places.count; k++) {
+        First &entry = first[places.address[k]];
+        if (!entry.code) {
+            entry.place = place;
+            entry.execution = execution;
+            entry.access = op.access;
+            entry.code = op.code + 1;
         }
-        at.shows |= shows;
-        at.several |= at.place != place;
-        at.again |= at.execution != execution || at.access != op.access;
-        at.unlike |= at.code != op.code + 1;
-        wrong |= at.several && at.again && (at.shows || at.unlike);
+        entry.shows |= shows;
+        entry.several |= entry.place != place;
+        entry.again |= entry.execution != execution || entry.access != op.access;
+        entry.unlike |= entry.code != op.code + 1;
+        wrong |= entry.several && entry.again && (entry.shows || entry.unlike);
     }
     return wrong;
 }
 
 void Atomics::swap(const Request &request, const u8 *data, i64 size) {
     for (u32 rest = request.mask; rest; rest &= rest - 1) {
-        First &at = first[request.addresses[first_lane(rest)]];
+        First &entry = first[request.addresses[first_lane(rest)]];
         u64 value = 0;
         std::memcpy(&value, data + first_lane(rest) * size, size_t(size));
-        at.shows |= at.swapped && at.value != value;
-        at.value = value;
-        at.swapped = true;
+        entry.shows |= entry.swapped && entry.value != value;
+        entry.value = value;
+        entry.swapped = true;
     }
 }
 
@@ -324,8 +325,8 @@ const std::vector<Operation> &atomic_operations() {
 
 using namespace engine;
 
-// By the number of an atomic on global memory: the hits of the address that it uses most and from how many blocks; -1
-// where there were too many to tell; 0 hits where no lane came.
+// By the number of an atomic on global memory: the hits of its most used address, and the number of blocks that hit it;
+// -1: too many to count; 0 hits: no lane ran it.
 PUBLIC void cudabench_contention(Launch *launch, i64 *hottest) {
     for (size_t access = 0; access < launch->accesses.size(); access++) {
         const i32 number = launch->accesses[access].number[GLOBAL];
@@ -333,21 +334,21 @@ PUBLIC void cudabench_contention(Launch *launch, i64 *hottest) {
             continue;
         ByAddress<Atomics::Hits> total;
         bool full = false;
-        i64 pairs = 0, most = 0, blocks = 0, at = 0;
+        i64 pairs = 0, most = 0, blocks = 0, address = 0;
         for (const auto &worker : launch->workers) {
             full |= worker->atomics.met[access].full;
-            worker->atomics.met[access].at.each([&](const Atomics::Hits &more) {
-                Atomics::Hits &sum = total[more.address];
-                sum.hits += more.hits;
-                sum.blocks += more.blocks;
-                pairs += more.blocks;
+            worker->atomics.met[access].at.each([&](const Atomics::Hits &entry) {
+                Atomics::Hits &sum = total[entry.address];
+                sum.hits += entry.hits;
+                sum.blocks += entry.blocks;
+                pairs += entry.blocks;
             });
         }
-        total.each([&](const Atomics::Hits &one) {
-            if (one.hits > most || (one.hits == most && one.address < at)) {
-                most = one.hits;
-                blocks = one.blocks;
-                at = one.address;
+        total.each([&](const Atomics::Hits &entry) {
+            if (entry.hits > most || (entry.hits == most && entry.address < address)) {
+                most = entry.hits;
+                blocks = entry.blocks;
+                address = entry.address;
             }
         });
         full |= total.size() > MOST_KEPT;

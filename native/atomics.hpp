@@ -1,4 +1,4 @@
-// Atomic operations: how often they meet, and whether the order of the blocks shows in what they leave.
+// Atomic operations: how often they contend, and whether their results depend on the order of the blocks.
 #pragma once
 
 #include "engine.hpp"
@@ -11,79 +11,79 @@ template <class Entry> class ByAddress {
     Entry &operator[](i64 address) {
         if (3 * (used + 1) > 2 * entries.size())
             grow();
-        Entry &found = entries[place(entries, address)];
-        if (!found.there) {
-            found.there = true;
-            found.address = address;
+        Entry &entry = entries[place(entries, address)];
+        if (!entry.there) {
+            entry.there = true;
+            entry.address = address;
             used++;
         }
-        return found;
+        return entry;
     }
     size_t size() const { return used; }
     void clear() {
         entries = {};
         used = 0;
     }
-    template <class F> void each(F look) const {
+    template <class F> void each(F visit) const {
         for (const Entry &entry : entries)
             if (entry.there)
-                look(entry);
+                visit(entry);
     }
 
   private:
-    static size_t place(const std::vector<Entry> &in, i64 address) {
-        size_t found = size_t(u64(address) * 0x9E3779B97F4A7C15ull >> 20) & (in.size() - 1);
-        while (in[found].there && in[found].address != address)
-            found = (found + 1) & (in.size() - 1);
-        return found;
+    static size_t place(const std::vector<Entry> &table, i64 address) {
+        size_t index = size_t(u64(address) * 0x9E3779B97F4A7C15ull >> 20) & (table.size() - 1);
+        while (table[index].there && table[index].address != address)
+            index = (index + 1) & (table.size() - 1);
+        return index;
     }
     void grow() {
-        std::vector<Entry> more(entries.empty() ? 64 : 2 * entries.size());
+        std::vector<Entry> larger(entries.empty() ? 64 : 2 * entries.size());
         for (const Entry &entry : entries)
             if (entry.there)
-                more[place(more, entry.address)] = entry;
-        entries.swap(more);
+                larger[place(larger, entry.address)] = entry;
+        entries.swap(larger);
     }
     std::vector<Entry> entries; // a power of two
     size_t used = 0;
 };
 
-// The lanes of a request by address, neighbours at one address or all of them together.
+// The distinct addresses of a request, and the number of lanes at each.
 struct Places {
     int count = 0;
     i64 address[LANES];
     i32 lanes[LANES];
 };
 
-// The bank of shared memory that has an address, or for 8 bytes the pair of banks.
+// The bank of shared memory that has an address; for 8 bytes the pair of banks.
 inline int bank_of(i64 address, int width) { return int(width == 8 ? address >> 3 & 15 : address >> 2 & 31); }
 // Sectors of an atomic on global memory.
 i64 atomic_sectors(const i64 *addresses, u32 mask, i64 size);
-// Wavefronts of an atomic that shared memory does itself; served: of an Access.
+// Wavefronts of an atomic that shared memory performs itself; served: see Access::served.
 i64 atomic_wavefronts(const i64 *addresses, u32 mask, int width, i32 served);
 
-// What one worker's blocks did with atomics.
+// The atomics of one worker's blocks.
 class Atomics {
   public:
     explicit Atomics(const Launch &launch);
     void start();
     // Begin an execution of an instruction.
     void begin(i32 access) { execution = executions[size_t(access)]++; }
-    // Note lanes in global memory, of a block at a place in the order.
+    // Record addresses in global memory, of the block at a place in the order.
     void contend(i32 access, i64 place, const Places &places);
-    // Note the same for what shows the order of the blocks; return whether blocks do not have the order that they have
-    // in step.
+    // Record addresses whose results may depend on the order of the blocks; return whether they may differ from
+    // those of blocks in step.
     bool order(const Op &op, bool shows, i64 place, const Places &places);
-    // Note what lanes put in the place of what is there, `size` bytes each: the order shows where it differs.
+    // Record the values that lanes exchange, `size` bytes each: the order shows where they differ.
     void swap(const Request &request, const u8 *data, i64 size);
 
     struct Hits {
-        i64 address, hits, blocks, last; // last: place of the block that came last
+        i64 address, hits, blocks, last; // last: place of the last block
         bool there;
     };
     struct Met {
         ByAddress<Hits> at;
-        bool full = false; // there are too many addresses to tell
+        bool full = false; // too many addresses to count
     };
     std::vector<Met> met; // by access
 
@@ -92,15 +92,14 @@ class Atomics {
         i64 address, place, execution;
         u64 value;
         i32 access, code;
-        bool swapped, there, shows, several, again, unlike; // several blocks, other executions, other operations
+        bool swapped, there, shows, several, again, unlike; // in several blocks, executions, operations
     };
     ByAddress<First> first;
     std::vector<i64> executions;
-    i64 execution = 0; // which one of the instruction in its block
+    i64 execution = 0; // of the instruction in its block
 };
 
-// Count a request of an atomic, to global memory with how often it meets others; return the bytes of a lane.
-// data: by lane what it does it with.
+// Count a request of an atomic, with its contention in global memory; return a lane's bytes. data: operands by lane.
 i64 count_atomic(Block &block, const Op &op, const Request &request, const u8 *data);
 
 } // namespace engine

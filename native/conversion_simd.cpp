@@ -1,4 +1,4 @@
-// Conversions between integers and floats, and of their widths.
+// Conversions between integers and floats, and between their widths.
 #include "floating.hpp"
 
 #include <limits>
@@ -7,36 +7,36 @@ namespace engine::LEVEL {
 
 namespace {
 
-// Rounded to a whole number as the mode says.
+// Round to a whole number in the current rounding mode.
 template <class T> inline T integral(T x) {
 #if defined(__SSE4_1__) || !defined(__SSE2__)
     if constexpr (sizeof(T) == 8)
         return __builtin_rint(x);
     else
         return __builtin_rintf(x);
-#else // what compilers put in the place of rint only rounds to nearest
+#else // the compilers' code for rint only rounds to nearest
     constexpr T without_fraction = sizeof(T) == 8 ? T(0x1p52) : T(0x1p23);
-    const T shift = with_sign(sign_of(x), without_fraction), found = with_sign(sign_of(x), (x + shift) - shift);
-    return absolute(x) < without_fraction ? found : x + T(0);
+    const T shift = with_sign(sign_of(x), without_fraction), rounded = with_sign(sign_of(x), (x + shift) - shift);
+    return absolute(x) < without_fraction ? rounded : x + T(0);
 #endif
 }
 
-// Rounded as the mode says, and clamped to the type's range; NaN as PTX ISA 9.7.9 (cvt) says.
+// Round in the current mode, and clamp to the type's range; NaN as in PTX ISA 9.7.9 (cvt).
 template <class D, class A> inline D whole(A x) {
     using L = std::numeric_limits<D>;
     constexpr f64 low = f64(L::min()), limit = sizeof(D) == 8 ? (L::is_signed ? 0x1p63 : 0x1p64) : f64(L::max()) + 1;
     constexpr D of_nan = sizeof(A) < 8 && sizeof(D) < 8 ? D(0) : L::is_signed ? L::min() : D(L::max() / 2 + 1);
     const f64 real = integral(f64(x)), inside = (real >= low) & (real < limit) ? real : 0.0;
-    D found;
+    D integer;
     if constexpr (sizeof(D) == 8)
-        found = D(inside);
+        integer = D(inside);
     else if constexpr (std::is_same_v<D, u32>)
-        found = D(i64(inside));
+        integer = D(i64(inside));
     else
-        found = D(i32(inside));
-    found = real >= limit ? L::max() : found;
-    found = real < low ? L::min() : found;
-    return real != real ? of_nan : found;
+        integer = D(i32(inside));
+    integer = real >= limit ? L::max() : integer;
+    integer = real < low ? L::min() : integer;
+    return real != real ? of_nan : integer;
 }
 
 // An integer between the limits of a type; flags: its bits, and 256 for a signed one.
@@ -57,7 +57,7 @@ inline u32 to_tf32(u32 x, bool to_even) {
     return ((x & 0x7F800000) != 0x7F800000 ? x + step : x) & 0xFFFFE000;
 }
 
-// So many low bits, extended by their sign or with zeros.
+// The low `length` bits, extended by their sign or with zeros.
 template <class T> inline T extended(T x, u32 length) {
     u64 count = length < 32 ? length : 32, kept = u64(u32(x)) & ((u64(1) << count) - 1);
     bool negative = std::is_signed_v<T> && count && kept >> (count - 1) & 1;
@@ -68,7 +68,7 @@ template <class T> inline T extended(T x, u32 length) {
 #define FROM_WHOLE(N, A) R1("cvt.f32." #N, f32, A, x) R1("cvt.f64." #N, f64, A, x)
 #define TO_WHOLE(N, D) R1("cvt." #N ".f32", D, f32, (whole<D>(x))) R1("cvt." #N ".f64", D, f64, (whole<D>(x)))
 
-const Operation ALL_OF_THEM[] = {
+const Operation OPERATIONS[] = {
     ONE("resize.u8.u16", u16, u8, x) ONE("resize.u8.u32", u32, u8, x) ONE("resize.u8.u64", u64, u8, x)
     ONE("resize.u16.u8", u8, u16, x) ONE("resize.u16.u32", u32, u16, x) ONE("resize.u16.u64", u64, u16, x)
     ONE("resize.u32.u8", u8, u32, x) ONE("resize.u32.u16", u16, u32, x) ONE("resize.u32.u64", u64, u32, x)
@@ -90,6 +90,6 @@ const Operation ALL_OF_THEM[] = {
 
 } // namespace
 
-Table conversions() { return {ALL_OF_THEM, sizeof ALL_OF_THEM / sizeof *ALL_OF_THEM}; }
+Table conversions() { return {OPERATIONS, sizeof OPERATIONS / sizeof *OPERATIONS}; }
 
 } // namespace engine::LEVEL

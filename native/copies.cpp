@@ -1,4 +1,4 @@
-// Asynchronous copies that nobody has waited for yet.
+// Asynchronous copies to shared memory that are under way: they end at a wait.
 #include "launch.hpp"
 
 #include <algorithm>
@@ -26,8 +26,8 @@ bool Flying::touches(const Request &request) const {
 
 void Flying::mark(const Copy &copy, bool under_way) {
     for (u32 rest = copy.mask; rest; rest &= rest - 1)
-        for (i64 at = 0; at < copy.access->size; at += 4) {
-            const size_t word = size_t(copy.addresses[first_lane(rest)] + at) / 4;
+        for (i64 offset = 0; offset < copy.access->size; offset += 4) {
+            const size_t word = size_t(copy.addresses[first_lane(rest)] + offset) / 4;
             if (word >= words.size())
                 words.resize(word + 1);
             words[word] = under_way;
@@ -49,21 +49,21 @@ void Flying::commit(const Block &block, const Op &op) {
     }
 }
 
-void Flying::wait(const Block &block, const Op &op, i64 but) {
+void Flying::wait(const Block &block, const Op &op, i64 latest) {
     std::vector<Copy> done;
     for (const Copy &copy : copies) {
         const u32 mask = block.mask[copy.warp];
         if (mask && mask != block.root[copy.warp])
             block.suspect("some lanes of a warp wait for asynchronous copies", op);
-        if (mask && copy.groups > but)
+        if (mask && copy.groups > latest)
             done.push_back(copy);
     }
     copies.erase(std::remove_if(copies.begin(), copies.end(),
-                                [&](const Copy &copy) { return block.mask[copy.warp] && copy.groups > but; }),
+                                [&](const Copy &copy) { return block.mask[copy.warp] && copy.groups > latest; }),
                  copies.end());
     for (const Copy &copy : done)
         mark(copy, false);
-    // Only now they have been written: whoever reads it next has to meet those who waited.
+    // The data counts as written now: its next readers must synchronize with the threads that waited.
     for (const Copy &copy : done) {
         u8 data[16 * LANES] = {};
         const i64 size = copy.access->size;

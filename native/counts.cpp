@@ -1,3 +1,4 @@
+// Counts of memory requests: their sectors and wavefronts, and samples of their address patterns.
 #include "launch.hpp"
 
 #include <algorithm>
@@ -10,12 +11,12 @@ namespace {
 constexpr int SECTOR_SHIFT = 5;
 constexpr i64 LINE = 128;
 constexpr int BANKS = 32;
-constexpr i32 MOST_LOOKS = 256; // of a block and row; the rest goes to one of its own
+constexpr i32 MOST_LOOKS = 256; // of a block and row; further requests share a look
 
-// A set of sectors with the bytes in them where lanes begin, made for one request.
+// The sectors of one request, with the bytes at which lanes start.
 class Sectors {
   public:
-    // Add a byte; count its sector and the byte itself where they are new.
+    // Add a byte; count its sector and the byte itself if they are new.
     void add(i64 address, i64 &new_sectors, i64 &new_bytes) {
         const u64 sector = u64(address) >> SECTOR_SHIFT;
         const u32 bit = 1u << (address & 31);
@@ -36,7 +37,7 @@ class Sectors {
     u32 bytes[PLACES];
 };
 
-// Wavefronts of some words, and how many are distinct: each bank delivers one word in a wavefront.
+// Wavefronts and number of distinct words: each bank delivers one word in a wavefront.
 Cost banks(const i32 *words, int count) {
     i32 low = INT32_MAX, high = INT32_MIN;
     for (int place = 0; place < count; place++) {
@@ -48,7 +49,7 @@ Cost banks(const i32 *words, int count) {
     low &= -BANKS;
     i64 most = 0, distinct = 0;
     if (high - low < 64 * BANKS) {
-        u64 rows[BANKS]; // of which those are set that are used: zeroing all takes longer
+        u64 rows[BANKS]; // set only where used: zeroing all takes longer
         u32 used = 0;
         for (int place = 0; place < count; place++) {
             const int bank = words[place] & (BANKS - 1);
@@ -58,18 +59,18 @@ Cost banks(const i32 *words, int count) {
         }
         for (; used; used &= used - 1) {
             const u64 row = rows[first_lane(used)];
-            const i64 here = row & (row - 1) ? __builtin_popcountll(row) : 1;
-            most = std::max(most, here);
-            distinct += here;
+            const i64 in_bank = row & (row - 1) ? __builtin_popcountll(row) : 1;
+            most = std::max(most, in_bank);
+            distinct += in_bank;
         }
         return {most, distinct};
     }
-    i32 kept[BANKS][4 * LANES];
+    i32 bank_words[BANKS][4 * LANES];
     int sizes[BANKS] = {};
     for (int place = 0; place < count; place++) {
         const int bank = words[place] & (BANKS - 1);
-        i32 *end = kept[bank] + sizes[bank];
-        if (std::find(kept[bank], end, words[place]) == end) {
+        i32 *end = bank_words[bank] + sizes[bank];
+        if (std::find(bank_words[bank], end, words[place]) == end) {
             *end = words[place];
             sizes[bank]++;
         }
@@ -89,15 +90,15 @@ bool merged(const i64 *addresses, u32 mask, int step) {
     return true;
 }
 
-// Sectors of local memory, in which the hardware lays word k of all lanes of a warp side by side.
+// Sectors of local memory, in which word k of all lanes of a warp is contiguous.
 Cost local_sectors(const i64 *addresses, u32 mask, i64 size) {
-    i64 laid[LANES];
+    i64 interleaved[LANES];
     const int first = first_lane(mask);
     for (int lane = 0; lane < LANES; lane++) {
         const int own = mask >> lane & 1 ? lane : first;
-        laid[lane] = (addresses[own] >> 2) * LINE + own * 4;
+        interleaved[lane] = (addresses[own] >> 2) * LINE + own * 4;
     }
-    return {sectors(laid, ALL, 4).pieces * std::max<i64>(1, size / 4), size};
+    return {sectors(interleaved, ALL, 4).pieces * std::max<i64>(1, size / 4), size};
 }
 
 // Sectors of a full warp whose lanes have one stride.
@@ -126,11 +127,11 @@ i64 distinct_addresses(const i64 *addresses, u32 mask) {
 Cost sectors(const i64 *addresses, u32 mask, i64 size) {
     i64 pieces = 1, distinct = 1, before = addresses[first_lane(mask)];
     bool rising = true;
-    auto follow = [&](i64 here) {
-        rising &= here >= before;
-        pieces += here >> SECTOR_SHIFT != before >> SECTOR_SHIFT;
-        distinct += here != before;
-        before = here;
+    auto follow = [&](i64 address) {
+        rising &= address >= before;
+        pieces += address >> SECTOR_SHIFT != before >> SECTOR_SHIFT;
+        distinct += address != before;
+        before = address;
     };
     if (mask == ALL)
         for (int lane = 1; lane < LANES; lane++)
@@ -158,7 +159,7 @@ Cost wavefronts(const i64 *addresses, u32 mask, i64 size, bool load) {
         const Cost all = banks(words, count);
         return {all.pieces, (all.ideal + BANKS - 1) / BANKS};
     }
-    int ends[LANES + 1] = {}; // words of the lanes before
+    int ends[LANES + 1] = {}; // words of the preceding lanes
     for (int lane = 0, count = 0; lane < LANES; lane++) {
         if (mask >> lane & 1)
             for (int step = 0; step < steps; step++)
@@ -175,9 +176,9 @@ Cost wavefronts(const i64 *addresses, u32 mask, i64 size, bool load) {
     return {pieces, ideal};
 }
 
-Counters::Counters(const Launch &of)
-    : rows(of.about.checked ? size_t(of.about.numbers_count * of.places) : 0, Counts{}), launch(of),
-      memories(of.about.checked ? size_t(of.about.numbers_count) : 0) {}
+Counters::Counters(const Launch &launch_)
+    : rows(launch_.about.checked ? size_t(launch_.about.numbers_count * launch_.places) : 0, Counts{}), launch(launch_),
+      memories(launch_.about.checked ? size_t(launch_.about.numbers_count) : 0) {}
 
 void Counters::start(const Block &block) {
     finish();
@@ -205,18 +206,18 @@ Cost Counters::price(const Request &request, i64 size, i64 shift) {
     if (same && request.straight)
         same = memory.straight && memory.stride == request.stride;
     else if (same) {
-        i64 others = 0;
+        i64 differences = 0;
         for (int lane = 0; lane < LANES; lane++)
-            others |= memory.steps[lane] ^ (addresses[lane] - addresses[0]);
-        same = others == 0;
+            differences |= memory.steps[lane] ^ (addresses[lane] - addresses[0]);
+        same = differences == 0;
     }
     if (same)
         return memory.cost;
-    i64 moved[LANES];
+    i64 shifted[LANES];
     if (shift) {
         for (int lane = 0; lane < LANES; lane++)
-            moved[lane] = addresses[lane] + shift;
-        addresses = moved;
+            shifted[lane] = addresses[lane] + shift;
+        addresses = shifted;
     }
     memory.mask = request.mask;
     memory.size = i32(size);
@@ -272,48 +273,48 @@ void Counters::add(const Block &block, const Request &request, Cost cost, i64 re
 i32 Counters::look_of(const Request &request, i64 row, i64 shift) {
     const i32 number = request.access.number[request.space];
     Memory &memory = memories[size_t(number)];
-    Sample &own = samples.back();
+    Sample &latest = samples.back();
     const i64 *addresses = request.addresses;
     auto fits = [&](i32 index) {
-        const Look &look = own.looks[size_t(index)];
+        const Look &look = latest.looks[size_t(index)];
         if (look.kind != WARP || look.mask != request.mask || look.number != number || look.region != request.region)
             return false;
-        i64 others = 0, apart = addresses[0] + shift - look.addresses[0];
+        i64 differences = 0, distance = addresses[0] + shift - look.addresses[0];
         for (int lane = 0; lane < LANES; lane++)
-            others |= (addresses[lane] + shift - apart) ^ look.addresses[lane];
-        return others == 0;
+            differences |= (addresses[lane] + shift - distance) ^ look.addresses[lane];
+        return differences == 0;
     };
-    if (memory.look >= 0 && size_t(memory.look) < own.looks.size() && fits(memory.look))
+    if (memory.look >= 0 && size_t(memory.look) < latest.looks.size() && fits(memory.look))
         return memory.look;
-    std::vector<i32> &known = own.by_row[u64(row)].looks;
+    std::vector<i32> &known = latest.by_row[u64(row)].looks;
     for (i32 index : known)
         if (fits(index))
             return memory.look = index;
     if (i32(known.size()) > MOST_LOOKS)
         return known.back();
-    const i32 index = i32(own.looks.size());
+    const i32 index = i32(latest.looks.size());
     known.push_back(index);
     const i32 kind = i32(known.size()) > MOST_LOOKS ? REST : WARP;
-    own.looks.push_back({number, request.region, request.mask, kind, 0, 0, {}});
+    latest.looks.push_back({number, request.region, request.mask, kind, 0, 0, {}});
     for (int lane = 0; lane < LANES; lane++)
-        own.looks.back().addresses[lane] = addresses[lane] + shift;
+        latest.looks.back().addresses[lane] = addresses[lane] + shift;
     return memory.look = index;
 }
 
-// Return the look of an execution of which all warps go to one place.
+// Return the look of an execution in which all warps access one address.
 i32 Counters::one_place(const Look &example, i64 row, u32 lanes) {
-    Sample &own = samples.back();
-    std::vector<i32> &known = own.by_row[u64(row)].looks;
+    Sample &latest = samples.back();
+    std::vector<i32> &known = latest.by_row[u64(row)].looks;
     for (i32 index : known)
-        if (own.looks[size_t(index)].kind == ONE_PLACE && own.looks[size_t(index)].mask == lanes)
+        if (latest.looks[size_t(index)].kind == ONE_PLACE && latest.looks[size_t(index)].mask == lanes)
             return index;
     Look look = example;
     look.kind = ONE_PLACE;
     look.mask = lanes;
     look.varies = 0;
-    const i32 index = i32(own.looks.size());
-    known.insert(known.begin(), index); // the last one may be that of the rest
-    own.looks.push_back(look);
+    const i32 index = i32(latest.looks.size());
+    known.insert(known.begin(), index); // the last look may be that of further requests
+    latest.looks.push_back(look);
     return index;
 }
 
@@ -324,69 +325,69 @@ void Counters::sample(const Request &request, i64 row, i64 shift, Cost cost) {
     pending_number = number;
     pending_warp = request.warp;
     const i64 first = request.addresses[0];
-    bool alone = true;
-    for (int lane = 0; alone && lane < LANES; lane++)
-        alone = request.addresses[lane] == first;
-    pending.push_back({row, first + shift, cost, request.mask, look_of(request, row, shift), alone});
+    bool same_address = true;
+    for (int lane = 0; same_address && lane < LANES; lane++)
+        same_address = request.addresses[lane] == first;
+    pending.push_back({row, first + shift, cost, request.mask, look_of(request, row, shift), same_address});
 }
 
 void Counters::finish() {
     while (!pending.empty()) {
         const i64 row = pending.front().row;
-        auto rest = std::stable_partition(pending.begin(), pending.end(), [&](auto &one) { return one.row == row; });
+        auto rest = std::stable_partition(pending.begin(), pending.end(), [&](auto &item) { return item.row == row; });
         close(&*pending.begin(), &*pending.begin() + (rest - pending.begin()));
         pending.erase(pending.begin(), rest);
     }
     pending_number = pending_warp = -1;
 }
 
-// Add an execution to what its turn counts, by look; of warps that all go to one place as one.
+// Add an execution to the counts of its turn, by look; warps that all access one address share a look.
 void Counters::close(const Pending *first, const Pending *end) {
-    Sample &own = samples.back();
-    i64 lanes = 0, every = 0;
+    Sample &latest = samples.back();
+    i64 lanes = 0, all_lanes = 0;
     bool together = true, varies = false;
-    const Pending *leader = nullptr; // as the NumPy engine has it, warps count of which the first lane is active
-    for (const Pending *one = first; one < end; one++) {
-        together &= one->one_place && one->first == first->first;
-        lanes += lanes_of(one->mask);
-        if (!(one->mask & 1))
+    const Pending *leader = nullptr; // the first warp whose lane 0 is active, as in the NumPy engine
+    for (const Pending *request = first; request < end; request++) {
+        together &= request->one_place && request->first == first->first;
+        lanes += lanes_of(request->mask);
+        if (!(request->mask & 1))
             continue;
-        leader = leader ? leader : one;
-        varies |= ((one->first - leader->first) & 31) != 0;
+        leader = leader ? leader : request;
+        varies |= ((request->first - leader->first) & 31) != 0;
     }
-    for (const Pending *one = first; varies && one < end; one++)
-        own.looks[size_t(one->look)].varies = 1;
-    i32 whole = -1;
+    for (const Pending *request = first; varies && request < end; request++)
+        latest.looks[size_t(request->look)].varies = 1;
+    i32 shared_look = -1;
     if (together) {
         for (u32 mask : launch.root)
-            every += lanes_of(mask);
+            all_lanes += lanes_of(mask);
         const i64 warps = end - first;
-        const i64 mean = lanes == every ? LANES : std::max<i64>(1, (2 * lanes + warps) / (2 * warps));
-        whole = one_place(own.looks[size_t(first->look)], first->row, u32(mean));
+        const i64 mean = lanes == all_lanes ? LANES : std::max<i64>(1, (2 * lanes + warps) / (2 * warps));
+        shared_look = one_place(latest.looks[size_t(first->look)], first->row, u32(mean));
     }
-    Row &row = own.by_row[u64(first->row)];
+    Row &row = latest.by_row[u64(first->row)];
     const i32 turn = std::min(row.count++, MOST_TURNS);
-    for (const Pending *one = first; one < end; one++) {
-        const i32 look = together ? whole : one->look;
-        Turn *found = nullptr;
-        for (size_t place = row.turns.size(); place-- > 0 && row.turns[place].turn == turn && !found;)
+    for (const Pending *request = first; request < end; request++) {
+        const i32 look = together ? shared_look : request->look;
+        Turn *sum = nullptr;
+        for (size_t place = row.turns.size(); place-- > 0 && row.turns[place].turn == turn && !sum;)
             if (row.turns[place].look == look)
-                found = &row.turns[place];
-        if (!found) {
+                sum = &row.turns[place];
+        if (!sum) {
             row.turns.push_back({look, turn, 0, 0, 0});
-            found = &row.turns.back();
+            sum = &row.turns.back();
         }
-        found->requests++;
-        found->pieces += one->cost.pieces;
-        found->ideal += one->cost.ideal;
+        sum->requests++;
+        sum->pieces += request->cost.pieces;
+        sum->ideal += request->cost.ideal;
     }
 }
 
-// Note where warps of the first block go in their first turn, and the first warp for some turns more.
+// Record the addresses of the first block's warps in their first turn, and of its first warp in more turns.
 void Counters::visit(const Request &request, i64 row, i64 shift) {
-    std::vector<i32> &own = turns[u64(row)];
-    own.resize(size_t(launch.warps));
-    const i32 turn = own[size_t(request.warp)]++;
+    std::vector<i32> &warp_turns = turns[u64(row)];
+    warp_turns.resize(size_t(launch.warps));
+    const i32 turn = warp_turns[size_t(request.warp)]++;
     if (turn >= MOST_TURNS || (turn && request.warp))
         return;
     visits.push_back({request.access.number[request.space], request.region, request.warp, turn, request.mask, 0, {}});
@@ -401,31 +402,31 @@ using namespace engine;
 namespace {
 
 u64 hash_of(const Look &look) {
-    u64 found = u64(u32(look.number)) << 32 ^ u64(u32(look.region)) << 8 ^ u64(look.kind);
+    u64 hash = u64(u32(look.number)) << 32 ^ u64(u32(look.region)) << 8 ^ u64(look.kind);
     for (int lane = 0; look.kind == WARP && lane < LANES; lane++)
-        found = (found ^ u64(look.addresses[lane] - look.addresses[0])) * 0x9E3779B97F4A7C15ull;
-    return found;
+        hash = (hash ^ u64(look.addresses[lane] - look.addresses[0])) * 0x9E3779B97F4A7C15ull;
+    return hash;
 }
 
-bool alike(const Look &one, const Look &other) {
-    i64 apart = 0;
-    for (int lane = 0; one.kind == WARP && lane < LANES; lane++)
-        apart |= (one.addresses[lane] - one.addresses[0]) ^ (other.addresses[lane] - other.addresses[0]);
-    return one.number == other.number && one.region == other.region && one.kind == other.kind && !apart &&
-           (one.kind == REST || one.mask == other.mask);
+bool alike(const Look &first, const Look &second) {
+    i64 differences = 0;
+    for (int lane = 0; first.kind == WARP && lane < LANES; lane++)
+        differences |= (first.addresses[lane] - first.addresses[0]) ^ (second.addresses[lane] - second.addresses[0]);
+    return first.number == second.number && first.region == second.region && first.kind == second.kind &&
+           !differences && (first.kind == REST || first.mask == second.mask);
 }
 
-// What the sampled blocks did, in the order of the blocks: each pattern of a row once, and what each turn counts.
-void tell(Launch &launch) {
+// Merge the samples in the order of the blocks: each pattern of a row once, and the counts of each turn.
+void merge_samples(Launch &launch) {
     std::vector<const Counters::Sample *> samples;
     for (const auto &worker : launch.workers) {
         worker->counters.finish();
         for (const auto &sample : worker->counters.samples)
             samples.push_back(&sample);
     }
-    // A worker's first requests come last, and count only where nothing else is known.
-    std::stable_sort(samples.begin(), samples.end(), [](auto *one, auto *other) {
-        return std::make_pair(one->first_only, one->place) < std::make_pair(other->first_only, other->place);
+    // A worker's first requests come last, and count only without other samples.
+    std::stable_sort(samples.begin(), samples.end(), [](auto *first, auto *second) {
+        return std::make_pair(first->first_only, first->place) < std::make_pair(second->first_only, second->place);
     });
     std::unordered_multimap<u64, i32> known;
     std::vector<bool> seen(size_t(launch.about.numbers_count * launch.places)); // by row
@@ -450,8 +451,8 @@ void tell(Launch &launch) {
             }
             numbers.push_back(place->second);
             Look &first = launch.looks[size_t(place->second)];
-            const i64 apart = look.addresses[0] - first.addresses[0];
-            first.varies |= look.varies | (look.kind == ONE_PLACE ? apart != 0 : look.mask & 1 && (apart & 31) != 0);
+            const i64 step = look.addresses[0] - first.addresses[0];
+            first.varies |= look.varies | (look.kind == ONE_PLACE ? step != 0 : look.mask & 1 && (step & 31) != 0);
         }
         counted.resize(launch.looks.size());
         for (const auto &row : sample->by_row)
@@ -459,25 +460,26 @@ void tell(Launch &launch) {
                 const i32 look = numbers[size_t(turn.look)];
                 if (look < 0)
                     continue;
-                std::vector<Turn> &own = counted[size_t(look)];
-                while (own.size() <= size_t(turn.turn))
-                    own.push_back({look, i32(own.size()), 0, 0, 0});
-                Turn &sum = own[size_t(turn.turn)];
+                std::vector<Turn> &by_turn = counted[size_t(look)];
+                while (by_turn.size() <= size_t(turn.turn))
+                    by_turn.push_back({look, i32(by_turn.size()), 0, 0, 0});
+                Turn &sum = by_turn[size_t(turn.turn)];
                 sum.requests += turn.requests;
                 sum.pieces += turn.pieces;
                 sum.ideal += turn.ideal;
             }
     }
-    for (const auto &own : counted)
-        std::copy_if(own.begin(), own.end(), std::back_inserter(launch.turns), [](auto &one) { return one.requests; });
+    for (const auto &by_turn : counted)
+        std::copy_if(by_turn.begin(), by_turn.end(), std::back_inserter(launch.turns),
+                     [](auto &turn) { return turn.requests; });
 }
 
 } // namespace
 
-// Looks and turns of what `tell` says; how many there are where there is no room given.
+// Copy the looks and turns of all samples; only their numbers if `looks` is null.
 PUBLIC void cudabench_looks(Launch *launch, Look *looks, i64 *looks_count, Turn *turns, i64 *turns_count) {
     if (launch->looks.empty())
-        tell(*launch);
+        merge_samples(*launch);
     if (looks) {
         std::copy(launch->looks.begin(), launch->looks.end(), looks);
         std::copy(launch->turns.begin(), launch->turns.end(), turns);
@@ -486,7 +488,7 @@ PUBLIC void cudabench_looks(Launch *launch, Look *looks, i64 *looks_count, Turn 
     *turns_count = i64(launch->turns.size());
 }
 
-// Where the warps of the first block went. Return how many visits there are.
+// Copy the visits of the first block's warps; return their number.
 PUBLIC i64 cudabench_visits(Launch *launch, Visit *visits, i64 room) {
     i64 count = 0;
     for (const auto &worker : launch->workers)

@@ -1,5 +1,5 @@
-// Counts of memory requests: sectors, wavefronts, and what the lanes of some warps do. The rules are those of
-// cudabench/simulator/count/requests.py and banks.py.
+// Counts of memory requests: sectors, wavefronts, and the address patterns of some warps. The rules are those
+// of cudabench/simulator/count/requests.py and banks.py.
 #pragma once
 
 #include "engine.hpp"
@@ -8,30 +8,30 @@
 
 namespace engine {
 
-// What a request costs: sectors or wavefronts, and what the same distinct bytes would cost at best.
+// The cost of a request: sectors or wavefronts, and the least cost of the same distinct bytes.
 struct Cost {
     i64 pieces, ideal;
 };
 
-enum LookKind : i32 { WARP, ONE_PLACE, REST }; // of a Look: one warp's addresses, a whole block's, of many warps
+enum LookKind : i32 { WARP, ONE_PLACE, REST }; // of a Look: addresses of one warp, of a block, of many warps
 
-// What some warps did with one memory instruction: the LOOK of cudabench/simulator/native/layout.py.
+// An address pattern of one memory instruction: the LOOK of cudabench/simulator/native/layout.py.
 struct Look {
     i32 number, region;
-    u32 mask;             // of ONE_PLACE: how many lanes of a warp there were
+    u32 mask;             // of ONE_PLACE: the number of lanes of a warp
     i32 kind;             // LookKind
-    i32 varies, reserved; // whether other warps begin elsewhere in their sector; of ONE_PLACE: blocks elsewhere
-    i64 addresses[LANES]; // of the first request that had it
+    i32 varies, reserved; // whether other warps start elsewhere in their sector; of ONE_PLACE: other blocks
+    i64 addresses[LANES]; // of the first request with this pattern
 };
 
-// What the executions of one turn count that have a look: the TURN of layout.py.
+// The counts of one turn's executions that have a look: the TURN of layout.py.
 struct Turn {
     i32 look;
-    i32 turn; // how often the block came to the instruction and array before; MOST_TURNS for that or more
+    i32 turn; // how often the block ran the instruction on the array before; at most MOST_TURNS
     i64 requests, pieces, ideal;
 };
 
-// Where a warp of the first block went: the VISIT of layout.py.
+// The addresses of a warp of the first block: the VISIT of layout.py.
 struct Visit {
     i32 number, region;
     i32 warp, turn;
@@ -46,21 +46,21 @@ class Counters {
   public:
     explicit Counters(const Launch &launch);
     void start(const Block &block);
-    // Count a request of lanes that are in bounds and aligned; return the bytes of a lane that are counted, 0 where
-    // another access does its work.
+    // Count a request of lanes that are in bounds and aligned; return the bytes of a lane that are counted, 0 if
+    // another access is counted instead.
     i64 count(const Block &block, const Request &request);
-    // What a request costs of which `size` bytes of a lane are counted, some bytes behind its addresses.
+    // The cost of a request with `size` bytes of a lane, `shift` bytes behind its addresses.
     Cost price(const Request &request, i64 size, i64 shift);
-    bool looks() const { return sampled; } // whether patterns of the block's accesses are looked at
-    bool looked_at() const;                // whether those of any block are
-    // Add a request whose cost is known, some bytes behind its addresses.
+    bool looks() const { return sampled; } // whether patterns of the block's accesses are sampled
+    bool looked_at() const;                // whether any block is sampled
+    // Add a request whose cost is known, `shift` bytes behind its addresses.
     void add(const Block &block, const Request &request, Cost cost, i64 reloads, i64 shift = 0);
     // Close the last execution of a sampled block.
     void finish();
     std::vector<Counts> rows; // by number and place
 
-    // What sampled blocks did, by the place of the block; first_only: of one that was not to be sampled, but is a
-    // worker's first to run an instruction, its first request.
+    // Samples of blocks, by the place of the block; first_only: only the first request of an instruction, of a worker's
+    // first block that runs it.
     struct Row {
         std::vector<i32> looks;
         std::vector<Turn> turns;
@@ -76,7 +76,7 @@ class Counters {
     std::vector<Visit> visits;
 
   private:
-    // The last request of an instruction: one of the same form costs the same.
+    // The last request of an instruction: a request with the same pattern costs the same.
     struct Memory {
         u32 mask = 0;
         i32 size = 0, phase = 0; // bytes; of the first lane in a line
@@ -103,7 +103,7 @@ class Counters {
     const Launch &launch;
     std::vector<Memory> memories; // by number
     bool sampled = false;
-    std::vector<Pending> pending; // of the execution that goes on
+    std::vector<Pending> pending; // of the current execution
     i32 pending_number = -1, pending_warp = -1;
     std::unordered_map<u64, std::vector<i32>> turns; // of the first block: by row, then warp
 };

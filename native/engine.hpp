@@ -1,12 +1,12 @@
-// What the parts of the engine share: a program as it was decoded, a launch, a block of threads that runs.
+// Types that the parts of the engine share: a decoded program, a launch, a running block of threads.
 //
-// A block's registers lie by register, then lane: a register of 32 bits of a block of 256 threads is 256 consecutive
+// A block's registers are ordered by register, then lane: a 32-bit register in a block of 256 threads has 256 adjacent
 // words. A predicate is one word a warp. Threads are padded to whole warps; lanes that only fill up the last warp are
-// never active. All warps of a block run the same basic block of code at once, the one of the lowest rank of those
-// where lanes wait, as the NumPy engine does with the lanes of a chunk.
+// never active. All warps of a block run the same basic block of code at once: the block of lowest rank where lanes
+// wait, like the lanes of a chunk in the NumPy engine.
 //
-// The engine finds whether a launch is clean. At the first sign of a fault it stops, gives memory back as it was, and
-// whoever asked runs the launch on the NumPy engine, which names the fault.
+// The engine determines whether a launch is clean. At the first sign of a fault it stops and restores memory, and the
+// caller runs the launch on the NumPy engine, which names the fault.
 #pragma once
 
 #include <atomic>
@@ -49,7 +49,7 @@ struct Op {
     i32 into[4];  // registers that are written, -1 for none
     i32 from[8];  // registers that are read, -1 for none
     i32 access;   // index of the memory instruction, or -1
-    i32 flags;    // what the operation says
+    i32 flags;    // defined by the operation
     i64 immediate;
 };
 
@@ -74,7 +74,7 @@ struct CodeBlock {
 constexpr i32 WORDS = 0, OF_LANES = 1, SWAPPED = 2, LOOP = 3;
 
 struct Access {
-    i32 number[4]; // under which requests are counted, by Space up to CONSTANT; -1 where it has none
+    i32 number[4]; // under which requests are counted, by Space up to CONSTANT; -1 for none
     i32 kind;      // AccessKind
     i32 space;     // Space
     i32 size;      // bytes of a lane
@@ -82,15 +82,15 @@ struct Access {
     i32 count;     // elements of a lane
     i32 uniform;   // of a store: whether all lanes write one constant
     i32 served;    // of an atomic on shared memory: WORDS ...
-    i32 returns;   // of an atomic: whether anybody uses what it finds
+    i32 returns;   // of an atomic: whether its result is used
     i32 line;      // of the PTX
-    i32 skewed;    // local: aligned by accident at best
-    i32 guess;     // a load whose value a compare-and-swap puts to the test: it does not race
+    i32 skewed;    // local memory: alignment is not guaranteed
+    i32 guess;     // a load whose value a compare-and-swap checks: it does not race
     i32 reserved;
-    i64 local_low, local_high;   // bounds of the one array that it stays in; low > high where that is not known
+    i64 local_low, local_high;   // bounds of the array that it accesses; low > high: not known
     i64 shared_low, shared_high; // likewise
     i32 shift[4];                // by Space: bytes to add to the address that is counted
-    i32 issued[4];               // by Space: bytes of a lane that are counted; AS_IT_IS; 0: another does it; ONE_LANE
+    i32 issued[4]; // by Space: bytes of a lane that are counted; AS_IT_IS; 0: another access is counted; ONE_LANE
 };
 
 struct Region {
@@ -103,8 +103,8 @@ struct Region {
 
 struct Register {
     i32 bits;    // 1, 8, 16, 32, 64
-    i32 special; // 0 none, else what it holds: see special() in machine.cpp
-    i64 value;   // that it begins with
+    i32 special; // 0: none, else see fill_special() in machine.cpp
+    i64 value;   // initial value
 };
 
 struct LaunchDescription {
@@ -113,27 +113,27 @@ struct LaunchDescription {
     const i32 *tables;
     const Access *accesses;
     const Register *registers;
-    const Region *regions; // [0] is nobody's
+    const Region *regions; // [0] is unused
     const u8 *parameters;
-    const i64 *order;         // numbers of the blocks of the grid that run, in their order
+    const i64 *order;         // numbers of the blocks of the grid that run, in this order
     const i32 *shared_starts; // of the shared variables
     const u8 *followed;       // by place in `order`: 1 where the footprint of the block is followed
-    const u8 *sampled;        // likewise: whether patterns of its accesses are looked at; null for no block
+    const u8 *sampled;        // likewise: 1 where its address patterns are sampled; null for no block
     const i64 *chunks;        // places in `order` at which the chunks of the NumPy engine begin
     i64 ops_count, blocks_count, tables_count, accesses_count, registers_count, regions_count, parameters_size;
     i64 order_count, shared_starts_count, numbers_count, chunks_count;
     i64 grid[3], block[3];
     i64 shared_size, dynamic_shared, local_bytes;
     i64 budget;  // instructions of one block of threads
-    i32 threads; // of the machine
+    i32 threads; // of the host
     i32 footprint;
-    i32 shares;                         // whether each block's instructions are kept
+    i32 shares;                         // whether each block's instructions are counted
     i32 granule_global, granule_shared; // bytes of the smallest access
-    i32 ordered;                        // whether the order of the blocks may show, so that one worker runs them
-    i32 checked; // whether races are looked for and anything is counted; bounds are looked at in any case
+    i32 ordered; // whether results may depend on the order of the blocks, so that one worker runs them
+    i32 checked; // whether races are detected and requests counted; bounds are always checked
 };
 
-// What is counted of one memory instruction on one array.
+// The counts of one memory instruction on one array.
 struct Counts {
     i64 requests, pieces, ideal, merged, reloads, beside; // beside: requests counted on another array
 };
@@ -158,9 +158,9 @@ struct Operation {
 struct Block {
     Launch &launch;
     Worker &worker;
-    u8 **registers;  // by index: where its lanes begin
+    u8 **registers;  // by index: the first lane
     const u32 *mask; // by warp
-    const u32 *root; // all threads there are, by warp
+    const u32 *root; // all threads of the block, by warp
     const u32 *exited;
     int warps;
     bool full; // whether all lanes of all warps are active
@@ -172,20 +172,20 @@ struct Block {
 
     template <class T> T *at(i32 index_) const { return reinterpret_cast<T *>(registers[index_]); }
     u32 *predicate(i32 index_) const { return reinterpret_cast<u32 *>(registers[index_]); }
-    // Stop the launch: the NumPy engine is to look at it. why: a literal, for people who mend the engine.
+    // Stop the launch, so that the NumPy engine runs it. why: a literal, for developers of the engine.
     void suspect(const char *why, const Op &op) const;
 };
 
 inline int lanes_of(u32 mask) { return mask == ALL ? LANES : __builtin_popcount(mask); }
 inline int first_lane(u32 mask) { return __builtin_ctz(mask); }
 
-// Operations as a file of vector code has them, see lanes.hpp.
+// The operations of a file of vector code, see lanes.hpp.
 struct Table {
     const Operation *first;
     size_t count;
 };
 
-// What vector code asks of the rest: the regions of the launch.
+// Set `first` to the regions of the launch and return their number, for vector code.
 i64 constant_regions(const Block &block, const Region *&first);
 
 // The operations of each part, by name.
@@ -193,20 +193,18 @@ const std::vector<Operation> &memory_operations();
 const std::vector<Operation> &atomic_operations();
 const std::vector<Operation> &warp_operations();
 
-// Parts that are told of what happens (counts.cpp, races.cpp, footprint.cpp).
-
-// One request: the lanes of a warp that go to one space by one instruction. addresses: bytes in the space, of active
-// lanes. region: index of the region in global and constant memory, of the shared variable, else 0.
+// One request, which counts.cpp, races.cpp and footprint.cpp record: the lanes of a warp that access one space by one
+// instruction. region: index of the region in global and constant memory, of the shared variable, else 0.
 struct Request {
     const Access &access;
     i32 space;
     i32 region;
     int warp;
     u32 mask;
-    const i64 *addresses;  // 32; inactive lanes have that of the first active one
+    const i64 *addresses;  // 32, in the space; inactive lanes have that of the first active lane
     bool straight = false; // a full warp of which lane k is at addresses[0] + k * stride
     i64 stride = 0;
-    const Pattern *pattern = nullptr; // what is known of the lanes, where anything is
+    const Pattern *pattern = nullptr; // of the lanes; null: not known
 };
 
 } // namespace engine

@@ -1,4 +1,4 @@
-// float32 and float64.
+// Arithmetic and comparisons of float32 and float64.
 #include "floating.hpp"
 
 #include <cmath>
@@ -7,14 +7,14 @@ namespace engine::LEVEL {
 
 namespace {
 
-// One rounding. A NaN of z goes before that of x.
+// x * y + z with one rounding. A NaN of z has precedence over that of x.
 template <class T> inline T fused(T x, T y, T z) {
-    T found;
+    T sum;
     if constexpr (sizeof(T) == 8)
-        found = __builtin_fma(x, y, z);
+        sum = __builtin_fma(x, y, z);
     else
-        found = __builtin_fmaf(x, y, z);
-    return result(found, z != z ? z : x, y);
+        sum = __builtin_fmaf(x, y, z);
+    return result(sum, z != z ? z : x, y);
 }
 
 template <class T> inline T root(T x) {
@@ -24,13 +24,13 @@ template <class T> inline T root(T x) {
         return __builtin_sqrtf(x);
 }
 
-// Sine and cosine of infinity are the NaN that the NumPy engine puts there.
+// Operands of sine and cosine: infinity becomes the NaN of the NumPy engine.
 inline f64 finite_or_nan(f64 x) { return size_of(x) == INFINITE<f64> ? nan_of<f64>() : x; }
 
-// The upper halves of float64, as rcp.approx.ftz.f64 and its like read and write them.
+// The upper half of a float64, which rcp.approx.ftz.f64 and rsqrt.approx.ftz.f64 read and write.
 inline f64 upper(f64 x) { return as_bits<f64>(as_bits<u64>(x) & 0xFFFFFFFF00000000u); }
 
-// Comparisons: operands that are denormal may count as zeros.
+// Comparisons: denormal operands may count as zeros.
 template <class T, class F> void compared(Block &block, const Op &op, F holds) {
     Mode mode(op.flags);
     if (has_modes(block, op))
@@ -63,7 +63,7 @@ template <class T, class F> void compared(Block &block, const Op &op, F holds) {
     COMPARED("setp.ltu." #N, T, !(x >= y)) COMPARED("setp.leu." #N, T, !(x > y)) \
     COMPARED("setp.num." #N, T, (x == x) & (y == y)) COMPARED("setp.nan." #N, T, (x != x) | (y != y))
 
-const Operation ALL_OF_THEM[] = {
+const Operation OPERATIONS[] = {
     FLOATS(f32, f32) FLOATS(f64, f64)
     R1("sin.f32", f32, f32, result(f32(std::sin(finite_or_nan(f64(x)))), x))
     R1("cos.f32", f32, f32, result(f32(std::cos(finite_or_nan(f64(x)))), x))
@@ -77,6 +77,6 @@ const Operation ALL_OF_THEM[] = {
 
 } // namespace
 
-Table floats() { return {ALL_OF_THEM, sizeof ALL_OF_THEM / sizeof *ALL_OF_THEM}; }
+Table floats() { return {OPERATIONS, sizeof OPERATIONS / sizeof *OPERATIONS}; }
 
 } // namespace engine::LEVEL

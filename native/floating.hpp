@@ -1,4 +1,4 @@
-// What the files of floating-point vector code share.
+// Functions that the files of floating-point vector code share: signs, NaN, minimum and maximum, rounding.
 #pragma once
 
 #include "lanes.hpp"
@@ -16,47 +16,47 @@ template <class T> inline T nan_of() {
     return as_bits<T>(sizeof(T) == 8 ? Word<T>(0x7FF8000000000000) : Word<T>(0x7FC00000));
 }
 template <class T> inline T quiet(T x) { return as_bits<T>(as_bits<Word<T>>(x) | as_bits<Word<T>>(nan_of<T>())); }
-// A result whose NaN is that of the hardware (measured on an H100): float32 has one. Of float64 operands that are NaN
-// the last one goes on, quieted.
-template <class T> inline T result(T found, T first, T last) {
+// Return a result with the NaN of the hardware (measured on an H100): float32 has a single NaN. Of float64 operands
+// that are NaN the last is passed on, quieted.
+template <class T> inline T result(T value, T first, T last) {
     if constexpr (sizeof(T) == 4)
-        return found != found ? as_bits<T>(Word<T>(0x7FFFFFFF)) : found;
+        return value != value ? as_bits<T>(Word<T>(0x7FFFFFFF)) : value;
     T nan = first != first ? quiet(first) : negative(nan_of<T>());
     nan = last != last ? quiet(last) : nan;
-    return found != found ? nan : found;
+    return value != value ? nan : value;
 }
-template <class T> inline T result(T found, T operand) { return result(found, operand, operand); }
+template <class T> inline T result(T value, T operand) { return result(value, operand, operand); }
 template <class T> constexpr Word<T> INFINITE = sizeof(T) == 8 ? Word<T>(0x7FF0000000000000) : Word<T>(0x7F800000);
 template <class T> constexpr Word<T> NORMAL = sizeof(T) == 8 ? Word<T>(1) << 52 : Word<T>(1) << 23;
 
-// A number before NaN, and -0 below +0.
+// Minimum or maximum: a number has precedence over NaN, and -0 is below +0.
 template <class T, bool LEAST> inline T extreme(T x, T y, i32 flags) {
     const T first = x, second = y;
     if (flags & BY_SIZE)
         x = absolute(x), y = absolute(y);
     const bool zeros = (x == 0) & (y == 0), signed_x = sign_of(x) != 0, ahead = LEAST ? x < y : y < x;
-    T found = ahead ? x : y;
-    found = x == y ? x : found;
-    found = zeros ? (signed_x == LEAST ? x : y) : found;
-    found = x != x ? y : found;
-    found = y != y ? x : found;
+    T value = ahead ? x : y;
+    value = x == y ? x : value;
+    value = zeros ? (signed_x == LEAST ? x : y) : value;
+    value = x != x ? y : value;
+    value = y != y ? x : value;
     if (flags & SIGN_BY_XOR)
-        found = with_sign(sign_of(first) ^ sign_of(second), found);
+        value = with_sign(sign_of(first) ^ sign_of(second), value);
     if (flags & PASS_NAN)
-        found = (first != first) | (second != second) ? nan_of<T>() : found;
-    return result(found, first, second);
+        value = (first != first) | (second != second) ? nan_of<T>() : value;
+    return result(value, first, second);
 }
 
 // x + y rounded to odd, so that a second rounding does no harm.
 inline f64 sum_to_odd(f64 x, f64 y) {
     f64 total = x + y, part = total - x, error = (x - (total - part)) + (y - part);
-    u64 bits = as_bits<u64>(total), apart = (bits ^ as_bits<u64>(error)) >> 63;
-    u64 step = (1 - 2 * apart) & ((bits & 1) - 1); // toward the error, where the last bit is even
+    u64 bits = as_bits<u64>(total), opposite = (bits ^ as_bits<u64>(error)) >> 63;
+    u64 step = (1 - 2 * opposite) & ((bits & 1) - 1); // toward the error, where the last bit is even
     step = error != 0 ? step : 0;
     return as_bits<f64>(size_of(total) < INFINITE<f64> ? bits + step : bits);
 }
 
-// Operations with a rounding, and on denormals as flags say.
+// Operations with the rounding and the denormals of their flags.
 template <class D, class A, class F> void rounded_one(Block &block, const Op &op, F function) {
     Mode mode(op.flags);
     if (has_modes(block, op))

@@ -1,3 +1,4 @@
+// The memory that a launch touches: distinct sectors, and the requests of followed blocks.
 #include "launch.hpp"
 
 #include <algorithm>
@@ -10,7 +11,7 @@ namespace {
 constexpr int SECTOR_SHIFT = 5, LINE_SHIFT = 7, BANKS = 32;
 constexpr i64 SECTOR = 1 << SECTOR_SHIFT;
 constexpr int CONSTANT_SHIFT = 6, CONSTANT_BANK = 1024; // see `ConstantLines`
-constexpr i32 LOOKED_AT = 64;
+constexpr i32 MOST_LOGGED = 64;
 
 int bits_for(i64 count, int most) {
     int bits = 1;
@@ -19,15 +20,15 @@ int bits_for(i64 count, int most) {
     return bits;
 }
 
-// Note the earliest of several moments; other workers may do so at the same time.
+// Keep the earlier of two moments; other workers may do so at the same time.
 inline void earlier(Moment &first, Moment now, bool alone) {
     if (alone) {
         if (first < now)
             first = now;
         return;
     }
-    Moment found = __atomic_load_n(&first, __ATOMIC_RELAXED);
-    while (found < now && !__atomic_compare_exchange_n(&first, &found, now, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+    Moment known = __atomic_load_n(&first, __ATOMIC_RELAXED);
+    while (known < now && !__atomic_compare_exchange_n(&first, &known, now, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
     }
 }
 
@@ -40,15 +41,15 @@ inline bool set(std::vector<u64> &bits, i64 place) {
     return fresh;
 }
 
-// The most distinct words that addresses, in their order, want of one bank.
+// The most distinct words in one bank, of sorted addresses.
 i64 words_of_a_bank(const i64 *places, int count, i64 size) {
-    u8 wanted[BANKS] = {}; // 32 lanes of 64 bytes at most
+    u8 counts[BANKS] = {}; // 32 lanes of 64 bytes at most
     int most = 0;
     i64 before = -1;
     for (int place = 0; place < count; place++)
         for (i64 word = places[place] >> 2, end = word + std::max<i64>(1, size / 4); word < end; word++)
             if (word != before) {
-                most = std::max<int>(most, ++wanted[word % BANKS]);
+                most = std::max<int>(most, ++counts[word % BANKS]);
                 before = word;
             }
     return most;
@@ -83,53 +84,53 @@ Marks::~Marks() {
 }
 
 Marks::Sectors Marks::sectors(i64 region, bool written) {
-    Region &of = regions[size_t(region)];
-    Moment *found = of.first[written].load(std::memory_order_acquire);
-    if (found)
-        return {found, of.sectors};
-    Moment *made = static_cast<Moment *>(std::calloc(size_t(of.sectors), sizeof(Moment)));
-    if (!made)
+    Region &array = regions[size_t(region)];
+    Moment *moments = array.first[written].load(std::memory_order_acquire);
+    if (moments)
+        return {moments, array.sectors};
+    Moment *fresh = static_cast<Moment *>(std::calloc(size_t(array.sectors), sizeof(Moment)));
+    if (!fresh)
         throw std::bad_alloc();
-    if (of.first[written].compare_exchange_strong(found, made))
-        return {made, of.sectors};
-    std::free(made);
-    return {found, of.sectors};
+    if (array.first[written].compare_exchange_strong(moments, fresh))
+        return {fresh, array.sectors};
+    std::free(fresh);
+    return {moments, array.sectors};
 }
 
 i64 Marks::count(i32 region, bool written) const {
-    const Region &of = regions[size_t(region)];
-    const Moment *first = of.first[written].load(), *writes = of.first[1].load();
+    const Region &array = regions[size_t(region)];
+    const Moment *first = array.first[written].load(), *writes = array.first[1].load();
     if (!first)
         return -1;
-    i64 found = 0;
-    for (i64 sector = 0; sector < of.sectors; sector++)
-        found += first[sector] && (!writes || first[sector] >= writes[sector]);
-    return found;
+    i64 total = 0;
+    for (i64 sector = 0; sector < array.sectors; sector++)
+        total += first[sector] && (!writes || first[sector] >= writes[sector]);
+    return total;
 }
 
 Moment Marks::moment(i64 chunk, i64 turn, i64 instruction) const {
-    auto part = [](i64 value, int bits) { return u32(std::min(value, (i64(1) << bits) - 1)); };
-    u32 late = part(chunk, chunk_bits) << turn_bits | part(turn, turn_bits);
-    return ~(late << instruction_bits | part(instruction, instruction_bits));
+    auto clamped = [](i64 value, int bits) { return u32(std::min(value, (i64(1) << bits) - 1)); };
+    u32 late = clamped(chunk, chunk_bits) << turn_bits | clamped(turn, turn_bits);
+    return ~(late << instruction_bits | clamped(instruction, instruction_bits));
 }
 
-Footprints::Footprints(Launch &of)
-    : launch(of), marks(of.marks), asked(of.about.footprint != 0), alone(of.about.threads <= 1) {
-    if (!asked)
+Footprints::Footprints(Launch &launch_)
+    : launch(launch_), marks(launch_.marks), enabled(launch_.about.footprint != 0), alone(launch_.about.threads <= 1) {
+    if (!enabled)
         return;
-    sums.assign(size_t(of.about.numbers_count * of.places), Sums{});
-    seen.resize(2 * of.regions.size());
+    sums.assign(size_t(launch_.about.numbers_count * launch_.places), Sums{});
+    seen.resize(2 * launch_.regions.size());
 }
 
 void Footprints::start(const Block &block) {
-    if (!asked)
+    if (!enabled)
         return;
     close();
     const std::vector<i64> &starts = launch.chunks;
     chunk = std::upper_bound(starts.begin(), starts.end(), block.place) - starts.begin() - 1;
     first_place = starts[size_t(chunk)];
     const i64 end = size_t(chunk) + 1 < starts.size() ? starts[size_t(chunk) + 1] : i64(launch.order.size());
-    stride = std::max<i64>(1, (end - first_place) * launch.warps / LOOKED_AT);
+    stride = std::max<i64>(1, (end - first_place) * launch.warps / MOST_LOGGED);
     last = nullptr;
     turn = 0;
     step = 0;
@@ -159,44 +160,44 @@ void Footprints::global(const Request &request, i64 size) {
 void Footprints::mark(const Request &request, bool written, i64 size) {
     const i64 *addresses = request.addresses;
     i64 slot = addresses[first_lane(request.mask)] >> SLOT_BITS;
-    Marks::Sectors of = marks.sectors(slot, written);
+    Marks::Sectors moments = marks.sectors(slot, written);
     if (request.straight && request.stride >= 0 && request.stride <= SECTOR && size <= SECTOR) {
         const i64 base = slot << SLOT_BITS, end = (addresses[LANES - 1] - base) >> SECTOR_SHIFT;
         for (i64 sector = (addresses[0] - base) >> SECTOR_SHIFT; sector <= end; sector++)
-            earlier(of[sector], now, alone);
+            earlier(moments[sector], now, alone);
         return;
     }
-    auto at = [&](i64 address) {
+    auto touch = [&](i64 address) {
         if (address >> SLOT_BITS != slot) {
             slot = address >> SLOT_BITS;
-            of = marks.sectors(slot, written);
+            moments = marks.sectors(slot, written);
         }
         const i64 sector = (address - (slot << SLOT_BITS)) >> SECTOR_SHIFT;
-        earlier(of[sector], now, alone);
+        earlier(moments[sector], now, alone);
         if (size > SECTOR)
-            earlier(of[sector + 1], now, alone);
+            earlier(moments[sector + 1], now, alone);
     };
-    // Lanes that are not active stand where the first active one does. Often eight lanes are in one sector.
+    // Inactive lanes have the first active lane's address. Often eight lanes are in one sector.
     for (int first = 0; first < LANES; first += 8) {
         i64 differ = 0;
         for (int lane = first; lane < first + 8; lane++)
             differ |= addresses[lane] ^ addresses[first];
-        at(addresses[first]);
+        touch(addresses[first]);
         for (int lane = first + 1; lane < first + 8 && differ >> SECTOR_SHIFT; lane++)
             if ((addresses[lane] ^ addresses[lane - 1]) >> SECTOR_SHIFT)
-                at(addresses[lane]);
+                touch(addresses[lane]);
     }
 }
 
-// Count what a block does that is followed.
+// Count a request of a followed block.
 void Footprints::follow(const Request &request, i64 size) {
     const bool store = request.access.kind == STORE;
     Sums &sum = sums[size_t(request.access.number[GLOBAL] * launch.places + request.region)];
     const i64 wide = std::max<i64>(1, size / SECTOR);
     i64 lines = 0, words = 0, line = -1, slot = -1;
     bool missing = false;
-    // The next sector: an address in it, and of how many different ones it is.
-    auto take = [&](i64 place, i64 lanes) {
+    // Add the next sector: an address in it, and the number of distinct addresses.
+    auto add_sector = [&](i64 place, i64 lanes) {
         lines += place >> LINE_SHIFT != line;
         line = place >> LINE_SHIFT;
         sum.sectors += wide;
@@ -219,7 +220,7 @@ void Footprints::follow(const Request &request, i64 size) {
         for (i64 place = request.addresses[0], next; place < end; place = next) {
             const i64 room = SECTOR - (place & (SECTOR - 1));
             next = std::min(end, place + (room + size - 1) / size * size);
-            take(place, (next - place) / size);
+            add_sector(place, (next - place) / size);
         }
         words = std::max<i64>(1, size / 4);
     } else {
@@ -232,7 +233,7 @@ void Footprints::follow(const Request &request, i64 size) {
         for (int from = 0, to = 0; from < lanes; from = to) {
             while (to < lanes && places[to] >> SECTOR_SHIFT == places[from] >> SECTOR_SHIFT)
                 to++;
-            take(places[from], to - from);
+            add_sector(places[from], to - from);
         }
         words = words_of_a_bank(places, lanes, size);
     }
@@ -241,27 +242,27 @@ void Footprints::follow(const Request &request, i64 size) {
     sum.quarter_turns += std::max(4 * words, lines);
 }
 
-// Of an array a bit for each sector that the block has touched, or written.
+// A bit for each sector of an array that the block has touched, or written.
 std::vector<u64> &Footprints::bits(i64 region, bool written) {
-    std::vector<u64> &found = seen[size_t(2 * region + written)];
-    if (found.empty())
-        found.assign(size_t((launch.regions[size_t(region)].size >> SECTOR_SHIFT) + 2 + 63) / 64, 0);
-    return found;
+    std::vector<u64> &sector_bits = seen[size_t(2 * region + written)];
+    if (sector_bits.empty())
+        sector_bits.assign(size_t((launch.regions[size_t(region)].size >> SECTOR_SHIFT) + 2 + 63) / 64, 0);
+    return sector_bits;
 }
 
 void Footprints::constant(const Block &block, const Request &request) {
-    const i64 own = request.addresses[first_lane(request.mask)];
+    const i64 first = request.addresses[first_lane(request.mask)];
     if (&request.access != reads || request.warp <= warp) {
         close();
         reads = &request.access;
-        address = own;
+        address = first;
     }
     warp = request.warp;
     pending++;
     for (u32 rest = request.mask; rest; rest &= rest - 1)
         differs |= request.addresses[first_lane(rest)] != address;
     const i64 place = (block.place - first_place) * launch.warps + warp;
-    if (step >= LOOKED_AT || chunk > marks.last_logged || (place % stride && block.place != first_place))
+    if (step >= MOST_LOGGED || chunk > marks.last_logged || (place % stride && block.place != first_place))
         return;
     ConstantRequest row{block.place, step, warp, request.mask, {}, 0};
     for (u32 rest = request.mask; rest; rest &= rest - 1)
@@ -273,13 +274,13 @@ void Footprints::close() {
     if (differs) {
         constant_requests += pending;
         kept = constants.size();
-        if (++step == LOOKED_AT) {
+        if (++step == MOST_LOGGED) {
             i64 known = marks.last_logged;
             while (chunk < known && !marks.last_logged.compare_exchange_weak(known, chunk)) {
             }
         }
     } else
-        constants.resize(kept); // lanes that all read one address wait for nobody
+        constants.resize(kept); // lanes that all read one address do not wait
     reads = nullptr;
     differs = false;
     pending = 0;
@@ -289,9 +290,9 @@ void Footprints::close() {
 
 using namespace engine;
 
-// What a launch touched: by region the distinct sectors that are read and written, -1 for none; what the followed
-// blocks do, by number and region; warp instructions by place in the order of blocks. Returns how many requests for
-// constants are there to be had.
+// The footprint of a launch: by region the distinct sectors that are read and written, -1 for none; sums of the
+// followed blocks, by number and region; warp instructions by place in the order of blocks. Returns the number of
+// logged requests for constants.
 PUBLIC i64 cudabench_footprint(Launch *launch, i64 *sectors, Sums *sums, i64 *instructions, i64 *constant_requests) {
     for (size_t region = 0; region < launch->regions.size(); region++)
         for (size_t kind = 0; kind < 2; kind++)
@@ -300,10 +301,10 @@ PUBLIC i64 cudabench_footprint(Launch *launch, i64 *sectors, Sums *sums, i64 *in
     i64 logged = 0;
     *constant_requests = 0;
     for (const auto &worker : launch->workers) {
-        Footprints &of = worker->footprints;
-        of.close();
-        for (size_t row = 0; row < of.sums.size(); row++) {
-            const Sums &more = of.sums[row];
+        Footprints &footprints = worker->footprints;
+        footprints.close();
+        for (size_t row = 0; row < footprints.sums.size(); row++) {
+            const Sums &more = footprints.sums[row];
             sums[row].requests += more.requests;
             sums[row].sectors += more.sectors;
             sums[row].lines += more.lines;
@@ -312,8 +313,8 @@ PUBLIC i64 cudabench_footprint(Launch *launch, i64 *sectors, Sums *sums, i64 *in
             sums[row].fresh += more.fresh;
             sums[row].missing += more.missing;
         }
-        logged += i64(of.constants.size());
-        *constant_requests += of.constant_requests;
+        logged += i64(footprints.constants.size());
+        *constant_requests += footprints.constant_requests;
     }
     return logged;
 }

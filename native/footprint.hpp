@@ -1,4 +1,4 @@
-// Which memory a launch touches; see cudabench/simulator/count/footprint.py, whose numbers these are.
+// The memory that a launch touches, in the numbers of cudabench/simulator/count/footprint.py.
 #pragma once
 
 #include "engine.hpp"
@@ -7,12 +7,11 @@
 
 namespace engine {
 
-// When something happened, the earlier the greater; 0: never. In order of the chunks of blocks that the NumPy engine
-// runs in step, then of the turns of loops, then of the instructions: so what it would have come to first is found in
-// whatever order blocks run here.
+// The time of an access; an earlier time is greater, 0: never. Ordered by the chunks of blocks that the NumPy engine
+// runs in step, then by turns of loops, then by instructions, so that the order of blocks here does not matter.
 using Moment = u32;
 
-// By sector of each array when the launch first read it and first wrote it. All workers share them.
+// For each sector of each array: when the launch first read and first wrote it. All workers share them.
 class Marks {
   public:
     ~Marks();
@@ -20,17 +19,17 @@ class Marks {
     struct Sectors {
         Moment *first;
         i64 count;
-        // A place for one that is outside, where the machine code is thought to go.
+        // All sectors out of bounds, as of shifted addresses, share the last place.
         Moment &operator[](i64 sector) const { return first[u64(sector) < u64(count) ? sector : count - 1]; }
     };
-    // Of an array the sectors that are read, or written.
+    // The sectors of an array that are read, or written.
     Sectors sectors(i64 region, bool written);
-    // Distinct sectors that are read before they are written, or that are written; -1 where nobody came.
+    // Distinct sectors that are read before they are written, or that are written; -1 for none.
     i64 count(i32 region, bool written) const;
     Moment moment(i64 chunk, i64 turn, i64 instruction) const;
 
-    std::vector<i32> order;                  // of memory instructions in the code, by their index
-    std::atomic<i64> last_logged{INT64_MAX}; // chunk of blocks whose constants are looked at
+    std::vector<i32> order;                  // positions of memory instructions, by their index
+    std::atomic<i64> last_logged{INT64_MAX}; // last chunk whose requests for constants are logged
 
   private:
     struct Region {
@@ -42,12 +41,12 @@ class Marks {
     int instruction_bits = 0, turn_bits = 0, chunk_bits = 0;
 };
 
-// What the followed blocks do by one memory instruction on one array.
+// Sums over the followed blocks of one memory instruction on one array.
 struct Sums {
     i64 requests, sectors, lines, quarter_turns, partial, fresh, missing;
 };
 
-// A request for constants of lanes that read at different addresses; lines: of 64 bytes, of active lanes.
+// A request for constants at different addresses; lines: of 64 bytes, by active lane.
 struct ConstantRequest {
     i64 place;
     i32 step, warp;
@@ -60,12 +59,11 @@ class Footprints {
   public:
     explicit Footprints(Launch &launch);
     void start(const Block &block);
-    // Note a request to global or constant memory as it is counted; size: bytes of a lane. Its lanes may be in several
-    // arrays.
+    // Record a counted request to global or constant memory, also to several arrays; size: bytes of a lane.
     void note(const Block &block, const Request &request, i64 size) {
-        if (asked && request.space == GLOBAL)
+        if (enabled && request.space == GLOBAL)
             global(request, size);
-        else if (asked && request.space == CONSTANT)
+        else if (enabled && request.space == CONSTANT)
             constant(block, request);
     }
     // Close the last step in which constants were read.
@@ -78,14 +76,14 @@ class Footprints {
   private:
     const Launch &launch;
     Marks &marks;
-    const bool asked, alone;
+    const bool enabled, alone;
     bool followed = false;
     i64 chunk = -1, first_place = 0, stride = 1; // of the block
     const Access *last = nullptr;
     i64 turn = 0;
     Moment now = 0;
     std::vector<std::vector<u64>> seen; // bits, by region: sectors that the block has touched, and that it has written
-    // Of the step in which constants are read:
+    // Of the step that reads constants:
     const Access *reads = nullptr;
     int warp = 0;
     i32 step = 0;

@@ -1,4 +1,4 @@
-// float16 and bfloat16: computed in float64 and rounded once, singly and in pairs.
+// Arithmetic of float16 and bfloat16, single and in pairs: computed in float64 and rounded once.
 #include "halves.hpp"
 
 #include <cmath>
@@ -7,53 +7,53 @@ namespace engine::LEVEL {
 
 namespace {
 
-// Cut off, and raised where the mode leads away from zero.
+// float16 rounded in a direction: cut off, and raised if the mode rounds away from zero.
 struct DirectedFloat16 : Float16 {
     static u32 rounded(f32 x, i32 mode) {
         const u32 bits = as_bits<u32>(x), sign = bits >> 16 & 0x8000, size = bits & 0x7FFFFFFF;
         const u32 away = mode != ZERO && (sign != 0) == (mode == DOWN);
         const f32 tiny = as_bits<f32>(size) * 0x1p24f;
-        u32 found = ((size - 0x38000000) >> 13) + ((size & 0x1FFF) != 0 ? away : 0);
+        u32 half = ((size - 0x38000000) >> 13) + ((size & 0x1FFF) != 0 ? away : 0);
         if (size < 0x38800000)
-            found = u32(i32(tiny)) + (f32(i32(tiny)) != tiny ? away : 0);
+            half = u32(i32(tiny)) + (f32(i32(tiny)) != tiny ? away : 0);
         else if (size >= 0x47800000)
-            found = size == 0x7F800000 || away ? 0x7C00 : 0x7BFF;
-        return sign | found;
+            half = size == 0x7F800000 || away ? 0x7C00 : 0x7BFF;
+        return sign | half;
     }
 };
 
-// What is beyond float16 as a number that float32 has.
+// A number out of the range of float16 becomes one in the range of float32.
 inline f64 in_reach(f64 x) {
     return absolute(x) > 0x1p17 && size_of(x) < INFINITE<f64> ? with_sign(sign_of(x), 0x1p17) : x;
 }
 
-// Of a float64 that is NaN.
+// The float16 of a float64 that is NaN.
 inline u32 nan16(f64 x) { return u32(as_bits<u64>(x) >> 48 & 0x8000) | 0x7E00 | u32(as_bits<u64>(x) >> 42 & 0x3FF); }
 
 // Between float16 and float64 a NaN keeps its upper bits, quieted.
 inline f64 wide64(u16 half) { return result(f64(Float16::wide(half)), f64(Float16::wide(half))); }
 
-// cvt to 16 bits; NAN_OF_ITS_OWN: whether a NaN keeps its bits; else it becomes 0x7FFF.
-template <class K, class A, bool NAN_OF_ITS_OWN> inline u16 converted(A x, i32 flags) {
+// cvt to 16 bits; KEEPS_NAN: whether a NaN keeps its bits; else it becomes 0x7FFF.
+template <class K, class A, bool KEEPS_NAN> inline u16 converted(A x, i32 flags) {
     x = flags & RELU ? without_negative(x) : x;
     x = flags & SATURATE ? saturated(x) : x;
-    u32 found;
+    u32 bits;
     if constexpr (sizeof(A) == 8)
-        found = K::rounded(to_odd(x), flags & ROUNDING);
+        bits = K::rounded(to_odd(x), flags & ROUNDING);
     else
-        found = K::rounded(x, flags & ROUNDING);
-    return u16(x == x ? found : NAN_OF_ITS_OWN ? nan16(f64(x)) : 0x7FFFu);
+        bits = K::rounded(x, flags & ROUNDING);
+    return u16(x == x ? bits : KEEPS_NAN ? nan16(f64(x)) : 0x7FFFu);
 }
 
 // The halves of 32 registers as float64: of pairs the lower ones, then the upper ones.
 template <class K, class U> __attribute__((noinline)) void widen(f64 *into, const U *from) {
     constexpr int parts = sizeof(U) / sizeof(u16);
-    alignas(64) f32 found[parts * LANES];
+    alignas(64) f32 floats[parts * LANES];
     for (int part = 0; part < parts; part++)
         for (int lane = 0; lane < LANES; lane++)
-            found[part * LANES + lane] = K::wide(u32(from[lane]) >> (16 * part) & 0xFFFF);
+            floats[part * LANES + lane] = K::wide(u32(from[lane]) >> (16 * part) & 0xFFFF);
     for (int place = 0; place < parts * LANES; place++)
-        into[place] = f64(found[place]);
+        into[place] = f64(floats[place]);
 }
 
 template <class K, class U> __attribute__((noinline)) void narrow(U *into, f64 *from, i32 flags) {
@@ -62,15 +62,15 @@ template <class K, class U> __attribute__((noinline)) void narrow(U *into, f64 *
     if (count > LANES)
         finish(from + LANES, flags & (RELU | SATURATE));
     alignas(64) f32 near[count];
-    alignas(64) u32 found[count];
+    alignas(64) u32 results[count];
     for (int place = 0; place < count; place++)
         near[place] = K::near(from[place]);
     for (int place = 0; place < count; place++) {
         u32 bits = K::rounded(near[place], NEAREST);
-        found[place] = near[place] != near[place] ? 0x7FFFu : bits;
+        results[place] = near[place] != near[place] ? 0x7FFFu : bits;
     }
     for (int lane = 0; lane < LANES; lane++)
-        into[lane] = count > LANES ? U(found[lane] | found[count - LANES + lane] << 16) : U(found[lane]);
+        into[lane] = count > LANES ? U(results[lane] | results[count - LANES + lane] << 16) : U(results[lane]);
 }
 
 template <class K, bool PAIR, class F> void halves(Block &block, const Op &op, int operands, F function) {
@@ -79,14 +79,14 @@ template <class K, bool PAIR, class F> void halves(Block &block, const Op &op, i
     const i32 flags = op.flags;
     for (int warp = 0; warp < block.warps; warp++)
         if (const u32 mask = block.mask[warp]) {
-            alignas(64) f64 given[3][count];
-            alignas(64) f64 found[count];
+            alignas(64) f64 inputs[3][count];
+            alignas(64) f64 results[count];
             alignas(64) U bits[LANES];
             for (int operand = 0; operand < operands; operand++)
-                widen<K>(given[operand], block.at<U>(op.from[operand]) + warp * LANES);
+                widen<K>(inputs[operand], block.at<U>(op.from[operand]) + warp * LANES);
             for (int place = 0; place < count; place++)
-                found[place] = function(given[0][place], given[1][place], given[2][place], flags);
-            narrow<K>(bits, found, flags);
+                results[place] = function(inputs[0][place], inputs[1][place], inputs[2][place], flags);
+            narrow<K>(bits, results, flags);
             merge(block.at<U>(op.into[0]) + warp * LANES, bits, mask);
         }
 }
@@ -102,7 +102,7 @@ template <class K, bool PAIR, class F> void halves(Block &block, const Op &op, i
     HALF(NAME, ".f16", Float16, false, COUNT, E) HALF(NAME, ".bf16", Brain16, false, COUNT, E) \
     HALF(NAME, ".f16x2", Float16, true, COUNT, E) HALF(NAME, ".bf16x2", Brain16, true, COUNT, E)
 
-const Operation ALL_OF_THEM[] = {
+const Operation OPERATIONS[] = {
     EACH_TYPE("add", 2, x + y) EACH_TYPE("sub", 2, x - y) EACH_TYPE("mul", 2, x * y)
     EACH_TYPE("fma", 3, sum_to_odd(x * y, z)) EACH_TYPE("abs", 1, absolute(x)) EACH_TYPE("neg", 1, negative(x))
     EACH_TYPE("min", 2, (extreme<f64, true>(x, y, flags))) EACH_TYPE("max", 2, (extreme<f64, false>(x, y, flags)))
@@ -120,6 +120,6 @@ const Operation ALL_OF_THEM[] = {
 
 } // namespace
 
-Table halves() { return {ALL_OF_THEM, sizeof ALL_OF_THEM / sizeof *ALL_OF_THEM}; }
+Table halves() { return {OPERATIONS, sizeof OPERATIONS / sizeof *OPERATIONS}; }
 
 } // namespace engine::LEVEL

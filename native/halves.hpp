@@ -1,4 +1,4 @@
-// The 16-bit floats: wider, and rounded from wider ones.
+// The 16-bit floats: their widening, and their rounding from wider floats.
 #pragma once
 
 #include "floating.hpp"
@@ -27,27 +27,27 @@ struct Float16 {
     static f32 near(f64 x) { return f32(cut_to_odd(x)); }
     static f32 wide(u32 half) {
         const u32 sign = (half & 0x8000) << 16, size = half & 0x7FFF;
-        u32 found = (size << 13) + (size >= 0x7C00 ? 0x70000000u : 0x38000000u);
-        found = size < 0x400 ? as_bits<u32>(f32(i32(size)) * 0x1p-24f) : found;
-        return as_bits<f32>(sign | found);
+        u32 bits = (size << 13) + (size >= 0x7C00 ? 0x70000000u : 0x38000000u);
+        bits = size < 0x400 ? as_bits<u32>(f32(i32(size)) * 0x1p-24f) : bits;
+        return as_bits<f32>(sign | bits);
     }
-    // Of a float32 that is not NaN.
+    // x is not NaN.
     static u32 rounded(f32 x, i32) {
         const u32 bits = as_bits<u32>(x), sign = bits >> 16 & 0x8000, size = bits & 0x7FFFFFFF;
-        u32 found = (size + 0xFFF + (size >> 13 & 1) - 0x38000000) >> 13;
+        u32 half = (size + 0xFFF + (size >> 13 & 1) - 0x38000000) >> 13;
         const u32 tiny = as_bits<u32>(as_bits<f32>(size) + 0.5f) - as_bits<u32>(0.5f);
-        found = size < 0x38800000 ? tiny : found;
-        found = size >= 0x477FF000 ? 0x7C00 : found;
-        return sign | found;
+        half = size < 0x38800000 ? tiny : half;
+        half = size >= 0x477FF000 ? 0x7C00 : half;
+        return sign | half;
     }
 };
 
 struct Brain16 {
-    // Below the normal numbers it is rounded here, to multiples of the least number of the type.
+    // Numbers below the normal ones are rounded here, to multiples of the least number of the type.
     static f32 near(f64 x) {
         constexpr f64 shift = 0x1.8p-81;
-        f64 size = absolute(x), found = cut_to_odd(x), tiny = with_sign(sign_of(x), (size + shift) - shift);
-        return f32(size < 0x1p-126 ? tiny : found);
+        f64 size = absolute(x), odd = cut_to_odd(x), tiny = with_sign(sign_of(x), (size + shift) - shift);
+        return f32(size < 0x1p-126 ? tiny : odd);
     }
     static f32 wide(u32 half) { return as_bits<f32>(half << 16); }
     static u32 rounded(f32 x, i32 mode) {

@@ -5,25 +5,25 @@ namespace engine::LEVEL {
 
 namespace {
 
-// Division by zero gives all ones, and its remainder is the dividend; the least integer by -1 stays itself. A quotient
-// of 32 bits is that of float64, cut off.
+// Division by zero gives all ones, and its remainder is the dividend; the least integer by -1 stays itself. A 32-bit
+// quotient is computed in float64 and cut off.
 template <class T> inline T quotient(T x, T y) {
     using U = std::make_unsigned_t<T>;
     const bool zero = y == 0, minus = std::is_signed_v<T> && y == T(-1);
     const T safe = zero | minus ? T(1) : y;
-    T found;
+    T value;
     if constexpr (sizeof(T) == 8)
-        found = x / safe;
+        value = x / safe;
     else
-        found = T(std::conditional_t<sizeof(T) == 4, T, i32>(f64(x) / f64(safe)));
-    found = minus ? T(U(0) - U(x)) : found;
-    return zero ? T(~T(0)) : found;
+        value = T(std::conditional_t<sizeof(T) == 4, T, i32>(f64(x) / f64(safe)));
+    value = minus ? T(U(0) - U(x)) : value;
+    return zero ? T(~T(0)) : value;
 }
 
-template <class T> inline T rest(T x, T y) {
+template <class T> inline T remainder_of(T x, T y) {
     using U = std::make_unsigned_t<T>;
-    T found = T(U(x) - quotient<T>(x, y) * 1u * U(y));
-    return y == 0 ? x : found;
+    T value = T(U(x) - quotient<T>(x, y) * 1u * U(y));
+    return y == 0 ? x : value;
 }
 
 template <class U> inline U high_product(U x, U y) {
@@ -71,8 +71,8 @@ template <class T> inline T extracted(T x, u32 start, u32 length) {
     constexpr u32 bits = 8 * sizeof(T);
     start &= 255, length &= 255;
     u32 above = start + length < bits ? bits - (start + length) : 0;
-    T found = right(T(left(U(x), above)), above + start); // bits beyond the register take the sign, too
-    return length ? found : T(0);
+    T field = right(T(left(U(x), above)), above + start); // bits beyond the register take the sign, too
+    return length ? field : T(0);
 }
 
 template <class U> inline U inserted(U x, U y, u32 start, u32 length) {
@@ -104,19 +104,19 @@ inline u32 funnel(u32 low, u32 high, u32 amount, i32 flags) {
 
 inline u32 permuted(u32 x, u32 y, u32 control) {
     u64 both = u64(y) << 32 | x;
-    u32 found = 0;
+    u32 bytes = 0;
     for (int place = 0; place < 4; place++) {
         u32 selector = control >> (4 * place);
         u32 byte = u32(both >> ((selector & 7) * 8)) & 255;
         u32 copies = 0u - (byte >> 7);
-        found |= ((selector & 8 ? copies : byte) & 255) << (8 * place);
+        bytes |= ((selector & 8 ? copies : byte) & 255) << (8 * place);
     }
-    return found;
+    return bytes;
 }
 
-// The control of the other modes of prmt as one of its first; mode: see native/integers.py.
+// Convert the control of another mode of prmt to that of its default mode; mode: see native/integers.py.
 inline u32 control_of(u32 control, i32 mode) {
-    u32 low = control & 3, found = 0;
+    u32 low = control & 3, converted = 0;
     for (u32 place = 0; place < 4; place++) {
         const u32 selectors[] = {low + place,
                                  (low - place) & 7,
@@ -124,9 +124,9 @@ inline u32 control_of(u32 control, i32 mode) {
                                  low > place ? low : place,
                                  low < place ? low : place,
                                  ((low & 1) << 1) + (place & 1)};
-        found |= selectors[mode] << (4 * place);
+        converted |= selectors[mode] << (4 * place);
     }
-    return found;
+    return converted;
 }
 
 // flags: 1 first signed, 2 second signed, 4 halves by bytes, 8 the upper two of those.
@@ -142,10 +142,10 @@ inline u32 dot(u32 x, u32 y, u32 z, i32 flags) {
 
 // The n-th set bit from a base bit, upward or downward.
 inline u32 nth_set(u32 mask, u32 base, i32 offset) {
-    i64 left_over = offset == 0 ? 1 : offset < 0 ? -i64(offset) : offset;
-    for (i64 away = 0; away < (offset == 0 ? 1 : LANES); away++) {
-        const i64 place = offset < 0 ? i64(base) - away : i64(base) + away;
-        if (place >= 0 && place < LANES && (mask >> place & 1) && --left_over == 0)
+    i64 remaining = offset == 0 ? 1 : offset < 0 ? -i64(offset) : offset;
+    for (i64 step = 0; step < (offset == 0 ? 1 : LANES); step++) {
+        const i64 place = offset < 0 ? i64(base) - step : i64(base) + step;
+        if (place >= 0 && place < LANES && (mask >> place & 1) && --remaining == 0)
             return u32(place);
     }
     return ALL;
@@ -155,22 +155,22 @@ inline u32 nth_set(u32 mask, u32 base, i32 offset) {
 template <class U> void with_carry(Block &block, const Op &op) {
     const U *x = block.at<U>(op.from[0]), *y = block.at<U>(op.from[1]);
     const u32 *carry = op.from[2] < 0 ? nullptr : block.predicate(op.from[2]);
-    const U turn = op.flags & 1 ? U(~U(0)) : U(0);
+    const U flip = op.flags & 1 ? U(~U(0)) : U(0);
     const u32 first = op.flags & 1 ? ALL : 0;
     for (int warp = 0; warp < block.warps; warp++) {
         const u32 mask = block.mask[warp], in = carry ? carry[warp] : first;
         if (!mask)
             continue;
-        alignas(64) U found[LANES];
-        alignas(64) U past[LANES];
+        alignas(64) U sums[LANES];
+        alignas(64) U carries[LANES];
         for (int lane = 0; lane < LANES; lane++) {
-            U a = x[warp * LANES + lane], sum = U(a + (y[warp * LANES + lane] ^ turn));
-            found[lane] = U(sum + (in & bit<U>(lane) ? 1 : 0));
-            past[lane] = U((sum < a) | (found[lane] < sum));
+            U a = x[warp * LANES + lane], sum = U(a + (y[warp * LANES + lane] ^ flip));
+            sums[lane] = U(sum + (in & bit<U>(lane) ? 1 : 0));
+            carries[lane] = U((sum < a) | (sums[lane] < sum));
         }
         if (op.into[1] >= 0)
-            put(block.predicate(op.into[1])[warp], lanes_where<U>([&](int lane) { return past[lane] != 0; }), mask);
-        merge(block.at<U>(op.into[0]) + warp * LANES, found, mask);
+            put(block.predicate(op.into[1])[warp], lanes_where<U>([&](int lane) { return carries[lane] != 0; }), mask);
+        merge(block.at<U>(op.into[0]) + warp * LANES, sums, mask);
     }
 }
 
@@ -180,31 +180,31 @@ template <class U> void select(Block &block, const Op &op) {
     const u32 *by = block.predicate(op.from[2]);
     for (int warp = 0; warp < block.warps; warp++)
         if (const u32 mask = block.mask[warp]) {
-            alignas(64) U found[LANES];
-            __builtin_memcpy(found, y + warp * LANES, sizeof found);
-            merge(found, x + warp * LANES, op.flags & 1 ? ~by[warp] : by[warp]);
-            merge(block.at<U>(op.into[0]) + warp * LANES, found, mask);
+            alignas(64) U selected[LANES];
+            __builtin_memcpy(selected, y + warp * LANES, sizeof selected);
+            merge(selected, x + warp * LANES, op.flags & 1 ? ~by[warp] : by[warp]);
+            merge(block.at<U>(op.into[0]) + warp * LANES, selected, mask);
         }
 }
 
 // Predicates. flags: 1 and 2 where the first and the second are inverted.
 template <class F> inline void words(Block &block, const Op &op, F combine) {
     const u32 *x = block.predicate(op.from[0]), *y = op.from[1] < 0 ? x : block.predicate(op.from[1]);
-    const u32 turn_x = op.flags & 1 ? ALL : 0, turn_y = op.flags & 2 ? ALL : 0;
+    const u32 flip_x = op.flags & 1 ? ALL : 0, flip_y = op.flags & 2 ? ALL : 0;
     for (int warp = 0; warp < block.warps; warp++)
-        put(block.predicate(op.into[0])[warp], combine(x[warp] ^ turn_x, y[warp] ^ turn_y), block.mask[warp]);
+        put(block.predicate(op.into[0])[warp], combine(x[warp] ^ flip_x, y[warp] ^ flip_y), block.mask[warp]);
 }
 
-// A wide register into narrow ones, the lowest first, and back.
+// Split a wide register into narrow registers, the lowest first; and join them.
 template <class W, class N> void unpack(Block &block, const Op &op) {
     const W *from = block.at<W>(op.from[0]);
     for (int part = 0; part < int(sizeof(W) / sizeof(N)) && part < 4; part++)
         for (int warp = 0; warp < block.warps && op.into[part] >= 0; warp++)
             if (const u32 mask = block.mask[warp]) {
-                alignas(64) N found[LANES];
+                alignas(64) N narrow[LANES];
                 for (int lane = 0; lane < LANES; lane++)
-                    found[lane] = N(from[warp * LANES + lane] >> (part * 8 * int(sizeof(N))));
-                merge(block.at<N>(op.into[part]) + warp * LANES, found, mask);
+                    narrow[lane] = N(from[warp * LANES + lane] >> (part * 8 * int(sizeof(N))));
+                merge(block.at<N>(op.into[part]) + warp * LANES, narrow, mask);
             }
 }
 
@@ -214,40 +214,40 @@ template <class W, class N> void pack(Block &block, const Op &op) {
     for (int part = 0; part < parts; part++)
         from[part] = block.at<N>(op.from[part]);
     compute<W>(block, op, [&](int lane) {
-        W found = 0;
+        W joined = 0;
         for (int part = 0; part < parts; part++)
-            found |= W(W(from[part][lane]) << (part * 8 * int(sizeof(N))));
-        return found;
+            joined |= W(W(from[part][lane]) << (part * 8 * int(sizeof(N))));
+        return joined;
     });
 }
 
-// A register that nothing has written holds a pattern of its own, see cudabench/simulator/values.py.
+// An unwritten register holds a special bit pattern, see cudabench/simulator/values.py.
 template <class U> void defined(Block &block, const Op &op) {
     const U *from = block.at<U>(op.from[0]);
-    u32 found = 0;
+    u32 undefined = 0;
     for (int warp = 0; warp < block.warps; warp++)
         if (const u32 mask = block.mask[warp])
-            found |=
+            undefined |=
                 mask & lanes_where<U>([=](int lane) { return from[warp * LANES + lane] == U(0xFFADFFADFFADFFADu); });
-    if (found)
+    if (undefined)
         block.suspect("a register is read that nothing has written", op);
 }
 
-// Whether an address lies between immediate and immediate + 2^32; flags: 1 whether it is global, 2 constant.
+// Whether an address is between immediate and immediate + 2^32; flags: 1 whether it is global, 2 constant.
 void in_space(Block &block, const Op &op) {
     const u64 *from = block.at<u64>(op.from[0]), low = u64(op.immediate);
     const Region *regions = nullptr;
     const i64 count = op.flags & 2 ? constant_regions(block, regions) : 0;
     for (int warp = 0; warp < block.warps; warp++) {
         const u64 *address = from + warp * LANES;
-        u32 found = op.flags & 1   ? lanes_where<u64>([=](int lane) { return address[lane] >= u64(1) << 39; })
-                    : op.flags & 2 ? 0
-                                   : lanes_where<u64>([=](int lane) { return address[lane] - low < u64(1) << 32; });
+        u32 inside = op.flags & 1   ? lanes_where<u64>([=](int lane) { return address[lane] >= u64(1) << 39; })
+                     : op.flags & 2 ? 0
+                                    : lanes_where<u64>([=](int lane) { return address[lane] - low < u64(1) << 32; });
         for (i64 number = 0; number < count; number++)
             if (regions[number].constant)
-                found |= lanes_where<u64>(
+                inside |= lanes_where<u64>(
                     [=](int lane) { return address[lane] - u64(regions[number].base) < u64(regions[number].size); });
-        put(block.predicate(op.into[0])[warp], found, block.mask[warp]);
+        put(block.predicate(op.into[0])[warp], inside, block.mask[warp]);
     }
 }
 
@@ -259,7 +259,7 @@ void in_space(Block &block, const Op &op) {
     THREE("mad." #N, U, U, U, U, x * 1u * y + z) \
     TWO("mulhi.u" #N, U, U, U, high_product(x, y)) TWO("mulhi.s" #N, S, S, S, high_product(x, y)) \
     TWO("div.u" #N, U, U, U, quotient(x, y)) TWO("div.s" #N, S, S, S, quotient(x, y)) \
-    TWO("rem.u" #N, U, U, U, rest(x, y)) TWO("rem.s" #N, S, S, S, rest(x, y)) \
+    TWO("rem.u" #N, U, U, U, remainder_of(x, y)) TWO("rem.s" #N, S, S, S, remainder_of(x, y)) \
     TWO("min.u" #N, U, U, U, x < y ? x : y) TWO("min.s" #N, S, S, S, x < y ? x : y) \
     TWO("max.u" #N, U, U, U, x < y ? y : x) TWO("max.s" #N, S, S, S, x < y ? y : x) \
     ONE("abs.s" #N, U, S, x < 0 ? U(0) - U(x) : U(x)) \
@@ -285,7 +285,7 @@ void in_space(Block &block, const Op &op) {
         compute<U>(b, o, [=](int lane) { return inserted(x[lane], y[lane], start[lane], length[lane]); }); }},
 #define WORDS(NAME, E) {NAME, [](Block &b, const Op &o) { words(b, o, [](u32 x, u32 y) { (void)y; return E; }); }},
 
-const Operation ALL_OF_THEM[] = {
+const Operation OPERATIONS[] = {
     ONE("mov.8", u8, u8, x) ONE("mov.16", u16, u16, x) ONE("mov.32", u32, u32, x) ONE("mov.64", u64, u64, x)
     WIDTHS(ARITHMETIC) WIDTHS(LOGIC) WIDTHS(COMPARES) FIELDS(32, u32, i32) FIELDS(64, u64, i64)
     TWO("mulwide.u16", u32, u16, u16, u32(x) * y) TWO("mulwide.s16", i32, i16, i16, i32(x) * y)
@@ -308,6 +308,6 @@ const Operation ALL_OF_THEM[] = {
 
 } // namespace
 
-Table integers() { return {ALL_OF_THEM, sizeof ALL_OF_THEM / sizeof *ALL_OF_THEM}; }
+Table integers() { return {OPERATIONS, sizeof OPERATIONS / sizeof *OPERATIONS}; }
 
 } // namespace engine::LEVEL

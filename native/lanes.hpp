@@ -55,12 +55,12 @@ template <class T> inline Word<T> bit(int lane) {
 
 template <class D, class S> inline D as_bits(S value) {
     static_assert(sizeof(D) == sizeof(S));
-    D found;
-    __builtin_memcpy(&found, &value, sizeof found);
-    return found;
+    D bits;
+    __builtin_memcpy(&bits, &value, sizeof bits);
+    return bits;
 }
 
-// Take over the lanes of a mask.
+// Copy the lanes of a mask.
 template <class T> inline void merge(T *into, const T *from, u32 mask) {
     if (mask == ALL) {
         __builtin_memcpy(into, from, LANES * sizeof(T));
@@ -68,14 +68,14 @@ template <class T> inline void merge(T *into, const T *from, u32 mask) {
     }
     using U = std::conditional_t<sizeof(T) == 8, u64, std::conditional_t<sizeof(T) == 4, u32, T>>;
     U *to = reinterpret_cast<U *>(into);
-    const U *by = reinterpret_cast<const U *>(from);
+    const U *source = reinterpret_cast<const U *>(from);
 #pragma GCC ivdep
     for (int lane = 0; lane < LANES; lane++)
-        to[lane] = mask & bit<T>(lane) ? by[lane] : to[lane];
+        to[lane] = mask & bit<T>(lane) ? source[lane] : to[lane];
 }
 
-// Rounding and denormals of operands as flags say, while the value lives. Results are flushed afterwards: the processor
-// flushes some that round up to the smallest normal number.
+// Sets rounding and denormals of operands by flags, for the lifetime of the object. Results are flushed afterwards: the
+// processor flushes some that round up to the smallest normal number.
 class Mode {
   public:
     explicit Mode(i32 flags) : changed(flags & (ROUNDING | FLUSH)) {
@@ -104,7 +104,7 @@ class Mode {
     u32 old = 0;
 };
 
-// Tell whether this machine can round and flush as flags say.
+// Return whether this machine supports the rounding and flushing of the flags.
 inline bool has_modes(const Block &block, const Op &op) {
 #if defined(__SSE2__)
     (void)block, (void)op;
@@ -130,34 +130,34 @@ template <class T> inline T saturated(T x) {
     return positive < 1 ? positive : T(1);
 }
 
-// What flags ask of 32 results: flushed, without a negative one, between 0 and 1.
-template <class T> __attribute__((noinline)) void finish(T *found, i32 flags) {
+// Apply flags to 32 results: flush denormals, clamp negative numbers to 0, clamp to the range 0 to 1.
+template <class T> __attribute__((noinline)) void finish(T *results, i32 flags) {
     if (flags & FLUSH)
         for (int lane = 0; lane < LANES; lane++)
-            found[lane] = flushed(found[lane]);
+            results[lane] = flushed(results[lane]);
     if (flags & RELU)
         for (int lane = 0; lane < LANES; lane++)
-            found[lane] = without_negative(found[lane]);
+            results[lane] = without_negative(results[lane]);
     if (flags & SATURATE)
         for (int lane = 0; lane < LANES; lane++)
-            found[lane] = saturated(found[lane]);
+            results[lane] = saturated(results[lane]);
 }
 
-// Compute something of type D for each active lane; one: a function of the lane's number in the block.
-template <class D, class F> inline void compute(Block &block, const Op &op, F one) {
+// Compute a value of type D for each active lane; function: takes the lane's number in the block.
+template <class D, class F> inline void compute(Block &block, const Op &op, F function) {
     D *into = block.at<D>(op.into[0]);
     for (int warp = 0; warp < block.warps; warp++) {
         const u32 mask = block.mask[warp];
         if (!mask)
             continue;
-        alignas(64) D found[LANES];
+        alignas(64) D results[LANES];
 #pragma GCC ivdep
         for (int lane = 0; lane < LANES; lane++)
-            found[lane] = one(warp * LANES + lane);
+            results[lane] = function(warp * LANES + lane);
         if constexpr (std::is_floating_point_v<D>)
             if (op.flags & (FLUSH | RELU | SATURATE))
-                finish(found, op.flags);
-        merge(into + warp * LANES, found, mask);
+                finish(results, op.flags);
+        merge(into + warp * LANES, results, mask);
     }
 }
 
@@ -179,7 +179,7 @@ template <class D, class A, class B, class C, class F> inline void ternary(Block
     compute<D>(block, op, [=](int lane) { return function(x[lane], y[lane], z[lane]); });
 }
 
-// The bits of 32 lanes for which something holds; A: the type that is looked at.
+// The bits of the lanes for which a predicate holds; A: the type that it compares.
 template <class A, class F> inline u32 lanes_where(F holds) {
     Word<A> bits = 0;
     for (int lane = 0; lane < LANES; lane++)

@@ -19,7 +19,7 @@ using Clock = std::chrono::steady_clock;
 
 enum Status : i32 { FINISHED, GOES_ON, SUSPECT };
 
-// A copy of what the description points to, and what all workers share.
+// A launch: a copy of its description, and the state that all workers share.
 struct Launch {
     LaunchDescription about;
     std::vector<Op> ops;
@@ -36,7 +36,7 @@ struct Launch {
     std::vector<i32> shared_starts;
     std::vector<u8> followed, sampled;
     int threads, warps; // of a block, padded to whole warps
-    i64 places;         // arrays that the counts of an instruction tell apart
+    i64 places;         // arrays for which an instruction has separate counts
     std::vector<u32> root;
 
     std::atomic<i64> next{0}, done{0};
@@ -47,7 +47,7 @@ struct Launch {
     Shadows shadows;
     Marks marks;
     std::vector<std::unique_ptr<Worker>> workers;
-    std::vector<Look> looks; // what sampled blocks did, once that was asked for
+    std::vector<Look> looks; // of the sampled blocks, once requested
     std::vector<Turn> turns;
 
     explicit Launch(const LaunchDescription &description);
@@ -56,7 +56,7 @@ struct Launch {
     void suspect(const char *reason, i32 line);
 };
 
-// Runs blocks one after another; between two calls of `run` a block may be half-way.
+// Runs blocks one after another; between two calls of `run` a block may be unfinished.
 struct Worker {
     Launch &launch;
     int number;
@@ -80,7 +80,7 @@ struct Worker {
     std::unique_ptr<Pattern[], void (*)(void *)> patterns; // by access
 
     Worker(Launch &launch, int number);
-    // Run until the time is up or nothing is left; return whether anything is left.
+    // Run until the time is up or all blocks have run; return whether some have not.
     bool run(Clock::time_point end);
 
   private:

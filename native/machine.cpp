@@ -1,4 +1,4 @@
-// The order in which lanes run: basic blocks of code, branches, barriers, the end of threads.
+// Runs the blocks of a launch: basic blocks of code, branches, barriers, the end of threads.
 #include "launch.hpp"
 
 #include <algorithm>
@@ -26,9 +26,9 @@ SCALARS(avx512)
 
 namespace {
 
-constexpr i64 CHECKED = 256; // steps between two looks at the clock
+constexpr i64 CHECKED = 256; // steps between two checks of the clock
 constexpr const char *NO_MEMORY = "there is not enough memory";
-constexpr auto ALONE = std::chrono::microseconds(400);
+constexpr auto SHORT_LAUNCH = std::chrono::microseconds(400);
 
 #define TABLES(LEVEL) {LEVEL::integers(), LEVEL::floats(), LEVEL::conversions(), LEVEL::halves(), LEVEL::memory()}
 
@@ -47,21 +47,21 @@ std::vector<Table> scalar_operations() {
 
 const std::vector<Operation> &operations() {
     static const std::vector<Operation> all = [] {
-        std::vector<Operation> found;
+        std::vector<Operation> merged;
         for (const Table &part : scalar_operations())
-            found.insert(found.end(), part.first, part.first + part.count);
+            merged.insert(merged.end(), part.first, part.first + part.count);
         for (const auto *part : {&memory_operations(), &atomic_operations(), &warp_operations()})
-            found.insert(found.end(), part->begin(), part->end());
-        return found;
+            merged.insert(merged.end(), part->begin(), part->end());
+        return merged;
     }();
     return all;
 }
 
 bool any(const u32 *mask, int warps) {
-    u32 found = 0;
+    u32 lanes = 0;
     for (int warp = 0; warp < warps; warp++)
-        found |= mask[warp];
-    return found != 0;
+        lanes |= mask[warp];
+    return lanes != 0;
 }
 
 i32 lowest(const std::vector<u64> &bits) {
@@ -123,8 +123,8 @@ void Launch::suspect(const char *reason, i32 line) {
 
 Status Launch::advance(double seconds) {
     auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
-    // A launch that is over so soon is no work for a second thread.
-    if (workers.size() == 1 && !(workers[0]->run(std::min(end, Clock::now() + ALONE)))) {
+    // A launch that ends so soon does not need a second thread.
+    if (workers.size() == 1 && !(workers[0]->run(std::min(end, Clock::now() + SHORT_LAUNCH)))) {
         if (suspected)
             undo.restore(*this);
         return suspected ? SUSPECT : FINISHED;
@@ -133,7 +133,7 @@ Status Launch::advance(double seconds) {
     try {
         while (i64(workers.size()) < most)
             workers.push_back(std::make_unique<Worker>(*this, int(workers.size())));
-    } catch (const std::bad_alloc &) { // those that there are do it
+    } catch (const std::bad_alloc &) { // the existing workers run all blocks
     }
     std::atomic<bool> left{false};
     std::vector<std::thread> helpers;
@@ -160,11 +160,12 @@ Status Launch::advance(double seconds) {
     return left ? GOES_ON : FINISHED;
 }
 
-Worker::Worker(Launch &of, int which)
-    : launch(of), number(which),
-      block{of, *this, nullptr, nullptr, of.root.data(), nullptr, of.warps, false, 0, {0, 0, 0}, nullptr, nullptr, 0},
-      counters(of), races(of, which), footprints(of), atomics(of),
-      patterns(static_cast<Pattern *>(std::calloc(of.accesses.size() + 1, sizeof(Pattern))), std::free) {
+Worker::Worker(Launch &launch_, int number_)
+    : launch(launch_), number(number_),
+      block{launch_,   *this,   nullptr, nullptr, launch_.root.data(), nullptr, launch_.warps, false, 0,
+            {0, 0, 0}, nullptr, nullptr, 0},
+      counters(launch_), races(launch_, number_), footprints(launch_), atomics(launch_),
+      patterns(static_cast<Pattern *>(std::calloc(launch_.accesses.size() + 1, sizeof(Pattern))), std::free) {
     if (!patterns)
         throw std::bad_alloc();
     size_t warps = size_t(launch.warps), codes = launch.blocks.size(), words = (codes + 63) / 64;
@@ -188,7 +189,7 @@ Worker::Worker(Launch &of, int which)
     executed.assign(codes, Executed{});
     if (launch.about.shares)
         shares.assign(codes * launch.order.size(), 0);
-    // Whole words of 16 bytes, as the NumPy engine has them.
+    // Whole words of 16 bytes, as in the NumPy engine.
     shared.assign(size_t(launch.about.shared_size + 15) / 16 * 16, 0);
     block.local_stride = (launch.about.local_bytes + 15) / 16 * 16;
     local.assign(size_t(block.local_stride) * size_t(launch.threads), 0);
@@ -200,10 +201,10 @@ Worker::Worker(Launch &of, int which)
         fill_special(launch.registers[index], i32(index), true);
 }
 
-// Give a register what it begins with: at first, and again for each block what differs from one to the next.
+// Set the initial value of a register: once, and again for each block if it differs between blocks.
 void Worker::fill_special(const Register &about, i32 index, bool first) {
     const i64 *of_block = launch.about.block, *of_grid = launch.about.grid;
-    auto all = [&](i64 value) {
+    auto fill_all = [&](i64 value) {
         switch (about.bits) {
         case 1: std::fill_n(block.predicate(index), launch.warps, value ? ALL : 0u); break;
         case 8: std::fill_n(block.at<u8>(index), launch.threads, u8(value)); break;
@@ -212,19 +213,19 @@ void Worker::fill_special(const Register &about, i32 index, bool first) {
         default: std::fill_n(block.at<u64>(index), launch.threads, u64(value));
         }
     };
-    auto each = [&](auto value) {
+    auto fill_each = [&](auto value) {
         for (int thread = 0; thread < launch.threads; thread++)
             block.at<u32>(index)[thread] = u32(value(thread));
     };
     i64 real = of_block[0] * of_block[1] * of_block[2];
-    auto own = [&](int thread) { return thread < real ? i64(thread) : i64(0); };
+    auto thread_or_zero = [&](int thread) { return thread < real ? i64(thread) : i64(0); };
     auto bit = [](int thread) { return 1u << (thread % LANES); };
     if (about.special >= 4 && about.special <= 6) { // ctaid
-        all(block.index[about.special - 4]);
+        fill_all(block.index[about.special - 4]);
         return;
     }
     if (about.special == 100) { // may be read before it is written
-        all(about.value);
+        fill_all(about.value);
         return;
     }
     if (!first)
@@ -232,27 +233,27 @@ void Worker::fill_special(const Register &about, i32 index, bool first) {
     switch (about.special) {
     case 0:
         if (about.value) // the frame is all zeros
-            all(about.value);
+            fill_all(about.value);
         break;
-    case 1: each([&](int thread) { return own(thread) % of_block[0]; }); break; // tid
-    case 2: each([&](int thread) { return own(thread) / of_block[0] % of_block[1]; }); break;
-    case 3: each([&](int thread) { return own(thread) / (of_block[0] * of_block[1]); }); break;
+    case 1: fill_each([&](int thread) { return thread_or_zero(thread) % of_block[0]; }); break; // tid
+    case 2: fill_each([&](int thread) { return thread_or_zero(thread) / of_block[0] % of_block[1]; }); break;
+    case 3: fill_each([&](int thread) { return thread_or_zero(thread) / (of_block[0] * of_block[1]); }); break;
     case 7:
     case 8:
-    case 9: all(of_block[about.special - 7]); break; // ntid
+    case 9: fill_all(of_block[about.special - 7]); break; // ntid
     case 10:
     case 11:
-    case 12: all(of_grid[about.special - 10]); break;                                     // nctaid
-    case 13: each([&](int thread) { return thread % LANES; }); break;                     // laneid
-    case 14: each([&](int thread) { return thread / LANES; }); break;                     // warpid
-    case 15: all(launch.warps); break;                                                    // nwarpid
-    case 16: each([&](int thread) { return bit(thread); }); break;                        // lanemask_eq
-    case 17: each([&](int thread) { return bit(thread) - 1; }); break;                    // lanemask_lt
-    case 18: each([&](int thread) { return bit(thread) | (bit(thread) - 1); }); break;    // lanemask_le
-    case 19: each([&](int thread) { return ~(bit(thread) | (bit(thread) - 1)); }); break; // lanemask_gt
-    case 20: each([&](int thread) { return ~(bit(thread) - 1); }); break;                 // lanemask_ge
-    case 21: all(launch.about.dynamic_shared); break;
-    case 22: all(launch.about.shared_size); break;
+    case 12: fill_all(of_grid[about.special - 10]); break;                                     // nctaid
+    case 13: fill_each([&](int thread) { return thread % LANES; }); break;                     // laneid
+    case 14: fill_each([&](int thread) { return thread / LANES; }); break;                     // warpid
+    case 15: fill_all(launch.warps); break;                                                    // nwarpid
+    case 16: fill_each([&](int thread) { return bit(thread); }); break;                        // lanemask_eq
+    case 17: fill_each([&](int thread) { return bit(thread) - 1; }); break;                    // lanemask_lt
+    case 18: fill_each([&](int thread) { return bit(thread) | (bit(thread) - 1); }); break;    // lanemask_le
+    case 19: fill_each([&](int thread) { return ~(bit(thread) | (bit(thread) - 1)); }); break; // lanemask_gt
+    case 20: fill_each([&](int thread) { return ~(bit(thread) - 1); }); break;                 // lanemask_ge
+    case 21: fill_all(launch.about.dynamic_shared); break;
+    case 22: fill_all(launch.about.shared_size); break;
     }
 }
 
@@ -299,7 +300,7 @@ void Worker::start() {
             fill_special(launch.registers[index], i32(index), false);
     std::fill(exited.begin(), exited.end(), 0);
     std::fill(local.begin(), local.end(), 0);
-    if (!launch.about.checked) // else whoever reads what nobody wrote is found
+    if (!launch.about.checked) // else reads of unwritten memory are detected
         std::fill(shared.begin(), shared.end(), 0);
     steps = 0;
     running = true;
@@ -323,8 +324,8 @@ void Worker::arrive(i32 code, const u32 *mask) {
 
 bool Worker::step() {
     i32 rank = lowest(ready_ranks);
-    const bool left = rank < 0; // no lane can run but those that wait for others, which may have ended meanwhile
-    if (left)
+    const bool only_waiting = rank < 0; // for other lanes, which may have ended meanwhile
+    if (only_waiting)
         rank = lowest(waiting_ranks);
     if (rank < 0)
         return parked_at >= 0 && release();
@@ -342,7 +343,7 @@ bool Worker::step() {
         waiting_ranks[size_t(rank) / 64] &= ~bit;
     }
     if (code.members != -1 && members_missing(code, active.data())) {
-        if (left) {
+        if (only_waiting) {
             launch.suspect("lanes wait for others that never come", 0);
             return false;
         }
@@ -354,7 +355,7 @@ bool Worker::step() {
     return true;
 }
 
-// Tell whether lanes that the masks of a warp-wide instruction name are elsewhere and have not ended.
+// Return whether living lanes that the masks of a warp-wide instruction name have not arrived.
 bool Worker::members_missing(const CodeBlock &code, const u32 *mask) {
     for (int warp = 0; warp < launch.warps; warp++) {
         if (!mask[warp])
@@ -378,41 +379,41 @@ void Worker::execute(const CodeBlock &code, i32 number_, const u32 *mask) {
         launch.suspect("the budget of instructions is spent", 0);
         return;
     }
-    i64 many = 0, lanes = 0;
+    i64 active_warps = 0, lanes = 0;
     bool whole = true;
     for (int warp = 0; warp < warps; warp++) {
-        many += mask[warp] != 0;
+        active_warps += mask[warp] != 0;
         lanes += lanes_of(mask[warp]);
         whole &= mask[warp] == ALL;
     }
-    instructions += code.weight * many;
-    Executed &times = executed[size_t(number_)];
-    times.warps += many;
-    times.lanes += lanes;
+    instructions += code.weight * active_warps;
+    Executed &counts = executed[size_t(number_)];
+    counts.warps += active_warps;
+    counts.lanes += lanes;
     if (!shares.empty())
-        shares[size_t(number_) * launch.order.size() + size_t(block.place)] += code.weight * many;
+        shares[size_t(number_) * launch.order.size() + size_t(block.place)] += code.weight * active_warps;
     for (i32 place = code.first; place < code.first + code.count; place++) {
         const Op &op = launch.ops[size_t(place)];
         block.mask = mask;
         block.full = whole;
         if (op.guard >= 0) {
             const u32 *guard = block.predicate(op.guard);
-            u32 some = 0, every = ALL;
+            u32 any_active = 0, all_active = ALL;
             for (int warp = 0; warp < warps; warp++) {
                 guarded[size_t(warp)] = mask[warp] & (op.inverted ? ~guard[warp] : guard[warp]);
-                some |= guarded[size_t(warp)];
-                every &= guarded[size_t(warp)];
+                any_active |= guarded[size_t(warp)];
+                all_active &= guarded[size_t(warp)];
             }
-            if (!some)
+            if (!any_active)
                 continue;
             block.mask = guarded.data();
-            block.full = every == ALL;
+            block.full = all_active == ALL;
         }
         launch.runs[size_t(place)](block, op);
         if (launch.suspected.load(std::memory_order_relaxed))
             return;
     }
-    // The lanes for which the guard of the end holds are in `guarded`, the others in `rest`.
+    // The lanes that take the end of the basic block are in `guarded`, the others in `rest`.
     if (code.end == FALLS) {
         arrive(number_ + 1, mask);
         return;
@@ -427,43 +428,43 @@ void Worker::execute(const CodeBlock &code, i32 number_, const u32 *mask) {
         guarded[size_t(warp)] = mask[warp] & guard;
         rest[warp] = mask[warp] & ~guard;
     }
-    const u32 *yes = guarded.data();
-    const bool some = any(yes, warps);
+    const u32 *taken = guarded.data();
+    const bool any_taken = any(taken, warps);
     if (any(rest, warps))
         arrive(number_ + 1, rest);
-    if (!some)
+    if (!any_taken)
         return;
     switch (code.end) {
     case BRANCH:
         for (int warp = 0; warp < warps; warp++) {
-            times.taken += lanes_of(yes[warp]);
-            times.parted += yes[warp] && rest[warp];
+            counts.taken += lanes_of(taken[warp]);
+            counts.parted += taken[warp] && rest[warp];
         }
-        arrive(code.target, yes);
+        arrive(code.target, taken);
         break;
     case EXIT:
         for (int warp = 0; warp < warps; warp++)
-            exited[size_t(warp)] |= yes[warp];
+            exited[size_t(warp)] |= taken[warp];
         break;
     case TABLE: {
-        const u32 *chosen = block.at<u32>(code.selector);
+        const u32 *selected = block.at<u32>(code.selector);
         int ways[LANES] = {};
         for (i32 entry = 0; entry < code.targets; entry++) {
-            u32 lanes_here[LANES] = {};
+            u32 arriving[LANES] = {};
             for (int warp = 0; warp < warps; warp++) {
-                for (u32 left = yes[warp]; left; left &= left - 1)
-                    if (chosen[warp * LANES + first_lane(left)] == u32(entry))
-                        lanes_here[warp] |= left & -left;
-                ways[warp] += lanes_here[warp] != 0;
+                for (u32 left = taken[warp]; left; left &= left - 1)
+                    if (selected[warp * LANES + first_lane(left)] == u32(entry))
+                        arriving[warp] |= left & -left;
+                ways[warp] += arriving[warp] != 0;
             }
-            if (any(lanes_here, warps))
-                arrive(launch.tables[size_t(code.target + entry)], lanes_here);
+            if (any(arriving, warps))
+                arrive(launch.tables[size_t(code.target + entry)], arriving);
         }
         for (int warp = 0; warp < warps; warp++) {
-            times.taken += lanes_of(yes[warp]);
-            times.parted += ways[warp] > 1;
-            for (u32 left = yes[warp]; left; left &= left - 1)
-                if (chosen[warp * LANES + first_lane(left)] >= u32(code.targets)) {
+            counts.taken += lanes_of(taken[warp]);
+            counts.parted += ways[warp] > 1;
+            for (u32 left = taken[warp]; left; left &= left - 1)
+                if (selected[warp * LANES + first_lane(left)] >= u32(code.targets)) {
                     launch.suspect("a branch table has no such entry", 0);
                     return;
                 }
@@ -476,19 +477,19 @@ void Worker::execute(const CodeBlock &code, i32 number_, const u32 *mask) {
             return;
         }
         if (parked_at >= 0) {
-            // In parts: the NumPy engine looks whether the turns of a loop differ.
+            // In parts: the NumPy engine checks whether the turns of a loop differ.
             launch.suspect("lanes come to a barrier in parts", 0);
             return;
         }
         parked_at = number_;
-        std::copy_n(yes, warps, parked.begin());
-        if (std::equal(yes, yes + warps, launch.root.begin()))
+        std::copy_n(taken, warps, parked.begin());
+        if (std::equal(taken, taken + warps, launch.root.begin()))
             release();
         break;
     }
 }
 
-// Let all threads of the block go on after the barrier at which they are; false where some are missing.
+// Release all threads of the block from their barrier; return false if threads are missing.
 bool Worker::release() {
     const CodeBlock &code = launch.blocks[size_t(parked_at)];
     if (!std::equal(parked.begin(), parked.end(), launch.root.begin())) {
@@ -546,7 +547,7 @@ PUBLIC const char *cudabench_why(Launch *launch, i32 *line) {
     *line = launch->suspect_line;
     return launch->why;
 }
-// The basic block at which some lanes are, of a launch that goes on.
+// The basic block of the next lanes to run, of an unfinished launch.
 PUBLIC i32 cudabench_at(Launch *launch) {
     for (const auto &worker : launch->workers) {
         const i32 ready = lowest(worker->ready_ranks), waiting = lowest(worker->waiting_ranks);
@@ -557,7 +558,7 @@ PUBLIC i32 cudabench_at(Launch *launch) {
 }
 PUBLIC void cudabench_undo(Launch *launch) { launch->undo.restore(*launch); }
 
-// What ran: warp instructions; by basic block; by basic block and block of the grid where that is kept.
+// Add executions by basic block, and by basic block and block of the grid if counted; return the warp instructions.
 PUBLIC i64 cudabench_executed(Launch *launch, Executed *executed, i64 *shares) {
     i64 instructions = 0;
     for (const auto &worker : launch->workers) {

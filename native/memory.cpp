@@ -1,3 +1,4 @@
+// The undo of writes, and the operations of asynchronous copies.
 #include "addresses.hpp"
 
 #include <algorithm>
@@ -16,54 +17,54 @@ void Undo::start(const Launch &launch) {
     regions.reset(new std::atomic<State *>[count]());
 }
 
-// Return what is there, or zeros that are made now; other workers may do so at the same time.
-template <class T> T *Undo::made(std::atomic<T *> &place, size_t many) {
-    T *found = place.load(std::memory_order_acquire);
-    if (found)
-        return found;
-    T *fresh = static_cast<T *>(std::calloc(many, sizeof(T)));
+// Return the array at a place, or allocate one of zeros; other workers may do so at the same time.
+template <class T> T *Undo::allocated(std::atomic<T *> &place, size_t elements) {
+    T *existing = place.load(std::memory_order_acquire);
+    if (existing)
+        return existing;
+    T *fresh = static_cast<T *>(std::calloc(elements, sizeof(T)));
     if (!fresh)
         throw std::bad_alloc();
-    if (place.compare_exchange_strong(found, fresh))
+    if (place.compare_exchange_strong(existing, fresh))
         return fresh;
     std::free(fresh);
-    return found;
+    return existing;
 }
 
 u8 *Undo::copy(u32 number) {
     constexpr u32 FIRST = 16; // each chunk has twice as many as the one before
     const int chunk = 31 - __builtin_clz(number / FIRST + 1);
-    const size_t many = size_t(FIRST) << chunk;
-    return made(chunks[chunk], many * PAGE) + (number - (many - FIRST)) * PAGE;
+    const size_t elements = size_t(FIRST) << chunk;
+    return allocated(chunks[chunk], elements * PAGE) + (number - (elements - FIRST)) * PAGE;
 }
 
-// Whether all of a page is one byte, as where outputs begin.
+// Whether all bytes of a page are equal, as in new outputs.
 bool Undo::is_filled(const u8 *page) {
     const u64 word = page[0] * 0x0101010101010101u;
-    u64 others = 0;
-    for (i64 at = 0; at < PAGE; at += i64(sizeof word)) {
-        u64 here;
-        std::memcpy(&here, page + at, sizeof here);
-        others |= here ^ word;
+    u64 differences = 0;
+    for (i64 offset = 0; offset < PAGE; offset += i64(sizeof word)) {
+        u64 bytes;
+        std::memcpy(&bytes, page + offset, sizeof bytes);
+        differences |= bytes ^ word;
     }
-    return !others;
+    return !differences;
 }
 
 void Undo::keep(const Launch &launch, i32 region, i64 low, i64 high) {
-    const Region &of = launch.regions[size_t(region)];
-    State *states = made(regions[size_t(region)], size_t((of.size + PAGE - 1) / PAGE));
+    const Region &array = launch.regions[size_t(region)];
+    State *states = allocated(regions[size_t(region)], size_t((array.size + PAGE - 1) / PAGE));
     for (i64 page = low / PAGE; page <= (high - 1) / PAGE; page++) {
         State &state = states[page];
         if (state.load(std::memory_order_acquire) >= FILLED)
             continue;
         u32 untouched = 0;
         if (state.compare_exchange_strong(untouched, 1)) {
-            if (PAGE <= of.size - page * PAGE && is_filled(of.data + page * PAGE)) {
-                state.store(FILLED + of.data[page * PAGE], std::memory_order_release);
+            if (PAGE <= array.size - page * PAGE && is_filled(array.data + page * PAGE)) {
+                state.store(FILLED + array.data[page * PAGE], std::memory_order_release);
                 continue;
             }
             const u32 number = kept++;
-            std::memcpy(copy(number), of.data + page * PAGE, size_t(std::min(PAGE, of.size - page * PAGE)));
+            std::memcpy(copy(number), array.data + page * PAGE, size_t(std::min(PAGE, array.size - page * PAGE)));
             state.store(KEPT + number, std::memory_order_release);
         } else
             while (state.load(std::memory_order_acquire) < FILLED) {
@@ -83,22 +84,22 @@ void Undo::keep(const Launch &launch, i32 region, i64 first, const i64 *places, 
 void Undo::restore(const Launch &launch) {
     for (size_t number = 0; number < count; number++)
         if (const State *states = regions[number]) {
-            const Region &of = launch.regions[number];
-            for (i64 page = 0; page * PAGE < of.size; page++)
+            const Region &array = launch.regions[number];
+            for (i64 page = 0; page * PAGE < array.size; page++)
                 if (states[page] >= FILLED && states[page] < KEPT)
-                    std::memset(of.data + page * PAGE, int(states[page] - FILLED), size_t(PAGE));
+                    std::memset(array.data + page * PAGE, int(states[page] - FILLED), size_t(PAGE));
                 else if (states[page] >= KEPT)
-                    std::memcpy(of.data + page * PAGE, copy(states[page] - KEPT),
-                                size_t(std::min(PAGE, of.size - page * PAGE)));
+                    std::memcpy(array.data + page * PAGE, copy(states[page] - KEPT),
+                                size_t(std::min(PAGE, array.size - page * PAGE)));
         }
 }
 
 namespace {
 
-constexpr i32 AMOUNT = 4, SKIPS = 8, FLIPPED = 16; // of copies: a number of bytes; a predicate under which none is read
+constexpr i32 AMOUNT = 4, SKIPS = 8, FLIPPED = 16; // of copies, from[1]: bytes; predicate to skip the read; inverted
 
-// Of an asynchronous copy, what lanes read: from[0] holds the address, from[1] how many bytes are read, or whether any
-// are; into[] gets words, zeros for nothing.
+// The read of an asynchronous copy: from[0] holds the address, from[1] the number of bytes to read or whether to skip
+// it; into[] gets words, zeros if nothing is read.
 void copy_fetch(Block &block, const Op &op) {
     const Access &access = block.launch.accesses[size_t(op.access)];
     auto &sources = block.worker.flying.sources;
@@ -126,9 +127,9 @@ void copy_fetch(Block &block, const Op &op) {
             continue;
         Lanes lanes;
         lanes.fill(block.at<i64>(op.from[0]) + warp * LANES, op.immediate, chosen);
-        auto move = [&](const Memory &memory, const Lanes &some) {
+        auto move = [&](const Memory &memory, const Lanes &part) {
             for (int word = 0; word < access.count; word++)
-                fetch<u32, u32>(memory.origin + 4 * word, some.form(), memory.step,
+                fetch<u32, u32>(memory.origin + 4 * word, part.form(), memory.step,
                                 block.at<u32>(op.into[word]) + warp * LANES);
         };
         if (!by_space(Asked{block, op, access, nullptr, warp, variable}, lanes, move))
@@ -140,22 +141,22 @@ void copy_fetch(Block &block, const Op &op) {
     }
 }
 
-// Sectors that a copy of 16 bytes a lane asks for beyond those that it reads: see counters.wide_copy.
-i64 asked_twice(const Flying::Source &source, const i64 *into) {
-    i64 asked[LANES], sectors_[LANES], count = 0;
+// Sectors that a copy of 16 bytes a lane requests in addition: see counters.wide_copy.
+i64 extra_sectors(const Flying::Source &source, const i64 *into) {
+    i64 requested[LANES], sectors_[LANES], count = 0;
     for (u32 rest = source.mask; rest; rest &= rest - 1, count++) {
         const int lane = first_lane(rest);
-        asked[count] = (source.addresses[lane] >> 7) << 20 | into[lane] >> 5;
+        requested[count] = (source.addresses[lane] >> 7) << 20 | into[lane] >> 5;
         sectors_[count] = source.addresses[lane] >> 5;
     }
     auto distinct = [&](i64 *values) {
         std::sort(values, values + count);
         return std::unique(values, values + count) - values;
     };
-    return distinct(asked) - distinct(sectors_);
+    return distinct(requested) - distinct(sectors_);
 }
 
-// Of an asynchronous copy, what lanes write to shared memory: from[0] holds the address, from[1...] the words.
+// The write of an asynchronous copy to shared memory: from[0] holds the address, from[1...] the words.
 void copy_keep(Block &block, const Op &op) {
     const Access &access = block.launch.accesses[size_t(op.access)];
     const bool known = access.shared_low <= access.shared_high;
@@ -182,7 +183,7 @@ void copy_keep(Block &block, const Op &op) {
         put<u32>(block.shared, lanes.form(), 0, bytes, access.count);
         const Flying::Source &source = block.worker.flying.sources[size_t(warp)];
         if (access.size == 16 && source.mask && block.launch.about.checked)
-            block.worker.counters.rows[size_t(source.row)].pieces += asked_twice(source, lanes.addresses);
+            block.worker.counters.rows[size_t(source.row)].pieces += extra_sectors(source, lanes.addresses);
     }
 }
 
@@ -208,11 +209,11 @@ i64 constant_regions(const Block &block, const Region *&first) {
 
 using namespace engine;
 
-// For tests: what single requests cost. space: 0 sectors, 1 loads of shared memory, 2 stores.
+// For tests: the cost of a single request. what: 0 sectors, 1 loads of shared memory, 2 stores.
 PUBLIC void cudabench_cost(const i64 *addresses, u32 mask, i64 size, i32 what, i64 *cost) {
     Lanes lanes;
     lanes.fill(addresses, 0, mask);
-    const Cost found = what ? wavefronts(lanes.addresses, mask, size, what == 1) : sectors(lanes.addresses, mask, size);
-    cost[0] = found.pieces;
-    cost[1] = found.ideal;
+    const Cost total = what ? wavefronts(lanes.addresses, mask, size, what == 1) : sectors(lanes.addresses, mask, size);
+    cost[0] = total.pieces;
+    cost[1] = total.ideal;
 }

@@ -1,42 +1,42 @@
-// Loads and stores.
+// Loads and stores of all memory spaces.
 #include "addresses.hpp"
 
 namespace engine::LEVEL {
 Table memory();
 namespace {
 
-constexpr i32 IN_A_ROW = 2; // a flag: data in registers one after the other
+constexpr i32 IN_A_ROW = 2; // a flag: data in consecutive registers
 
 // The register of an element.
 inline i32 element_of(const i32 *registers, const Op &op, int element) {
     return op.flags & IN_A_ROW ? registers[0] + element : registers[element];
 }
 
-// Tell whether lanes whose first active one is at `lead` have the form of a pattern.
+// Return whether lanes have a pattern; lead: the address of the first active lane.
 template <class A> inline bool same(const Pattern &pattern, const A *base, i64 lead) {
-    u64 others = 0;
+    u64 differences = 0;
     if (pattern.mask == ALL)
         for (int lane = 0; lane < LANES; lane++)
-            others |= (u64(i64(base[lane])) - u64(lead)) ^ u64(pattern.steps[lane]);
+            differences |= (u64(i64(base[lane])) - u64(lead)) ^ u64(pattern.steps[lane]);
     else
         for (int lane = 0; lane < LANES; lane++)
-            others |= ((u64(i64(base[lane])) - u64(lead)) ^ u64(pattern.steps[lane])) & u64(pattern.on[lane]);
-    return others == 0;
+            differences |= ((u64(i64(base[lane])) - u64(lead)) ^ u64(pattern.steps[lane])) & u64(pattern.on[lane]);
+    return differences == 0;
 }
 
-// The lanes for which something holds.
+// The lanes for which a predicate holds.
 template <class F> inline u32 lanes_that(F holds) {
-    u32 found = 0;
+    u32 bits = 0;
     for (int lane = 0; lane < LANES; lane++)
-        found |= u32(holds(lane)) << lane;
-    return found;
+        bits |= u32(holds(lane)) << lane;
+    return bits;
 }
 
 template <class A> void learn(Pattern &pattern, const A *base, u32 mask, i64 lead, i64 size, bool checked) {
     i64 low = 0, high = 0, bits = 0, steps[LANES + 1];
     for (int lane = 0; lane < LANES; lane++) {
-        const i64 on = -i64(mask >> lane & 1), step = i64(u64(i64(base[lane])) - u64(lead)) & on;
-        pattern.on[lane] = on;
+        const i64 active = -i64(mask >> lane & 1), step = i64(u64(i64(base[lane])) - u64(lead)) & active;
+        pattern.on[lane] = active;
         pattern.steps[lane] = steps[lane] = step;
         low = std::min(low, step);
         high = std::max(high, step);
@@ -45,10 +45,10 @@ template <class A> void learn(Pattern &pattern, const A *base, u32 mask, i64 lea
     const u64 stride = u64(steps[1]);
     pattern.rows = 0;
     for (int row = 0; (mask & 3) == 3 && row < LANES / ROW; row++) {
-        u64 others = (mask >> row * ROW & IN_ROW) ^ IN_ROW;
+        u64 unlike = (mask >> row * ROW & IN_ROW) ^ IN_ROW;
         for (int lane = 0; lane < ROW; lane++)
-            others |= u64(steps[row * ROW + lane]) - u64(steps[row * ROW]) - stride * u64(lane);
-        pattern.rows |= u32(!others) << row;
+            unlike |= u64(steps[row * ROW + lane]) - u64(steps[row * ROW]) - stride * u64(lane);
+        pattern.rows |= u32(!unlike) << row;
     }
     bool straight = pattern.rows == ROWS;
     for (int row = 1; row < LANES / ROW; row++)
@@ -74,8 +74,8 @@ template <class A> void learn(Pattern &pattern, const A *base, u32 mask, i64 lea
     pattern.bits = bits;
 }
 
-// Find the form of a warp's addresses; return that of the first active lane.
-template <class A> i64 look(const Block &block, const Op &op, int warp, Pattern &pattern) {
+// Update the pattern to a warp's addresses; return the first active lane's address.
+template <class A> i64 update(const Block &block, const Op &op, int warp, Pattern &pattern) {
     const A *base = block.at<A>(op.from[0]) + warp * LANES;
     const u32 mask = block.mask[warp];
     const i64 lead = base[first_lane(mask)];
@@ -84,12 +84,12 @@ template <class A> i64 look(const Block &block, const Op &op, int warp, Pattern 
     return i64(u64(lead) + u64(op.immediate)); // any bits: sums wrap
 }
 
-// The same of the addresses in from[0], of either width.
-i64 look(const Block &block, const Op &op, int warp, Pattern &pattern) {
-    return op.flags & SHORT_ADDRESS ? look<i32>(block, op, warp, pattern) : look<i64>(block, op, warp, pattern);
+// The same for addresses in from[0] of either width.
+i64 update(const Block &block, const Op &op, int warp, Pattern &pattern) {
+    return op.flags & SHORT_ADDRESS ? update<i32>(block, op, warp, pattern) : update<i64>(block, op, warp, pattern);
 }
 
-void lay(Lanes &lanes, const Pattern &pattern, i64 first) {
+void expand(Lanes &lanes, const Pattern &pattern, i64 first) {
     for (int lane = 0; lane < LANES; lane++)
         lanes.addresses[lane] = i64(u64(first) + u64(pattern.steps[lane]));
     lanes.mask = pattern.mask;
@@ -98,11 +98,11 @@ void lay(Lanes &lanes, const Pattern &pattern, i64 first) {
     lanes.bits = first | pattern.bits;
     if (__builtin_add_overflow(first, pattern.low, &lanes.low) ||
         __builtin_add_overflow(first, pattern.high, &lanes.high))
-        lanes.low = INT64_MIN; // within nothing
+        lanes.low = INT64_MIN; // in no bounds
 }
 
-// What lanes in shared or local memory, and what those in one array of global or constant memory, are checked against,
-// and where their bytes are: `data` and, a lane further, `step` more.
+// Bounds and memory of lanes in shared or local memory, or in one array of global or constant memory: the bytes are at
+// `data`, and `step` more for each further lane.
 struct Place {
     i32 space, region;
     i64 low, end; // addresses
@@ -111,7 +111,7 @@ struct Place {
     bool watched;
 };
 
-// Find the place of lanes of which the first is at `first`; false where `by_space` is to look.
+// Find the place of lanes that start at `first`; return false if `by_space` must resolve them.
 bool find(const Asked &asked, i64 first, Place &place) {
     const Access &access = asked.access;
     const Block &block = asked.block;
@@ -155,9 +155,9 @@ bool find(const Asked &asked, i64 first, Place &place) {
     return !region.heap && (access.kind != STORE || region.writable);
 }
 
-// Where lanes find their bytes, counted from the first active one, if all are in one memory and nothing but what is
-// done here is to do; step: how much further each lane does. Null where `by_space` is to look.
-u8 *at_once(const Asked &asked, Pattern &pattern, i64 first, i64 &step) {
+// Check, count and record lanes that are all in one memory; return the first active lane's bytes, and the `step` to
+// those of each further lane. Return null if `by_space` must resolve the lanes.
+u8 *fast_path(const Asked &asked, Pattern &pattern, i64 first, i64 &step) {
     const Access &access = asked.access;
     Block &block = asked.block;
     Worker &worker = block.worker;
@@ -176,12 +176,12 @@ u8 *at_once(const Asked &asked, Pattern &pattern, i64 first, i64 &step) {
         Counts &counts = worker.counters.rows[size_t(access.number[space] * launch.places + place.region)];
         if (size && ((!counts.requests && worker.counters.looked_at()) || (touches && shift)))
             return nullptr;
-        // What a request costs depends on where in a sector it begins, or in a word.
+        // The cost of a request depends on where it starts in a sector, or in a word.
         const u32 phase = u32(first + shift) & (space == SHARED || space == LOCAL ? 3 : 31);
         const bool known = !size || pattern.known >> phase & 1;
         Lanes lanes;
         if (touches || place.watched || !known)
-            lay(lanes, pattern, first);
+            expand(lanes, pattern, first);
         const Request request{access,           space,          place.region, asked.warp, pattern.mask, lanes.addresses,
                               pattern.straight, pattern.stride, &pattern};
         if (!known) {
@@ -222,21 +222,21 @@ template <class T, class R> void load(Block &block, const Op &op) {
                             block.at<R>(element_of(op.into, op, element)) + warp * LANES);
         };
         const Asked asked{block, op, access, nullptr, warp, variable};
-        const i64 first = look(block, op, warp, pattern);
+        const i64 first = update(block, op, warp, pattern);
         i64 step;
-        if (const u8 *origin = at_once(asked, pattern, first, step)) {
+        if (const u8 *origin = fast_path(asked, pattern, first, step)) {
             take(origin, {pattern.steps, pattern.mask, pattern.rows, pattern.stride}, step);
             continue;
         }
         Lanes lanes;
-        lay(lanes, pattern, first);
-        auto move = [&](const Memory &memory, const Lanes &some) { take(memory.origin, some.form(), memory.step); };
+        expand(lanes, pattern, first);
+        auto move = [&](const Memory &memory, const Lanes &part) { take(memory.origin, part.form(), memory.step); };
         if (!by_space(asked, lanes, move))
             return;
     }
 }
 
-// from[0] holds the address, from[1...] the elements, of which R is the register.
+// from[0] holds the address, from[1...] the elements, in registers of type R.
 template <class T, class R> void store(Block &block, const Op &op) {
     const Access &access = block.launch.accesses[size_t(op.access)];
     Pattern &pattern = block.worker.patterns[size_t(op.access)];
@@ -255,16 +255,16 @@ template <class T, class R> void store(Block &block, const Op &op) {
                     gathered[lane * access.count + element] = T(from[lane]);
         }
         const Asked asked{block, op, access, data, warp, variable};
-        const i64 first = look(block, op, warp, pattern);
+        const i64 first = update(block, op, warp, pattern);
         i64 step;
-        if (u8 *origin = at_once(asked, pattern, first, step)) {
+        if (u8 *origin = fast_path(asked, pattern, first, step)) {
             put<T>(origin, {pattern.steps, pattern.mask, pattern.rows, pattern.stride}, step, data, access.count);
             continue;
         }
         Lanes lanes;
-        lay(lanes, pattern, first);
-        auto move = [&](const Memory &memory, const Lanes &some) {
-            put<T>(memory.origin, some.form(), memory.step, data, access.count);
+        expand(lanes, pattern, first);
+        auto move = [&](const Memory &memory, const Lanes &part) {
+            put<T>(memory.origin, part.form(), memory.step, data, access.count);
         };
         if (!by_space(asked, lanes, move))
             return;
@@ -289,7 +289,7 @@ template <class T, class R> void load_parameter(Block &block, const Op &op) {
 #define STORE_OPERATION(NAME, T, R) {"st." NAME, store<T, R>}
 
 // By width of the element, u or s, and width of the register.
-const Operation ALL_OF_THEM[] = {
+const Operation OPERATIONS[] = {
     LOAD_OPERATIONS("u8.8", u8, u8),     LOAD_OPERATIONS("u8.16", u8, u16),   LOAD_OPERATIONS("s8.16", i8, u16),
     LOAD_OPERATIONS("u8.32", u8, u32),   LOAD_OPERATIONS("s8.32", i8, u32),   LOAD_OPERATIONS("u8.64", u8, u64),
     LOAD_OPERATIONS("s8.64", i8, u64),   LOAD_OPERATIONS("u16.16", u16, u16), LOAD_OPERATIONS("u16.32", u16, u32),
@@ -303,6 +303,6 @@ const Operation ALL_OF_THEM[] = {
 
 } // namespace
 
-Table memory() { return {ALL_OF_THEM, sizeof ALL_OF_THEM / sizeof *ALL_OF_THEM}; }
+Table memory() { return {OPERATIONS, sizeof OPERATIONS / sizeof *OPERATIONS}; }
 
 } // namespace engine::LEVEL

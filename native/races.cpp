@@ -1,3 +1,4 @@
+// Detects races and reads of unwritten shared memory: compares each access with the cells of its granules.
 #include "launch.hpp"
 
 #include <algorithm>
@@ -39,7 +40,7 @@ u64 party(int low, int high) { return u64(high) << 10 | u64(low); }
 
 void Shadows::start(const Launch &launch) {
     const LaunchDescription &about = launch.about;
-    // As GridRaces of the NumPy engine, which says so where a launch is too large.
+    // The limit of the NumPy engine's GridRaces, which reports launches that are too large.
     constexpr i64 MOST_LANES = 1 << 20;
     i64 blocks = about.grid[0] * about.grid[1] * about.grid[2];
     between_blocks =
@@ -55,10 +56,10 @@ bool Shadows::conflict(const Launch &launch) const {
             std::vector<const Races::Page *> pages;
             bool inside = false;
             for (const auto &worker : launch.workers) {
-                const std::vector<Races::Page *> &of = worker->races.regions[region].of;
-                inside |= number < of.size();
-                if (number < of.size() && of[number])
-                    pages.push_back(of[number]);
+                const std::vector<Races::Page *> &worker_pages = worker->races.regions[region].by_number;
+                inside |= number < worker_pages.size();
+                if (number < worker_pages.size() && worker_pages[number])
+                    pages.push_back(worker_pages[number]);
             }
             if (!inside)
                 break;
@@ -85,11 +86,12 @@ bool Shadows::conflict(const Launch &launch) const {
     return false;
 }
 
-Races::Races(const Launch &of, int)
-    : launch(of), loops(row_loops()), now(0), began(0), met_all(0), looks(of.shadows.between_blocks) {
-    size_t warps = size_t(of.warps), cells = 0;
-    if (of.about.shared_size && of.about.checked)
-        cells = size_t((of.about.shared_size + of.about.granule_shared - 1) / of.about.granule_shared);
+Races::Races(const Launch &launch_, int)
+    : launch(launch_), loops(row_loops()), now(0), began(0), met_all(0),
+      between_blocks(launch_.shadows.between_blocks) {
+    size_t warps = size_t(launch_.warps), cells = 0;
+    if (launch_.about.shared_size && launch_.about.checked)
+        cells = size_t((launch_.about.shared_size + launch_.about.granule_shared - 1) / launch_.about.granule_shared);
     met.assign(warps, 0);
     partly.assign(warps, 0);
     meeting.assign(warps, 0);
@@ -97,7 +99,7 @@ Races::Races(const Launch &of, int)
     shared_stored.assign(cells, 0);
     shared_used.assign(cells, 0);
     shared_value.assign(cells, 0);
-    regions.resize(of.regions.size());
+    regions.resize(launch_.regions.size());
 }
 
 void Races::start(const Block &block) {
@@ -107,10 +109,10 @@ void Races::start(const Block &block) {
     met_all = now += TICK;
     if (now > LAST_START)
         block.launch.suspect("the launch has more accesses than are told apart", 0);
-    if (looks)
+    if (between_blocks)
         return;
     for (const auto &[region, number] : touched)
-        regions[size_t(region)].of[size_t(number)] = nullptr;
+        regions[size_t(region)].by_number[size_t(number)] = nullptr;
     touched.clear();
     pages_used = 0;
 }
@@ -121,19 +123,19 @@ void Races::barrier(const Block &) {
 }
 
 void Races::meet(const Block &block, int warp, u32 lanes) {
-    size_t at = size_t(warp);
+    size_t index = size_t(warp);
     latest = nullptr;
     if (lanes == block.root[warp]) {
-        if (met[at] <= noted[at])
-            met[at] = now += TICK;
+        if (met[index] <= noted[index])
+            met[index] = now += TICK;
         return;
     }
-    if (partly[at] > noted[at] && meeting[at] == lanes)
+    if (partly[index] > noted[index] && meeting[index] == lanes)
         return;
     if (pairs.empty())
         pairs.assign(size_t(launch.threads) * LANES, 0);
-    partly[at] = now += TICK;
-    meeting[at] = lanes;
+    partly[index] = now += TICK;
+    meeting[index] = lanes;
     for (u32 rest = lanes; rest; rest &= rest - 1) {
         u64 *row = &pairs[size_t(warp * LANES + first_lane(rest)) * LANES];
         for (int lane = 0; lane < LANES; lane++)
@@ -141,7 +143,7 @@ void Races::meet(const Block &block, int warp, u32 lanes) {
     }
 }
 
-// Tell whether a thread has met those of a cell since.
+// Return whether a thread has synchronized with the threads of a cell since its time.
 bool Races::ordered(int thread, u64 cell) const {
     int warp = thread / LANES, low = low_of(cell), high = high_of(cell);
     if (low / LANES != warp || high / LANES != warp)
@@ -152,15 +154,15 @@ bool Races::ordered(int thread, u64 cell) const {
         return false;
     const u64 *row = &pairs[size_t(thread) * LANES];
     for (int other = low; other <= high; other++) {
-        bool gone = exited[warp] >> (other % LANES) & 1; // and may not be among them
-        if (row[other % LANES] < cell && (!gone || other == low || other == high))
+        bool ended = exited[warp] >> (other % LANES) & 1; // it may not be one of the cell's threads
+        if (row[other % LANES] < cell && (!ended || other == low || other == high))
             return false;
     }
     return true;
 }
 
-// Tell whether what threads did since the last barrier, of whom any is another one, is not ordered before what some do.
-bool Races::parted(u64 cell, int low, int high) const {
+// Return whether a cell's accesses since the last barrier are not ordered before those of threads low to high.
+bool Races::unordered(u64 cell, int low, int high) const {
     if (cell < met_all)
         return false;
     for (int thread = low; thread <= high; thread++)
@@ -170,39 +172,39 @@ bool Races::parted(u64 cell, int low, int high) const {
 }
 
 Races::Page *Races::page(i32 region, i64 number) {
-    std::vector<Page *> &of = regions[size_t(region)].of;
-    if (of.empty())
-        of.resize(size_t(launch.regions[size_t(region)].size / launch.about.granule_global / PAGE + 1), nullptr);
-    Page *&found = of[size_t(number)];
-    if (!found) {
-        // Zeros: a new page holds no time, and a used one none of the block in hand. Each chunk has twice as many as
-        // the one before: a small launch needs few.
+    std::vector<Page *> &pages = regions[size_t(region)].by_number;
+    if (pages.empty())
+        pages.resize(size_t(launch.regions[size_t(region)].size / launch.about.granule_global / PAGE + 1), nullptr);
+    Page *&slot = pages[size_t(number)];
+    if (!slot) {
+        // Zeros: a new page holds no time, and a used page none of the current block. Each chunk has twice as many
+        // pages as the one before: a small launch needs few.
         constexpr size_t FIRST = 8;
-        const size_t chunk = size_t(63 - __builtin_clzll(pages_used / FIRST + 1)), many = FIRST << chunk;
+        const size_t chunk = size_t(63 - __builtin_clzll(pages_used / FIRST + 1)), capacity = FIRST << chunk;
         if (chunk == chunks.size()) {
-            auto *made = static_cast<Page *>(std::calloc(many, sizeof(Page)));
-            if (!made)
+            auto *allocated = static_cast<Page *>(std::calloc(capacity, sizeof(Page)));
+            if (!allocated)
                 throw std::bad_alloc();
-            chunks.emplace_back(made, std::free);
+            chunks.emplace_back(allocated, std::free);
         }
-        found = chunks[chunk].get() + (pages_used - (many - FIRST));
+        slot = chunks[chunk].get() + (pages_used - (capacity - FIRST));
         pages_used++;
-        if (!looks)
+        if (!between_blocks)
             touched.emplace_back(region, number);
     }
-    return found;
+    return slot;
 }
 
-// One granule that threads read, or update by an atomic.
+// Record one granule that threads read, or update by an atomic; return a suspicion or null.
 template <bool GLOBAL> const char *Races::read(const Cells &cells, i64 at, int low, int high, bool updates) {
     u64 stored = cells.stored[at], used = cells.used[at], flags = 0;
-    const bool between = GLOBAL && looks;
+    const bool between = GLOBAL && between_blocks;
     if (stored < began) {
         if (!GLOBAL)
             return UNSET;
         if (between && stored)
             return BLOCKS;
-    } else if ((between && (stored & OTHERS)) || parted(stored, low, high))
+    } else if ((between && (stored & OTHERS)) || unordered(stored, low, high))
         return between && (stored & OTHERS) ? BLOCKS : RACE;
     if (used >= began)
         flags = used & (OWN_READ | OWN_UPDATED | OTHERS_READ | OTHERS_UPDATED);
@@ -212,7 +214,7 @@ template <bool GLOBAL> const char *Races::read(const Cells &cells, i64 at, int l
         return BLOCKS;
     const u64 same = updates ? UPDATED : READ, other = updates ? READ : UPDATED;
     if (used >= met_all) {
-        if ((used & other) && parted(used, low, high))
+        if ((used & other) && unordered(used, low, high))
             return RACE;
         bool stale = !(used & other);
         for (int thread = low; stale && thread <= high; thread++)
@@ -227,18 +229,18 @@ template <bool GLOBAL> const char *Races::read(const Cells &cells, i64 at, int l
     return nullptr;
 }
 
-// One granule to which threads store one value.
+// Record one granule to which threads store one value; return a suspicion or null.
 template <bool GLOBAL>
 const char *Races::write(const Cells &cells, i64 at, int low, int high, bool uniform, u32 value) {
     u64 stored = cells.stored[at], used = cells.used[at], flags = uniform ? UNIFORM : 0;
-    const bool between = GLOBAL && looks, differs = cells.value[at] != value;
+    const bool between = GLOBAL && between_blocks, differs = cells.value[at] != value;
     if (stored >= began) {
         flags |= (stored & (OTHERS | VARIED)) | (differs ? VARIED : 0);
         const bool together = stored >= now; // by the same execution of one instruction
         if (stored >= met_all)
             flags |= (stored & HIDES) | (!together && (differs || !(stored & UNIFORM)) ? HIDES : 0);
         const bool alike = !differs && !(flags & HIDES) && (together || (uniform && (stored & UNIFORM)));
-        if (parted(stored, low, high) && !alike)
+        if (unordered(stored, low, high) && !alike)
             return together ? TOGETHER : RACE;
         if (together) {
             low = std::min(low, low_of(stored));
@@ -251,7 +253,7 @@ const char *Races::write(const Cells &cells, i64 at, int low, int high, bool uni
     if (used >= began) {
         if (between && (used & (OTHERS_READ | OTHERS_UPDATED)))
             return BLOCKS;
-        if (parted(used, low, high))
+        if (unordered(used, low, high))
             return RACE;
     } else if (between && used)
         return BLOCKS;
@@ -260,11 +262,11 @@ const char *Races::write(const Cells &cells, i64 at, int low, int high, bool uni
     return nullptr;
 }
 
-// Granules in a row, or of one lane and others at its place: what `loops` leave, one by one.
+// Record consecutive granules, or those of lanes at one place; one by one where `loops` stops.
 template <bool GLOBAL>
 const char *Races::visit(const Access &access, const Cells &cells, const Row &row, const Run &run, const u8 *data) {
     const Times times{now, began, met_all};
-    const bool whole = !run.one || run.low == run.high;
+    const bool whole = !run.one_place || run.low == run.high;
     i64 place = 0;
     while (place < row.count) {
         i64 done = 0;
@@ -278,8 +280,8 @@ const char *Races::visit(const Access &access, const Cells &cells, const Row &ro
         }
         const i64 end = std::min(row.count, place + done + 4);
         for (place += done; place < end; place++) {
-            const int low = run.one ? run.low : int(row.low) + int(place >> row.each);
-            const int high = run.one ? run.high : low;
+            const int low = run.one_place ? run.low : int(row.low) + int(place >> row.each);
+            const int high = run.one_place ? run.high : low;
             const u8 *value = data ? data + place * row.granule : nullptr;
             const char *why = access.kind == STORE
                                   ? write<GLOBAL>(cells, place, low, high, row.uniform, value_of(value, row.granule))
@@ -295,24 +297,24 @@ template <bool GLOBAL> const char *Races::visit(const Request &request, const u8
     const Access &access = request.access;
     const int granule = GLOBAL ? launch.about.granule_global : launch.about.granule_shared;
     const int each = std::max(0, __builtin_ctz(unsigned(access.size)) - __builtin_ctz(unsigned(granule)));
-    const i64 all = i64(run.one ? 1 : run.high - run.low + 1) << each;
-    for (i64 done = 0; done < all;) {
-        i64 at = run.granule + done, count = all - done;
+    const i64 granules = i64(run.one_place ? 1 : run.high - run.low + 1) << each;
+    for (i64 done = 0; done < granules;) {
+        i64 at = run.granule + done, count = granules - done;
         Cells cells;
         if (GLOBAL) {
-            Page *of = page(request.region, at >> PAGE_BITS);
+            Page *cell_page = page(request.region, at >> PAGE_BITS);
             i64 inside = at & (PAGE - 1);
             count = std::min(count, PAGE - inside);
-            cells = {of->stored + inside, of->used + inside, of->value + inside};
+            cells = {cell_page->stored + inside, cell_page->used + inside, cell_page->value + inside};
         } else
             cells = {&shared_stored[size_t(at)], &shared_used[size_t(at)], &shared_value[size_t(at)]};
         const size_t warp = size_t(request.warp);
         const Row row{count,
-                      run.low + (run.one ? 0 : int(done >> each)),
+                      run.low + (run.one_place ? 0 : int(done >> each)),
                       each,
                       granule,
                       GLOBAL,
-                      looks,
+                      between_blocks,
                       access.uniform != 0,
                       std::max(met[warp], partly[warp]) >= met_all};
         const char *why = visit<GLOBAL>(access, cells, row, run, data + done * granule);
@@ -323,36 +325,36 @@ template <bool GLOBAL> const char *Races::visit(const Request &request, const u8
     return nullptr;
 }
 
-// Lanes that go here and there, one by one: what is as in most requests is looked at and noted here.
+// Record scattered lanes one by one; the common cases are handled here.
 template <bool GLOBAL> const char *Races::scattered(const Request &request, i64 base, int shift, const u8 *data) {
     const Access &access = request.access;
-    const bool loads = access.kind == LOAD, between = GLOBAL && looks, uniform = access.uniform != 0;
+    const bool loads = access.kind == LOAD, between = GLOBAL && between_blocks, uniform = access.uniform != 0;
     const size_t warp = size_t(request.warp);
     const bool meets = std::max(met[warp], partly[warp]) >= met_all;
-    const u64 least = GLOBAL && !looks ? 0 : began, others = OTHERS_READ | OTHERS_UPDATED;
-    const i64 many = std::max<i64>(1, access.size >> shift);
-    Page *of = nullptr;
+    const u64 least = GLOBAL && !between_blocks ? 0 : began, others = OTHERS_READ | OTHERS_UPDATED;
+    const i64 granules = std::max<i64>(1, access.size >> shift);
+    Page *cell_page = nullptr;
     i64 number = -1; // of the page
     for (u32 rest = request.mask; rest; rest &= rest - 1) {
         const int lane = first_lane(rest), thread = request.warp * LANES + lane;
-        const u64 mine = party(thread, thread);
+        const u64 self = party(thread, thread);
         const i64 from = (request.addresses[lane] - base) >> shift;
-        for (i64 place = from; place < from + many; place++) {
+        for (i64 place = from; place < from + granules; place++) {
             Cells cells{shared_stored.data(), shared_used.data(), shared_value.data()};
             i64 at = place;
             if (GLOBAL) {
                 if (place >> PAGE_BITS != number) {
                     number = place >> PAGE_BITS;
-                    of = page(request.region, number);
+                    cell_page = page(request.region, number);
                 }
-                cells = {of->stored, of->used, of->value};
+                cells = {cell_page->stored, cell_page->used, cell_page->value};
                 at = place & (PAGE - 1);
             }
             const u64 stored = cells.stored[at], used = cells.used[at];
-            const bool inside = used >= met_all, own = (used & WHO) == mine;
+            const bool inside = used >= met_all, own = (used & WHO) == self;
             if (loads) {
                 const bool fine = (stored >= least && stored < met_all) || (GLOBAL && !stored) ||
-                                  (stored >= began && (stored & (WHO | OTHERS)) == mine);
+                                  (stored >= began && (stored & (WHO | OTHERS)) == self);
                 bool odd = inside && ((used & UPDATED) || (meets && !own));
                 if (between)
                     odd |= (stored & OTHERS) || (used & others) || (used && used < began);
@@ -367,18 +369,18 @@ template <bool GLOBAL> const char *Races::scattered(const Request &request, i64 
                     return why;
                 continue;
             }
-            const u32 value = value_of(data + (lane * many + place - from) * (i64(1) << shift), 1 << shift);
+            const u32 value = value_of(data + (lane * granules + place - from) * (i64(1) << shift), 1 << shift);
             bool odd = uniform && stored >= met_all;
             if (between)
                 odd |= stored || (used && (used < began || !own || (used & others)));
             else
-                odd |= (stored >= met_all && (stored & WHO) != mine) || (inside && !own);
+                odd |= (stored >= met_all && (stored & WHO) != self) || (inside && !own);
             if (odd) {
                 if (const char *why = write<GLOBAL>(cells, at, thread, thread, uniform, value))
                     return why;
                 continue;
             }
-            cells.stored[at] = now | (uniform ? UNIFORM : 0) | (stored >= met_all ? HIDES : 0) | mine;
+            cells.stored[at] = now | (uniform ? UNIFORM : 0) | (stored >= met_all ? HIDES : 0) | self;
             cells.value[at] = value;
         }
     }
@@ -404,7 +406,7 @@ void Races::note(const Block &block, const Op &op, const Request &request, const
     const i64 base = global ? launch.regions[size_t(request.region)].base : 0, size = access.size;
     const int first = request.warp * LANES;
     const i64 *addresses = request.addresses;
-    // Lanes of which the next one goes to the place behind theirs, or to theirs.
+    // Lanes whose next lane accesses the place behind theirs, or the same place.
     const Pattern *pattern = request.pattern;
     const u32 pairs = request.mask & request.mask >> 1;
     const u32 behind = pattern ? pattern->behind : loops.steps(addresses, size) & pairs;
@@ -417,16 +419,16 @@ void Races::note(const Block &block, const Op &op, const Request &request, const
     }
     for (u32 rest = request.mask; rest;) {
         const int lane = first_lane(rest);
-        const bool one = together >> lane & 1;
-        const u32 breaks = ~((one ? together : behind) >> lane); // the shift brings zeros from above
+        const bool one_place = together >> lane & 1;
+        const u32 breaks = ~((one_place ? together : behind) >> lane); // the shift brings zeros from above
         const int end = std::min(LANES, lane + (breaks ? first_lane(breaks) : LANES) + 1);
-        if (one && access.kind == STORE)
+        if (one_place && access.kind == STORE)
             for (int other = lane + 1; other < end; other++)
                 if (std::memcmp(data + other * size, data + lane * size, size_t(size))) {
                     block.suspect(TOGETHER, op);
                     return;
                 }
-        const Run run{(addresses[lane] - base) >> shift, first + lane, first + end - 1, one};
+        const Run run{(addresses[lane] - base) >> shift, first + lane, first + end - 1, one_place};
         const u8 *values = data ? data + lane * size : nullptr;
         const char *why = global ? visit<true>(request, values, run) : visit<false>(request, values, run);
         if (why) {

@@ -1,12 +1,11 @@
-// Whether a launch may have races or reads shared memory that nobody has written: more than the NumPy engine names may
-// look like it, never less. The rules are those of cudabench/simulator/check/shadow.py (threads of one block) and
-// grid_races.py (blocks).
+// Detects launches that may have races or read unwritten shared memory: all that the NumPy engine reports, and perhaps
+// others. The rules are those of cudabench/simulator/check/shadow.py (threads of one block) and grid_races.py (blocks).
 //
-// Each granule of memory has two cells: who stored there last, and who read or updated it by atomics since. A cell is a
-// time, flags, and the lowest and highest thread. The time of a worker grows with each memory instruction, barrier and
-// meeting of a warp, so that what was before the block's start or its last barrier is known by its time, and nothing is
-// cleared. Workers have cells of their own, which are compared at the end of the launch: what two of them did to one
-// granule was done by two blocks.
+// Each granule of memory has two cells: its last store, and its reads and atomic updates since. A cell is a time, flags
+// and the lowest and highest thread. The time of a worker grows with each memory instruction, barrier and
+// synchronization of a warp, so that accesses before the block's start or its last barrier are known by their time, and
+// no cell is cleared. Each worker has its own cells, which are compared at the end of the launch: accesses of two
+// workers to one granule are accesses of two blocks.
 #pragma once
 
 #include "cells.hpp"
@@ -15,12 +14,12 @@
 
 namespace engine {
 
-// What all workers share.
+// State that all workers share.
 class Shadows {
   public:
-    bool between_blocks = false; // whether races between blocks are looked for
+    bool between_blocks = false; // whether races between blocks are detected
     void start(const Launch &launch);
-    // Tell whether blocks of different workers may have raced, at the end of a launch.
+    // Return whether blocks of different workers may have raced, at the end of a launch.
     bool conflict(const Launch &launch) const;
 };
 
@@ -28,12 +27,12 @@ class Races {
   public:
     Races(const Launch &launch, int worker);
     void start(const Block &block);
-    // All threads of the block have met.
+    // All threads of the block passed a barrier.
     void barrier(const Block &block);
-    // Lanes of a warp have met, each of which names all the others.
+    // Lanes of a warp synchronized; each lane's mask names them all.
     void meet(const Block &block, int warp, u32 lanes);
-    // Note a request of lanes in bounds, to shared memory or to a watched region; before: it has not been done yet.
-    // data: of a store, what lanes write, by lane, `access.size` bytes each.
+    // Record a request of lanes in bounds, to shared memory or to a watched region, before it is performed. data: of a
+    // store, the values by lane, `access.size` bytes each.
     void note(const Block &block, const Op &op, const Request &request, const u8 *data);
 
   private:
@@ -44,13 +43,13 @@ class Races {
         u32 value[PAGE];
     };
     struct Pages {
-        std::vector<Page *> of; // by number, null where nothing was touched
+        std::vector<Page *> by_number; // null: untouched
     };
-    // Lanes in a row that go to one place, or each to the place after the last one's.
+    // Consecutive lanes that access one place, or each the place after the previous lane's.
     struct Run {
         i64 granule;
-        int low, high; // threads
-        bool one;      // all to one place
+        int low, high;  // threads
+        bool one_place; // all lanes access it
     };
 
     const Launch &launch;
@@ -58,23 +57,23 @@ class Races {
     u64 now, began, met_all; // times: of the last event, of the block's start, of the last barrier
     const Op *latest = nullptr;
     int latest_warp = 0;
-    bool looks; // whether races between blocks are looked for
+    bool between_blocks; // whether races between blocks are detected
     const u32 *exited = nullptr;
-    std::vector<u64> met;     // by warp, when all of its lanes met
-    std::vector<u64> partly;  // by warp, when some of its lanes met
-    std::vector<u32> meeting; // by warp, the lanes of the latest meeting
+    std::vector<u64> met;     // by warp, when all of its lanes synchronized
+    std::vector<u64> partly;  // by warp, when some of its lanes synchronized
+    std::vector<u32> meeting; // by warp, the lanes that synchronized last
     std::vector<u64> noted;   // by warp, when it last had a request
-    std::vector<u64> pairs;   // by warp, lane and lane, likewise; empty until some did
+    std::vector<u64> pairs;   // by warp, lane and lane, when they synchronized; empty until then
     std::vector<u64> shared_stored, shared_used;
     std::vector<u32> shared_value;
     std::vector<Pages> regions;
-    std::vector<std::pair<i32, i64>> touched;                    // pages, where they are for one block alone
+    std::vector<std::pair<i32, i64>> touched;                    // pages that are kept for one block only
     std::vector<std::unique_ptr<Page, void (*)(void *)>> chunks; // of pages
     size_t pages_used = 0;
 
     Page *page(i32 region, i64 number);
     bool ordered(int thread, u64 cell) const;
-    bool parted(u64 cell, int low, int high) const;
+    bool unordered(u64 cell, int low, int high) const;
     template <bool GLOBAL> const char *visit(const Request &request, const u8 *data, const Run &run);
     template <bool GLOBAL> const char *scattered(const Request &request, i64 base, int shift, const u8 *data);
     template <bool GLOBAL>

@@ -1,5 +1,5 @@
-// Requests whose lanes go to granules in a row, some at a time: what is as in most requests is looked at and noted
-// here, all else granule by granule in races.cpp.
+// Detects races of requests to consecutive granules, several granules at a time: only the common cases, all others are
+// in races.cpp.
 #include "cells.hpp"
 
 namespace engine {
@@ -25,10 +25,10 @@ inline Pack all(u64 value) { return Pack{} + i64(value); }
 inline Pack at(const u64 *cells) { return *reinterpret_cast<const Loose *>(cells); }
 inline Pack pick(Pack mask, Pack yes, Pack no) { return (mask & yes) | (~mask & no); }
 inline bool any(Pack mask) {
-    i64 found = 0;
+    i64 bits = 0;
     for (int place = 0; place < WIDE; place++)
-        found |= mask[place];
-    return found != 0;
+        bits |= mask[place];
+    return bits != 0;
 }
 
 // The threads of granules, 2^each of a thread.
@@ -40,10 +40,10 @@ inline Pack parties(const Row &row, i64 first) {
 }
 
 u32 steps(const i64 *addresses, i64 step) {
-    u64 found = 0;
+    u64 lanes = 0;
     for (int lane = 0; lane < LANES - 1; lane++)
-        found |= u64(addresses[lane + 1] - addresses[lane] == step) << lane;
-    return u32(found);
+        lanes |= u64(addresses[lane + 1] - addresses[lane] == step) << lane;
+    return u32(lanes);
 }
 
 i64 load(const Cells &cells, const Row &row, const Times &times) {
@@ -51,9 +51,9 @@ i64 load(const Cells &cells, const Row &row, const Times &times) {
     const Pack least = row.global && !row.looks ? none : began;
     i64 place = 0;
     for (; place + WIDE <= row.count; place += WIDE) {
-        const Pack stored = at(cells.stored + place), used = at(cells.used + place), mine = parties(row, place);
+        const Pack stored = at(cells.stored + place), used = at(cells.used + place), self = parties(row, place);
         Pack fine = (stored >= least) & (stored < met);
-        fine |= ((stored & i64(WHO | OTHERS)) == mine) & (stored >= began);
+        fine |= ((stored & i64(WHO | OTHERS)) == self) & (stored >= began);
         if (row.global)
             fine |= stored == none;
         const Pack inside = used >= met;
@@ -63,10 +63,10 @@ i64 load(const Cells &cells, const Row &row, const Times &times) {
             odd |= ((used & i64(OTHERS_READ | OTHERS_UPDATED)) != none) | ((used != none) & (used < began));
         }
         if (row.meets)
-            odd |= inside & ((used & i64(WHO)) != mine);
+            odd |= inside & ((used & i64(WHO)) != self);
         if (any(~fine | odd))
             break;
-        const Pack low = mine & i64(THREAD), high = mine & i64(THREAD << 10);
+        const Pack low = self & i64(THREAD), high = self & i64(THREAD << 10);
         const Pack low_before = used & i64(THREAD), high_before = used & i64(THREAD << 10);
         const Pack lower = pick(inside & (low_before < low), low_before, low);
         const Pack higher = pick(inside & (high_before > high), high_before, high);
@@ -81,24 +81,24 @@ i64 store(const Cells &cells, const Row &row, const Times &times, const u8 *data
     const bool between = row.global && row.looks;
     i64 place = 0;
     for (; place + WIDE <= row.count; place += WIDE) {
-        const Pack stored = at(cells.stored + place), used = at(cells.used + place), mine = parties(row, place);
+        const Pack stored = at(cells.stored + place), used = at(cells.used + place), self = parties(row, place);
         Pack odd;
-        if (between) // nobody was here, or this thread read it
-            odd = (stored != none) | ((used != none) & ((used < i64(times.began)) | ((used & i64(WHO)) != mine) |
+        if (between) // no access before, or only reads of this thread
+            odd = (stored != none) | ((used != none) & ((used < i64(times.began)) | ((used & i64(WHO)) != self) |
                                                         ((used & i64(OTHERS_READ | OTHERS_UPDATED)) != none)));
         else
-            odd = ((stored >= met) & ((stored & i64(WHO)) != mine)) | ((used >= met) & ((used & i64(WHO)) != mine));
+            odd = ((stored >= met) & ((stored & i64(WHO)) != self)) | ((used >= met) & ((used & i64(WHO)) != self));
         if (row.uniform)
             odd |= stored >= met;
         if (any(odd))
             break;
         const Pack hides = (stored >= met) & i64(HIDES);
-        *reinterpret_cast<Loose *>(cells.stored + place) = i64(times.now | (row.uniform ? UNIFORM : 0)) | hides | mine;
+        *reinterpret_cast<Loose *>(cells.stored + place) = i64(times.now | (row.uniform ? UNIFORM : 0)) | hides | self;
         if (row.granule == 4)
             std::memcpy(cells.value + place, data + 4 * place, 4 * WIDE);
         else
-            for (i64 one = place; one < place + WIDE; one++)
-                cells.value[one] = value_of(data + one * row.granule, row.granule);
+            for (i64 k = place; k < place + WIDE; k++)
+                cells.value[k] = value_of(data + k * row.granule, row.granule);
     }
     return place;
 }

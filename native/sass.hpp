@@ -1,9 +1,8 @@
-// Machine code as it was decoded, and the warps that run it. The decoder is cudabench/simulator/machine_code/decode.py.
+// Decoded machine code, and the warps that run it. The decoder is cudabench/simulator/machine_code/decode.py.
 //
-// A warp runs alone until its lanes wait at a barrier of the block. Its registers lie by register, then lane: 0 to 254
-// are R0 to R254, 256 to 318 the uniform ones, whose lanes are all alike. Places from CONSTANTS on are what the code
-// reads from banks of constants or has as immediate values. Predicates are a word a warp: P0 to P6, PT, UP0 to UP6,
-// UPT.
+// A warp runs alone until its lanes wait at a barrier of the block. Its registers are ordered by register, then lane:
+// 0 to 254 are R0 to R254, 256 to 318 the uniform registers, whose lanes are all equal. Places from CONSTANTS on are
+// values from banks of constants and immediate values. A predicate is a word a warp: P0 to P6, PT, UP0 to UP6, UPT.
 #pragma once
 
 #include "engine.hpp"
@@ -41,14 +40,14 @@ struct Instruction {
     i32 beside;  // uniform register that is added, -1 for none
     i32 offset;
     i32 wide;  // bits of the address that are read from `address`: 32 or 64
-    i32 scale; // by which power of two it is multiplied
+    i32 scale; // bits to shift it left
     Source sources[4];
     Condition conditions[3];
 };
 
 struct Counted {
     i64 warps, lanes, requests,
-        pieces; // requests: with a lane that its guard lets through; pieces: sectors, wavefronts
+        pieces; // requests: with a lane whose guard holds; pieces: sectors, wavefronts
 };
 
 struct MachineLaunch {
@@ -61,17 +60,17 @@ struct MachineLaunch {
     i64 grid[3], block[3];
     i64 shared_size, local_size;
     i64 budget;        // warp instructions
-    i64 *tables;       // how often lanes parted at a jump by table
-    i64 threads;       // that run blocks
-    const i64 *blocks; // the numbers of those that run, x first
+    i64 *tables;       // how often lanes diverged at a jump by table
+    i64 threads;       // of the host
+    const i64 *blocks; // the numbers of the blocks to run, x first
     i64 blocks_count;
 };
 
-// Lanes that stand at one instruction.
+// Lanes at one instruction.
 struct Path {
     i32 at;
     u32 mask;
-    bool met = false; // whether lanes that waited here came to it
+    bool met = false; // whether lanes that waited here joined it
 };
 
 enum WaitKind : i32 { CONVERGENCE, WARP, BLOCK };
@@ -111,7 +110,7 @@ struct Table {
 };
 
 class Machine;
-// Operations that reach memory; false where an address is not one that the launch may touch.
+// An operation on memory; returns false if the launch may not access an address.
 struct MemoryOperation {
     const char *name;
     bool (*run)(Machine &, Warp &, const Instruction &, u32 mask, i64 &pieces);
@@ -121,20 +120,19 @@ struct MemoryTable {
     size_t count;
 };
 
-// Where the lanes of a memory instruction went last, from the first lane on, and what that cost: most warps go there in
-// the same form again. All zeros before the first time.
+// The last address pattern of a memory instruction, from its first lane on, and its cost; at first all zeros.
 struct Priced {
     i64 steps[LANES], phase, pieces;
     u32 mask;
 };
 
-// What the threads of a launch share: each takes the next block.
+// State that the host's threads share: each takes the next block.
 struct Progress {
     std::atomic<i64> next{0}, instructions{0};
     std::atomic<i64> failed{INT64_MAX}; // the place of the first block that could not be run
 };
 
-// One block of threads as it runs.
+// Runs blocks of threads, one after the other.
 class Machine {
   public:
     explicit Machine(const MachineLaunch &launch);
@@ -153,13 +151,13 @@ class Machine {
     bool run_warp(Warp &warp);
     bool next(Warp &warp, Path &path);
     bool follow(Warp &warp, Path path);
-    bool control(Warp &warp, const Instruction &one, Path &path, u32 mask);
-    void branch(Warp &warp, i32 target, u32 taken, Path &path, i32 on);
+    bool control(Warp &warp, const Instruction &instruction, Path &path, u32 mask);
+    void branch(Warp &warp, i32 target, u32 taken, Path &path, i32 following);
     void scatter(Warp &warp, const u32 *addresses, i32 offset, Path &path, u32 mask);
     void release(Warp &warp, bool again);
     void issue(i32 at, u32 mask);
     bool fails(const char *reason);
-    void special(Warp &warp, const Instruction &one, u32 mask);
+    void special(Warp &warp, const Instruction &instruction, u32 mask);
     bool open_barrier(size_t warps);
 
     size_t simple_count; // of codes
@@ -169,7 +167,7 @@ class Machine {
     std::vector<Warp *> warps;
     std::vector<Counted> counts;
     i64 index[3] = {}, left = 0, tables = 0;
-    i64 set = 0, asked = 0, reduced[3] = {}; // of BAR.RED: lanes whose predicate holds, lanes; POPC, AND, OR
+    i64 set = 0, reducing = 0, reduced[3] = {}; // of BAR.RED: lanes whose predicate holds, lanes; POPC, AND, OR
 };
 
 } // namespace engine::sass

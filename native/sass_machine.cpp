@@ -1,12 +1,12 @@
 // Machine code: the order in which the lanes of a warp run, and the blocks of a launch.
 //
-// Where lanes part, the smaller side runs first, the way straight on of two equal ones. The side that parted last is
-// remembered apart, until the next parting puts it to the others. When the running lanes wait or end, the remembered
-// side runs; else the newest of the others, with all lanes that stand at the same instruction, those that wait there
-// too. The last lanes to come to a BSYNC go on after it, and nothing is issued again; lanes that the end of others or
-// BREAK set free issue BSYNC once more. BSSY adds lanes to a barrier. A lane that ends leaves the barriers that have
-// living lanes; in others it stays until BREAK, and then BSYNC is issued once more, unless lanes that waited there are
-// taken along. What YIELD does is not known. Measured on an H100: tests/machine_code.
+// Where lanes diverge, the smaller side runs first; of two equal sides the one that does not jump. The side that
+// diverged last is remembered separately, until the next divergence adds it to the others. When the running lanes wait
+// or end, the remembered side runs; else the newest of the others, with all lanes at the same instruction, also waiting
+// ones. The last lanes at a BSYNC go on after it, and nothing is issued again; lanes that are released by BREAK or
+// by the end of others issue BSYNC once more. BSSY adds lanes to a barrier. A lane that ends leaves the barriers that
+// have living lanes; in others it stays until BREAK, and then BSYNC is issued once more, unless lanes that waited there
+// join. The effect of YIELD is not known. Measured on an H100: tests/machine_code.
 #include "sass.hpp"
 
 #include <algorithm>
@@ -73,19 +73,19 @@ const char *const CONTROLS[] = {"nop",      "yield", "special", "bra",       "br
 constexpr size_t CONTROL_COUNT = sizeof CONTROLS / sizeof *CONTROLS;
 
 template <class T> u32 take_at(std::vector<T> &from, i32 at) {
-    u32 found = 0;
-    auto end = std::remove_if(from.begin(), from.end(), [&](const T &one) {
-        if (one.at == at)
-            found |= one.mask;
-        return one.at == at;
+    u32 lanes = 0;
+    auto end = std::remove_if(from.begin(), from.end(), [&](const T &entry) {
+        if (entry.at == at)
+            lanes |= entry.mask;
+        return entry.at == at;
     });
     from.erase(end, from.end());
-    return found;
+    return lanes;
 }
 void join(std::vector<Path> &to, Path path) {
-    for (Path &one : to)
-        if (one.at == path.at) {
-            one.mask |= path.mask;
+    for (Path &entry : to)
+        if (entry.at == path.at) {
+            entry.mask |= path.mask;
             return;
         }
     to.push_back(path);
@@ -186,7 +186,7 @@ bool Machine::run_block() {
         }
         start(*warps[k], threads - i64(k) * LANES);
     }
-    set = asked = 0;
+    set = reducing = 0;
     for (;;) {
         bool living = false;
         for (size_t k = 0; k < count; k++) {
@@ -201,7 +201,7 @@ bool Machine::run_block() {
     }
 }
 
-// Let all lanes of the block go on that wait at its barrier; false if some do not.
+// Release all lanes of the block from its barrier; return false if living lanes do not wait there.
 bool Machine::open_barrier(size_t count) {
     for (size_t k = 0; k < count; k++) {
         u32 waiting = 0;
@@ -215,8 +215,8 @@ bool Machine::open_barrier(size_t count) {
             join(warps[k]->others, {wait.at + 1, wait.mask});
         warps[k]->waits.clear();
     }
-    reduced[0] = set, reduced[1] = set == asked ? -1 : 0, reduced[2] = set ? -1 : 0;
-    set = asked = 0;
+    reduced[0] = set, reduced[1] = set == reducing ? -1 : 0, reduced[2] = set ? -1 : 0;
+    set = reducing = 0;
     return true;
 }
 
@@ -260,35 +260,35 @@ bool Machine::follow(Warp &warp, Path path) {
             return fails("a jump leaves the code");
         if (--left < 0)
             return fails("there are too many instructions");
-        const Instruction &one = launch.code[path.at];
-        u32 mask = path.mask & warp.holds(one.guard);
+        const Instruction &instruction = launch.code[path.at];
+        u32 mask = path.mask & warp.holds(instruction.guard);
         issue(path.at, path.mask);
         if (const Operation *operation = simple[size_t(path.at)]) {
             if (mask)
-                operation->run(warp, one, one.uniform ? ALL : mask);
+                operation->run(warp, instruction, instruction.uniform ? ALL : mask);
             path.at++;
             continue;
         }
-        const size_t code = size_t(one.code) - simple_count;
+        const size_t code = size_t(instruction.code) - simple_count;
         if (code < memory.count) {
             i64 pieces = 0;
-            if (mask && !memory.first[code].run(*this, warp, one, one.uniform ? ALL : mask, pieces))
+            if (mask && !memory.first[code].run(*this, warp, instruction, instruction.uniform ? ALL : mask, pieces))
                 return fails("an address is out of bounds or misaligned");
             counts[size_t(path.at)].requests += mask != 0;
             counts[size_t(path.at)].pieces += pieces;
             path.at++;
             continue;
         }
-        if (!control(warp, one, path, mask))
+        if (!control(warp, instruction, path, mask))
             return true;
     }
     return true;
 }
 
-// Some lanes of `path` go another way than the others, which go on: it becomes the side that runs first.
-void Machine::branch(Warp &warp, i32 target, u32 taken, Path &path, i32 on) {
+// The lanes `taken` of `path` jump, the others go on; `path` becomes the side that runs first.
+void Machine::branch(Warp &warp, i32 target, u32 taken, Path &path, i32 following) {
     const u32 rest = path.mask & ~taken;
-    path.at = rest ? on : target;
+    path.at = rest ? following : target;
     if (!rest || !taken)
         return;
     if (warp.remembered.mask)
@@ -302,7 +302,7 @@ void Machine::branch(Warp &warp, i32 target, u32 taken, Path &path, i32 on) {
     }
 }
 
-// Lanes jump to where a register of each says: one place at a time, and the others issue the jump again.
+// Lanes jump to the address in a register: to one target at a time, and the other lanes issue the jump again.
 void Machine::scatter(Warp &warp, const u32 *addresses, i32 offset, Path &path, u32 mask) {
     const u32 to = addresses[first_lane(mask)];
     u32 alike = 0;
@@ -313,36 +313,36 @@ void Machine::scatter(Warp &warp, const u32 *addresses, i32 offset, Path &path, 
     branch(warp, target, alike, path, alike != mask ? path.at : path.at + 1);
 }
 
-// Free lanes whose barrier has all of its living lanes. again: those issue the instruction once more, as they do if the
-// barrier still has lanes that ended.
+// Release lanes whose barrier has all of its living lanes. again: they issue the instruction once more, as they do if
+// the barrier still has lanes that ended.
 void Machine::release(Warp &warp, bool again) {
     for (size_t k = 0; k < warp.waits.size(); k++) {
         const Wait first = warp.waits[k];
         if (first.kind == BLOCK)
             continue;
         const u32 wanted = (first.kind == CONVERGENCE ? warp.barriers[first.barrier] : first.members) & warp.living;
-        auto same = [&](const Wait &one) {
-            return one.kind == first.kind && (one.kind == WARP || one.barrier == first.barrier);
+        auto same = [&](const Wait &wait) {
+            return wait.kind == first.kind && (wait.kind == WARP || wait.barrier == first.barrier);
         };
-        u32 here = 0;
+        u32 waiting = 0;
         int groups = 0;
-        for (const Wait &one : warp.waits)
-            if (same(one))
-                here |= one.mask, groups++;
-        if (wanted & ~here)
+        for (const Wait &wait : warp.waits)
+            if (same(wait))
+                waiting |= wait.mask, groups++;
+        if (wanted & ~waiting)
             continue;
         const bool ended = first.kind == CONVERGENCE && (warp.barriers[first.barrier] & ~warp.living);
-        std::vector<Path> free;
-        auto end = std::remove_if(warp.waits.begin(), warp.waits.end(), [&](const Wait &one) {
-            if (!same(one) || (one.kind == WARP && !(one.mask & wanted)))
+        std::vector<Path> freed;
+        auto end = std::remove_if(warp.waits.begin(), warp.waits.end(), [&](const Wait &wait) {
+            if (!same(wait) || (wait.kind == WARP && !(wait.mask & wanted)))
                 return false;
-            join(free, {one.at + 1, one.mask & warp.living});
+            join(freed, {wait.at + 1, wait.mask & warp.living});
             return true;
         });
         warp.waits.erase(end, warp.waits.end());
         if (first.kind == CONVERGENCE)
             warp.barriers[first.barrier] = 0;
-        for (const Path &path : free) {
+        for (const Path &path : freed) {
             if (first.kind == WARP ? groups > 1 : again || ended)
                 issue(first.at, path.mask);
             if (path.mask)
@@ -352,56 +352,58 @@ void Machine::release(Warp &warp, bool again) {
     }
 }
 
-// mode: 0 threadIdx, 3 blockIdx, 6 the lane, from 7 on masks of the lanes before and behind it
-void Machine::special(Warp &warp, const Instruction &one, u32 mask) {
-    if (one.into < 0)
+// mode: 0 threadIdx, 3 blockIdx, 6 the lane, 7 to 11 masks of the lanes before and behind it
+void Machine::special(Warp &warp, const Instruction &instruction, u32 mask) {
+    if (instruction.into < 0)
         return;
-    const i32 which = one.mode[0];
-    u32 own[LANES], *into = warp.registers[one.into];
-    const u32 *from = which < 3 ? warp.thread[which] : own;
-    for (u32 lane = 0; lane < LANES && which >= 3; lane++)
-        switch (which) {
-        case 6: own[lane] = lane; break;
-        case 7: own[lane] = (1u << lane) - 1; break;
-        case 8: own[lane] = 1u << lane; break;
-        case 9: own[lane] = (2u << lane) - 1; break;
-        case 10: own[lane] = ~((1u << lane) - 1); break;
-        case 11: own[lane] = ~((2u << lane) - 1); break;
-        default: own[lane] = which < 6 ? u32(index[which - 3]) : 0;
+    const i32 kind = instruction.mode[0];
+    u32 values[LANES], *into = warp.registers[instruction.into];
+    const u32 *from = kind < 3 ? warp.thread[kind] : values;
+    for (u32 lane = 0; lane < LANES && kind >= 3; lane++)
+        switch (kind) {
+        case 6: values[lane] = lane; break;
+        case 7: values[lane] = (1u << lane) - 1; break;
+        case 8: values[lane] = 1u << lane; break;
+        case 9: values[lane] = (2u << lane) - 1; break;
+        case 10: values[lane] = ~((1u << lane) - 1); break;
+        case 11: values[lane] = ~((2u << lane) - 1); break;
+        default: values[lane] = kind < 6 ? u32(index[kind - 3]) : 0;
         }
     for (u32 lane = 0; lane < LANES; lane++)
         into[lane] = mask >> lane & 1 ? from[lane] : into[lane];
 }
 
-// One instruction of control; false when the lanes of the path wait or have ended.
-bool Machine::control(Warp &warp, const Instruction &one, Path &path, u32 mask) {
-    const size_t code = size_t(one.code) - simple_count - memory.count;
-    const i32 barrier = one.mode[0];
+// Run a control instruction; return false if the lanes of the path wait or have ended.
+bool Machine::control(Warp &warp, const Instruction &instruction, Path &path, u32 mask) {
+    const size_t code = size_t(instruction.code) - simple_count - memory.count;
+    const i32 barrier = instruction.mode[0];
     switch (Control(code)) {
-    case SPECIAL: special(warp, one, one.uniform && mask ? ALL : mask); break;
-    case BRA: branch(warp, one.target, mask & warp.holds(one.conditions[0]), path, path.at + 1); return true;
+    case SPECIAL: special(warp, instruction, instruction.uniform && mask ? ALL : mask); break;
+    case BRA:
+        branch(warp, instruction.target, mask & warp.holds(instruction.conditions[0]), path, path.at + 1);
+        return true;
     case BRA_DIV: { // if lanes of its mask are missing
-        const u32 wanted = (warp.at(one.sources[0].place)[0] ^ one.sources[0].flip) & warp.living;
-        path.at = one.sources[0].place < CONSTANTS && wanted != path.mask ? one.target : path.at + 1;
+        const u32 wanted = (warp.at(instruction.sources[0].place)[0] ^ instruction.sources[0].flip) & warp.living;
+        path.at = instruction.sources[0].place < CONSTANTS && wanted != path.mask ? instruction.target : path.at + 1;
         return true;
     }
     case BSSY: warp.barriers[barrier] |= path.mask; break;
     case BREAK:
-        if (const u32 out = mask & warp.holds(one.conditions[0])) {
-            warp.barriers[barrier] &= warp.living & ~out;
+        if (const u32 leaving = mask & warp.holds(instruction.conditions[0])) {
+            warp.barriers[barrier] &= warp.living & ~leaving;
             release(warp, true);
         }
         break;
     case BMOV_FROM:
         for (u32 lane = 0; lane < LANES; lane++)
-            if (one.into >= 0 && mask >> lane & 1)
-                warp.registers[one.into][lane] = warp.barriers[barrier];
-        if (one.mode[1])
+            if (instruction.into >= 0 && mask >> lane & 1)
+                warp.registers[instruction.into][lane] = warp.barriers[barrier];
+        if (instruction.mode[1])
             warp.barriers[barrier] = 0;
         break;
     case BMOV_TO:
         if (mask)
-            warp.barriers[barrier] = warp.at(one.sources[0].place)[first_lane(mask)];
+            warp.barriers[barrier] = warp.at(instruction.sources[0].place)[first_lane(mask)];
         break;
     case BSYNC:
         if (!mask)
@@ -418,7 +420,7 @@ bool Machine::control(Warp &warp, const Instruction &one, Path &path, u32 mask) 
         release(warp, false);
         return path.mask != 0;
     case WARPSYNC: { // mode: 0 all
-        const u32 members = one.mode[0] ? ALL : warp.at(one.sources[0].place)[first_lane(path.mask)];
+        const u32 members = instruction.mode[0] ? ALL : warp.at(instruction.sources[0].place)[first_lane(path.mask)];
         if (!(members & warp.living & ~path.mask))
             break;
         warp.waits.push_back({WARP, 0, members, path.mask, path.at});
@@ -428,38 +430,38 @@ bool Machine::control(Warp &warp, const Instruction &one, Path &path, u32 mask) 
     case BAR: // mode: 1 whether it reduces
         if (!mask)
             break;
-        if (one.mode[1]) {
-            set += lanes_of(mask & warp.holds(one.conditions[0]));
-            asked += lanes_of(mask);
+        if (instruction.mode[1]) {
+            set += lanes_of(mask & warp.holds(instruction.conditions[0]));
+            reducing += lanes_of(mask);
         }
         warp.waits.push_back({BLOCK, 0, 0, mask, path.at++});
         path.mask &= ~mask;
         return path.mask != 0;
     case B2R: // mode: 0 which reduction
         for (u32 lane = 0; lane < LANES; lane++)
-            if (one.into >= 0 && mask >> lane & 1)
-                warp.registers[one.into][lane] = u32(reduced[one.mode[0]]);
-        if (one.into_predicate[0] >= 0)
-            warp.predicates[one.into_predicate[0]] =
-                (warp.predicates[one.into_predicate[0]] & ~mask) | (reduced[one.mode[0]] ? mask : 0);
+            if (instruction.into >= 0 && mask >> lane & 1)
+                warp.registers[instruction.into][lane] = u32(reduced[instruction.mode[0]]);
+        if (instruction.into_predicate[0] >= 0)
+            warp.predicates[instruction.into_predicate[0]] =
+                (warp.predicates[instruction.into_predicate[0]] & ~mask) | (reduced[instruction.mode[0]] ? mask : 0);
         break;
     case EXIT: {
-        const u32 ended = mask & warp.holds(one.conditions[0]);
+        const u32 ended = mask & warp.holds(instruction.conditions[0]);
         path.at++;
         if (!ended)
             return true;
         warp.living &= ~ended;
         path.mask &= ~ended;
-        for (u32 &members : warp.barriers) // of a barrier that has others; elsewhere they stay, see `release`
+        for (u32 &members : warp.barriers) // they stay in barriers without living lanes, see `release`
             members &= members & warp.living ? ~ended : ALL;
         release(warp, true);
         return path.mask != 0;
     }
-    case CALL: branch(warp, one.target, mask, path, path.at + 1); return true;
+    case CALL: branch(warp, instruction.target, mask, path, path.at + 1); return true;
     case JUMP:
         if (!mask)
             break;
-        scatter(warp, warp.at(one.sources[0].place), one.offset, path, mask);
+        scatter(warp, warp.at(instruction.sources[0].place), instruction.offset, path, mask);
         return true;
     default: break;
     }
@@ -490,7 +492,7 @@ PUBLIC i64 cudabench_machine_size(i64 which) {
     return sizes[which];
 }
 
-// Run a launch; return null, or why it could not be run to its end.
+// Run a launch; return null, or the reason why it did not end.
 PUBLIC const char *cudabench_machine_run(const MachineLaunch *launch) {
     try {
         Progress progress;

@@ -16,7 +16,7 @@ using sass::Instruction;
 using sass::Machine;
 using sass::Warp;
 
-// The addresses of a warp's active lanes; the inactive ones have that of the first active one.
+// The addresses of a warp's active lanes; inactive lanes have that of the first active lane.
 struct Addresses {
     i64 of[LANES];
     u32 mask;
@@ -43,21 +43,22 @@ void fill(const Warp &warp, i32 place, i32 wide, i32 scale, i32 beside, i32 offs
     for (int lane = 0; lane < LANES; lane++)
         into.of[lane] = mask & bit<u32>(lane) ? into.of[lane] : first;
 }
-void fill(const Warp &warp, const Instruction &one, bool narrow, u32 mask, Addresses &into) {
-    fill(warp, one.address, one.wide, one.wide == 64 ? 0 : one.scale, one.beside, one.offset, narrow, mask, into);
+void fill(const Warp &warp, const Instruction &instruction, bool narrow, u32 mask, Addresses &into) {
+    fill(warp, instruction.address, instruction.wide, instruction.wide == 64 ? 0 : instruction.scale,
+         instruction.beside, instruction.offset, narrow, mask, into);
 }
 
-bool within(const i64 *all, i64 low, i64 size, i64 each) {
+bool within(const i64 *addresses, i64 low, i64 size, i64 width) {
     u64 bad = 0, bits = 0;
     for (int lane = 0; lane < LANES; lane++) {
-        const u64 place = u64(all[lane]) - u64(low);
-        bad |= place | (u64(size - each) - place);
-        bits |= u64(all[lane]);
+        const u64 place = u64(addresses[lane]) - u64(low);
+        bad |= place | (u64(size - width) - place);
+        bits |= u64(addresses[lane]);
     }
-    return size >= each && i64(bad) >= 0 && !(bits & u64(each - 1));
+    return size >= width && i64(bad) >= 0 && !(bits & u64(width - 1));
 }
 
-// Call `move` for the lanes of each array, with where it has its bytes, less their addresses.
+// Call `move` for the lanes of each array, with the array's bytes less its base address.
 template <class F> bool by_array(Machine &machine, const Addresses &all, i64 size, bool writes, F move) {
     for (u32 left = all.mask; left;) {
         const i64 slot = all.of[first_lane(left)] >> SLOT_BITS;
@@ -71,115 +72,116 @@ template <class F> bool by_array(Machine &machine, const Addresses &all, i64 siz
             return true;
         }
         i64 own[LANES];
-        const u32 found = left & lanes_where<u64>([&](int lane) { return all.of[lane] >> SLOT_BITS == slot; });
+        const u32 lanes = left & lanes_where<u64>([&](int lane) { return all.of[lane] >> SLOT_BITS == slot; });
         for (int lane = 0; lane < LANES; lane++)
-            own[lane] = all.of[found >> lane & 1 ? lane : first_lane(found)];
+            own[lane] = all.of[lanes >> lane & 1 ? lane : first_lane(lanes)];
         if (!within(own, region.base, region.size, size))
             return false;
-        move(region.data - region.base, found);
-        left &= ~found;
+        move(region.data - region.base, lanes);
+        left &= ~lanes;
     }
     return true;
 }
 
 template <class T> T read(const u8 *from) {
-    T found;
-    memcpy(&found, from, sizeof found);
-    return found;
+    T value;
+    memcpy(&value, from, sizeof value);
+    return value;
 }
 
-// Lane k at origin + k * step + its address. mode: 0 signed
-void load(Warp &warp, const Instruction &one, const u8 *origin, i64 step, const Addresses &all, u32 mask) {
-    if (one.into < 0)
+// The bytes of lane k are at origin + k * step + its address. mode: 0 signed
+void load(Warp &warp, const Instruction &instruction, const u8 *origin, i64 step, const Addresses &all, u32 mask) {
+    if (instruction.into < 0)
         return;
-    for (int word = 0; word < std::max(1, one.size / 4); word++) {
-        u32 *into = warp.registers[one.into + word];
+    for (int word = 0; word < std::max(1, instruction.size / 4); word++) {
+        u32 *into = warp.registers[instruction.into + word];
         const u8 *from = origin + 4 * word;
-        if (one.size >= 4 && mask == ALL)
+        if (instruction.size >= 4 && mask == ALL)
             for (int lane = 0; lane < LANES; lane++)
                 into[lane] = read<u32>(from + lane * step + all.of[lane]);
         else
             for (u32 rest = mask; rest; rest &= rest - 1) {
                 const int lane = first_lane(rest);
                 const u8 *at = from + lane * step + all.of[lane];
-                into[lane] = one.size >= 4   ? read<u32>(at)
-                             : one.size == 2 ? (one.mode[0] ? u32(i32(read<i16>(at))) : read<u16>(at))
-                                             : (one.mode[0] ? u32(i32(read<i8>(at))) : read<u8>(at));
+                into[lane] = instruction.size >= 4   ? read<u32>(at)
+                             : instruction.size == 2 ? (instruction.mode[0] ? u32(i32(read<i16>(at))) : read<u16>(at))
+                                                     : (instruction.mode[0] ? u32(i32(read<i8>(at))) : read<u8>(at));
             }
     }
 }
-void store(const Warp &warp, const Instruction &one, u8 *origin, i64 step, const Addresses &all, u32 mask) {
-    const i32 from = one.sources[0].place;
-    for (int word = 0; word < std::max(1, one.size / 4); word++) {
-        // Behind RZ there is no pair of registers but RZ again.
+void store(const Warp &warp, const Instruction &instruction, u8 *origin, i64 step, const Addresses &all, u32 mask) {
+    const i32 from = instruction.sources[0].place;
+    for (int word = 0; word < std::max(1, instruction.size / 4); word++) {
+        // The register behind RZ is RZ, too.
         const u32 *value = warp.at(from < sass::CONSTANTS ? from + word : from);
         u8 *into = origin + 4 * word;
-        if (one.size >= 4 && mask == ALL)
+        if (instruction.size >= 4 && mask == ALL)
             for (int lane = 0; lane < LANES; lane++)
                 memcpy(into + lane * step + all.of[lane], value + lane, 4);
         else
             for (u32 rest = mask; rest; rest &= rest - 1) {
                 const int lane = first_lane(rest);
-                memcpy(into + lane * step + all.of[lane], value + lane, size_t(std::min(4, one.size)));
+                memcpy(into + lane * step + all.of[lane], value + lane, size_t(std::min(4, instruction.size)));
             }
     }
 }
 
-// Sectors or wavefronts of a request, which depend on the steps between its lanes and on where in a piece of so many
-// bytes the first one begins.
-template <class F> i64 priced(Machine &machine, const Instruction &one, const Addresses &all, i64 bytes, F count) {
-    sass::Priced &known = machine.priced[size_t(&one - machine.launch.code)];
+// Sectors or wavefronts of a request, by the steps between its lanes and the first lane's place in `unit` bytes.
+template <class F>
+i64 priced(Machine &machine, const Instruction &instruction, const Addresses &all, i64 unit, F cost) {
+    sass::Priced &known = machine.priced[size_t(&instruction - machine.launch.code)];
     const i64 first = all.of[0];
-    i64 others = 0;
+    i64 differences = 0;
     for (int lane = 0; lane < LANES; lane++)
-        others |= (all.of[lane] - first) ^ known.steps[lane];
-    if (!others && known.mask == all.mask && known.phase == (first & (bytes - 1)))
+        differences |= (all.of[lane] - first) ^ known.steps[lane];
+    if (!differences && known.mask == all.mask && known.phase == (first & (unit - 1)))
         return known.pieces;
     for (int lane = 0; lane < LANES; lane++)
         known.steps[lane] = all.of[lane] - first;
     known.mask = all.mask;
-    known.phase = first & (bytes - 1);
-    return known.pieces = count();
+    known.phase = first & (unit - 1);
+    return known.pieces = cost();
 }
-i64 sectors_of(Machine &machine, const Instruction &one, const Addresses &all) {
-    return priced(machine, one, all, 32, [&] { return sectors(all.of, all.mask, one.size).pieces; });
+i64 sectors_of(Machine &machine, const Instruction &instruction, const Addresses &all) {
+    return priced(machine, instruction, all, 32, [&] { return sectors(all.of, all.mask, instruction.size).pieces; });
 }
 
-template <bool LOADS> bool global(Machine &machine, Warp &warp, const Instruction &one, u32 mask, i64 &pieces) {
+template <bool LOADS> bool global(Machine &machine, Warp &warp, const Instruction &instruction, u32 mask, i64 &pieces) {
     Addresses all;
-    fill(warp, one, false, mask, all);
-    pieces = sectors_of(machine, one, all);
-    return by_array(machine, all, one.size, !LOADS, [&](u8 *origin, u32 found) {
-        LOADS ? load(warp, one, origin, 0, all, found) : store(warp, one, origin, 0, all, found);
+    fill(warp, instruction, false, mask, all);
+    pieces = sectors_of(machine, instruction, all);
+    return by_array(machine, all, instruction.size, !LOADS, [&](u8 *origin, u32 lanes) {
+        LOADS ? load(warp, instruction, origin, 0, all, lanes) : store(warp, instruction, origin, 0, all, lanes);
     });
 }
-template <bool LOADS> bool shared(Machine &machine, Warp &warp, const Instruction &one, u32 mask, i64 &pieces) {
+template <bool LOADS> bool shared(Machine &machine, Warp &warp, const Instruction &instruction, u32 mask, i64 &pieces) {
     Addresses all;
-    fill(warp, one, true, mask, all);
-    if (!within(all.of, 0, i64(machine.shared.size()), one.size))
+    fill(warp, instruction, true, mask, all);
+    if (!within(all.of, 0, i64(machine.shared.size()), instruction.size))
         return false;
-    // Another word begins the same number of turns over the banks.
-    pieces = priced(machine, one, all, 4, [&] { return wavefronts(all.of, mask, one.size, LOADS).pieces; });
+    // The cost does not depend on the word at which the first lane starts.
+    pieces =
+        priced(machine, instruction, all, 4, [&] { return wavefronts(all.of, mask, instruction.size, LOADS).pieces; });
     u8 *origin = machine.shared.data();
-    LOADS ? load(warp, one, origin, 0, all, mask) : store(warp, one, origin, 0, all, mask);
+    LOADS ? load(warp, instruction, origin, 0, all, mask) : store(warp, instruction, origin, 0, all, mask);
     return true;
 }
-// A word of local memory lies beside those of the other lanes.
-template <bool LOADS> bool local(Machine &machine, Warp &warp, const Instruction &one, u32 mask, i64 &pieces) {
+// A word of local memory is beside the same word of the other lanes.
+template <bool LOADS> bool local(Machine &machine, Warp &warp, const Instruction &instruction, u32 mask, i64 &pieces) {
     Addresses all;
     const i64 size = machine.launch.local_size;
-    fill(warp, one, true, mask, all);
-    if (!within(all.of, 0, size, one.size))
+    fill(warp, instruction, true, mask, all);
+    if (!within(all.of, 0, size, instruction.size))
         return false;
     i64 touched[LANES * 4];
     int count = 0;
     for (u32 rest = mask; rest; rest &= rest - 1)
-        for (int word = 0; word < std::max(1, one.size / 4); word++)
+        for (int word = 0; word < std::max(1, instruction.size / 4); word++)
             touched[count++] = (all.of[first_lane(rest)] / 4 + word) * 4 + first_lane(rest) / 8;
     std::sort(touched, touched + count);
     pieces = std::unique(touched, touched + count) - touched;
     u8 *origin = warp.local.data();
-    LOADS ? load(warp, one, origin, size, all, mask) : store(warp, one, origin, size, all, mask);
+    LOADS ? load(warp, instruction, origin, size, all, mask) : store(warp, instruction, origin, size, all, mask);
     return true;
 }
 
@@ -210,107 +212,107 @@ template <class T, class S, class F> T changed(i32 how, i32 type, T old, T by) {
 
 // mode: 0 Atomic, 1 AtomicType
 template <class T, class S, class F>
-void update(Warp &warp, const Instruction &one, u8 *origin, const Addresses &all, u32 mask) {
+void update(Warp &warp, const Instruction &instruction, u8 *origin, const Addresses &all, u32 mask) {
     auto operand = [&](int number, int lane) {
         u32 words[2] = {};
         for (size_t word = 0; word < sizeof(T) / 4; word++)
-            words[word] = warp.at(one.sources[number].place + i32(word))[lane];
-        T found;
-        memcpy(&found, words, sizeof found);
-        return found;
+            words[word] = warp.at(instruction.sources[number].place + i32(word))[lane];
+        T value;
+        memcpy(&value, words, sizeof value);
+        return value;
     };
-    u32 found[2][LANES] = {}, served[2] = {}; // lanes; banks of this turn, of each half warp for 64 bits
+    u32 results[2][LANES] = {}, served[2] = {}; // by lane; banks of this turn, by half warp for 64 bits
     for (u32 rest = mask; rest; rest &= rest - 1) {
         const int lane = first_lane(rest);
         u8 *at = origin + all.of[lane];
         const T old = read<T>(at), by = operand(0, lane);
         T now = old;
-        if (one.mode[0] == CAST_SPIN) { // of a bank one lane, if the word is as it was read; it gets 1
+        if (instruction.mode[0] == CAST_SPIN) { // one lane of a bank, if its word has not changed; it gets 1
             u32 &banks = served[sizeof(T) == 8 && lane >= LANES / 2];
             const u32 bank = 1u << bank_of(all.of[lane], sizeof(T));
             const bool taken = old != by || banks & bank;
             banks |= bank;
             if (!taken)
                 now = operand(1, lane);
-            found[0][lane] = !taken;
+            results[0][lane] = !taken;
         } else {
-            now = one.mode[0] != SWAP ? changed<T, S, F>(one.mode[0], one.mode[1], old, by)
-                  : old == by         ? operand(1, lane)
-                                      : old;
-            memcpy(&found[0][lane], &old, 4);
+            now = instruction.mode[0] != SWAP ? changed<T, S, F>(instruction.mode[0], instruction.mode[1], old, by)
+                  : old == by                 ? operand(1, lane)
+                                              : old;
+            memcpy(&results[0][lane], &old, 4);
             if (sizeof(T) == 8)
-                found[1][lane] = u32(u64(old) >> 32);
+                results[1][lane] = u32(u64(old) >> 32);
         }
         memcpy(at, &now, sizeof now);
     }
-    for (size_t word = 0; one.into >= 0 && word < sizeof(T) / 4; word++)
+    for (size_t word = 0; instruction.into >= 0 && word < sizeof(T) / 4; word++)
         for (u32 rest = mask; rest; rest &= rest - 1)
-            warp.registers[one.into + i32(word)][first_lane(rest)] = found[word][first_lane(rest)];
+            warp.registers[instruction.into + i32(word)][first_lane(rest)] = results[word][first_lane(rest)];
 }
-void update(Warp &warp, const Instruction &one, u8 *origin, const Addresses &all, u32 mask) {
-    one.size == 8 ? update<u64, i64, f64>(warp, one, origin, all, mask)
-                  : update<u32, i32, f32>(warp, one, origin, all, mask);
+void update(Warp &warp, const Instruction &instruction, u8 *origin, const Addresses &all, u32 mask) {
+    instruction.size == 8 ? update<u64, i64, f64>(warp, instruction, origin, all, mask)
+                          : update<u32, i32, f32>(warp, instruction, origin, all, mask);
 }
-bool global_atomic(Machine &machine, Warp &warp, const Instruction &one, u32 mask, i64 &pieces) {
+bool global_atomic(Machine &machine, Warp &warp, const Instruction &instruction, u32 mask, i64 &pieces) {
     Addresses all;
-    fill(warp, one, false, mask, all);
-    pieces = atomic_sectors(all.of, mask, one.size);
-    return by_array(machine, all, one.size, true,
-                    [&](u8 *origin, u32 found) { update(warp, one, origin, all, found); });
+    fill(warp, instruction, false, mask, all);
+    pieces = atomic_sectors(all.of, mask, instruction.size);
+    return by_array(machine, all, instruction.size, true,
+                    [&](u8 *origin, u32 lanes) { update(warp, instruction, origin, all, lanes); });
 }
-bool shared_atomic(Machine &machine, Warp &warp, const Instruction &one, u32 mask, i64 &pieces) {
+bool shared_atomic(Machine &machine, Warp &warp, const Instruction &instruction, u32 mask, i64 &pieces) {
     Addresses all;
-    fill(warp, one, true, mask, all);
-    if (!within(all.of, 0, i64(machine.shared.size()), one.size))
+    fill(warp, instruction, true, mask, all);
+    if (!within(all.of, 0, i64(machine.shared.size()), instruction.size))
         return false;
-    const i32 how = one.mode[0], served = one.mode[2] ? WORDS : how == SWAP ? SWAPPED : OF_LANES;
-    // In a turn of a loop all lanes that are left try once, and each half warp by itself for 64 bits.
-    const bool halves = one.size == 8 && mask & 0xFFFFu && mask >> 16;
-    pieces = how == CAST_SPIN ? 2 + 2 * halves : atomic_wavefronts(all.of, mask, one.size, served);
-    update(warp, one, machine.shared.data(), all, mask);
+    const i32 how = instruction.mode[0], served = instruction.mode[2] ? WORDS : how == SWAP ? SWAPPED : OF_LANES;
+    // In a turn of a loop all remaining lanes try once; each half warp separately for 64 bits.
+    const bool halves = instruction.size == 8 && mask & 0xFFFFu && mask >> 16;
+    pieces = how == CAST_SPIN ? 2 + 2 * halves : atomic_wavefronts(all.of, mask, instruction.size, served);
+    update(warp, instruction, machine.shared.data(), all, mask);
     return true;
 }
 
 // From global to shared memory; lanes whose condition fails write zeros. mode: 0 to 2 register, uniform register and
 // offset in shared memory
-bool copy(Machine &machine, Warp &warp, const Instruction &one, u32 mask, i64 &pieces) {
-    const u32 reads = mask & warp.holds(one.conditions[0]);
+bool copy(Machine &machine, Warp &warp, const Instruction &instruction, u32 mask, i64 &pieces) {
+    const u32 reads = mask & warp.holds(instruction.conditions[0]);
     Addresses from, to;
-    fill(warp, one.mode[0], 32, 0, one.mode[1], one.mode[2], true, mask, to);
-    if (!within(to.of, 0, i64(machine.shared.size()), one.size))
+    fill(warp, instruction.mode[0], 32, 0, instruction.mode[1], instruction.mode[2], true, mask, to);
+    if (!within(to.of, 0, i64(machine.shared.size()), instruction.size))
         return false;
     for (u32 rest = mask & ~reads; rest; rest &= rest - 1)
-        memset(machine.shared.data() + to.of[first_lane(rest)], 0, size_t(one.size));
+        memset(machine.shared.data() + to.of[first_lane(rest)], 0, size_t(instruction.size));
     if (!reads)
         return true;
-    fill(warp, one, false, reads, from);
-    fill(warp, one.mode[0], 32, 0, one.mode[1], one.mode[2], true, reads, to);
-    pieces = sectors_of(machine, one, from);
-    if (one.size == 16) {
+    fill(warp, instruction, false, reads, from);
+    fill(warp, instruction.mode[0], 32, 0, instruction.mode[1], instruction.mode[2], true, reads, to);
+    pieces = sectors_of(machine, instruction, from);
+    if (instruction.size == 16) {
         i64 both[LANES];
         for (int lane = 0; lane < LANES; lane++)
             both[lane] = (from.of[lane] >> 7) << 20 | (to.of[lane] >> 5);
         std::sort(both, both + LANES);
         pieces = std::max(pieces, i64(std::unique(both, both + LANES) - both));
     }
-    return by_array(machine, from, one.size, false, [&](const u8 *origin, u32 found) {
-        for (u32 rest = found; rest; rest &= rest - 1)
+    return by_array(machine, from, instruction.size, false, [&](const u8 *origin, u32 lanes) {
+        for (u32 rest = lanes; rest; rest &= rest - 1)
             memcpy(machine.shared.data() + to.of[first_lane(rest)], origin + from.of[first_lane(rest)],
-                   size_t(one.size));
+                   size_t(instruction.size));
     });
 }
 
-// From a bank of constants at a place that a register gives. mode: 0 signed, 1 bank
-bool constant(Machine &machine, Warp &warp, const Instruction &one, u32 mask, i64 &) {
+// A load from a bank of constants, at an address in a register. mode: 0 signed, 1 bank
+bool constant(Machine &machine, Warp &warp, const Instruction &instruction, u32 mask, i64 &) {
     Addresses all;
-    fill(warp, one, true, mask, all);
-    if (!within(all.of, 0, machine.launch.bank_sizes[one.mode[1]], one.size))
+    fill(warp, instruction, true, mask, all);
+    if (!within(all.of, 0, machine.launch.bank_sizes[instruction.mode[1]], instruction.size))
         return false;
-    load(warp, one, machine.launch.banks[one.mode[1]], 0, all, mask);
+    load(warp, instruction, machine.launch.banks[instruction.mode[1]], 0, all, mask);
     return true;
 }
 
-const sass::MemoryOperation ALL_OF_THEM[] = {
+const sass::MemoryOperation OPERATIONS[] = {
     {"ldg", global<true>}, {"stg", global<false>}, {"lds", shared<true>},    {"sts", shared<false>},
     {"ldl", local<true>},  {"stl", local<false>},  {"atomg", global_atomic}, {"atoms", shared_atomic},
     {"ldgsts", copy},      {"ldc", constant},
@@ -318,6 +320,6 @@ const sass::MemoryOperation ALL_OF_THEM[] = {
 
 } // namespace
 
-sass::MemoryTable machine_memory() { return {ALL_OF_THEM, sizeof ALL_OF_THEM / sizeof *ALL_OF_THEM}; }
+sass::MemoryTable machine_memory() { return {OPERATIONS, sizeof OPERATIONS / sizeof *OPERATIONS}; }
 
 } // namespace engine::LEVEL

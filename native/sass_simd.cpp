@@ -1,4 +1,4 @@
-// Machine code: what is done with registers alone, for 32 lanes at once.
+// Machine code: operations on registers alone, for 32 lanes at once.
 #include "halves.hpp"
 #include "sass.hpp"
 
@@ -22,7 +22,7 @@ struct alignas(64) Pairs {
     u64 of[LANES];
 };
 
-// The operand of each lane; `own` is where it is computed, if it is not a register as it is.
+// The operand of each lane: the register, or its modified value in `own`.
 inline const u32 *word(const Warp &warp, const Source &source, Words &own) {
     const u32 *from = warp.at(source.place);
     if (source.keep == ALL && !source.flip && !source.plus)
@@ -47,20 +47,20 @@ inline void real(const Warp &warp, const Source &source, f64 *into) {
     EACH into[lane] = as_bits<f64>((bits[lane] & keep) ^ flip);
 }
 
-inline void write(Warp &warp, const Instruction &one, const u32 *found, u32 mask, int behind = 0) {
-    if (one.into >= 0)
-        merge(warp.registers[one.into + behind], found, mask);
+inline void write(Warp &warp, const Instruction &instruction, const u32 *results, u32 mask, int behind = 0) {
+    if (instruction.into >= 0)
+        merge(warp.registers[instruction.into + behind], results, mask);
 }
-inline void write(Warp &warp, const Instruction &one, const u64 *found, u32 mask) {
+inline void write(Warp &warp, const Instruction &instruction, const u64 *results, u32 mask) {
     Words low, high;
-    EACH low.of[lane] = u32(found[lane]), high.of[lane] = u32(found[lane] >> 32);
-    write(warp, one, low.of, mask);
-    write(warp, one, high.of, mask, 1);
+    EACH low.of[lane] = u32(results[lane]), high.of[lane] = u32(results[lane] >> 32);
+    write(warp, instruction, low.of, mask);
+    write(warp, instruction, high.of, mask, 1);
 }
-inline void write(Warp &warp, const Instruction &one, const f64 *found, u32 mask) {
+inline void write(Warp &warp, const Instruction &instruction, const f64 *results, u32 mask) {
     Pairs bits;
-    EACH bits.of[lane] = found[lane] == found[lane] ? as_bits<u64>(found[lane]) : 0xFFF8000000000000u;
-    write(warp, one, bits.of, mask);
+    EACH bits.of[lane] = results[lane] == results[lane] ? as_bits<u64>(results[lane]) : 0xFFF8000000000000u;
+    write(warp, instruction, bits.of, mask);
 }
 inline void write_predicate(Warp &warp, i32 index, u32 bits, u32 mask) {
     if (index >= 0)
@@ -70,84 +70,84 @@ inline void write_predicate(Warp &warp, i32 index, u32 bits, u32 mask) {
 inline f32 real(u32 word) { return as_bits<f32>(word); }
 inline u32 number(f32 x) { return x == x ? as_bits<u32>(x) : 0x7FFFFFFFu; }
 
-// One word of each lane's operands.
-template <int N, class F> inline void words(Warp &warp, const Instruction &one, u32 mask, F function) {
-    Words own[3], found;
-    const u32 *x = word(warp, one.sources[0], own[0]);
-    const u32 *y = N > 1 ? word(warp, one.sources[1], own[1]) : x;
-    const u32 *z = N > 2 ? word(warp, one.sources[2], own[2]) : x;
+// Apply a function to one word of each operand.
+template <int N, class F> inline void words(Warp &warp, const Instruction &instruction, u32 mask, F function) {
+    Words own[3], results;
+    const u32 *x = word(warp, instruction.sources[0], own[0]);
+    const u32 *y = N > 1 ? word(warp, instruction.sources[1], own[1]) : x;
+    const u32 *z = N > 2 ? word(warp, instruction.sources[2], own[2]) : x;
 #pragma GCC ivdep
-    EACH found.of[lane] = function(x[lane], y[lane], z[lane]);
-    write(warp, one, found.of, mask);
+    EACH results.of[lane] = function(x[lane], y[lane], z[lane]);
+    write(warp, instruction, results.of, mask);
 }
-template <int N, class F> inline void floats(Warp &warp, const Instruction &one, u32 mask, F function) {
+template <int N, class F> inline void floats(Warp &warp, const Instruction &instruction, u32 mask, F function) {
     Words own[3];
-    alignas(64) f32 found[LANES];
-    Mode mode(one.flags);
-    const u32 *x = word(warp, one.sources[0], own[0]);
-    const u32 *y = N > 1 ? word(warp, one.sources[1], own[1]) : x;
-    const u32 *z = N > 2 ? word(warp, one.sources[2], own[2]) : x;
+    alignas(64) f32 results[LANES];
+    Mode mode(instruction.flags);
+    const u32 *x = word(warp, instruction.sources[0], own[0]);
+    const u32 *y = N > 1 ? word(warp, instruction.sources[1], own[1]) : x;
+    const u32 *z = N > 2 ? word(warp, instruction.sources[2], own[2]) : x;
 #pragma GCC ivdep
-    EACH found[lane] = function(real(x[lane]), real(y[lane]), real(z[lane]));
-    if (one.flags)
-        finish(found, one.flags);
-    EACH own[0].of[lane] = number(found[lane]);
-    write(warp, one, own[0].of, mask);
+    EACH results[lane] = function(real(x[lane]), real(y[lane]), real(z[lane]));
+    if (instruction.flags)
+        finish(results, instruction.flags);
+    EACH own[0].of[lane] = number(results[lane]);
+    write(warp, instruction, own[0].of, mask);
 }
-template <int N, class F> inline void doubles(Warp &warp, const Instruction &one, u32 mask, F function) {
-    alignas(64) f64 x[LANES], y[LANES], z[LANES], found[LANES];
-    Mode mode(one.flags);
-    real(warp, one.sources[0], x);
-    real(warp, one.sources[N > 1 ? 1 : 0], y);
-    real(warp, one.sources[N > 2 ? 2 : 0], z);
+template <int N, class F> inline void doubles(Warp &warp, const Instruction &instruction, u32 mask, F function) {
+    alignas(64) f64 x[LANES], y[LANES], z[LANES], results[LANES];
+    Mode mode(instruction.flags);
+    real(warp, instruction.sources[0], x);
+    real(warp, instruction.sources[N > 1 ? 1 : 0], y);
+    real(warp, instruction.sources[N > 2 ? 2 : 0], z);
 #pragma GCC ivdep
-    EACH found[lane] = function(x[lane], y[lane], z[lane]);
-    write(warp, one, found, mask);
+    EACH results[lane] = function(x[lane], y[lane], z[lane]);
+    write(warp, instruction, results, mask);
 }
 
-// What a comparison gives is joined with a predicate: mode[1] is 0 and, 1 or, 2 exclusive or.
+// The result of a comparison is joined with a predicate: mode[1] is 0 and, 1 or, 2 exclusive or.
 inline u32 joined(i32 how, u32 x, u32 y) { return how == 0 ? x & y : how == 1 ? x | y : x ^ y; }
-inline void compared(Warp &warp, const Instruction &one, u32 bits, u32 mask) {
-    const u32 with = warp.holds(one.conditions[0]);
-    write_predicate(warp, one.into_predicate[0], joined(one.mode[1], bits, with), mask);
-    write_predicate(warp, one.into_predicate[1], joined(one.mode[1], ~bits, with), mask);
+inline void compared(Warp &warp, const Instruction &instruction, u32 bits, u32 mask) {
+    const u32 with = warp.holds(instruction.conditions[0]);
+    write_predicate(warp, instruction.into_predicate[0], joined(instruction.mode[1], bits, with), mask);
+    write_predicate(warp, instruction.into_predicate[1], joined(instruction.mode[1], ~bits, with), mask);
 }
 
 // Comparisons: bits 1 less, 2 equal, 4 greater, 8 not ordered.
 template <class T> inline u32 relation(i32 wanted, const T *x, const T *y) {
-    u32 found = 0;
+    u32 lanes = 0;
     if (wanted & 1)
-        found |= lanes_where<T>([=](int lane) { return x[lane] < y[lane]; });
+        lanes |= lanes_where<T>([=](int lane) { return x[lane] < y[lane]; });
     if (wanted & 2)
-        found |= lanes_where<T>([=](int lane) { return x[lane] == y[lane]; });
+        lanes |= lanes_where<T>([=](int lane) { return x[lane] == y[lane]; });
     if (wanted & 4)
-        found |= lanes_where<T>([=](int lane) { return x[lane] > y[lane]; });
+        lanes |= lanes_where<T>([=](int lane) { return x[lane] > y[lane]; });
     if constexpr (std::is_floating_point_v<T>)
         if (wanted & 8)
-            found |= lanes_where<T>([=](int lane) { return (x[lane] != x[lane]) | (y[lane] != y[lane]); });
-    return found;
+            lanes |= lanes_where<T>([=](int lane) { return (x[lane] != x[lane]) | (y[lane] != y[lane]); });
+    return lanes;
 }
-template <class T> void compare_words(Warp &warp, const Instruction &one, u32 mask) {
+template <class T> void compare_words(Warp &warp, const Instruction &instruction, u32 mask) {
     Words own[2];
-    const T *x = reinterpret_cast<const T *>(word(warp, one.sources[0], own[0]));
-    const T *y = reinterpret_cast<const T *>(word(warp, one.sources[1], own[1]));
-    Mode mode(one.flags);
-    u32 found = relation<T>(one.mode[0], x, y);
-    if (one.mode[2]) { // .EX: the lower words decide where these are equal
-        const u32 lower = warp.holds(one.conditions[1]), equal = relation<T>(2, x, y);
-        const i32 strict = one.mode[0] == 5 ? 5 : one.mode[0] & ~2;
-        found = (equal & lower) | (~equal & relation<T>(strict, x, y));
+    const T *x = reinterpret_cast<const T *>(word(warp, instruction.sources[0], own[0]));
+    const T *y = reinterpret_cast<const T *>(word(warp, instruction.sources[1], own[1]));
+    Mode mode(instruction.flags);
+    u32 holds = relation<T>(instruction.mode[0], x, y);
+    if (instruction.mode[2]) { // .EX: the lower words decide where these are equal
+        const u32 lower = warp.holds(instruction.conditions[1]), equal = relation<T>(2, x, y);
+        const i32 strict = instruction.mode[0] == 5 ? 5 : instruction.mode[0] & ~2;
+        holds = (equal & lower) | (~equal & relation<T>(strict, x, y));
     }
-    compared(warp, one, found, mask);
+    compared(warp, instruction, holds, mask);
 }
-void compare_doubles(Warp &warp, const Instruction &one, u32 mask) {
+void compare_doubles(Warp &warp, const Instruction &instruction, u32 mask) {
     alignas(64) f64 x[LANES], y[LANES];
-    real(warp, one.sources[0], x);
-    real(warp, one.sources[1], y);
-    if (!one.mode[2])
-        return compared(warp, one, relation<f64>(one.mode[0], x, y), mask);
-    // .MAX, .MIN: whether the first is the one, and whether neither is a number
-    const bool greater = one.mode[2] == 1;
+    real(warp, instruction.sources[0], x);
+    real(warp, instruction.sources[1], y);
+    if (!instruction.mode[2])
+        return compared(warp, instruction, relation<f64>(instruction.mode[0], x, y), mask);
+    // .MAX, .MIN: whether the first is chosen, and whether neither is a number
+    const bool greater = instruction.mode[2] == 1;
     u32 first = 0, none = 0;
     EACH {
         const bool zero = x[lane] == y[lane] && std::signbit(x[lane]) != greater;
@@ -155,132 +155,133 @@ void compare_doubles(Warp &warp, const Instruction &one, u32 mask) {
         first |= u32(ahead || zero || y[lane] != y[lane]) << lane;
         none |= u32(x[lane] != x[lane] && y[lane] != y[lane]) << lane;
     }
-    const u32 with = warp.holds(one.conditions[0]);
-    write_predicate(warp, one.into_predicate[0], first & with, mask);
-    write_predicate(warp, one.into_predicate[1], none & with, mask);
+    const u32 with = warp.holds(instruction.conditions[0]);
+    write_predicate(warp, instruction.into_predicate[0], first & with, mask);
+    write_predicate(warp, instruction.into_predicate[1], none & with, mask);
 }
 
-void add_with_carry(Warp &warp, const Instruction &one, u32 mask) {
-    Words found;
+void add_with_carry(Warp &warp, const Instruction &instruction, u32 mask) {
+    Words sums;
     const u32 *from[3];
     u64 plus = 0;
     for (int k = 0; k < 3; k++)
-        from[k] = warp.at(one.sources[k].place), plus += one.sources[k].plus;
-    const u32 first = warp.holds(one.conditions[0]), second = warp.holds(one.conditions[1]);
-    u32 carry = 0, more = 0;
+        from[k] = warp.at(instruction.sources[k].place), plus += instruction.sources[k].plus;
+    const u32 first = warp.holds(instruction.conditions[0]), second = warp.holds(instruction.conditions[1]);
+    u32 carry = 0, second_carry = 0;
     EACH {
         u64 sum = plus + (first >> lane & 1) + (second >> lane & 1);
         for (int k = 0; k < 3; k++)
-            sum += from[k][lane] ^ one.sources[k].flip;
-        found.of[lane] = u32(sum);
+            sum += from[k][lane] ^ instruction.sources[k].flip;
+        sums.of[lane] = u32(sum);
         carry |= u32(sum >> 32 >= 1) << lane;
-        more |= u32(sum >> 32 >= 2) << lane;
+        second_carry |= u32(sum >> 32 >= 2) << lane;
     }
-    write(warp, one, found.of, mask);
-    write_predicate(warp, one.into_predicate[0], carry, mask);
-    write_predicate(warp, one.into_predicate[1], more, mask);
+    write(warp, instruction, sums.of, mask);
+    write_predicate(warp, instruction.into_predicate[0], carry, mask);
+    write_predicate(warp, instruction.into_predicate[1], second_carry, mask);
 }
 
 // mode: 0 signed, 1 the upper word only
-void multiply_wide(Warp &warp, const Instruction &one, u32 mask) {
+void multiply_wide(Warp &warp, const Instruction &instruction, u32 mask) {
     Words own[2];
-    Pairs found;
-    const u32 *x = word(warp, one.sources[0], own[0]), *y = word(warp, one.sources[1], own[1]);
-    integer(warp, one.sources[2], found.of);
-    const u32 carried = warp.holds(one.conditions[0]);
+    Pairs sums;
+    const u32 *x = word(warp, instruction.sources[0], own[0]), *y = word(warp, instruction.sources[1], own[1]);
+    integer(warp, instruction.sources[2], sums.of);
+    const u32 carried = warp.holds(instruction.conditions[0]);
     u32 carry = 0;
-    if (!carried && one.into_predicate[0] < 0) {
-        if (one.mode[0])
-            EACH found.of[lane] += u64(i64(i32(x[lane])) * i32(y[lane]));
+    if (!carried && instruction.into_predicate[0] < 0) {
+        if (instruction.mode[0])
+            EACH sums.of[lane] += u64(i64(i32(x[lane])) * i32(y[lane]));
         else
-            EACH found.of[lane] += u64(x[lane]) * y[lane];
+            EACH sums.of[lane] += u64(x[lane]) * y[lane];
     } else
         EACH {
-            const u64 product = one.mode[0] ? u64(i64(i32(x[lane])) * i32(y[lane])) : u64(x[lane]) * y[lane];
-            const unsigned __int128 sum = (unsigned __int128)(product) + found.of[lane] + (carried >> lane & 1);
-            found.of[lane] = u64(sum);
+            const u64 product = instruction.mode[0] ? u64(i64(i32(x[lane])) * i32(y[lane])) : u64(x[lane]) * y[lane];
+            const unsigned __int128 sum = (unsigned __int128)(product) + sums.of[lane] + (carried >> lane & 1);
+            sums.of[lane] = u64(sum);
             carry |= u32(sum >> 64) << lane;
         }
-    if (one.mode[1])
-        EACH found.of[lane] >>= 32;
-    if (one.mode[1])
-        EACH own[0].of[lane] = u32(found.of[lane]);
-    one.mode[1] ? write(warp, one, own[0].of, mask) : write(warp, one, found.of, mask);
-    write_predicate(warp, one.into_predicate[0], carry, mask);
+    if (instruction.mode[1])
+        EACH sums.of[lane] >>= 32;
+    if (instruction.mode[1])
+        EACH own[0].of[lane] = u32(sums.of[lane]);
+    instruction.mode[1] ? write(warp, instruction, own[0].of, mask) : write(warp, instruction, sums.of, mask);
+    write_predicate(warp, instruction.into_predicate[0], carry, mask);
 }
 
 // mode: 0 shift, 1 the upper word of a pair, 2 its upper half is the sign of the lower one
-void shift_and_add(Warp &warp, const Instruction &one, u32 mask) {
-    Words own[3], found;
-    const u32 *x = warp.at(one.sources[0].place), *y = word(warp, one.sources[1], own[1]);
-    const u32 *above = warp.at(one.sources[2].place), carried = warp.holds(one.conditions[0]);
-    const bool minus = one.sources[0].plus;
+void shift_and_add(Warp &warp, const Instruction &instruction, u32 mask) {
+    Words own[3], sums;
+    const u32 *x = warp.at(instruction.sources[0].place), *y = word(warp, instruction.sources[1], own[1]);
+    const u32 *above = warp.at(instruction.sources[2].place), carried = warp.holds(instruction.conditions[0]);
+    const bool minus = instruction.sources[0].plus;
     u32 carry = 0;
     EACH {
         u64 value = x[lane];
-        if (one.mode[1])
-            value |= u64(one.mode[2] ? u32(i32(x[lane]) >> 31) : above[lane]) << 32;
+        if (instruction.mode[1])
+            value |= u64(instruction.mode[2] ? u32(i32(x[lane]) >> 31) : above[lane]) << 32;
         value = minus ? -value : value;
-        const u32 shifted =
-            one.mode[1] ? u32(one.mode[0] ? value >> (32 - one.mode[0]) : value >> 32) : u32(value) << one.mode[0];
+        const u32 shifted = instruction.mode[1]
+                                ? u32(instruction.mode[0] ? value >> (32 - instruction.mode[0]) : value >> 32)
+                                : u32(value) << instruction.mode[0];
         const u64 sum = u64(shifted) + y[lane] + (carried >> lane & 1);
-        found.of[lane] = u32(sum);
+        sums.of[lane] = u32(sum);
         carry |= u32(sum >> 32) << lane;
     }
-    write(warp, one, found.of, mask);
-    write_predicate(warp, one.into_predicate[0], carry, mask);
+    write(warp, instruction, sums.of, mask);
+    write_predicate(warp, instruction.into_predicate[0], carry, mask);
 }
 
 // mode: 0 right, 1 the upper word, 2 wraps, 3: bit 0 signed, bit 1 of 64 bits
-void funnel(Warp &warp, const Instruction &one, u32 mask) {
-    const i32 right = one.mode[0], high = one.mode[1], sign = one.mode[3] & 1;
-    const u32 most = one.mode[3] & 2 ? 64 : 32, wrap = one.mode[2] ? most - 1 : ALL;
-    words<3>(warp, one, mask, [=](u32 low, u32 by, u32 above) {
+void funnel(Warp &warp, const Instruction &instruction, u32 mask) {
+    const i32 right = instruction.mode[0], high = instruction.mode[1], sign = instruction.mode[3] & 1;
+    const u32 most = instruction.mode[3] & 2 ? 64 : 32, wrap = instruction.mode[2] ? most - 1 : ALL;
+    words<3>(warp, instruction, mask, [=](u32 low, u32 by, u32 above) {
         u32 n = by & wrap;
         n = n < most ? n : most;
         const u64 x = u64(above) << 32 | low, left = n >= 64 ? 0 : x << (n & 63);
         const u64 signs = u64(i64(x) >> (n & 63)), plain = n >= 64 ? 0 : x >> (n & 63);
-        const u64 found = !right ? left : sign ? (n >= 64 ? u64(i64(x) >> 63) : signs) : plain;
-        return high ? u32(found >> 32) : u32(found);
+        const u64 shifted = !right ? left : sign ? (n >= 64 ? u64(i64(x) >> 63) : signs) : plain;
+        return high ? u32(shifted >> 32) : u32(shifted);
     });
 }
 
 inline u32 looked_up(i32 table, u32 x, u32 y, u32 z) {
-    u32 found = 0;
+    u32 value = 0;
     for (int k = 0; k < 8; k++)
         if (table >> k & 1)
-            found |= (k & 4 ? x : ~x) & (k & 2 ? y : ~y) & (k & 1 ? z : ~z);
-    return found;
+            value |= (k & 4 ? x : ~x) & (k & 2 ? y : ~y) & (k & 1 ? z : ~z);
+    return value;
 }
 // mode: 0 the table, 1 how the result's predicate is joined
-void logic(Warp &warp, const Instruction &one, u32 mask) {
-    Words own[3], found;
-    const u32 *x = word(warp, one.sources[0], own[0]), *y = word(warp, one.sources[1], own[1]);
-    const u32 *z = word(warp, one.sources[2], own[2]);
-    switch (one.mode[0]) {
-    case 0xC0: EACH found.of[lane] = x[lane] & y[lane]; break;
-    case 0xFC: EACH found.of[lane] = x[lane] | y[lane]; break;
-    case 0x3C: EACH found.of[lane] = x[lane] ^ y[lane]; break;
-    case 0x96: EACH found.of[lane] = x[lane] ^ y[lane] ^ z[lane]; break;
-    case 0xF8: EACH found.of[lane] = x[lane] | (y[lane] & z[lane]); break;
-    default: EACH found.of[lane] = looked_up(one.mode[0], x[lane], y[lane], z[lane]);
+void logic(Warp &warp, const Instruction &instruction, u32 mask) {
+    Words own[3], results;
+    const u32 *x = word(warp, instruction.sources[0], own[0]), *y = word(warp, instruction.sources[1], own[1]);
+    const u32 *z = word(warp, instruction.sources[2], own[2]);
+    switch (instruction.mode[0]) {
+    case 0xC0: EACH results.of[lane] = x[lane] & y[lane]; break;
+    case 0xFC: EACH results.of[lane] = x[lane] | y[lane]; break;
+    case 0x3C: EACH results.of[lane] = x[lane] ^ y[lane]; break;
+    case 0x96: EACH results.of[lane] = x[lane] ^ y[lane] ^ z[lane]; break;
+    case 0xF8: EACH results.of[lane] = x[lane] | (y[lane] & z[lane]); break;
+    default: EACH results.of[lane] = looked_up(instruction.mode[0], x[lane], y[lane], z[lane]);
     }
-    write(warp, one, found.of, mask);
-    if (one.into_predicate[0] >= 0)
-        write_predicate(warp, one.into_predicate[0],
-                        joined(one.mode[1], lanes_where<u32>([&](int lane) { return found.of[lane] != 0; }),
-                               warp.holds(one.conditions[0])),
+    write(warp, instruction, results.of, mask);
+    if (instruction.into_predicate[0] >= 0)
+        write_predicate(warp, instruction.into_predicate[0],
+                        joined(instruction.mode[1], lanes_where<u32>([&](int lane) { return results.of[lane] != 0; }),
+                               warp.holds(instruction.conditions[0])),
                         mask);
 }
 
 inline u32 permuted(u32 low, u32 by, u32 high) {
     const u64 bytes = u64(high) << 32 | low;
-    u32 found = 0;
+    u32 permutation = 0;
     for (int k = 0; k < 4; k++) {
         const u32 pick = by >> (4 * k) & 15, byte = bytes >> (8 * (pick & 7)) & 255;
-        found |= (pick & 8 ? (byte & 128 ? 255u : 0u) : byte) << (8 * k);
+        permutation |= (pick & 8 ? (byte & 128 ? 255u : 0u) : byte) << (8 * k);
     }
-    return found;
+    return permutation;
 }
 inline u32 reversed(u32 x) {
     x = __builtin_bswap32(x);
@@ -294,15 +295,15 @@ inline u32 bytes_product(u32 x, u32 y, u32 z, bool first, bool second) {
         sum += (first ? i32(i8(x >> k)) : i32(u8(x >> k))) * (second ? i32(i8(y >> k)) : i32(u8(y >> k)));
     return u32(sum);
 }
-// By a predicate the one or the other.
-template <int N, class F> inline void chosen(Warp &warp, const Instruction &one, u32 mask, F function) {
-    Words own[3], found;
-    const u32 *x = word(warp, one.sources[0], own[0]), *y = word(warp, one.sources[1], own[1]);
-    const u32 *z = N > 2 ? word(warp, one.sources[2], own[2]) : y;
-    const u32 first = warp.holds(one.conditions[0]);
+// A function of a predicate and words.
+template <int N, class F> inline void chosen(Warp &warp, const Instruction &instruction, u32 mask, F function) {
+    Words own[3], results;
+    const u32 *x = word(warp, instruction.sources[0], own[0]), *y = word(warp, instruction.sources[1], own[1]);
+    const u32 *z = N > 2 ? word(warp, instruction.sources[2], own[2]) : y;
+    const u32 first = warp.holds(instruction.conditions[0]);
 #pragma GCC ivdep
-    EACH found.of[lane] = function((first & bit<u32>(lane)) != 0, x[lane], y[lane], z[lane]);
-    write(warp, one, found.of, mask);
+    EACH results.of[lane] = function((first & bit<u32>(lane)) != 0, x[lane], y[lane], z[lane]);
+    write(warp, instruction, results.of, mask);
 }
 inline u32 lesser(bool least, u32 x, u32 y) { return (x < y) == least ? x : y; }
 inline u32 lesser_signed(bool least, u32 x, u32 y) { return (i32(x) < i32(y)) == least ? x : y; }
@@ -316,9 +317,9 @@ inline f32 upper_word(f64 x) { return as_bits<f32>(u32(as_bits<u64>(x) >> 32)); 
 inline f64 as_upper(f32 x) { return as_bits<f64>(u64(as_bits<u32>(x)) << 32); }
 constexpr f64 TURN = 6.283185307179586476925;
 
-inline u32 divides_apart(u32 x, u32 y) {
-    const i32 above = x >> 23 & 255, below = y >> 23 & 255, apart = above - below;
-    return (above < 25) | (above == 255) | (below < 2) | (below >= 252) | (apart > 126) | (apart < -124);
+inline u32 needs_slow_division(u32 x, u32 y) {
+    const i32 above = x >> 23 & 255, below = y >> 23 & 255, difference = above - below;
+    return (above < 25) | (above == 255) | (below < 2) | (below >= 252) | (difference > 126) | (difference < -124);
 }
 
 // 16-bit floats, two in a word; rounds once.
@@ -327,11 +328,11 @@ template <class H> inline u32 narrow(f64 x) {
         return 0x7FFF;
     return H::rounded(H::near(x), NEAREST);
 }
-template <class H, int N, class F> void halves(Warp &warp, const Instruction &one, u32 mask, F function) {
+template <class H, int N, class F> void halves(Warp &warp, const Instruction &instruction, u32 mask, F function) {
     alignas(64) u32 from[3][LANES];
-    Words found;
+    Words results;
     for (int k = 0; k < N; k++) {
-        const Source &source = one.sources[k];
+        const Source &source = instruction.sources[k];
         const u32 *x = warp.at(source.place);
         EACH {
             u32 both = x[lane];
@@ -346,15 +347,15 @@ template <class H, int N, class F> void halves(Warp &warp, const Instruction &on
             for (int k = 0; k < N; k++)
                 of[k] = H::wide(from[k][lane] >> part & 0xFFFF);
             f64 exact = function(of[0], of[1], of[2]);
-            if (one.flags & RELU)
+            if (instruction.flags & RELU)
                 exact = without_negative(exact);
-            if (one.flags & SATURATE)
+            if (instruction.flags & SATURATE)
                 exact = saturated(exact);
             both |= narrow<H>(exact) << part;
         }
-        found.of[lane] = both;
+        results.of[lane] = both;
     }
-    write(warp, one, found.of, mask);
+    write(warp, instruction, results.of, mask);
 }
 inline u32 widened(u32 x, i32 half) { return number(Float16::wide(half == 2 ? x >> 16 : x & 0xFFFF)); }
 
@@ -362,175 +363,177 @@ inline u32 widened(u32 x, i32 half) { return number(Float16::wide(half == 2 ? x 
 inline f64 whole(f64 x, i32 how) {
     return how == 1 ? std::trunc(x) : how == 2 ? std::floor(x) : how == 3 ? std::ceil(x) : std::nearbyint(x);
 }
-void to_integer(Warp &warp, const Instruction &one, u32 mask) {
+void to_integer(Warp &warp, const Instruction &instruction, u32 mask) {
     alignas(64) f64 from[LANES];
     Words own;
-    Pairs found;
-    if (one.mode[2])
-        real(warp, one.sources[0], from);
+    Pairs integers;
+    if (instruction.mode[2])
+        real(warp, instruction.sources[0], from);
     else {
-        const u32 *x = word(warp, one.sources[0], own);
-        EACH from[lane] = one.flags & FLUSH ? flushed(real(x[lane])) : real(x[lane]);
+        const u32 *x = word(warp, instruction.sources[0], own);
+        EACH from[lane] = instruction.flags & FLUSH ? flushed(real(x[lane])) : real(x[lane]);
     }
-    const bool sign = one.mode[0], wide = one.mode[1];
+    const bool sign = instruction.mode[0], wide = instruction.mode[1];
     const f64 low = sign ? (wide ? -0x1p63 : -0x1p31) : 0;
     const f64 high = sign ? (wide ? 0x1p63 : 2147483647.) : (wide ? 0x1p64 : 4294967295.);
     const u64 least = sign ? (wide ? u64(1) << 63 : 0x80000000u) : 0;
     const u64 most = sign ? (wide ? ~u64(0) >> 1 : 0x7FFFFFFFu) : ~u64(0);
     EACH {
-        const f64 x = whole(from[lane], one.mode[3]);
-        found.of[lane] = x != x      ? (wide ? u64(1) << 63 : 0)
-                         : x <= low  ? least
-                         : x >= high ? most
-                         : sign      ? u64(i64(x))
-                                     : u64(x);
+        const f64 x = whole(from[lane], instruction.mode[3]);
+        integers.of[lane] = x != x      ? (wide ? u64(1) << 63 : 0)
+                            : x <= low  ? least
+                            : x >= high ? most
+                            : sign      ? u64(i64(x))
+                                        : u64(x);
     }
     if (wide)
-        return write(warp, one, found.of, mask);
-    EACH own.of[lane] = u32(found.of[lane]);
-    write(warp, one, own.of, mask);
+        return write(warp, instruction, integers.of, mask);
+    EACH own.of[lane] = u32(integers.of[lane]);
+    write(warp, instruction, own.of, mask);
 }
 // mode: 0 signed, 1 of 64 bits, 2 to float64, 3 of a part of a word: bits to shift left, then 256 * bits to shift right
-void from_integer(Warp &warp, const Instruction &one, u32 mask) {
+void from_integer(Warp &warp, const Instruction &instruction, u32 mask) {
     Words own;
     Pairs from;
-    alignas(64) f64 found[LANES];
-    Mode mode(one.flags);
-    if (one.mode[1])
-        integer(warp, one.sources[0], from.of);
+    alignas(64) f64 results[LANES];
+    Mode mode(instruction.flags);
+    if (instruction.mode[1])
+        integer(warp, instruction.sources[0], from.of);
     else {
-        const u32 *x = word(warp, one.sources[0], own);
-        const i32 left = one.mode[3] & 255, right = one.mode[3] >> 8;
+        const u32 *x = word(warp, instruction.sources[0], own);
+        const i32 left = instruction.mode[3] & 255, right = instruction.mode[3] >> 8;
         EACH {
             const u32 part = x[lane] << left;
-            from.of[lane] = one.mode[0] ? u64(i64(i32(part) >> right)) : part >> right;
+            from.of[lane] = instruction.mode[0] ? u64(i64(i32(part) >> right)) : part >> right;
         }
     }
-    if (one.mode[2]) {
-        EACH found[lane] = one.mode[0] ? f64(i64(from.of[lane])) : f64(from.of[lane]);
-        return write(warp, one, found, mask);
+    if (instruction.mode[2]) {
+        EACH results[lane] = instruction.mode[0] ? f64(i64(from.of[lane])) : f64(from.of[lane]);
+        return write(warp, instruction, results, mask);
     }
-    EACH own.of[lane] = as_bits<u32>(one.mode[0] ? f32(i64(from.of[lane])) : f32(from.of[lane]));
-    write(warp, one, own.of, mask);
+    EACH own.of[lane] = as_bits<u32>(instruction.mode[0] ? f32(i64(from.of[lane])) : f32(from.of[lane]));
+    write(warp, instruction, own.of, mask);
 }
-void widen(Warp &warp, const Instruction &one, u32 mask) {
+void widen(Warp &warp, const Instruction &instruction, u32 mask) {
     Words own;
-    alignas(64) f64 found[LANES];
-    const u32 *x = word(warp, one.sources[0], own);
-    EACH found[lane] = real(x[lane]);
-    write(warp, one, found, mask);
+    alignas(64) f64 results[LANES];
+    const u32 *x = word(warp, instruction.sources[0], own);
+    EACH results[lane] = real(x[lane]);
+    write(warp, instruction, results, mask);
 }
-template <class F> void from_double(Warp &warp, const Instruction &one, u32 mask, F function) {
+template <class F> void from_double(Warp &warp, const Instruction &instruction, u32 mask, F function) {
     alignas(64) f64 x[LANES];
-    Words found;
-    Mode mode(one.flags);
-    real(warp, one.sources[0], x);
-    EACH found.of[lane] = function(x[lane]);
-    write(warp, one, found.of, mask);
+    Words results;
+    Mode mode(instruction.flags);
+    real(warp, instruction.sources[0], x);
+    EACH results.of[lane] = function(x[lane]);
+    write(warp, instruction, results.of, mask);
 }
 
 // Between lanes --------------------------------------------------------------------------------------------------
 
 // mode: 0 idx, 1 up, 2 down, 3 bfly
-void shuffle(Warp &warp, const Instruction &one, u32 mask) {
-    Words own[3], found;
-    const u32 *x = word(warp, one.sources[0], own[0]), *by = word(warp, one.sources[1], own[1]);
-    const u32 *how = word(warp, one.sources[2], own[2]);
+void shuffle(Warp &warp, const Instruction &instruction, u32 mask) {
+    Words own[3], results;
+    const u32 *x = word(warp, instruction.sources[0], own[0]), *by = word(warp, instruction.sources[1], own[1]);
+    const u32 *how = word(warp, instruction.sources[2], own[2]);
     u32 inside = 0;
     EACH {
         const i32 segment = how[lane] >> 8 & 31, clamp = how[lane] & 31, step = by[lane] & 31;
         const i32 limit = (lane & segment) | (clamp & ~segment);
-        const i32 to = one.mode[0] == 0   ? (lane & segment) | (step & ~segment)
-                       : one.mode[0] == 1 ? lane - step
-                       : one.mode[0] == 2 ? lane + step
-                                          : lane ^ step;
-        const bool in = one.mode[0] == 1 ? to >= limit : to <= limit;
+        const i32 to = instruction.mode[0] == 0   ? (lane & segment) | (step & ~segment)
+                       : instruction.mode[0] == 1 ? lane - step
+                       : instruction.mode[0] == 2 ? lane + step
+                                                  : lane ^ step;
+        const bool in = instruction.mode[0] == 1 ? to >= limit : to <= limit;
         inside |= u32(in) << lane;
-        found.of[lane] = x[in ? to & 31 : lane];
+        results.of[lane] = x[in ? to & 31 : lane];
     }
-    write(warp, one, found.of, mask);
-    write_predicate(warp, one.into_predicate[0], inside, mask);
+    write(warp, instruction, results.of, mask);
+    write_predicate(warp, instruction.into_predicate[0], inside, mask);
 }
 // mode: 0 any, 1 all, 2 equal; 1 whether the result is uniform
-void vote(Warp &warp, const Instruction &one, u32 mask) {
-    Words found;
-    const u32 for_whom = warp.holds(one.conditions[0]) & mask, to = one.mode[1] ? ALL : mask;
-    const bool holds = one.mode[0] == 0   ? for_whom != 0
-                       : one.mode[0] == 1 ? for_whom == mask
-                                          : for_whom == 0 || for_whom == mask;
-    EACH found.of[lane] = for_whom;
-    write(warp, one, found.of, to);
-    write_predicate(warp, one.into_predicate[0], holds ? ALL : 0, to);
+void vote(Warp &warp, const Instruction &instruction, u32 mask) {
+    Words results;
+    const u32 voters = warp.holds(instruction.conditions[0]) & mask, to = instruction.mode[1] ? ALL : mask;
+    const bool holds = instruction.mode[0] == 0   ? voters != 0
+                       : instruction.mode[0] == 1 ? voters == mask
+                                                  : voters == 0 || voters == mask;
+    EACH results.of[lane] = voters;
+    write(warp, instruction, results.of, to);
+    write_predicate(warp, instruction.into_predicate[0], holds ? ALL : 0, to);
 }
 // mode: 0 all
-void match(Warp &warp, const Instruction &one, u32 mask) {
-    Words own, found;
-    const u32 *x = word(warp, one.sources[0], own), first = x[first_lane(mask)];
-    if (one.mode[0]) {
+void match(Warp &warp, const Instruction &instruction, u32 mask) {
+    Words own, results;
+    const u32 *x = word(warp, instruction.sources[0], own), first = x[first_lane(mask)];
+    if (instruction.mode[0]) {
         const bool same = !(mask & ~lanes_where<u32>([=](int lane) { return x[lane] == first; }));
-        EACH found.of[lane] = same ? mask : 0;
-        write(warp, one, found.of, mask);
-        return write_predicate(warp, one.into_predicate[0], same ? ALL : 0, mask);
+        EACH results.of[lane] = same ? mask : 0;
+        write(warp, instruction, results.of, mask);
+        return write_predicate(warp, instruction.into_predicate[0], same ? ALL : 0, mask);
     }
     for (u32 rest = mask; rest;) {
         const u32 value = x[first_lane(rest)];
         const u32 alike = rest & lanes_where<u32>([=](int lane) { return x[lane] == value; });
-        EACH found.of[lane] = alike & bit<u32>(lane) ? alike : found.of[lane];
+        EACH results.of[lane] = alike & bit<u32>(lane) ? alike : results.of[lane];
         rest &= ~alike;
     }
-    write(warp, one, found.of, mask);
+    write(warp, instruction, results.of, mask);
 }
 // mode: 0 sum, 1 min, 2 max, 3 and, 4 or, 5 xor; 1 signed
-void reduce(Warp &warp, const Instruction &one, u32 mask) {
+void reduce(Warp &warp, const Instruction &instruction, u32 mask) {
     Words own;
-    const u32 *x = word(warp, one.sources[0], own);
-    u32 found = x[first_lane(mask)];
+    const u32 *x = word(warp, instruction.sources[0], own);
+    u32 total = x[first_lane(mask)];
     for (u32 rest = mask & (mask - 1); rest; rest &= rest - 1) {
         const u32 y = x[first_lane(rest)];
-        switch (one.mode[0]) {
-        case 0: found += y; break;
+        switch (instruction.mode[0]) {
+        case 0: total += y; break;
         case 1:
-        case 2: found = (one.mode[1] ? lesser_signed : lesser)(one.mode[0] == 1, found, y); break;
-        case 3: found &= y; break;
-        case 4: found |= y; break;
-        default: found ^= y;
+        case 2: total = (instruction.mode[1] ? lesser_signed : lesser)(instruction.mode[0] == 1, total, y); break;
+        case 3: total &= y; break;
+        case 4: total |= y; break;
+        default: total ^= y;
         }
     }
-    EACH own.of[lane] = found;
-    write(warp, one, own.of, ALL);
+    EACH own.of[lane] = total;
+    write(warp, instruction, own.of, ALL);
 }
-// A uniform register takes over what the first active lane has.
-void first_active(Warp &warp, const Instruction &one, u32 mask) {
+// A uniform register gets the first active lane's value.
+void first_active(Warp &warp, const Instruction &instruction, u32 mask) {
     Words own;
-    const u32 found = word(warp, one.sources[0], own)[first_lane(mask)];
-    EACH own.of[lane] = found;
-    write(warp, one, own.of, ALL);
+    const u32 value = word(warp, instruction.sources[0], own)[first_lane(mask)];
+    EACH own.of[lane] = value;
+    write(warp, instruction, own.of, ALL);
 }
-void predicate_logic(Warp &warp, const Instruction &one, u32 mask) {
-    const u32 x = warp.holds(one.conditions[0]), y = warp.holds(one.conditions[1]), z = warp.holds(one.conditions[2]);
-    write_predicate(warp, one.into_predicate[0], looked_up(one.mode[0], x, y, z), mask);
-    write_predicate(warp, one.into_predicate[1], looked_up(one.mode[1], x, y, z), mask);
+void predicate_logic(Warp &warp, const Instruction &instruction, u32 mask) {
+    const u32 x = warp.holds(instruction.conditions[0]), y = warp.holds(instruction.conditions[1]),
+              z = warp.holds(instruction.conditions[2]);
+    write_predicate(warp, instruction.into_predicate[0], looked_up(instruction.mode[0], x, y, z), mask);
+    write_predicate(warp, instruction.into_predicate[1], looked_up(instruction.mode[1], x, y, z), mask);
 }
 // mode: 0 bits to shift by
-void predicates_to_register(Warp &warp, const Instruction &one, u32 mask) {
+void predicates_to_register(Warp &warp, const Instruction &instruction, u32 mask) {
     const u32 *all = warp.predicates;
-    Words own[2], found;
-    const u32 *x = word(warp, one.sources[0], own[0]), *which = word(warp, one.sources[1], own[1]);
+    Words own[2], results;
+    const u32 *x = word(warp, instruction.sources[0], own[0]), *which = word(warp, instruction.sources[1], own[1]);
     EACH {
         u32 set = 0;
         for (int k = 0; k < 7; k++)
             set |= (all[k] >> lane & 1) << k;
-        found.of[lane] = (x[lane] & ~(which[lane] << one.mode[0])) | ((set & which[lane]) << one.mode[0]);
+        results.of[lane] =
+            (x[lane] & ~(which[lane] << instruction.mode[0])) | ((set & which[lane]) << instruction.mode[0]);
     }
-    write(warp, one, found.of, mask);
+    write(warp, instruction, results.of, mask);
 }
-void register_to_predicates(Warp &warp, const Instruction &one, u32 mask) {
+void register_to_predicates(Warp &warp, const Instruction &instruction, u32 mask) {
     Words own[2];
-    const u32 *x = word(warp, one.sources[0], own[0]), which = word(warp, one.sources[1], own[1])[0];
+    const u32 *x = word(warp, instruction.sources[0], own[0]), which = word(warp, instruction.sources[1], own[1])[0];
     for (int k = 0; k < 7; k++)
         if (which >> k & 1)
-            write_predicate(warp, k, lanes_where<u32>([=](int lane) { return x[lane] >> (one.mode[0] + k) & 1; }),
-                            mask);
+            write_predicate(warp, k,
+                            lanes_where<u32>([=](int lane) { return x[lane] >> (instruction.mode[0] + k) & 1; }), mask);
 }
 
 // clang-format off
@@ -543,7 +546,7 @@ void register_to_predicates(Warp &warp, const Instruction &one, u32 mask) {
     RUN(NAME ".bf16", halves<Brain16 COMMA N>(w, i, m, [](f64 x, f64 y, f64 z) { (void)z; return E; }))
 #define COMMA ,
 
-const sass::Operation ALL_OF_THEM[] = {
+const sass::Operation OPERATIONS[] = {
     WORDS("mov", 1, x) WORDS("iadd3", 3, x + y + z) WORDS("imad", 3, x * y + z)
     WORDS("prmt", 3, permuted(x, y, z)) WORDS("popc", 1, __builtin_popcount(x)) WORDS("brev", 1, reversed(x))
     WORDS("iabs", 1, i32(x) < 0 ? -x : x) WORDS("idp", 3, bytes_product(x, y, z, i.mode[0], i.mode[1]))
@@ -573,7 +576,7 @@ const sass::Operation ALL_OF_THEM[] = {
     WORDS("mufu.rcp64h", 1, as_bits<u32>(upper_word(1 / as_upper(real(x)))))
     WORDS("mufu.rsq64h", 1, as_bits<u32>(upper_word(1 / std::sqrt(as_upper(real(x))))))
     RUN("fchk", { Words a COMMA b; const u32 *x = word(w, i.sources[0], a); const u32 *y = word(w, i.sources[1], b);
-        write_predicate(w, i.into_predicate[0], lanes_where<u32>([=](int l) { return divides_apart(x[l], y[l]); }), m); })
+        write_predicate(w, i.into_predicate[0], lanes_where<u32>([=](int l) { return needs_slow_division(x[l], y[l]); }), m); })
     DOUBLES("dadd", 2, x + y) DOUBLES("dmul", 2, x * y) DOUBLES("dfma", 3, __builtin_fma(x, y, z))
     HALVES("hadd2", 2, sum_to_odd(x, y)) HALVES("hmul2", 2, x * y) HALVES("hfma2", 3, sum_to_odd(x * y, z))
     WORDS("hadd2.f32", 1, (widened(x, i.sources[0].half)))
@@ -591,6 +594,6 @@ const sass::Operation ALL_OF_THEM[] = {
 
 } // namespace
 
-sass::Table machine_code() { return {ALL_OF_THEM, sizeof ALL_OF_THEM / sizeof *ALL_OF_THEM}; }
+sass::Table machine_code() { return {OPERATIONS, sizeof OPERATIONS / sizeof *OPERATIONS}; }
 
 } // namespace engine::LEVEL

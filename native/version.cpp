@@ -1,4 +1,4 @@
-// What this library was built by, as `cudabench info` says it.
+// The compiler that built this library, which `cudabench info` prints.
 
 #ifdef __clang__
 #define COMPILER "clang++ " __clang_version__

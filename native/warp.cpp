@@ -1,4 +1,4 @@
-// Instructions in which the lanes of a warp take part together: shuffles, votes, matches, reductions, warp barriers.
+// Warp-wide instructions: shuffles, votes, matches, reductions, warp barriers.
 #include "launch.hpp"
 
 namespace engine {
@@ -20,15 +20,15 @@ Named named_by(const Block &block, i32 members, int warp, u32 mask) {
         return {true, ALL, nullptr};
     const u32 *lanes = block.at<u32>(members) + warp * LANES;
     const u32 first = lanes[first_lane(mask)];
-    u32 unlike = 0;
+    u32 differences = 0;
     for (int lane = 0; lane < LANES; lane++)
-        unlike |= (mask >> lane & 1) ? lanes[lane] ^ first : 0;
-    return {unlike == 0, first, lanes};
+        differences |= (mask >> lane & 1) ? lanes[lane] ^ first : 0;
+    return {differences == 0, first, lanes};
 }
 
-// Look at what the NumPy engine's `members.examine` reports, and let lanes meet. warp_barrier: __syncwarp, which waits
-// only for lanes that have not ended; one of cooperative groups is written as if they were there.
-bool meet(Block &block, const Op &op, const Named &named, int warp, u32 mask, bool warp_barrier) {
+// Check what the NumPy engine's `members.examine` reports, and synchronize the lanes. warp_barrier: __syncwarp, which
+// waits only for lanes that have not ended; but a barrier of cooperative groups must not name ended lanes.
+bool synchronize(Block &block, const Op &op, const Named &named, int warp, u32 mask, bool warp_barrier) {
     u32 outside = 0, all = 0;
     if (named.same) {
         outside = mask & ~named.first;
@@ -52,10 +52,10 @@ bool meet(Block &block, const Op &op, const Named &named, int warp, u32 mask, bo
         return true;
     }
     for (u32 rest = mask; rest;) {
-        const u32 mine = named.lanes[first_lane(rest)];
+        const u32 members = named.lanes[first_lane(rest)];
         u32 alike = 0;
         for (u32 left = rest; left; left &= left - 1)
-            if (named.lanes[first_lane(left)] == mine)
+            if (named.lanes[first_lane(left)] == members)
                 alike |= left & -left;
         block.worker.races.meet(block, warp, alike);
         rest &= ~alike;
@@ -63,30 +63,30 @@ bool meet(Block &block, const Op &op, const Named &named, int warp, u32 mask, bo
     return true;
 }
 
-// Do something for each warp with an active lane once its lanes have met; members: the register of their masks.
+// Call `work` for each warp with an active lane after its lanes synchronized; members: the register of their masks.
 template <class F> inline void each_warp(Block &block, const Op &op, i32 members, F work, bool warp_barrier = false) {
     for (int warp = 0; warp < block.warps; warp++) {
         const u32 mask = block.mask[warp];
         if (!mask)
             continue;
         const Named named = named_by(block, members, warp, mask);
-        if (!meet(block, op, named, warp, mask, warp_barrier))
+        if (!synchronize(block, op, named, warp, mask, warp_barrier))
             return;
         work(warp, mask, named);
     }
 }
 
-template <class T> inline void put(T *into, u32 mask, const T *found) {
+template <class T> inline void put(T *into, u32 mask, const T *values) {
     for (int lane = 0; lane < LANES; lane++)
-        into[lane] = mask >> lane & 1 ? found[lane] : into[lane];
+        into[lane] = mask >> lane & 1 ? values[lane] : into[lane];
 }
 
-inline void put_bits(u32 &into, u32 mask, u32 found) { into = (into & ~mask) | (found & mask); }
+inline void put_bits(u32 &into, u32 mask, u32 bits) { into = (into & ~mask) | (bits & mask); }
 
 enum Mode { UP, DOWN, BUTTERFLY, INDEX };
 
-// The lane that each lane reads, itself where the other is out of its segment; return for which it is not.
-template <Mode MODE> u32 others(const u32 *b, const u32 *c, i32 *other) {
+// The lane that each lane reads, itself if that lane is out of its segment; return the lanes for which it is not.
+template <Mode MODE> u32 source_lanes(const u32 *b, const u32 *c, i32 *sources) {
     u32 valid = 0;
     for (i32 lane = 0; lane < LANES; lane++) {
         const i32 segment = i32(c[lane] >> 8 & 31), bound = i32(c[lane] & 31), by = i32(b[lane] & 31);
@@ -96,45 +96,45 @@ template <Mode MODE> u32 others(const u32 *b, const u32 *c, i32 *other) {
                            : MODE == BUTTERFLY ? lane ^ by
                                                : (lane & segment) | (by & ~segment);
         const bool inside = MODE == UP ? wanted >= high : wanted <= high;
-        other[lane] = inside ? wanted & 31 : lane;
+        sources[lane] = inside ? wanted & 31 : lane;
         valid |= u32(inside) << lane;
     }
     return valid;
 }
 
-// shfl: from[] value, b, c and, or -1, the mask; into[] the value found and, or -1, whether it is another's.
+// shfl: from[] value, b, c and, or -1, the mask; into[] the value read and, or -1, whether that lane is in the segment.
 template <Mode MODE> void shuffle(Block &block, const Op &op) {
     const u32 *value = block.at<u32>(op.from[0]), *b = block.at<u32>(op.from[1]), *c = block.at<u32>(op.from[2]);
     u32 *into = block.at<u32>(op.into[0]), *valid_into = op.into[1] < 0 ? nullptr : block.predicate(op.into[1]);
-    i32 other[LANES];
+    i32 sources[LANES];
     u32 valid = 0;
     bool known = false;
     each_warp(block, op, op.from[3], [&](int warp, u32 mask, const Named &named) {
         const int first = warp * LANES;
         if (!known)
-            valid = others<MODE>(b + first, c + first, other);
+            valid = source_lanes<MODE>(b + first, c + first, sources);
         known = op.flags & ALIKE;
         if (mask != ALL || !named.same || named.first != ALL)
             for (u32 rest = mask; rest; rest &= rest - 1) {
                 const int lane = first_lane(rest);
-                if (other[lane] != lane && !(mask & named.of(lane) & 1u << other[lane])) {
+                if (sources[lane] != lane && !(mask & named.of(lane) & 1u << sources[lane])) {
                     block.suspect("a shuffle from a lane that does not take part", op);
                     return;
                 }
             }
-        u32 found[LANES];
+        u32 values[LANES];
         for (int lane = 0; lane < LANES; lane++)
-            found[lane] = value[first + other[lane]];
+            values[lane] = value[first + sources[lane]];
         if (mask == ALL)
-            std::memcpy(into + first, found, sizeof found);
+            std::memcpy(into + first, values, sizeof values);
         else
-            put(into + first, mask, found);
+            put(into + first, mask, values);
         if (valid_into)
             put_bits(valid_into[warp], mask, valid);
     });
 }
 
-enum Vote { EVERY, SOME, UNIFORM, BALLOT };
+enum Vote { EVERY, ANY, UNIFORM, BALLOT };
 
 // vote: from[] the predicate and, or -1, the mask; flags: whether the predicate is inverted.
 template <Vote VOTE> void vote(Block &block, const Op &op) {
@@ -143,41 +143,41 @@ template <Vote VOTE> void vote(Block &block, const Op &op) {
         const u32 bits = op.flags & INVERTED ? ~value[warp] : value[warp];
         const u32 yes = bits & mask, no = ~bits & mask;
         if (VOTE == BALLOT) {
-            u32 *into = block.at<u32>(op.into[0]) + warp * LANES, found[LANES];
+            u32 *into = block.at<u32>(op.into[0]) + warp * LANES, results[LANES];
             for (int lane = 0; lane < LANES; lane++)
-                found[lane] = yes & named.of(lane);
-            put(into, mask, found);
+                results[lane] = yes & named.of(lane);
+            put(into, mask, results);
             return;
         }
-        auto holds = [&](u32 who) {
-            return VOTE == SOME ? (yes & who) != 0 : !(no & who) || (VOTE == UNIFORM && !(yes & who));
+        auto holds = [&](u32 lanes) {
+            return VOTE == ANY ? (yes & lanes) != 0 : !(no & lanes) || (VOTE == UNIFORM && !(yes & lanes));
         };
-        u32 found = named.same ? (holds(named.first) ? ALL : 0u) : 0u;
+        u32 results = named.same ? (holds(named.first) ? ALL : 0u) : 0u;
         for (u32 rest = named.same ? 0u : mask; rest; rest &= rest - 1)
-            found |= holds(named.of(first_lane(rest))) ? rest & -rest : 0u;
-        put_bits(block.predicate(op.into[0])[warp], mask, found);
+            results |= holds(named.of(first_lane(rest))) ? rest & -rest : 0u;
+        put_bits(block.predicate(op.into[0])[warp], mask, results);
     });
 }
 
 // match: from[] value and mask; into[] the lanes with the same value and, or -1, whether all have it.
-template <class T, bool EVERYBODY> void match(Block &block, const Op &op) {
+template <class T, bool ALL_MEMBERS> void match(Block &block, const Op &op) {
     const T *value = block.at<T>(op.from[0]);
     each_warp(block, op, op.from[1], [&](int warp, u32 mask, const Named &named) {
-        const T *mine = value + warp * LANES;
-        u32 found[LANES] = {}, whole = 0;
+        const T *warp_values = value + warp * LANES;
+        u32 matches[LANES] = {}, complete = 0;
         for (u32 rest = mask; rest; rest &= rest - 1) {
             const int lane = first_lane(rest);
             const u32 inside = named.of(lane) & mask;
             u32 same = 0;
             for (int other = 0; other < LANES; other++)
-                same |= u32(mine[other] == mine[lane]) << other;
+                same |= u32(warp_values[other] == warp_values[lane]) << other;
             same &= inside;
-            whole |= same == inside ? rest & -rest : 0u;
-            found[lane] = !EVERYBODY || same == inside ? same : 0u;
+            complete |= same == inside ? rest & -rest : 0u;
+            matches[lane] = !ALL_MEMBERS || same == inside ? same : 0u;
         }
-        put(block.at<u32>(op.into[0]) + warp * LANES, mask, found);
+        put(block.at<u32>(op.into[0]) + warp * LANES, mask, matches);
         if (op.into[1] >= 0)
-            put_bits(block.predicate(op.into[1])[warp], mask, whole);
+            put_bits(block.predicate(op.into[1])[warp], mask, complete);
     });
 }
 
@@ -185,19 +185,19 @@ template <class T, bool EVERYBODY> void match(Block &block, const Op &op) {
 template <class T, class F> void reduce(Block &block, const Op &op, T neutral, F combine) {
     const T *value = block.at<T>(op.from[0]);
     each_warp(block, op, op.from[1], [&](int warp, u32 mask, const Named &named) {
-        const T *mine = value + warp * LANES;
-        auto total = [&](u32 who) {
+        const T *warp_values = value + warp * LANES;
+        auto total = [&](u32 lanes) {
             T sum = neutral;
-            for (u32 rest = who & mask; rest; rest &= rest - 1)
-                sum = combine(sum, mine[first_lane(rest)]);
+            for (u32 rest = lanes & mask; rest; rest &= rest - 1)
+                sum = combine(sum, warp_values[first_lane(rest)]);
             return sum;
         };
-        T found[LANES];
-        // All active lanes are in a mask that all of them have.
+        T results[LANES];
+        // If all active lanes have one mask, it contains them all.
         const T whole = named.same ? total(mask) : neutral;
         for (int lane = 0; lane < LANES; lane++)
-            found[lane] = named.same || !(mask >> lane & 1) ? whole : total(named.of(lane));
-        put(block.at<T>(op.into[0]) + warp * LANES, mask, found);
+            results[lane] = named.same || !(mask >> lane & 1) ? whole : total(named.of(lane));
+        put(block.at<T>(op.into[0]) + warp * LANES, mask, results);
     });
 }
 
@@ -210,7 +210,7 @@ void active_mask(Block &block, const Op &op) {
             into[warp * LANES + first_lane(rest)] = block.mask[warp];
 }
 
-// elect: the lowest active lane is chosen; from[] the mask.
+// elect: chooses the lowest active lane; from[] the mask.
 void elect(Block &block, const Op &op) {
     each_warp(block, op, op.from[0], [&](int warp, u32 mask, const Named &) {
         u32 *into = block.at<u32>(op.into[0]) + warp * LANES;
@@ -233,7 +233,7 @@ const std::vector<Operation> &warp_operations() {
         {"shfl.bfly", shuffle<BUTTERFLY>},
         {"shfl.idx", shuffle<INDEX>},
         {"vote.all", vote<EVERY>},
-        {"vote.any", vote<SOME>},
+        {"vote.any", vote<ANY>},
         {"vote.uni", vote<UNIFORM>},
         {"vote.ballot", vote<BALLOT>},
         {"match.any.32", match<u32, false>},

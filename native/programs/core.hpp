@@ -1,13 +1,13 @@
-// The core of a CUDA without a GPU: memory, streams as queues, events, graphs, modules and launches, for two fronts:
-// cuda* of a program (runtime*.cpp) and cu* of the tests' driver (tests/driver/driver.cpp).
+// The core of a CUDA without a GPU: memory, streams as queues, events, graphs, modules and launches; for two front
+// ends: cuda* of a program (runtime*.cpp) and cu* of the tests' driver (tests/driver/driver.cpp).
 //
-// The address of an allocation is the simulator's: 2^40 bytes of address space each, so that a pointer means the same
-// wherever a kernel finds it. Streams are queues: what is queued runs when somebody waits for it. Time is invented:
-// each piece of work says how many nanoseconds it takes. What needs Python (loading a module, launching) is a callback.
+// Allocations have the simulator's addresses, with 2^40 bytes of address space each, so that a pointer means the same
+// wherever a kernel reads it. Streams are queues: queued work runs when the program waits for it. Time is simulated:
+// each piece of work reports its nanoseconds. Work that needs Python (loading a module, launching) is a callback.
 //
-// What is queued may run long after it was asked for. So it holds what it needs: events, streams and kernels by shared
-// pointers, memory by its address, which is looked up again, and what comes from the host's ordinary memory as a copy.
-// While Python is called back it may collect garbage and free memory here: that waits until the outermost call ends.
+// Queued work may run long after its call. So it holds events, streams and kernels by shared pointers, memory by its
+// address, which is looked up again, and data of the host's ordinary memory as a copy. During a callback Python may
+// collect garbage and free memory here: that waits until the outermost call ends.
 #pragma once
 
 #include <cstddef>
@@ -36,14 +36,14 @@ enum : Status {
     NOT_FOUND = 500, NOT_READY = 600, ILLEGAL_ADDRESS = 700, OUT_OF_RESOURCES = 701, PEER_IS_ENABLED = 704,
     PEER_NOT_ENABLED = 705, ALREADY_REGISTERED = 712, NOT_REGISTERED = 713, LAUNCH_FAILED = 719, TOO_LARGE = 720,
     NOT_SUPPORTED = 801, CAPTURING = 900, CAPTURE_UNJOINED = 904, CAPTURED_EVENT = 907, UPDATE_FAILED = 910,
-    UNKNOWN = 999, INTERRUPTED = -1, // the last by the callback of a launch: Ctrl-C came while a kernel ran
+    UNKNOWN = 999, INTERRUPTED = -1, // the last by the callback of a launch: Ctrl-C while a kernel ran
 };
 // clang-format on
 const int SLOT_BITS = 40;
 const size_t SLOT = size_t(1) << SLOT_BITS;
 enum { MEMORY_HOST = 1, MEMORY_DEVICE = 2, MEMORY_ARRAY = 3, MEMORY_UNIFIED = 4 }; // CUmemorytype
 
-// What the callbacks' side sets -------------------------------------------------------------------------------------
+// Set by the side of the callbacks ----------------------------------------------------------------------------------
 
 struct Card {
     char name[128];
@@ -69,7 +69,7 @@ struct Launch {
     unsigned sides[6], cluster[3], shared;
     const void *parameters;
     size_t parameter_bytes;
-    // Python's driver knows what stands above.
+    // The tests' driver in Python knows only the fields above.
     unsigned cooperative;
     Address stream;
     const Place *place;
@@ -103,7 +103,7 @@ struct Memory {
     Context *context;
     Kind kind;
     Place place;
-    bool of_graph = false; // given by a graph, each time that it runs
+    bool of_graph = false; // allocated by a node of a graph
     bool of_host() const { return kind == PINNED || kind == REGISTERED; }
 };
 
@@ -122,7 +122,7 @@ enum NodeType {
 
 struct Work {
     std::function<Status(double *)> run;  // null: a wait
-    std::shared_ptr<struct Stream> other; // whose work up to `until` comes first
+    std::shared_ptr<struct Stream> other; // whose work up to `until` runs first
     unsigned long long until = 0;
     NodeType type = EMPTY;
 };
@@ -146,7 +146,7 @@ struct Event {
     Capture captured;
 };
 
-struct Context { // never deleted: what is queued and events name it
+struct Context { // never deleted: queued work and events refer to it
     int device;
     Status failed = SUCCESS;
     std::shared_ptr<Stream> everything;           // the default stream
@@ -180,7 +180,7 @@ struct Array {
 
 struct Node {
     Work work;
-    std::vector<Node *> before; // what has to be done first
+    std::vector<Node *> before; // the nodes that run first
     Node *origin = nullptr;     // of a copy
 };
 
@@ -188,54 +188,54 @@ struct Graph {
     std::vector<std::shared_ptr<Node>> nodes;
 };
 
-template <class T> std::map<T *, std::shared_ptr<T>> live; // what handles of the program's stand for
+template <class T> std::map<T *, std::shared_ptr<T>> live; // the objects of the program's handles
 
-template <class T> T *keep(T *made) {
-    live<T>[made] = std::shared_ptr<T>(made);
-    return made;
+template <class T> T *keep(T *object) {
+    live<T>[object] = std::shared_ptr<T>(object);
+    return object;
 }
 template <class T> std::shared_ptr<T> held(T *handle) {
-    auto found = live<T>.find(handle);
-    return found == live<T>.end() ? nullptr : found->second;
+    auto entry = live<T>.find(handle);
+    return entry == live<T>.end() ? nullptr : entry->second;
 }
 
 extern std::map<int, Memory> memories;               // by slot
 extern std::set<int> page_locked;                    // slots of the host's memory among them
 extern std::set<int> reserved;                       // slots of modules' variables
 extern thread_local std::vector<Context *> &current; // never destroyed: destructors of the program call, too
-extern Context *running;                             // whose work is being done
+extern Context *running;                             // whose work runs now
 extern std::set<Context *> contexts;
 extern unsigned long long sequence;
 extern int first_slot, next_slot; // of memory of the device
 extern bool interrupted, has_objects;
-extern unsigned long long schedule; // of queues that do not wait for each other: 0 by their calls, 1 reverse, or a seed
-extern size_t most_queued;          // works of a stream; one more waits until there is room, as on a GPU
+extern unsigned long long schedule; // the order of independent queues: 0 by their calls, 1 reverse, or a seed
+extern size_t most_queued;          // works of a stream; a further call waits for room, as on a GPU
 
 inline Context *context() { return current.empty() ? nullptr : current.back(); }
 inline bool sticky(Status status) { return status == 700 || status == 710 || (714 <= status && status <= 719); }
 
-// What each front defines -------------------------------------------------------------------------------------------
+// Defined by each front end -----------------------------------------------------------------------------------------
 
 bool callable();                                                         // whether callbacks can be made
-void lock(std::recursive_mutex &mutex);                                  // once it could not be had at once
+void lock(std::recursive_mutex &mutex);                                  // after a failed try_lock
 void interrupt();                                                        // raise what Ctrl-C raises
-Place here();                                                            // where the program calls
-char *map_memory(int slot, size_t bytes, Kind kind, const Place &place); // null: none left
+Place here();                                                            // the program's call stack
+char *map_memory(int slot, size_t bytes, Kind kind, const Place &place); // null: no memory left
 void unmap_memory(int slot, const Memory &memory);
-void copy_waits(Address to, size_t bytes, const Place &place); // into PINNED memory: it was queued
+void copy_waits(Address to, size_t bytes, const Place &place); // a copy into PINNED memory was queued
 void copy_done(Address to, size_t bytes);
 int host_slot(); // a slot for PINNED and MANAGED memory; 0: none left
 
 // One thread at a time ----------------------------------------------------------------------------------------------
 
-extern int depth; // of calls in each other: 2 while Python, called back, calls
+extern int depth; // of nested calls: 2 in a call from a callback
 
 struct Held {
     Held();
     ~Held();
 };
 
-// Do what takes away something that work may use once no work is being done.
+// Run `work`, which frees objects, when no queued work runs.
 Status at_rest(const std::function<void()> &work);
 
 // Memory ------------------------------------------------------------------------------------------------------------
@@ -246,16 +246,15 @@ void add_memory(int slot, const Memory &memory);
 Status allocate(Address *address, size_t bytes, Kind kind);
 void release(int slot);
 Memory *memory_at(Address address);           // of the slot
-char *host_of(Address address, size_t bytes); // null where the bytes do not all lie in one allocation
+char *host_of(Address address, size_t bytes); // null if the bytes are not all in one allocation
 int pinned_slot(const void *host);            // 0 for memory of the host that is not page-locked
 
-// Where a copy begins or ends: memory of the device or, where that is 0, of the host; the bytes from row to row and the
-// rows from layer to layer.
+// One end of a copy: memory of the device or, if that is 0, of the host; bytes from row to row, rows of a layer.
 struct End {
     Address device;
     char *host;
     size_t pitch, rows;
-    char *first(const size_t *box) const; // null where the box does not lie in one allocation
+    char *first(const size_t *box) const; // null if the box is not in one allocation
 };
 Status copy_box(End to, End from, size_t width, size_t height, size_t layers, Stream *handle, bool wait);
 Status fill(Address at, size_t pitch, const void *pattern, size_t width, size_t count, size_t rows, Stream *handle);
@@ -263,7 +262,7 @@ Status fill(Address at, size_t pitch, const void *pattern, size_t width, size_t 
 // Contexts, streams, events, graphs ---------------------------------------------------------------------------------
 
 Context *new_context(int device);
-void destroy(Context *gone); // run what is queued, then free all that is the context's
+void destroy(Context *gone); // run queued work, then free all objects of the context
 std::shared_ptr<Stream> stream_of(Stream *stream);
 Status queue(const std::shared_ptr<Stream> &stream, Work work);
 Status queue(const std::shared_ptr<Stream> &stream, NodeType type, std::function<Status(double *)> run);
@@ -288,7 +287,7 @@ Status launch_graph(Graph *handle, Stream *on);
 
 Status load(Module **made, const void *image, size_t bytes, bool managed = false);
 void unload(Module *module);
-Status find_kernel(Kernel **found, Module *module, const char *name);
+Status find_kernel(Kernel **result, Module *module, const char *name);
 Status find_variable(Address *address, size_t *bytes, Module *module, const char *name);
 Status kernel_attribute(int *value, int attribute, const Kernel *kernel);
 Status set_kernel_attribute(Kernel *kernel, int attribute, int value);
@@ -325,7 +324,7 @@ struct Resource { // CUDA_RESOURCE_DESC
 };
 Status make_array(Array **made, const ArrayDescriptor &how);
 Status destroy_array(Array *handle);
-// One end of a copy of boxes; status: what is wrong with it.
+// One end of a copy of boxes; status: an error of it.
 End end_of(int type, const void *host, Address device, Array *handle, const size_t *from, size_t pitch, size_t rows,
            const size_t *box, Status *status);
 Status make_object(Address *handle, const Resource *resource, const void *how,

@@ -8,9 +8,9 @@ static const Error ERRORS[] = {
 };
 
 const Error *error_of(int number) {
-    for (const Error &one : ERRORS)
-        if (one.number == number)
-            return &one;
+    for (const Error &error : ERRORS)
+        if (error.number == number)
+            return &error;
     return nullptr;
 }
 

@@ -1,4 +1,4 @@
-// Capture of a stream's work, and graphs: nodes that run one after the other, each behind those that it depends on.
+// Capture of a stream's work, and graphs: nodes that run one after the other, each after its dependencies.
 #include "core.hpp"
 
 #include <algorithm>
@@ -24,9 +24,9 @@ Status end_capture(Stream *handle, Graph **graph) {
     Capture works = stream->captured;
     if (!works)
         return INVALID_VALUE;
-    for (auto &one : stream->context->streams) // and those that joined by an event
-        if (one->captured == works)
-            one->captured = nullptr;
+    for (auto &joined : stream->context->streams) // and streams that joined by an event
+        if (joined->captured == works)
+            joined->captured = nullptr;
     *graph = keep(new Graph);
     for (Work &work : *works) { // in the order of the calls
         auto node = std::make_shared<Node>(Node{work, {}});
@@ -37,7 +37,7 @@ Status end_capture(Stream *handle, Graph **graph) {
     return SUCCESS;
 }
 
-// Copy a graph, if need be each node behind those that it depends on; INVALID_VALUE where they depend on each other.
+// Copy a graph; in_order: each node after its dependencies, INVALID_VALUE if these form a cycle.
 Status copy_graph(Graph **made, Graph *graph, bool in_order) {
     if (!held(graph))
         return INVALID_HANDLE;
@@ -47,7 +47,7 @@ Status copy_graph(Graph **made, Graph *graph, bool in_order) {
     while (copied->nodes.size() < graph->nodes.size()) {
         size_t before = copied->nodes.size();
         for (auto &node : graph->nodes) {
-            auto is_done = [&](Node *one) { return done.count(one) > 0; };
+            auto is_done = [&](Node *dependency) { return done.count(dependency) > 0; };
             if (copies.count(node.get()) ||
                 (in_order && !std::all_of(node->before.begin(), node->before.end(), is_done)))
                 continue;
@@ -59,13 +59,13 @@ Status copy_graph(Graph **made, Graph *graph, bool in_order) {
             return INVALID_VALUE;
     }
     for (auto &node : copied->nodes)
-        for (Node *&one : node->before)
-            one = copies[one];
+        for (Node *&dependency : node->before)
+            dependency = copies[dependency];
     *made = keep(copied.release());
     return SUCCESS;
 }
 
-// All of a graph as it is now, as one piece of work.
+// The nodes of a graph, as it is now, as one piece of work.
 Work as_one(const Graph &graph, Context *in) {
     std::vector<Work> works;
     for (auto &node : graph.nodes)

@@ -1,4 +1,4 @@
-// Launches: what CUDA checks of them before they are queued.
+// Launches: CUDA's checks before they are queued, and the number of blocks that a multiprocessor can run.
 #include "core.hpp"
 
 #include <algorithm>
@@ -40,7 +40,7 @@ static Status check_geometry(const Kernel &kernel, const Geometry &how) {
     return SUCCESS;
 }
 
-// The bytes of a kernel's parameters, from a list of where each lies or from `extra`, one buffer of all.
+// The bytes of a kernel's parameters, from a list of pointers or from `extra`, one buffer of all.
 static Status gather(std::vector<char> &bytes, const Kernel &kernel, void **parameters, void **extra) {
     int last = kernel.told.parameters - 1;
     bytes.resize(last < 0 ? 0 : kernel.told.offsets[last] + kernel.told.sizes[last]);
@@ -78,20 +78,20 @@ Status launch(Kernel *handle, const Geometry &how, Stream *on, void **parameters
     std::vector<char> bytes;
     if (Status status = gather(bytes, *kernel, parameters, extra))
         return status;
-    Launch what{kernel->module->number, nullptr,        {},     {}, how.shared, nullptr, 0,
-                how.cooperative,        stream->number, nullptr};
-    std::copy(how.sides, how.sides + 6, what.sides);
+    Launch description{kernel->module->number, nullptr,        {},     {}, how.shared, nullptr, 0,
+                       how.cooperative,        stream->number, nullptr};
+    std::copy(how.sides, how.sides + 6, description.sides);
     if (how.cluster)
-        std::copy(how.cluster, how.cluster + 3, what.cluster);
+        std::copy(how.cluster, how.cluster + 3, description.cluster);
     return queue(stream, KERNEL, [=, place = here()](double *time) -> Status {
         if (!held(kernel.get()))
             return INVALID_HANDLE; // unloaded since: of a graph
-        Launch now = what;
-        now.name = kernel->name.c_str();
-        now.parameters = bytes.data();
-        now.parameter_bytes = bytes.size();
-        now.place = &place;
-        Status status = callbacks.launch(&now, time);
+        Launch launched = description;
+        launched.name = kernel->name.c_str();
+        launched.parameters = bytes.data();
+        launched.parameter_bytes = bytes.size();
+        launched.place = &place;
+        Status status = callbacks.launch(&launched, time);
         interrupted = status == INTERRUPTED;
         *time *= 1 + 0.01 * (double(random_number()) / (1ull << 53)); // no two launches take the same time
         return interrupted ? LAUNCH_FAILED : status;
@@ -103,12 +103,12 @@ int most_blocks(const Kernel *kernel, unsigned threads, size_t shared) {
     const int *has = cards[kernel->module->context->device].attributes, *needs = kernel->told.attributes;
     if (!threads || threads > unsigned(needs[0]) || threads > unsigned(has[1]))
         return 0;
-    auto told = [&](int attribute, int otherwise) { return has[attribute] > 0 ? has[attribute] : otherwise; };
+    auto attribute_or = [&](int attribute, int fallback) { return has[attribute] > 0 ? has[attribute] : fallback; };
     unsigned warps = (threads + 31) / 32;
-    int most = std::min(int(unsigned(has[39]) / (warps * 32)), told(106, 32));
+    int most = std::min(int(unsigned(has[39]) / (warps * 32)), attribute_or(106, 32));
     if (int registers = (needs[4] * 32 + 255) / 256 * 256) // of a warp; each of four schedulers has its own
-        most = std::min(most, told(82, 65536) / registers / 4 * 4 / int(warps));
-    size_t reserved_bytes = size_t(told(111, 1024)), bytes = (needs[1] + shared + 127) / 128 * 128;
+        most = std::min(most, attribute_or(82, 65536) / registers / 4 * 4 / int(warps));
+    size_t reserved_bytes = size_t(attribute_or(111, 1024)), bytes = (needs[1] + shared + 127) / 128 * 128;
     if (bytes)
         most = std::min(most, int(size_t(has[81]) / (bytes + reserved_bytes)));
     return most;

@@ -6,7 +6,7 @@
 
 namespace programs {
 
-const int FRESH_SLOTS = 4096; // addresses that are given before one is given again
+const int FRESH_SLOTS = 4096; // new slots that are used before one is reused
 
 std::map<int, Memory> memories;
 std::set<int> reserved;
@@ -15,11 +15,11 @@ bool has_objects;
 std::set<int> page_locked;
 
 static std::map<int, size_t> taken; // bytes of a device's memory
-static std::set<int> left;          // slots that were given before, and are free
+static std::set<int> left;          // free slots that were used before
 
 size_t used(int device) { return taken[device]; }
 
-static size_t &counted(const Memory &memory) { // where its bytes count: the host's own count nowhere
+static size_t &used_bytes(const Memory &memory) { // the sum that has its bytes; memory of the host is not counted
     static size_t nowhere;
     return memory.kind == DEVICE || memory.kind == MANAGED ? taken[memory.context->device] : nowhere;
 }
@@ -32,7 +32,7 @@ int free_slot() {
 
 void add_memory(int slot, const Memory &memory) {
     memories[slot] = memory;
-    counted(memory) += memory.bytes;
+    used_bytes(memory) += memory.bytes;
     if (memory.of_host())
         page_locked.insert(slot);
 }
@@ -54,30 +54,30 @@ Status allocate(Address *address, size_t bytes, Kind kind) {
 }
 
 void release(int slot) {
-    auto found = memories.find(slot);
-    if (found == memories.end())
+    auto entry = memories.find(slot);
+    if (entry == memories.end())
         return;
     if (has_objects && callable())
         callbacks.forget(slot);
-    unmap_memory(slot, found->second);
-    counted(found->second) -= found->second.bytes;
+    unmap_memory(slot, entry->second);
+    used_bytes(entry->second) -= entry->second.bytes;
     page_locked.erase(slot);
-    memories.erase(found);
+    memories.erase(entry);
     if (slot >= first_slot)
         left.insert(slot);
 }
 
 Memory *memory_at(Address address) {
-    auto found = memories.find(int(address >> SLOT_BITS));
-    return found == memories.end() ? nullptr : &found->second;
+    auto entry = memories.find(int(address >> SLOT_BITS));
+    return entry == memories.end() ? nullptr : &entry->second;
 }
 
 char *host_of(Address address, size_t bytes) {
-    const Memory *found = memory_at(address);
+    const Memory *memory = memory_at(address);
     size_t offset = address & (SLOT - 1);
-    if (!found || offset > found->bytes || bytes > found->bytes - offset)
+    if (!memory || offset > memory->bytes || bytes > memory->bytes - offset)
         return nullptr;
-    return found->host + offset;
+    return memory->host + offset;
 }
 
 int pinned_slot(const void *host) {
@@ -91,7 +91,7 @@ int pinned_slot(const void *host) {
 
 // Copies ------------------------------------------------------------------------------------------------------------
 
-static double moving(const Stream &stream, size_t bytes) {
+static double copy_time(const Stream &stream, size_t bytes) {
     return 1000 + bytes / cards[stream.context->device].bytes_per_ns;
 }
 
@@ -128,7 +128,7 @@ Status copy_box(End to, End from, size_t width, size_t height, size_t layers, St
     wait = wait || (!to.device && !pinned_slot(to.host) && !stream->captured);
     const Memory *written = memory_at(to.device);
     bool guarded = written && written->kind == PINNED && !wait && !stream->captured && height * layers == 1;
-    double takes = moving(*stream, width * height * layers);
+    double takes = copy_time(*stream, width * height * layers);
     Status status = queue(stream, COPY, [=](double *time) -> Status {
         (void)copied;
         char *target = to.first(box.sides), *source = from.first(box.sides);
@@ -157,7 +157,7 @@ Status fill(Address at, size_t pitch, const void *pattern, size_t width, size_t 
     if (!host_of(at, reach) || at % width)
         return INVALID_VALUE;
     std::string bytes((const char *)pattern, width);
-    double takes = moving(*stream, width * count * rows);
+    double takes = copy_time(*stream, width * count * rows);
     return queue(stream, FILL, [=](double *time) -> Status {
         char *to = host_of(at, reach);
         if (!to)

@@ -1,4 +1,4 @@
-// Every call of the runtime that stands in no other file says its name, and that it is not supported.
+// Defines every call of the runtime that no other file defines: it reports its name, and that it is not supported.
 #include "runtime.hpp"
 
 namespace programs {

@@ -7,7 +7,7 @@ namespace programs {
 
 static int next_module;
 
-// The variables of a module have slots of their own: with managed ones among them, where the host has addresses, too.
+// Each variable of a module has its slot; if managed variables are among them, slots that are host addresses, too.
 Status load(Module **made, const void *image, size_t bytes, bool managed) {
     static int next_low = 1;
     int slots = 0, &next = managed ? next_low : next_slot;
@@ -23,8 +23,8 @@ Status load(Module **made, const void *image, size_t bytes, bool managed) {
 }
 
 void unload(Module *module) {
-    for (auto &one : module->kernels)
-        live<Kernel>.erase(one.second);
+    for (auto &kernel : module->kernels)
+        live<Kernel>.erase(kernel.second);
     for (int slot = module->first_slot; slot < module->first_slot + module->slots; slot++) {
         release(slot);
         reserved.erase(slot);
@@ -34,7 +34,7 @@ void unload(Module *module) {
     live<Module>.erase(module);
 }
 
-Status find_kernel(Kernel **found, Module *module, const char *name) {
+Status find_kernel(Kernel **result, Module *module, const char *name) {
     if (!held(module))
         return INVALID_HANDLE;
     Kernel *&kernel = module->kernels[name];
@@ -47,7 +47,7 @@ Status find_kernel(Kernel **found, Module *module, const char *name) {
         made->dynamic_shared = cards[context()->device].attributes[8] - made->told.attributes[1];
         kernel = keep(made.release());
     }
-    *found = kernel;
+    *result = kernel;
     return SUCCESS;
 }
 

@@ -1,4 +1,4 @@
-// Where the program is: return addresses, and the files that they lie in; host code that touches memory of the device.
+// The program's call stack: return addresses and their files. Faults of host code that touches memory of the device.
 #include "wire.hpp"
 
 #include <csignal>
@@ -34,10 +34,10 @@ static _Unwind_Reason_Code note_frame(_Unwind_Context *frame, void *to) {
     if (!code)
         return _URC_END_OF_STACK;
     static auto &known = *new std::map<const void *, const link_map *>;
-    auto [found, fresh] = known.insert({code -= !before, nullptr});
+    auto [entry, fresh] = known.insert({code -= !before, nullptr});
     if (fresh)
-        found->second = map_of(code);
-    if (found->second && found->second != own)
+        entry->second = map_of(code);
+    if (entry->second && entry->second != own)
         walk.place.frames[walk.count++] = code;
     return walk.count < std::size(walk.place.frames) ? _URC_NO_REASON : _URC_END_OF_STACK;
 }
@@ -50,27 +50,26 @@ Place here() {
 
 std::string text_of(const Place &place) {
     static auto &known = *new std::map<const void *, std::string>;
-    std::string words;
+    std::string texts;
     for (const void *code : place.frames) {
         if (!code)
             break;
-        std::string &one = known[code];
-        const link_map *map = one.empty() ? map_of(code) : nullptr;
+        std::string &text = known[code];
+        const link_map *map = text.empty() ? map_of(code) : nullptr;
         if (map) {
             char path[4096] = "";
             if (!map->l_name[0] && readlink("/proc/self/exe", path, sizeof path - 1) < 0)
                 continue;
             char offset[32];
             snprintf(offset, sizeof offset, "+0x%zx", size_t(code) - size_t(map->l_addr));
-            one = (map->l_name[0] ? map->l_name : path) + std::string(offset);
+            text = (map->l_name[0] ? map->l_name : path) + std::string(offset);
         }
-        words += (words.empty() ? "" : " ") + one;
+        texts += (texts.empty() ? "" : " ") + text;
     }
-    return words;
+    return texts;
 }
 
-// A fault whose address is not canonical comes without it: a register holds it. Found is what lies in an allocation, or
-// lay in one that was freed.
+// The device address of a fault, or 0. The fault lacks an address that is not canonical: a register holds it.
 static Address device_address(const siginfo_t *about, void *at) {
     auto known = [](Address address) {
         return memory_at(address) || freed.count(int(address >> SLOT_BITS)) ? address : 0;
@@ -91,7 +90,7 @@ static Address device_address(const siginfo_t *about, void *at) {
 
 static struct sigaction before[2];
 
-// Whether the program can go on.
+// Report a fault; return whether the program can go on.
 static bool name_fault(const siginfo_t *about, void *at) {
     Held until_the_end;
     if (is_early(Address(about->si_addr)))
@@ -113,7 +112,7 @@ static void on_fault(int signal, siginfo_t *about, void *at) {
         return chained.sa_sigaction(signal, about, at);
     if (chained.sa_handler != SIG_DFL && chained.sa_handler != SIG_IGN)
         return chained.sa_handler(signal);
-    ::signal(signal, SIG_DFL); // the instruction comes again, and ends the program as it would have ended
+    ::signal(signal, SIG_DFL); // the instruction runs again, and ends the program as without this handler
 }
 
 void catch_faults() {

@@ -1,4 +1,4 @@
-// The runtime's front: what a program registers, errors, and the end.
+// The runtime's front end: the code that a program registers, errors, and the end of the program.
 #include "runtime.hpp"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace programs {
 
 // Errors ------------------------------------------------------------------------------------------------------------
 
-struct Unasked {
+struct Unchecked {
     std::string call;
     Status error;
     Place place;
@@ -21,22 +21,21 @@ struct Unasked {
 
 const char *calling = "";
 static thread_local Status last_error;
-static std::vector<Unasked> unasked;
-static std::map<std::string, uint64_t> lacking;
+static std::vector<Unchecked> unchecked;
+static std::map<std::string, uint64_t> unsupported;
 static std::map<int, Context *> primaries;
 
 Context *primary(int device) {
-    Context *&there = primaries[device];
-    if (!there || !contexts.count(there))
-        there = new_context(device);
-    return there;
+    Context *&entry = primaries[device];
+    if (!entry || !contexts.count(entry))
+        entry = new_context(device);
+    return entry;
 }
 
 static std::atomic<unsigned> entered; // counts calls
 
-// A GPU begins by itself. Where the program waits without a call, as for what a kernel writes or a callback does, its
-// work is done after a while.
-static void run_what_waits() {
+// A GPU starts by itself: run queued work after a while, because a program may wait without a call, as for a callback.
+static void run_queued_work() {
     for (unsigned before = entered;; before = entered) {
         std::this_thread::sleep_for(std::chrono::seconds(1));
         if (entered != before)
@@ -47,11 +46,11 @@ static void run_what_waits() {
     }
 }
 
-static void begin_to_run() {
+static void start_background() {
     sigset_t all, old;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old); // signals are the program's
-    std::thread(run_what_waits).detach();
+    std::thread(run_queued_work).detach();
     pthread_sigmask(SIG_SETMASK, &old, nullptr);
 }
 
@@ -59,7 +58,7 @@ Status enter() {
     if (!start())
         return absent();
     if (!entered++)
-        begin_to_run();
+        start_background();
     if (current.empty())
         current.push_back(primary(0));
     return context()->failed;
@@ -69,28 +68,28 @@ Status leave(const char *name, Status status) {
     if (!status || status == NOT_READY)
         return status;
     last_error = status;
-    if (unasked.size() < 100 && !told_finding)
-        unasked.push_back({name, status, here(), !strncmp(name, "__cudaLaunchKernel", 18)});
+    if (unchecked.size() < 100 && !told_finding)
+        unchecked.push_back({name, status, here(), !strncmp(name, "__cudaLaunchKernel", 18)});
     return status;
 }
 
 Status missing(const char *name) {
     Held until_the_end;
-    lacking[name]++, told_finding = true;
+    unsupported[name]++, told_finding = true;
     return leave(name, NOT_SUPPORTED);
 }
 
-static Status asked(bool clear) {
+static Status checked_error(bool clear) {
     Held until_the_end;
-    unasked.clear();
-    Status failed = context() ? context()->failed : SUCCESS, found = last_error ? last_error : failed;
+    unchecked.clear();
+    Status failed = context() ? context()->failed : SUCCESS, error = last_error ? last_error : failed;
     if (clear)
         last_error = SUCCESS;
-    return found;
+    return error;
 }
 
-API Status cudaGetLastError() { return asked(true); }
-API Status cudaPeekAtLastError() { return asked(false); }
+API Status cudaGetLastError() { return checked_error(true); }
+API Status cudaPeekAtLastError() { return checked_error(false); }
 API const char *cudaGetErrorName(Status error) {
     return error_of(error) ? error_of(error)->runtime : "unrecognized error code";
 }
@@ -104,35 +103,36 @@ void note_exit() {
     on_exit([](int code, void *) { exit_code = code; }, nullptr);
 }
 
-// What is queued still runs; then everything that is known at the end is told.
+// Run the queued work, then report everything that is known at the end.
 __attribute__((destructor)) static void end() {
     if (!connected())
         return;
-    new Held; // for ever: no other thread goes on
+    new Held; // for ever: stops all other threads
     std::set<Context *> failed;
-    for (Context *one : contexts)
-        if (one->failed)
-            failed.insert(one);
+    for (Context *owner : contexts)
+        if (owner->failed)
+            failed.insert(owner);
     finish_everything();
-    for (Context *one : contexts)
-        if (one->failed && !failed.count(one))
-            unasked.push_back({"the end of the program", one->failed, {}, true});
-    // A program that ended with an error has seen what its calls returned.
+    for (Context *owner : contexts)
+        if (owner->failed && !failed.count(owner))
+            unchecked.push_back({"the end of the program", owner->failed, {}, true});
+    // A program that ended with an error has checked its calls.
     if (exit_code != 0)
-        unasked.erase(std::remove_if(unasked.begin(), unasked.end(), [](const Unasked &one) { return !one.discarded; }),
-                      unasked.end());
+        unchecked.erase(
+            std::remove_if(unchecked.begin(), unchecked.end(), [](const Unchecked &e) { return !e.discarded; }),
+            unchecked.end());
     Message message;
-    message.put(exit_code).put(unsigned(lacking.size()));
-    for (auto &[name, times] : lacking)
+    message.put(exit_code).put(unsigned(unsupported.size()));
+    for (auto &[name, times] : unsupported)
         message.text(name).put(times);
-    message.put(unsigned(unasked.size()));
-    for (auto &one : unasked)
-        message.text(one.call).put(one.error).text(cudaGetErrorName(one.error)).text(text_of(one.place));
+    message.put(unsigned(unchecked.size()));
+    for (auto &error : unchecked)
+        message.text(error.call).put(error.error).text(cudaGetErrorName(error.error)).text(text_of(error.place));
     Message never_freed;
     unsigned count = 0;
-    for (auto &[slot, one] : memories)
-        if (one.kind != VARIABLE && !one.of_graph && !one.context->failed)
-            never_freed.put(uint64_t(one.bytes)).text(text_of(one.place)), count++;
+    for (auto &[slot, memory] : memories)
+        if (memory.kind != VARIABLE && !memory.of_graph && !memory.context->failed)
+            never_freed.put(uint64_t(memory.bytes)).text(text_of(memory.place)), count++;
     fflush(stdout);
     tell_changes();
     ask(Ask::END, Message{message.put(count).bytes + never_freed.bytes});
@@ -152,7 +152,7 @@ struct Wrapper {
     const char *const *linked; // of -rdc=true: the containers of the translation units
 };
 
-// A container says how long it is: of its header at byte 6, of the rest at byte 8.
+// A container has the length of its header at byte 6, that of the rest at byte 8.
 static std::string image_of(const Wrapper &wrapper) {
     std::string bytes;
     auto add = [&](const char *image) {
@@ -163,51 +163,51 @@ static std::string image_of(const Wrapper &wrapper) {
     };
     add(wrapper.image);
     if (wrapper.version == 2 && wrapper.linked)
-        for (auto one = wrapper.linked; *one; one++)
-            add(*one);
+        for (auto linked = wrapper.linked; *linked; linked++)
+            add(*linked);
     return bytes;
 }
 
 static Status module_of(Module **module, Binary *binary) {
-    Module *&there = binary->loaded[context()];
-    if (!there || !held(there)) {
-        there = nullptr;
+    Module *&loaded = binary->loaded[context()];
+    if (!loaded || !held(loaded)) {
+        loaded = nullptr;
         if (Status failed = binary->failed[context()])
             return failed;
         std::string image = image_of(*(const Wrapper *)binary->wrapper);
-        if (Status status = load(&there, image.data(), image.size(), binary->managed))
+        if (Status status = load(&loaded, image.data(), image.size(), binary->managed))
             return binary->failed[context()] = status;
     }
-    *module = there;
+    *module = loaded;
     return SUCCESS;
 }
 
 Registered *registered(const void *function) {
-    auto found = functions.find(function);
-    if (found != functions.end())
-        return &found->second;
+    auto entry = functions.find(function);
+    if (entry != functions.end())
+        return &entry->second;
     return handles.count(function) ? (Registered *)function : nullptr;
 }
 
 Status kernel_of(Kernel **kernel, const void *function) {
-    Registered *one = registered(function);
-    if (!one)
-        return INVALID_HANDLE; // as CUDA 13 has it
+    Registered *entry = registered(function);
+    if (!entry)
+        return INVALID_HANDLE; // as in CUDA 13
     Module *module;
-    if (Status status = module_of(&module, one->binary))
+    if (Status status = module_of(&module, entry->binary))
         return status;
-    Status status = find_kernel(kernel, module, one->name.c_str());
+    Status status = find_kernel(kernel, module, entry->name.c_str());
     return status == NOT_FOUND ? INVALID_FUNCTION : status;
 }
 
 Status symbol_place(Address *address, size_t *bytes, const void *symbol) {
-    auto found = symbols.find(symbol);
-    if (found == symbols.end())
+    auto entry = symbols.find(symbol);
+    if (entry == symbols.end())
         return INVALID_SYMBOL;
     Module *module;
-    if (Status status = module_of(&module, found->second.binary))
+    if (Status status = module_of(&module, entry->second.binary))
         return status;
-    Status status = find_variable(address, bytes, module, found->second.name.c_str());
+    Status status = find_variable(address, bytes, module, entry->second.name.c_str());
     return status == NOT_FOUND ? INVALID_SYMBOL : status;
 }
 
@@ -215,13 +215,13 @@ Status set_up_managed() {
     if (!managed_waits)
         return SUCCESS;
     managed_waits = false;
-    for (auto &[host, one] : symbols) {
+    for (auto &[host, symbol] : symbols) {
         Address address;
-        if (!one.managed || *one.managed)
+        if (!symbol.managed || *symbol.managed)
             continue;
         if (Status status = symbol_place(&address, nullptr, host))
             return status;
-        *one.managed = memory_at(address)->host;
+        *symbol.managed = memory_at(address)->host;
     }
     return SUCCESS;
 }
@@ -237,8 +237,8 @@ API char __cudaInitModule(void **) { return call("__cudaInitModule", set_up_mana
 API void __cudaRegisterFunction(void **binary, const char *host, char *, const char *name, int, void *, void *, void *,
                                 void *, int *) {
     Held until_the_end;
-    Registered &one = functions[host] = Registered{(Binary *)binary, name};
-    handles.insert(&one);
+    Registered &entry = functions[host] = Registered{(Binary *)binary, name};
+    handles.insert(&entry);
 }
 API void __cudaRegisterVar(void **binary, char *host, char *, const char *name, int, size_t bytes, int, int) {
     Held until_the_end;

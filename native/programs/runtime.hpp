@@ -1,13 +1,13 @@
-// What the files of the runtime's front share: how a call is entered and left, and what the program registered.
+// Declarations that the files of the runtime's front end share: entering and leaving a call, and registered code.
 #pragma once
 
 #include "wire.hpp"
 
 namespace programs {
 
-Status enter();                                // what a call returns before it does anything
+Status enter();                                // the status of a call before it runs
 Status leave(const char *name, Status status); // note an error as the last one
-Status missing(const char *name);              // note that the program wanted a call that is not here
+Status missing(const char *name);              // record a call that is not supported
 Context *primary(int device);
 extern const char *calling; // the name of the call
 
@@ -19,7 +19,7 @@ template <class Body> Status call(const char *name, Body body) {
     return leave(name, status ? status : body());
 }
 
-// A call of the runtime in one line; and one whose other name, of a thread's own default stream, means the same.
+// Define a call of the runtime; with _PTSZ and _PTDS also its alias for a thread's own default stream.
 #define CALL(name, parameters, result)                                                                                 \
     API Status name parameters {                                                                                       \
         return call(#name, [&]() -> Status { return result; });                                                        \
@@ -93,6 +93,6 @@ Status take_back_in_order(const void *pointer, Stream *handle);
 
 Status kernel_of(Kernel **kernel, const void *function);
 Status symbol_place(Address *address, size_t *bytes, const void *symbol);
-Status set_up_managed(); // give the program's managed variables their addresses
+Status set_up_managed(); // set the addresses of the program's managed variables
 
 } // namespace programs

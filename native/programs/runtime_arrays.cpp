@@ -1,4 +1,4 @@
-// The runtime's front: copies of boxes and of CUDA arrays; texture and surface objects.
+// The runtime's front end: copies of boxes and of CUDA arrays; texture and surface objects.
 #include "runtime.hpp"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ static Status array_end(End *end, Array *array, const size_t *offsets, const Box
     return status;
 }
 
-// Extents and offsets count elements where an array is, bytes where none is.
+// Extents and offsets count elements if an end is an array, else bytes.
 Status copy_volume(const Copy3D &how, Stream *stream, bool wait) {
     for (Array *array : {how.from_array, how.to_array})
         if (array && !held(array))
@@ -59,7 +59,7 @@ static Status copy_plane(const Plane &plane, void *linear, size_t pitch, size_t 
         return status;
     return copy_ends(to_array ? array : other, to_array ? other : array, box, stream, wait);
 }
-// Bytes of an array from a place on, one row after the other.
+// Copy bytes of an array from a place on, one row after the other.
 static Status copy_run(const Plane &plane, void *linear, size_t bytes, int direction, bool to_array, Stream *stream,
                        bool wait) {
     if (!held(plane.array))
@@ -88,11 +88,11 @@ static Status copy_run(const Plane &plane, void *linear, size_t bytes, int direc
          copy_run({array, x, y}, to, bytes, direction, false, on_stream, wait))                                        \
     ONCE_MORE(cudaMemcpyFromArray##suffix, alias)
 #define COMMA ,
-static Stream *const on_stream = nullptr; // of calls that name no stream
+static Stream *const on_stream = nullptr; // of calls without a stream
 PLANES(, true, _ptds)
 PLANES(Async, false, _ptsz, COMMA Stream *on_stream)
 
-struct Channels { // cudaChannelFormatDesc: bits of each, and how they are meant
+struct Channels { // cudaChannelFormatDesc: bits of each channel, and their kind
     int bits[4], kind;
 };
 

@@ -1,4 +1,4 @@
-// The runtime's front: devices, their properties and limits.
+// The runtime's front end: devices, their properties and limits.
 #include "runtime.hpp"
 
 #include <cstdio>
@@ -8,7 +8,7 @@ namespace programs {
 
 static bool no_device(int device) { return device < 0 || device >= int(cards.size()); }
 
-// What a call does with a device: `card` is the one that it names.
+// Define a call for a device; `card`: the simulated card.
 #define OF_DEVICE(name, parameters, result)                                                                            \
     API Status name parameters {                                                                                       \
         return call(#name, [&]() -> Status {                                                                           \
@@ -41,7 +41,7 @@ static Status reset() {
 }
 API Status cudaDeviceReset() {
     Held until_the_end;
-    Status status = enter(); // an error that sticks goes with the context
+    Status status = enter(); // a sticky error ends with its context
     return leave(__func__, status == NO_DEVICE || status == NOT_INITIALIZED ? status : reset());
 }
 API Status cudaThreadExit() { return cudaDeviceReset(); }

@@ -1,4 +1,4 @@
-// The runtime's front: graphs that are built of nodes, and all that runs graphs.
+// The runtime's front end: graphs that are built of nodes, and calls that run graphs.
 #include "runtime.hpp"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ CALL(cudaGraphExecDestroy, (Graph * graph), forget(graph))
 CALL_PTSZ(cudaGraphUpload, (Graph * graph, Stream *), held(graph) ? SUCCESS : INVALID_HANDLE)
 CALL_PTSZ(cudaGraphLaunch, (Graph * graph, Stream *stream), launch_graph(graph, stream))
 
-// What a call would queue on a stream, as a node's work.
+// The work that a call queues on a stream, as a node's work.
 template <class Call> static Status work_of(Work *work, Call call) {
     Stream *stream = keep(new Stream{context(), false, {}, std::make_shared<std::vector<Work>>()});
     Status status = call(stream);
@@ -27,9 +27,9 @@ template <class Call> static Status work_of(Work *work, Call call) {
 }
 
 static Node *node_of(Graph *graph, Node *node) { // of an executable graph: the copy
-    for (auto &one : graph->nodes)
-        if (one.get() == node || one->origin == node)
-            return one.get();
+    for (auto &candidate : graph->nodes)
+        if (candidate.get() == node || candidate->origin == node)
+            return candidate.get();
     return nullptr;
 }
 
@@ -47,16 +47,16 @@ static Status add(Node **made, Graph *graph, Node *const *before, size_t count, 
 }
 
 template <class Call> static Status change(Graph *graph, Node *node, Call call) {
-    Node *one = graph ? node_of(graph, node) : node;
-    if (!one)
+    Node *target = graph ? node_of(graph, node) : node;
+    if (!target)
         return INVALID_VALUE;
-    NodeType type = one->work.type;
-    Status status = work_of(&one->work, call);
-    one->work.type = type;
+    NodeType type = target->work.type;
+    Status status = work_of(&target->work, call);
+    target->work.type = type;
     return status;
 }
 
-// A kind of node is added to a graph, changed there, and changed in an executable graph; `queued` says what it does.
+// A kind of node is added to a graph, changed there, and changed in an executable graph; `queued` queues its work.
 #define NODES(name, type, parameters, queued)                                                                          \
     CALL(cudaGraphAdd##name, (Node * *made, Graph * graph, Node *const *before, size_t count, parameters),             \
          add(made, graph, before, count, type, [&](Stream *stream) -> Status { return queued; }))
@@ -147,27 +147,27 @@ CALL(cudaDeviceGraphMemTrim, (int), SUCCESS)
 
 // Edges -------------------------------------------------------------------------------------------------------------
 
-// Tell a list as CUDA does: only how long it is where there is no room.
-template <class T> static Status tell_list(const std::vector<T> &list, T *to, size_t *count) {
+// Copy a list as CUDA does: only its length if `to` is null.
+template <class T> static Status copy_list(const std::vector<T> &list, T *to, size_t *count) {
     if (to)
         std::copy(list.begin(), list.begin() + std::ptrdiff_t(std::min(*count, list.size())), to);
     *count = list.size();
     return SUCCESS;
 }
-static Status tell_nodes(Graph *graph, Node **to, size_t *count, bool roots) {
+static Status copy_nodes(Graph *graph, Node **to, size_t *count, bool roots) {
     if (!held(graph))
         return INVALID_HANDLE;
-    std::vector<Node *> found;
+    std::vector<Node *> nodes;
     for (auto &node : graph->nodes)
         if (!roots || node->before.empty())
-            found.push_back(node.get());
-    return tell_list(found, to, count);
+            nodes.push_back(node.get());
+    return copy_list(nodes, to, count);
 }
-CALL(cudaGraphGetNodes, (Graph * graph, Node **to, size_t *count), tell_nodes(graph, to, count, false))
-CALL(cudaGraphGetRootNodes, (Graph * graph, Node **to, size_t *count), tell_nodes(graph, to, count, true))
+CALL(cudaGraphGetNodes, (Graph * graph, Node **to, size_t *count), copy_nodes(graph, to, count, false))
+CALL(cudaGraphGetRootNodes, (Graph * graph, Node **to, size_t *count), copy_nodes(graph, to, count, true))
 CALL(cudaGraphNodeGetType, (Node * node, int *type), (*type = node->work.type, SUCCESS))
 
-// CUDA 13 has data of edges in front of the number of them.
+// CUDA 13 has data of edges before their number.
 static Status change_edges(Node *const *from, Node *const *to, size_t count, bool wanted) {
     for (size_t i = 0; i < count; i++) {
         auto &before = to[i]->before;
@@ -185,25 +185,25 @@ EDGES(AddDependencies_v2, false, true)
 EDGES(RemoveDependencies, of_12(), false)
 EDGES(RemoveDependencies_v2, false, false)
 CALL(cudaGraphNodeGetDependencies, (Node * node, Node **to, void *data, size_t *count),
-     tell_list(node->before, to, of_12() ? (size_t *)data : count))
+     copy_list(node->before, to, of_12() ? (size_t *)data : count))
 CALL(cudaGraphNodeGetDependencies_v2, (Node * node, Node **to, void *, size_t *count),
-     tell_list(node->before, to, count))
+     copy_list(node->before, to, count))
 
-static Status tell_edges(Graph *graph, Node **from, Node **to, size_t *count) {
+static Status copy_edges(Graph *graph, Node **from, Node **to, size_t *count) {
     if (!held(graph))
         return INVALID_HANDLE;
     std::vector<Node *> first, second;
     for (auto &node : graph->nodes)
-        for (Node *one : node->before)
-            first.push_back(one), second.push_back(node.get());
+        for (Node *source : node->before)
+            first.push_back(source), second.push_back(node.get());
     size_t room = *count;
-    tell_list(first, from, &room);
-    return tell_list(second, to, count);
+    copy_list(first, from, &room);
+    return copy_list(second, to, count);
 }
 CALL(cudaGraphGetEdges, (Graph * graph, Node **from, Node **to, void *data, size_t *count),
-     tell_edges(graph, from, to, of_12() ? (size_t *)data : count))
+     copy_edges(graph, from, to, of_12() ? (size_t *)data : count))
 CALL(cudaGraphGetEdges_v2, (Graph * graph, Node **from, Node **to, void *, size_t *count),
-     tell_edges(graph, from, to, count))
+     copy_edges(graph, from, to, count))
 
 static Status destroy_node(Node *gone) {
     for (auto &[graph, kept] : live<Graph>)

@@ -1,4 +1,4 @@
-// The runtime's front: launches, what is known of kernels, occupancy.
+// The runtime's front end: launches, attributes of kernels, occupancy.
 #include "runtime.hpp"
 
 #include <algorithm>
@@ -11,7 +11,7 @@ struct Configuration {
     Stream *stream;
 };
 
-static thread_local auto &pushed = *new std::vector<Configuration>; // as `current`
+static thread_local auto &pushed = *new std::vector<Configuration>; // never destroyed, like `current`
 
 API unsigned __cudaPushCallConfiguration(Sides grid, Sides block, size_t shared, Stream *stream) {
     pushed.push_back({grid, block, shared, stream});
@@ -81,7 +81,7 @@ static Status handle_of(void **handle, const void *function) {
     *handle = registered(function);
     return *handle ? SUCCESS : INVALID_FUNCTION;
 }
-// Where there is no device, the first call that has a status to give says so.
+// Without a device, the first call that returns a status reports it.
 API Status __cudaGetKernel(void **handle, const void *function) {
     Held until_the_end;
     return handle_of(handle, function);
@@ -90,13 +90,13 @@ CALL(cudaGetKernel, (void **handle, const void *function), handle_of(handle, fun
 CALL(cudaGetFuncBySymbol, (void **handle, const void *function), handle_of(handle, function))
 
 static Status name_of(const char **name, const void *function) {
-    Registered *one = registered(function);
-    *name = one ? one->name.c_str() : nullptr;
-    return one ? SUCCESS : INVALID_FUNCTION;
+    Registered *kernel = registered(function);
+    *name = kernel ? kernel->name.c_str() : nullptr;
+    return kernel ? SUCCESS : INVALID_FUNCTION;
 }
 CALL(cudaFuncGetName, (const char **name, const void *function), name_of(name, function))
 
-// What a call does with a kernel.
+// Define a call for a kernel.
 #define OF_KERNEL(name, parameters, result)                                                                            \
     API Status name parameters {                                                                                       \
         return call(#name, [&]() -> Status {                                                                           \
@@ -112,10 +112,10 @@ struct FunctionAttributes { // cudaFuncAttributes
 };
 
 static Status attributes_of(FunctionAttributes *to, const Kernel *kernel) {
-    const int *told = kernel->told.attributes;
+    const int *values = kernel->told.attributes;
     *to = {};
-    to->shared = size_t(told[1]), to->constant = size_t(told[2]), to->local = size_t(told[3]);
-    to->threads = told[0], to->registers = told[4], to->ptx = told[5], to->binary = told[6];
+    to->shared = size_t(values[1]), to->constant = size_t(values[2]), to->local = size_t(values[3]);
+    to->threads = values[0], to->registers = values[4], to->ptx = values[5], to->binary = values[6];
     to->dynamic_shared = kernel->dynamic_shared, to->carveout = -1, to->large_clusters = kernel->large_clusters;
     return SUCCESS;
 }

@@ -1,4 +1,4 @@
-// The runtime's front: allocations, copies and fills, and what the program does wrong with them.
+// The runtime's front end: allocations, copies and fills, and the program's errors in their calls.
 #include "runtime.hpp"
 
 #include <algorithm>
@@ -9,24 +9,24 @@ namespace programs {
 static bool only_of_device(const void *pointer) { return Address(pointer) >> SLOT_BITS >= 128; }
 static bool of_device(const void *pointer) { return only_of_device(pointer) || memory_at(Address(pointer)); }
 
-static std::string said(size_t bytes) { return std::to_string(bytes) + (bytes == 1 ? " byte" : " bytes"); }
+static std::string text(size_t bytes) { return std::to_string(bytes) + (bytes == 1 ? " byte" : " bytes"); }
 
-// Name what hinders that bytes of the device are read or written.
+// Report why bytes of the device cannot be read or written.
 static Status wrong_memory(Address address, size_t bytes, const char *verb) {
     const Memory *memory = memory_at(address);
     auto gone = freed.find(int(address >> SLOT_BITS));
     size_t offset = address & (SLOT - 1);
-    std::string words = calling + std::string(" ") + verb + " " + said(bytes) + " ";
+    std::string words = calling + std::string(" ") + verb + " " + text(bytes) + " ";
     if (memory)
         finding("copy-outside",
-                words + "from byte " + std::to_string(offset) + " of an allocation of " + said(memory->bytes) + ".",
+                words + "from byte " + std::to_string(offset) + " of an allocation of " + text(memory->bytes) + ".",
                 here(), memory->place);
     else if (gone != freed.end())
         finding("use-after-free", words + "of memory that was freed.", here(), gone->second);
     return INVALID_VALUE;
 }
 
-// Memory of the device, and nothing else, is asked for.
+// Check a pointer that must be to memory of the device.
 Status check_device(const void *pointer, size_t bytes, const char *verb) {
     if (host_of(Address(pointer), bytes))
         return SUCCESS;
@@ -37,7 +37,7 @@ Status check_device(const void *pointer, size_t bytes, const char *verb) {
     return INVALID_VALUE;
 }
 
-// One end of a copy: what lies at a pointer, which the direction may say to be the device's or the host's.
+// One end of a copy: the memory at a pointer, of the device or of the host as the direction may demand.
 Status end_at(End *end, const void *pointer, bool device, bool either, size_t pitch, size_t rows, const Box &box,
               const char *verb) {
     if (!pointer)
@@ -59,8 +59,7 @@ Status end_at(End *end, const void *pointer, bool device, bool either, size_t pi
     return SUCCESS;
 }
 
-// Copy a box, for a call that returns when it is done unless both ends are the device's alone: page-locked and managed
-// memory is the host's too.
+// Copy a box; wait only if an end is memory of the host, as page-locked and managed memory is, too.
 Status copy_ends(const End &target, const End &source, const Box &box, Stream *stream, bool wait) {
     auto of_host = [](const End &end) {
         const Memory *memory = memory_at(end.device);
@@ -105,7 +104,7 @@ CALL_PTSZ(cudaMemcpy2DAsync,
            Stream *stream),
           copy_rows(to, to_pitch, from, from_pitch, width, height, direction, stream, false))
 
-// Copies to and from variables of the program's.
+// Copies to and from variables of the program.
 Status copy_symbol(bool to_symbol, const void *symbol, size_t offset, const void *other, size_t bytes, int direction,
                    Stream *stream, bool wait) {
     Address place;
@@ -139,7 +138,7 @@ static Status set(void *at, size_t pitch, int value, size_t width, size_t rows, 
         return status;
     return fill(Address(at), pitch, &byte, 1, width, rows, stream);
 }
-// Layers follow each other where nothing lies between the rows of one and those of the next.
+// Layer by layer, because other rows may be between the rows of two layers.
 static Status set_layers(const Pitched &at, int value, const Extent &extent, Stream *stream) {
     for (size_t layer = 0; layer < extent.depth; layer++)
         if (Status status =
@@ -180,7 +179,7 @@ static Status give_layers(Pitched *made, const Extent &extent) {
     return give_rows((void **)&made->place, &made->pitch, extent.width, extent.height * extent.depth);
 }
 
-// Which allocation begins at a pointer that is to be freed.
+// The allocation that starts at a pointer to be freed.
 static Status to_free(int *slot, const void *pointer, bool of_host) {
     const Memory *memory = memory_at(Address(pointer));
     auto gone = freed.find(*slot = int(Address(pointer) >> SLOT_BITS));
@@ -217,7 +216,7 @@ Status take_back_in_order(const void *pointer, Stream *handle) {
     });
 }
 
-// Memory of a graph is given when its node is made, and stays.
+// Memory of a graph is allocated with its node, and stays.
 Status give_in_order(void **pointer, size_t bytes, Stream *handle) {
     auto stream = stream_of(handle);
     Status status = stream ? give(pointer, bytes, DEVICE) : INVALID_HANDLE;
@@ -297,14 +296,14 @@ static Status room(size_t *left, size_t *all) {
     return SUCCESS;
 }
 CALL(cudaMemGetInfo, (size_t *left, size_t *all), room(left, all))
-// Advice: the memory is one.
+// Advice has no effect: host and device share one memory.
 CALL(cudaMemAdvise, (const void *at, size_t bytes), check_device(at, bytes, "advises"))
 CALL(cudaMemAdvise_v2, (const void *at, size_t bytes), check_device(at, bytes, "advises"))
 CALL_PTSZ(cudaMemPrefetchAsync, (const void *at, size_t bytes), check_device(at, bytes, "moves"))
 CALL_PTSZ(cudaMemPrefetchAsync_v2, (const void *at, size_t bytes), check_device(at, bytes, "moves"))
 CALL_PTSZ(cudaStreamAttachMemAsync, (Stream *, void *, size_t, unsigned), SUCCESS)
 
-// Pools: memory is given at once, by all alike.
+// Pools: all are the same, and allocate at once.
 static std::map<int, uint64_t> pool_attributes;
 static Status pool_attribute(int attribute, void *value, bool set) {
     if (attribute < 1 || attribute > 8)

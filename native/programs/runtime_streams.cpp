@@ -1,4 +1,4 @@
-// The runtime's front: streams, events, capture.
+// The runtime's front end: streams, events, capture.
 #include "runtime.hpp"
 
 namespace programs {
@@ -16,21 +16,21 @@ CALL_PTSZ(cudaStreamSynchronize, (Stream * stream), wait_on(stream))
 CALL_PTSZ(cudaStreamQuery, (Stream * stream), wait_on(stream))
 CALL_PTSZ(cudaStreamWaitEvent, (Stream * stream, Event *event, unsigned), stream_waits(stream, event))
 
-// What a call tells of a stream.
-template <class T> static Status tell(Stream *handle, T *to, T (*of)(const Stream &)) {
+// Report a property of a stream.
+template <class T> static Status report(Stream *handle, T *to, T (*property)(const Stream &)) {
     auto stream = stream_of(handle);
     if (stream && to)
-        *to = of(*stream);
+        *to = property(*stream);
     return stream ? SUCCESS : INVALID_HANDLE;
 }
 CALL_PTSZ(cudaStreamGetFlags, (Stream * stream, unsigned *to),
-          tell<unsigned>(stream, to, [](const Stream &one) { return unsigned(!one.blocking && one.number); }))
+          report<unsigned>(stream, to, [](const Stream &s) { return unsigned(!s.blocking && s.number); }))
 CALL_PTSZ(cudaStreamGetPriority, (Stream * stream, int *to),
-          tell<int>(stream, to, [](const Stream &one) { return one.priority; }))
+          report<int>(stream, to, [](const Stream &s) { return s.priority; }))
 CALL_PTSZ(cudaStreamGetId, (Stream * stream, Address *to),
-          tell<Address>(stream, to, [](const Stream &one) { return one.number; }))
+          report<Address>(stream, to, [](const Stream &s) { return s.number; }))
 CALL_PTSZ(cudaStreamGetDevice, (Stream * stream, int *to),
-          tell<int>(stream, to, [](const Stream &one) { return one.context->device; }))
+          report<int>(stream, to, [](const Stream &s) { return s.context->device; }))
 CALL_PTSZ(cudaStreamSetAttribute, (Stream * stream, int, const void *), stream_of(stream) ? SUCCESS : INVALID_HANDLE)
 
 static Status queue_host(Stream *handle, std::function<void()> function) {
@@ -57,7 +57,7 @@ ONCE_MORE(cudaEventElapsedTime, _v2)
 CALL_PTSZ(cudaStreamBeginCapture, (Stream * stream, int), begin_capture(stream))
 CALL_PTSZ(cudaStreamEndCapture, (Stream * stream, Graph **graph), end_capture(stream, graph))
 CALL_PTSZ(cudaStreamIsCapturing, (Stream * stream, int *to),
-          tell<int>(stream, to, [](const Stream &one) { return int(one.captured != nullptr); }))
+          report<int>(stream, to, [](const Stream &s) { return int(s.captured != nullptr); }))
 static Status change_capture(int *) { return SUCCESS; } // how strict other threads' captures are
 CALL(cudaThreadExchangeStreamCaptureMode, (int *mode), change_capture(mode))
 

@@ -1,4 +1,4 @@
-// Contexts, and streams as queues that run when somebody waits; events.
+// Contexts, streams as queues that run when the program waits, and events.
 #include "core.hpp"
 
 #include <algorithm>
@@ -80,7 +80,7 @@ void destroy(Context *gone) {
 
 // Streams -----------------------------------------------------------------------------------------------------------
 
-// The stream of a handle, null where there is none; 0 to 2 stand for the default stream.
+// The stream of a handle, or null; 0 to 2 stand for the default stream.
 std::shared_ptr<Stream> stream_of(Stream *stream) { return (size_t)stream > 2 ? held(stream) : context()->everything; }
 
 static void step(Stream *stream);
@@ -90,13 +90,13 @@ static void drain(Stream *stream, unsigned long long until) {
         step(stream);
 }
 
-// Run what was queued on several streams, one work after the other in the order that the schedule says.
+// Run the queued work of several streams, one work after the other in the order of the schedule.
 static void drain_all(std::vector<std::shared_ptr<Stream>> streams, unsigned long long until, bool blocking) {
     while (true) {
         std::vector<Stream *> ready;
-        for (auto &one : streams)
-            if ((!blocking || one->blocking) && !one->queue.empty() && one->queue.front().first <= until)
-                ready.push_back(one.get());
+        for (auto &stream : streams)
+            if ((!blocking || stream->blocking) && !stream->queue.empty() && stream->queue.front().first <= until)
+                ready.push_back(stream.get());
         if (ready.empty())
             return;
         auto by_call = [](Stream *a, Stream *b) { return a->queue.front().first < b->queue.front().first; };
@@ -108,7 +108,7 @@ static void drain_all(std::vector<std::shared_ptr<Stream>> streams, unsigned lon
     }
 }
 
-// Run the first work of a stream, behind what it has to wait for.
+// Run the first work of a stream, after the work that it waits for.
 static void step(Stream *stream) {
     Context *in = stream->context;
     auto [number, work] = std::move(stream->queue.front());
@@ -127,7 +127,7 @@ static void step(Stream *stream) {
     in->now += nanoseconds;
 }
 
-// What a call that waited returns; after Ctrl-C nothing, so that Python's own exception is what the program sees.
+// The status of a call that waited; SUCCESS after Ctrl-C, so that the program sees Python's own exception.
 static Status waited(Context *in) {
     if (!interrupted)
         return in->failed;
@@ -150,7 +150,7 @@ Status wait_for_all(Context *in) {
     std::vector<std::shared_ptr<Stream>> all = in->streams;
     all.push_back(in->everything);
     drain_all(all, sequence, false);
-    auto gone = [](const std::shared_ptr<Stream> &one) { return !live<Stream>.count(one.get()); };
+    auto gone = [](const std::shared_ptr<Stream> &stream) { return !live<Stream>.count(stream.get()); };
     in->streams.erase(std::remove_if(in->streams.begin(), in->streams.end(), gone), in->streams.end());
     return waited(in);
 }
@@ -188,7 +188,7 @@ Status destroy_stream(Stream *stream) {
     if (!held(stream))
         return INVALID_HANDLE;
     Context *in = stream->context;
-    live<Stream>.erase(stream); // what is queued still runs
+    live<Stream>.erase(stream); // queued work still runs
     return in->failed;
 }
 
@@ -248,8 +248,8 @@ Status reached(Event *event) {
 Status elapsed(float *milliseconds, Event *start, Event *stop) {
     if (!held(start) || !held(stop) || start->context != stop->context)
         return INVALID_HANDLE;
-    for (Event *one : {start, stop})
-        if (!one->stream || !one->timed)
+    for (Event *event : {start, stop})
+        if (!event->stream || !event->timed)
             return INVALID_HANDLE;
     if (start->at < 0 || stop->at < 0)
         return NOT_READY;

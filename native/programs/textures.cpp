@@ -83,17 +83,17 @@ Status make_object(Address *handle, const Resource *resource, const void *how, c
     char *host = host_of(place, bytes - room);
     if (!host)
         return INVALID_VALUE;
-    // Of a CUDA array the format and channels stand where those of linear memory do.
-    Resource told = *resource;
+    // A CUDA array passes its format and channels in the fields of linear memory.
+    Resource described = *resource;
     if (array)
-        told.of.linear = {place, array->format, array->channels, bytes};
-    const size_t none[3] = {0, 0, 0}; // of rows the bytes say how far apart they are
+        described.of.linear = {place, array->format, array->channels, bytes};
+    const size_t no_extents[3] = {0, 0, 0}; // the pitch of rows follows from the bytes
     *handle = next_handle += 16;
     has_objects = true;
-    return callbacks.texture(*handle, &told, how, host, place, bytes,
+    return callbacks.texture(*handle, &described, how, host, place, bytes,
                              array   ? array->extents
                              : sides ? sides
-                                     : none,
+                                     : no_extents,
                              array ? array->flags : 0);
 }
 

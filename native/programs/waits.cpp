@@ -1,4 +1,4 @@
-// Page-locked memory that a copy is still to write: whoever reads it has not waited, and a GPU might not be there yet.
+// Page-locked memory with a pending copy into it: host code that accesses it has not waited for the copy.
 #include "wire.hpp"
 
 #include <list>
@@ -9,7 +9,7 @@ namespace programs {
 const Address PAGE = 4096;
 
 struct Pending {
-    Address from, until; // whole pages, which nobody may touch
+    Address from, until; // whole pages, which are protected
     Place place;         // of the copy
 };
 static auto &pending = *new std::list<Pending>;
@@ -20,27 +20,27 @@ void copy_waits(Address to, size_t bytes, const Place &place) {
         pending.push_back({from, until, place});
 }
 
-static std::list<Pending>::iterator let(std::list<Pending>::iterator one) {
-    mprotect((void *)one->from, one->until - one->from, PROT_READ | PROT_WRITE);
-    return pending.erase(one);
+static std::list<Pending>::iterator unprotect(std::list<Pending>::iterator copy) {
+    mprotect((void *)copy->from, copy->until - copy->from, PROT_READ | PROT_WRITE);
+    return pending.erase(copy);
 }
 
 void copy_done(Address to, size_t bytes) {
-    for (auto one = pending.begin(); one != pending.end();)
-        one = one->from < to + bytes && to < one->until ? let(one) : std::next(one);
+    for (auto copy = pending.begin(); copy != pending.end();)
+        copy = copy->from < to + bytes && to < copy->until ? unprotect(copy) : std::next(copy);
 }
 
-// Whether a fault is one of such memory: it is told, and the memory can be touched again.
+// Return whether a fault is in page-locked memory; report pending copies there, and end the protection of their pages.
 bool is_early(Address address) {
     const Memory *memory = memory_at(address);
     if (!memory || memory->kind != PINNED)
         return false;
-    for (auto one = pending.begin(); one != pending.end();) {
-        bool hit = one->from <= address && address < one->until;
+    for (auto copy = pending.begin(); copy != pending.end();) {
+        bool hit = copy->from <= address && address < copy->until;
         if (hit && !memory->context->failed)
             finding("host-read-before-wait",
-                    "Host code touches page-locked memory before it waits for the copy into it.", here(), one->place);
-        one = hit ? let(one) : std::next(one);
+                    "Host code touches page-locked memory before it waits for the copy into it.", here(), copy->place);
+        copy = hit ? unprotect(copy) : std::next(copy);
     }
     return true;
 }

@@ -1,4 +1,4 @@
-// What the core asks of Python, over the socket that `cudabench exec` hands to the program.
+// The core's requests to Python, over the socket that `cudabench exec` gives the program.
 #include "wire.hpp"
 
 #include <cerrno>
@@ -13,7 +13,7 @@
 
 namespace programs {
 
-const size_t FILE_BYTES = size_t(1) << 40, OURS = FILE_BYTES / 2; // Python gives the upper half
+const size_t FILE_BYTES = size_t(1) << 40, OURS = FILE_BYTES / 2; // Python uses the upper half
 const size_t PAGE = 4096, PADDED = 2 << 20;                       // a card maps whole pieces of the latter
 
 struct Range {
@@ -21,7 +21,7 @@ struct Range {
 };
 
 static int line = -1, file = -1;
-static bool forked;                              // by a process that speaks to Python
+static bool forked;                              // from a process that is connected to Python
 static char *base;                               // of the file's mapping
 static std::map<size_t, size_t> left{{0, OURS}}; // ranges of the file that are free: offset, bytes
 static std::map<int, Range> ranges;              // of slots
@@ -33,10 +33,10 @@ struct Variable {
 };
 static std::map<int, std::map<std::string, Variable>> variables; // of modules
 
-// Descriptors are for this process alone: neither a child nor what it executes speaks on them.
+// Descriptors are for this process only: children and the programs that they execute do not use them.
 __attribute__((constructor)) static void take_descriptors() {
-    const char *told = getenv("CUDABENCH_PROGRAM");
-    if (!told || sscanf(told, "%d,%d,%llu", &line, &file, &schedule) < 2)
+    const char *setting = getenv("CUDABENCH_PROGRAM");
+    if (!setting || sscanf(setting, "%d,%d,%llu", &line, &file, &schedule) < 2)
         return;
     fcntl(line, F_SETFD, FD_CLOEXEC), fcntl(file, F_SETFD, FD_CLOEXEC);
     unsetenv("CUDABENCH_PROGRAM");
@@ -74,7 +74,7 @@ static bool receive_all(char *to, size_t count) {
     return true;
 }
 
-// The other end is gone, as when the time is over: nothing that the program does now would be true.
+// The connection has ended, as after a timeout: later results of the program would be wrong.
 [[noreturn]] static void stop() {
     line = -1;
     raise(SIGTERM);
@@ -106,11 +106,11 @@ static size_t rounded(size_t bytes, size_t to = PAGE) { return (bytes + to - 1) 
 static size_t take_range(size_t bytes) {
     for (auto &[offset, room] : left)
         if (room >= bytes) {
-            size_t found = offset, rest = room - bytes;
-            left.erase(found);
+            size_t taken = offset, rest = room - bytes;
+            left.erase(taken);
             if (rest)
-                left[found + bytes] = rest;
-            return found;
+                left[taken + bytes] = rest;
+            return taken;
         }
     return OURS;
 }
@@ -144,11 +144,11 @@ char *map_memory(int slot, size_t bytes, Kind kind, const Place &place) {
     char *host = base + offset;
     if (kind != DEVICE) {
         void *same = (void *)(Address(slot) << SLOT_BITS); // the host's address is the device's
-        void *got =
+        void *mapped =
             mmap(same, rounded(bytes), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE, file, off_t(offset));
-        if (got != same) {
-            if (got != MAP_FAILED)
-                munmap(got, rounded(bytes));
+        if (mapped != same) {
+            if (mapped != MAP_FAILED)
+                munmap(mapped, rounded(bytes));
             give_range(offset, room);
             return nullptr;
         }
@@ -169,31 +169,31 @@ bool add_registered(int slot, char *host, size_t bytes, const Place &place) {
 }
 
 void unmap_memory(int slot, const Memory &memory) {
-    auto found = ranges.find(slot);
-    if (found == ranges.end())
+    auto range = ranges.find(slot);
+    if (range == ranges.end())
         return; // a variable
     if (memory.kind == PINNED || memory.kind == MANAGED)
         munmap((void *)(Address(slot) << SLOT_BITS), rounded(memory.bytes));
-    give_range(found->second.offset, found->second.bytes);
-    ranges.erase(found);
+    give_range(range->second.offset, range->second.bytes);
+    ranges.erase(range);
     freed[slot] = here();
     change(slot, memory.kind, 0, 0, freed[slot]);
 }
 
 static void move_registered(bool to_device) {
     for (int slot : page_locked) {
-        const Memory &one = memories[slot];
-        if (one.kind != REGISTERED)
+        const Memory &memory = memories[slot];
+        if (memory.kind != REGISTERED)
             continue;
         char *alias = base + ranges[slot].offset;
         if (to_device)
-            memcpy(alias, one.host, one.bytes);
-        else if (memcmp(one.host, alias, one.bytes)) // it may be read-only
-            memcpy(one.host, alias, one.bytes);
+            memcpy(alias, memory.host, memory.bytes);
+        else if (memcmp(memory.host, alias, memory.bytes)) // it may be read-only
+            memcpy(memory.host, alias, memory.bytes);
     }
 }
 
-// Slots below 128 are addresses that a process of the host can have; programs and libraries lie in 85 and from 126 on.
+// Slots below 128 are addresses of the host's processes; programs and libraries are in 85 and from 126 on.
 int host_slot() {
     for (int slot = 125; slot > 0; slot--)
         if (slot != 85 && !memories.count(slot) && !reserved.count(slot))
@@ -212,8 +212,8 @@ static int load_module(int module, const void *image, size_t bytes, int first, i
     *slots = reply.take<int>();
     for (unsigned rest = reply.take<unsigned>(); rest; rest--) {
         std::string symbol = reply.text();
-        Variable &one = variables[module][symbol];
-        one.address = reply.take<uint64_t>(), one.offset = reply.take<uint64_t>(), one.bytes = reply.take<uint64_t>();
+        Variable &var = variables[module][symbol];
+        var.address = reply.take<uint64_t>(), var.offset = reply.take<uint64_t>(), var.bytes = reply.take<uint64_t>();
     }
     return reply.status;
 }
@@ -231,27 +231,27 @@ static int find_function(int module, const char *name, Function *function) {
 }
 
 static int find_symbol(int module, const char *name, Address *address, void **host, size_t *bytes) {
-    auto found = variables[module].find(name);
-    if (found == variables[module].end())
+    auto variable = variables[module].find(name);
+    if (variable == variables[module].end())
         return NOT_FOUND;
-    *address = found->second.address, *bytes = found->second.bytes;
-    *host = base + found->second.offset;
+    *address = variable->second.address, *bytes = variable->second.bytes;
+    *host = base + variable->second.offset;
     if (*address >> (SLOT_BITS + 7) == 0) { // of a module with managed variables
         void *same = (void *)*address;
-        size_t within = found->second.offset % PAGE, whole = rounded(within + *bytes);
-        void *got = mmap(same, whole, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE, file,
-                         off_t(found->second.offset));
-        if (got == same)
+        size_t within = variable->second.offset % PAGE, whole = rounded(within + *bytes);
+        void *mapped = mmap(same, whole, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE, file,
+                            off_t(variable->second.offset));
+        if (mapped == same)
             *host = same;
     }
     return SUCCESS;
 }
 
-// A kernel read or wrote what is not there: say so of parameters that point to memory of the host.
+// After an invalid access of a kernel: report its parameters that point to memory of the host.
 static void name_host_pointers(const Launch &launch) {
-    for (size_t at = 0; at + 8 <= launch.parameter_bytes; at += 8) {
+    for (size_t offset = 0; offset + 8 <= launch.parameter_bytes; offset += 8) {
         Address value;
-        memcpy(&value, (const char *)launch.parameters + at, 8);
+        memcpy(&value, (const char *)launch.parameters + offset, 8);
         bool of_host = value >= PAGE && value >> (SLOT_BITS + 7) == 0 && !memory_at(value);
         if (of_host && !msync((void *)(value / PAGE * PAGE), 1, MS_ASYNC)) // it is mapped
             finding("host-pointer",
@@ -285,15 +285,15 @@ static int make_texture(Address handle, const void *resource, const void *textur
     tell_changes();
     Message message;
     message.put(uint64_t(handle)).put(int(resource != nullptr));
-    char none[144] = {};
-    message.raw(resource ? resource : none, 144).put(int(texture != nullptr)).raw(texture ? texture : none, 104);
+    char zeros[144] = {};
+    message.raw(resource ? resource : zeros, 144).put(int(texture != nullptr)).raw(texture ? texture : zeros, 104);
     message.put(int(place >> SLOT_BITS)).put(uint64_t(place & (SLOT - 1))).put(uint64_t(bytes));
     for (int axis = 0; axis < 3; axis++)
         message.put(uint64_t(extents ? extents[axis] : 0));
     return ask(Ask::TEXTURE, message.put(flags)).status;
 }
 
-static int forget_slot(int) { return SUCCESS; } // MEMORY says so
+static int forget_slot(int) { return SUCCESS; } // MEMORY reports it
 
 bool start() {
     static bool tried;

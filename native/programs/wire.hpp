@@ -42,22 +42,22 @@ struct Reply {
 };
 
 bool connected();
-bool start();    // say HELLO once; false where nobody answers
-Status absent(); // what calls return then
+bool start();    // say HELLO once; false: no answer
+Status absent(); // the status of calls in this case
 Reply ask(Ask kind, const Message &message);
 void tell_changes(); // of memory since the last launch
 
-// Say what the program does wrong: what of, and where, in words and in the program's code.
+// Report an error of the program: its kind, a message, and its places in the program's code.
 void finding(const char *kind, const std::string &message, const Place &place, const Place &other = {});
-extern bool told_finding; // by the call
-void note_exit();         // have the exit code known at the end
+extern bool told_finding; // whether the call reported one
+void note_exit();         // record the exit code for the end
 std::string text_of(const Place &place);
 
-// Memory of the host that was page-locked later: a range of the file stands for it while a kernel runs.
+// Memory of the host that was page-locked later: a range of the file holds its copy while a kernel runs.
 bool add_registered(int slot, char *host, size_t bytes, const Place &place);
 
 extern std::map<int, Place> freed; // by slot
-bool is_early(Address address);    // a fault of the host in memory that a copy is still to write
-void catch_faults();               // have SIGSEGV name memory of the device that the host touches
+bool is_early(Address address);    // a fault of the host in memory with a pending copy
+void catch_faults();               // report memory of the device that the host touches, at SIGSEGV
 
 } // namespace programs
