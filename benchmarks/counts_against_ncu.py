@@ -50,7 +50,7 @@ from cudabench.records.launch import ByValue, Texture  # noqa: E402
 from cudabench.records.planned import Case, Operation  # noqa: E402
 from cudabench.simulator import api as simulator  # noqa: E402
 from cudabench.simulator.machine_code.image import readable  # noqa: E402
-from cudabench.simulator.machine_code.launch import Asked  # noqa: E402
+from cudabench.simulator.machine_code.launch import MachineCodeRequest  # noqa: E402
 
 ARCH = "sm_90"
 SIZES: dict[str, list[tuple[int, ...]]] = {
@@ -331,7 +331,7 @@ def count(
             [work.arrays[a] if isinstance(a, str) else a.content if isinstance(a, ByValue) else a
              for a in launch.arguments],
             shared_bytes=launch.shared, merged=merged.merge(code, lines, image.program.lines(entry)).issued(),
-            machine=Asked(partial(readable, image.cubin, entry)) if to_execute.parts(code) else None,
+            machine=MachineCodeRequest(partial(readable, image.cubin, entry)) if to_execute.parts(code) else None,
         )  # fmt: skip
         reports[name, entry].append(report)
         places.append((name, entry))

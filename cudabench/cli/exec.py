@@ -23,7 +23,7 @@ from cudabench.views import console
 if TYPE_CHECKING:
     from cudabench.cards.load import Card
     from cudabench.programs.launches import Choice
-    from cudabench.programs.run import Asked, ProgramRun
+    from cudabench.programs.run import ProgramRequest, ProgramRun
 
 HELP = """Run a whole program, unedited and without a GPU: its host code as it is, its kernels in the simulator,
 checked, counted and explained.
@@ -161,15 +161,15 @@ def _words(given: dict[str, Any]) -> list[str]:
 
 def _request_of(
     given: dict[str, Any], shown: tuple[str, ...], command: tuple[str, ...], choice: Choice, cards: tuple[Card, ...]
-) -> Asked:
-    from cudabench.programs.run import Asked
+) -> ProgramRequest:
+    from cudabench.programs.run import ProgramRequest
 
     settings = options.settings(given, simulated=True)
     to_stderr = given["json_path"] == "-"
     arrays = given["save_arrays"]
     if arrays and not given["lines"]:
         raise UsageError(f"--save-arrays {arrays} is for the lines of --lines: add --lines.")
-    return Asked(
+    return ProgramRequest(
         shown, command, choice, settings, cards, tuple(given["include"]),
         lines=given["lines"], arrays=Path(arrays) if arrays else None, words=tuple(_words(given)), to_stderr=to_stderr,
     )  # fmt: skip
@@ -189,7 +189,7 @@ def _exit_code(run: ProgramRun) -> int:
         print_notice("The program made no CUDA call that reached cudabench: nothing was run on a simulated card.")
     if run.stopped:
         print_notice(
-            f"--budget {run.asked.settings.budget:g} s ended the program early: its later launches were not seen."
+            f"--budget {run.request.settings.budget:g} s ended the program early: its later launches were not seen."
         )
         codes.append(EXIT_FAILED)
     if any(finding.kind != "never-freed" for finding in program.findings):

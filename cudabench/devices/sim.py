@@ -26,7 +26,7 @@ from cudabench.simulator import api as simulator
 from cudabench.simulator.errors import remedy
 from cudabench.simulator.machine_code import image
 from cudabench.simulator.machine_code.image import Kernel
-from cudabench.simulator.machine_code.launch import Asked
+from cudabench.simulator.machine_code.launch import MachineCodeRequest
 from cudabench.symbols import plain_name, readable
 from cudabench.system import native
 
@@ -167,12 +167,12 @@ class SimDevice:
             blocks |= {compiled.entry(launch.function): launch.block for launch in part.launches}
         return blocks
 
-    def meetings(self, case: Case) -> tuple[bool, bool]:
+    def block_dependences(self, case: Case) -> tuple[bool, bool]:
         """Return whether blocks of a case's kernels may exchange data during a launch, and whether they may wait for
         each other."""
         loaded = [(self.load(part), launch.function) for part in case.parts for launch in part.launches]
         codes = [loaded_part.program.code(loaded_part.compiled.entry(function)) for loaded_part, function in loaded]
-        return any(code.meets for code in codes), any(code.polling for code in codes)
+        return any(code.communicates for code in codes), any(code.polling for code in codes)
 
     def run(
         self,
@@ -185,7 +185,7 @@ class SimDevice:
         seconds: float | None = None,
         footprint: bool = False,
         sample: tuple[int, int] | None = None,
-        machine: Mapping[str, Asked] | None = None,
+        machine: Mapping[str, MachineCodeRequest] | None = None,
         **how: Any,
     ) -> Run:
         """Run all launches of a case on arrays, which change in place; merged: by function. For other arguments see

@@ -520,7 +520,7 @@ def _wavefronts(places: Sequence[int | None], width: int, load: bool) -> int:
 
 def divergence_advice(branch: Branch, instructions: int) -> str | None:
     """Return the advice for a divergent branch, or None if it costs little; instructions: the launch's."""
-    if not branch.parted or not branch.instructions:
+    if not branch.diverged or not branch.instructions:
         return None
     lanes = branch.threads / branch.instructions
     before = (

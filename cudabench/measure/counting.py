@@ -41,7 +41,7 @@ from cudabench.records.results import (
 from cudabench.results import units
 from cudabench.results.warnings import warning
 from cudabench.simulator import api as simulator
-from cudabench.simulator.machine_code.launch import Asked
+from cudabench.simulator.machine_code.launch import MachineCodeRequest
 
 Issued = dict[str, dict[int, tuple[int, int]]]
 
@@ -114,15 +114,17 @@ def merged_issues(device: SimDevice, case: Case) -> Issued:
     }
 
 
-def machine_code_to_run(kernel: Kernel) -> Asked | None:
+def machine_code_to_run(kernel: Kernel) -> MachineCodeRequest | None:
     """Return the machine code that has to run so that a kernel's launches can be counted; None if the PTX is enough."""
     code, ptx = kernel.code, kernel.compiled.lines
     if not to_execute.parts(code):
         return None
-    return Asked(lambda: machine_code_of(kernel.compiled, kernel.function), lambda: to_execute.fuses(code, ptx))
+    return MachineCodeRequest(
+        lambda: machine_code_of(kernel.compiled, kernel.function), lambda: to_execute.fuses(code, ptx)
+    )
 
 
-def machine_codes_to_run(device: SimDevice, case: Case) -> dict[str, Asked]:
+def machine_codes_to_run(device: SimDevice, case: Case) -> dict[str, MachineCodeRequest]:
     """Return `machine_code_to_run` by function, for the functions that have it."""
     return {
         kernel.function: code for kernel in kernels(device, case) if (code := machine_code_to_run(kernel)) is not None
@@ -395,7 +397,7 @@ def with_counts(
                 line=branch.line,
                 source=lines.text(branch.file, branch.line),
                 executions=branch.executions,
-                divergent=branch.parted,
+                divergent=branch.diverged,
                 lanes_taken=branch.taken / branch.lanes if branch.lanes else 0.0,
                 instructions=branch.instructions,
                 threads_per_instruction=branch.threads / branch.instructions if branch.instructions else None,

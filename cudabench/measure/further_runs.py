@@ -42,8 +42,8 @@ def in_another_order(
     """Launch a clean kernel in other orders of its blocks, until one has a finding. Return the result with the
     finding, and faults. `took`: the seconds of the first run, which wrote `arrays`."""
     schedule = run.settings.schedule
-    meets, waits = run.device.meetings(case)
-    if not meets:
+    exchanges, waits = run.device.block_dependences(case)
+    if not exchanges:
         return result, []
 
     def undecided(another: str | None, reason: str) -> tuple[Result, list[str]]:
@@ -133,7 +133,7 @@ def _with_byte(
     run.device.reset(case)
     buffers = run.operation.buffers(run.problem)
     arrays = arrays_of(buffers, run.input_sets[0].arrays, byte, kept=case.source.builtin)
-    alone = len(case.launches) == 1 and not run.device.meetings(case)[0]
+    alone = len(case.launches) == 1 and not run.device.block_dependences(case)[0]
     ran = run.launch(
         case, arrays, "looking for unwritten memory", seconds=until - time.monotonic(), unwritten=looked,
         sample=unwritten.SAMPLE if alone else None,

@@ -361,10 +361,10 @@ def with_barriers(run: sim.Run, kernels: Sequence[Kernel], disassemble: bool) ->
         if not suspicion.kind.startswith("divergent-barrier"):
             suspicions.append(suspicion)
             continue
-        parted = passed_by = suspicion.kind == "divergent-barrier"
+        diverges = passed_by = suspicion.kind == "divergent-barrier"
         if disassemble and all(kernel.code for kernel in kernels):
-            parted = any(machine_code.predicated(kernel.code, suspicion.instruction) for kernel in kernels)
-        if parted:
+            diverges = any(machine_code.predicated(kernel.code, suspicion.instruction) for kernel in kernels)
+        if diverges:
             hazards.setdefault(("divergent-barrier", *suspicion[1:3]), suspicion._replace(kind="divergent-barrier"))
         elif passed_by:
             suspicions.append(suspicion._replace(kind="skipped-barrier"))

@@ -21,7 +21,7 @@ from cudabench.programs.modules import Loaded
 from cudabench.records.launch import Dim, Launch, Source
 from cudabench.records.planned import Case, Problem
 from cudabench.simulator import api as simulator
-from cudabench.simulator.machine_code.launch import Asked
+from cudabench.simulator.machine_code.launch import MachineCodeRequest
 from cudabench.symbols import plain_name
 
 INVALID_VALUE, ILLEGAL_ADDRESS, ASSERT, MISALIGNED, LAUNCH_FAILED, NOT_SUPPORTED = 1, 700, 710, 716, 719, 801
@@ -103,7 +103,7 @@ class Launching:
         self.failures: dict[str, bool] = {}
         self.source = source
         self._issued: Mapping[int, tuple[int, int]] | None = None
-        self._asked: Asked | None = None
+        self._asked: MachineCodeRequest | None = None
         self._words: dict[str, Any] | None = None
 
     @property

@@ -38,7 +38,7 @@ SCHEDULERS = 4  # of a multiprocessor, each issues an instruction in a clock
 
 
 @dataclass(frozen=True)
-class Asked:
+class ProgramRequest:
     """A requested run: the program with its arguments, as the user named it, and as a path."""
 
     shown: tuple[str, ...]
@@ -57,17 +57,17 @@ class ProgramRun(Kept):
     """A program in the simulator."""
 
     def __init__(
-        self, asked: Asked, *, path: Path | None = None, listener: Listener = Silent,
+        self, request: ProgramRequest, *, path: Path | None = None, listener: Listener = Silent,
         record: bool = False,
     ) -> None:  # fmt: skip
-        settings = {**asdict(asked.settings), "device": f"sim:{asked.cards[0].architecture}"}
-        settings |= {"on": roofs(asked.cards[0])}
+        settings = {**asdict(request.settings), "device": f"sim:{request.cards[0].architecture}"}
+        settings |= {"on": roofs(request.cards[0])}
         super().__init__(ResultsFile(settings, {"numpy": np.__version__}, probe.host()), path, listener)
-        self.asked, self.record = asked, record
-        self.architecture = asked.cards[0].architecture
+        self.request, self.record = request, record
+        self.architecture = request.cards[0].architecture
         self.exit_code: int | None = None
         self.stopped = False  # by --budget
-        self.file.program = Program(asked.shown, launches=0, checked=0, exit_code=None)  # until it has ended
+        self.file.program = Program(request.shown, launches=0, checked=0, exit_code=None)  # until it has ended
         self.server: Server | None = None
 
     @property
@@ -90,7 +90,7 @@ class ProgramRun(Kept):
             example = self.server.examples.get(kernel.entry) if self.server else None
             if example is not None:
                 try:
-                    texts.append(lines.line_of(kernel, example, self.asked.words, self.asked.arrays))
+                    texts.append(lines.line_of(kernel, example, self.request.words, self.request.arrays))
                 except CudabenchError as error:
                     texts.append(f"# {kernel.name}: {error}")
         return texts
@@ -123,16 +123,16 @@ class ProgramRun(Kept):
         if not hasattr(os, "memfd_create") or not hasattr(os, "pidfd_open"):
             raise DeviceUnusable("exec needs Linux, whose processes share memory by descriptors: use Linux or WSL.")
         self.write()
-        card, settings = self.asked.cards[0], self.asked.settings
+        card, settings = self.request.cards[0], self.request.settings
         self.started(SimDevice(self.architecture).info)
         until = None if settings.budget is None else time.monotonic() + settings.budget
         rate = SCHEDULERS * (card.device.sm_count or 1) * card.sm_hz / 1e9
-        launcher = Launcher(self.asked.choice, rate, settings.schedule, until)
+        launcher = Launcher(self.request.choice, rate, settings.schedule, until)
         info = card.device
         properties = device.card(info, info.name, 0, info.memory_bytes or MEMORY_BYTES, device.OF_PROGRAMS)
         places = Places()
-        server = self.server = Server(launcher, [properties], self.architecture, places, self.asked.include)
-        server.keeps = self.asked.arrays is not None if self.asked.lines else None
+        server = self.server = Server(launcher, [properties], self.architecture, places, self.request.include)
+        server.keeps = self.request.arrays is not None if self.request.lines else None
         try:
             self.exit_code = self._serve(server)
         finally:
@@ -149,7 +149,7 @@ class ProgramRun(Kept):
         ours, theirs = socket.socketpair()
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
         fds = (theirs.fileno(), server.memory.fd)
-        connection = ",".join(map(str, (*fds, _order(self.asked.settings.schedule))))
+        connection = ",".join(map(str, (*fds, _order(self.request.settings.schedule))))
         folders = [str(library), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
         environment = {
             **os.environ, "LD_LIBRARY_PATH": os.pathsep.join(folders), VARIABLE: connection,
@@ -157,11 +157,11 @@ class ProgramRun(Kept):
         sys.stdout.flush()
         try:
             child = subprocess.Popen(
-                self.asked.command, env=environment, pass_fds=fds,
-                stdout=sys.stderr.fileno() if self.asked.to_stderr else None,
+                self.request.command, env=environment, pass_fds=fds,
+                stdout=sys.stderr.fileno() if self.request.to_stderr else None,
             )  # fmt: skip
         except OSError as error:
-            raise CudabenchError(f"{self.asked.command[0]} does not run: {error.strerror}.") from None
+            raise CudabenchError(f"{self.request.command[0]} does not run: {error.strerror}.") from None
         theirs.close()
         process = os.pidfd_open(child.pid)
         try:
@@ -179,13 +179,15 @@ class ProgramRun(Kept):
     def _conclude(self, server: Server) -> None:
         """Write the results of the launched kernels."""
         disassemble = server.launcher.disassemble
-        cards = tuple(card for card in self.asked.cards if card.architecture == self.architecture)
+        cards = tuple(card for card in self.request.cards if card.architecture == self.architecture)
         kernels = list(server.kernels.values())
         for kernel in kernels:
-            result = results.result_of(kernel, self.asked.settings, cards, record=self.record, disassemble=disassemble)
+            result = results.result_of(
+                kernel, self.request.settings, cards, record=self.record, disassemble=disassemble
+            )
             self.file.results.append(result)
         self.file.program = Program(
-            command=self.asked.shown,
+            command=self.request.shown,
             launches=sum(kernel.launches for kernel in kernels),
             checked=sum(kernel.checked for kernel in kernels),
             exit_code=self.exit_code,

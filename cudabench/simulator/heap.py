@@ -25,7 +25,7 @@ GRAIN = 16  # malloc's alignment (CUDA C++ Programming Guide, "Dynamic Global Me
 GAP = 16  # unallocated bytes behind each allocation
 UNWRITTEN = 0xFF  # each byte of memory from malloc: NaN as a float
 PLACED = "where on the heap malloc puts what it gives, the driver decides"
-NOBODYS, LIVE, FREED = range(3)
+UNALLOCATED, LIVE, FREED = range(3)
 
 
 class Allocation(NamedTuple):
@@ -55,7 +55,7 @@ class Heap:
         """Free all allocations."""
         if self._data is not None:
             self._data.fill(UNWRITTEN)
-            self._state.fill(NOBODYS)
+            self._state.fill(UNALLOCATED)
         self._end = 0  # of all memory that was ever allocated
         self._allocations: dict[int, Allocation] = {}
 
@@ -95,7 +95,7 @@ class Heap:
             starts.append(start)
             if start >= 0:
                 self._state[start : start + size] = LIVE
-                self._state[start + size : start + need] = NOBODYS
+                self._state[start + size : start + need] = UNALLOCATED
                 self._data[start : start + size] = UNWRITTEN
                 self._allocations[start] = Allocation(size, line)
         return starts

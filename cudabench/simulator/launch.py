@@ -26,7 +26,7 @@ from cudabench.simulator.count.shares import Shares
 from cudabench.simulator.count.trace import Recorder
 from cudabench.simulator.errors import BudgetExceeded, LaunchError, UnsupportedKernel
 from cudabench.simulator.machine import Machine
-from cudabench.simulator.machine_code.launch import Asked
+from cudabench.simulator.machine_code.launch import MachineCodeRequest
 from cudabench.simulator.machine_code.launch import beside as with_machine_code
 from cudabench.simulator.memory import AddressSpace
 from cudabench.simulator.native import launch as native
@@ -139,7 +139,7 @@ def run(
     declared: Declared | None = None,
     between: Between | None = None,
     schedule: str | None = None,
-    machine: Asked | None = None,
+    machine: MachineCodeRequest | None = None,
     checked: bool = True,
     unwritten: Unwritten | None = None,
 ) -> Report:

@@ -73,7 +73,7 @@ class Machine:
         self.shares: Shares | None = None  # if blocks are compared
         self.deadline = deadline
         self.hazards = Hazards(plan.code, placed.space, plan.shared_size, declared, between)
-        self.parted: dict[tuple[int, int], int] = {}  # by file and line of a condition: WARP or BLOCK, if it diverges
+        self.diverged: dict[tuple[int, int], int] = {}  # by file and line of a condition: WARP or BLOCK, if it diverges
         self.instructions = 0
         # By basic block: warps, lanes; of its branch: lanes that took it, divergent warps, warps that took it.
         self.executed = [[0, 0, 0, 0] for _ in plan.code.blocks]
@@ -220,7 +220,7 @@ class Machine:
         self.turn = BURST
         schedule = self.plan.schedule
         # The groups of blocks that take turns; None if all blocks of a chunk run in step.
-        grouped = self.code.meets and self.plan.cluster is None and chunk.blocks > 1
+        grouped = self.code.communicates and self.plan.cluster is None and chunk.blocks > 1
         self.turns = Turns(self, schedule, chunk) if schedule is not None and grouped else None
         self.arrivals = clusters.Arrivals(chunk)
         self.departures: Departures = Departures(self)
@@ -410,7 +410,7 @@ class Machine:
         guard = self.registers[op.guard]
         if type(guard) is bool:
             return (mask, False) if guard != op.inverted else (False, mask)
-        return values.parted(~guard if op.inverted else guard, mask)
+        return values.split(~guard if op.inverted else guard, mask)
 
     def branch(self, op: Op, number: int, yes: Array | None, no: Any) -> None:
         """Send lanes to a branch's target; no: the lanes that fall through."""
@@ -424,9 +424,11 @@ class Machine:
         times[3] += warps
         place = op.line.file, op.line.line
         if warps:
-            self.parted[place] = WARP
-        elif place not in self.parted and (self.chunk.lanes(yes).any(axis=1) & self.chunk.lanes(no).any(axis=1)).any():
-            self.parted[place] = BLOCK
+            self.diverged[place] = WARP
+        elif (
+            place not in self.diverged and (self.chunk.lanes(yes).any(axis=1) & self.chunk.lanes(no).any(axis=1)).any()
+        ):
+            self.diverged[place] = BLOCK
 
     def branch_table(self, op: Op, number: int, yes: Array | None, no: Any) -> None:
         """Send lanes through a branch table."""
@@ -450,7 +452,7 @@ class Machine:
         times[2] += active(yes, self.chunk)[1]
         times[3] += int(np.count_nonzero(warp_targets > 1))
         if (warp_targets > 1).any() or (block_targets > 1).any():
-            self.parted[op.line.file, op.line.line] = WARP if (warp_targets > 1).any() else BLOCK
+            self.diverged[op.line.file, op.line.line] = WARP if (warp_targets > 1).any() else BLOCK
 
     def go_back(self, op: Op, number: int, yes: Array | None, no: Any) -> None:
         """Send lanes that return from a function to the code after its calls."""

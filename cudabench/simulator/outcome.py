@@ -39,7 +39,7 @@ NEVER = Executed()
 
 def executed_of(blocks: Iterable[Sequence[int]]) -> list[Executed]:
     """Return how often each basic block ran, by warps, lanes, and of the branch at its end the lanes that took it and
-    the warps that it parted."""
+    the warps that diverged at it."""
     return [Executed(*times) if times[0] else NEVER for times in blocks]
 
 

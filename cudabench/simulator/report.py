@@ -143,13 +143,13 @@ class Hazard(NamedTuple):
 class Executed(NamedTuple):
     """How often an instruction ran: warps with an active lane, their active lanes.
 
-    Of a branch also: the lanes that took it, and the warps that it parted.
+    Of a branch also: the lanes that took it, and the warps that diverged at it.
     """
 
     warps: int = 0
     lanes: int = 0
     taken: int = 0
-    parted: int = 0
+    diverged: int = 0
 
     def plus(self, *counts: int, **named: int) -> Executed:
         """Return the sum."""
@@ -181,17 +181,17 @@ class Lines(dict[int, Executed]):
 class Branch(NamedTuple):
     """The conditional branches of one source line, summed over the launch.
 
-    executions: warps that came to them. parted: those whose lanes went different ways. lanes, taken: the lanes that
+    executions: warps that came to them. diverged: those whose lanes went different ways. lanes, taken: the lanes that
     came, and that took the branch as the compiler wrote it. instructions, threads: warp instructions of PTX that ran
-    between a branch that parts warps and the place where all its ways meet, those of inner such branches left out, and
-    their active lanes in all. loop: whether a branch that parts warps is one that lanes come back to. by_data: whether
+    between a divergent branch and the place where all its ways meet, those of inner such branches left out, and
+    their active lanes in all. loop: whether a divergent branch is one that lanes come back to. by_data: whether
     what was read from memory decides one.
     """
 
     file: str
     line: int
     executions: int
-    parted: int
+    diverged: int
     lanes: int
     taken: int
     instructions: int

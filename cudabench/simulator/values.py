@@ -47,7 +47,7 @@ _EVERY: Array = np.ones((1, 1), dtype=bool)
 _EVERY.flags.writeable = False
 
 
-def parted(yes: Array, mask: Array | None) -> tuple[Any, Any]:
+def split(yes: Array, mask: Array | None) -> tuple[Any, Any]:
     """Return (lanes of a mask that are in `yes`, lanes that are not): masks, or False for no lane."""
     if mask is None:
         lanes = np.count_nonzero(yes)

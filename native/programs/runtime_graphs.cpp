@@ -103,6 +103,8 @@ struct FillNode { // cudaMemsetParams
 static Status queue_fill(const FillNode &how, Stream *stream) {
     if (how.element != 1 && how.element != 2 && how.element != 4)
         return INVALID_VALUE;
+    if (how.width == 0 || how.height == 0)
+        return SUCCESS;
     size_t bytes = how.width * how.element;
     if (Status status = check_device(how.at, (how.height - 1) * how.pitch + bytes, "writes"))
         return status;

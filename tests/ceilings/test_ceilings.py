@@ -304,7 +304,7 @@ def test_energy(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (skipped.status, "NVML" in skipped.reason) == ("skipped", True)
     device = SimulatedGpu()
     device.seconds = 0.05
-    # Asked whether there is energy; idle before and after; running before and after.
+    # MachineCodeRequest whether there is energy; idle before and after; running before and after.
     joules = iter([0.0, 0.0, 0.01, 1000.0, 9000.0] * 2)
     monkeypatch.setattr(nvml, "energy_j", lambda handle: next(joules))
     monkeypatch.setattr(gpu, "IDLE_S", 0.1)

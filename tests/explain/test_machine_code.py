@@ -28,7 +28,7 @@ from cudabench.records.planned import Case, Settings
 from cudabench.records.results import DeviceInfo
 from cudabench.simulator import api as simulator
 from cudabench.simulator.machine_code.image import readable
-from cudabench.simulator.machine_code.launch import Asked
+from cudabench.simulator.machine_code.launch import MachineCodeRequest
 from tests import ladders
 
 pytestmark = pytest.mark.machine_code
@@ -133,7 +133,7 @@ def test_a_branch_counts_lanes_and_parted_warps() -> None:
     compiled = compiler.compile_ptx(source, "f.cu")
     lines = simulator.run(compiled.ptx, "f", 1, 128, [np.ones(256, np.int32), 108]).executed["f"]
     branch = next(times for times in lines.values() if times.taken)
-    assert (branch.warps, branch.lanes, branch.taken, branch.parted) == (4, 128, 20, 1)
+    assert (branch.warps, branch.lanes, branch.taken, branch.diverged) == (4, 128, 20, 1)
     stores = [lines[n] for n, text in enumerate(compiled.ptx.splitlines(), 1) if "st.global" in text]
     assert [(times.warps, times.lanes) for times in stores] == [(4, 108)]
 
@@ -320,7 +320,7 @@ def test_spills_are_counted() -> None:
     needs = done.resources["k"]
     assert needs.spill_stores > 0
     assert machine_code.spill_bytes(functions, ptx) == needs.spill_stores + needs.spill_loads
-    asked = Asked(functools.partial(readable, done.cubin, "k"))
+    asked = MachineCodeRequest(functools.partial(readable, done.cubin, "k"))
     report = simulator.run(done.ptx, "k", 2, 1024, [np.ones(48 * 1024, np.float32)], machine=asked)
     counts = executed.count(functions, report.executed["k"])
     local = machine_code.local_accesses(functions, ptx, counts)

@@ -28,10 +28,10 @@ def test_a_branch_has_its_shares_and_its_cost(launch: Callable[..., Any]) -> Non
         "if (t / 32 == 1) for (int i = 0; i < n; i++) v = v * v - i;\n o[t] = v; }"
     )
     found = branches(launch(source, 1, 64, [np.zeros(64, np.float32), 40]))
-    assert found[2].parted >= 2
+    assert found[2].diverged >= 2
     assert found[2].instructions > 2 * 40
     assert found[2].threads / found[2].instructions < 12
-    assert found[3].parted == 0
+    assert found[3].diverged == 0
     assert found[3].instructions == 0
 
 
@@ -41,7 +41,7 @@ def test_a_switch_is_one_line(launch: Callable[..., Any]) -> None:
     source = K + f"(float *o, int n) {{ int t = threadIdx.x; float v = t;\nswitch (t % 5) {{\n{ways}}} o[t] = v; }}"
     report = launch(source, 2, 64, [np.zeros(64, np.float32), 30])
     found = branches(report)
-    assert found[2].parted >= 4
+    assert found[2].diverged >= 4
     inside = [branch for line, branch in found.items() if line >= 2]
     assert sum(branch.instructions for branch in inside) > 0.5 * report.instructions
     assert sum(branch.threads for branch in inside) < 10 * sum(branch.instructions for branch in inside)

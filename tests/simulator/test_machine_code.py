@@ -18,7 +18,7 @@ from cudabench.compile.record import Compiled
 from cudabench.devices.sim import machine_code_of
 from cudabench.simulator import api as simulator
 from cudabench.simulator.machine_code import decode
-from cudabench.simulator.machine_code.launch import Asked
+from cudabench.simulator.machine_code.launch import MachineCodeRequest
 from cudabench.simulator.report import Code, Lines
 from cudabench.system import native
 from tests.machine_code import divergent
@@ -51,7 +51,7 @@ def run(
 ) -> tuple[Code | str | None, Any]:
     """Launch a kernel; return what its machine code did, and that code."""
     machine = machine_code_of(made, kernel)
-    asked = Asked(lambda: machine)
+    asked = MachineCodeRequest(lambda: machine)
     report = simulator.run(made.ptx, kernel, grid, block, [*arrays, n], machine=asked)
     lines = report.executed[kernel]
     assert isinstance(lines, Lines)
@@ -117,7 +117,7 @@ def test_divisions_call_the_subroutine_as_on_an_h200() -> None:
     counts: dict[tuple[int, int], tuple[int, int]] = {}
     for (i, row), j in itertools.product(enumerate(measured["instructions"]), range(len(values))):
         if row[j] is not None:
-            asked = Asked(lambda: machine)
+            asked = MachineCodeRequest(lambda: machine)
             arrays = [np.zeros(1, np.float32), values[i : i + 1].copy(), values[j : j + 1].copy()]
             lines = simulator.run(made.ptx, "k", 1, 32, [*arrays, 1], machine=asked).executed["k"]
             assert isinstance(lines, Lines)
@@ -154,7 +154,7 @@ def test_a_warp_that_never_ends_is_given_up() -> None:
     made = compiled(source)
     machine = machine_code_of(made, "k")
     assert not isinstance(machine, str)
-    asked = Asked(lambda: machine)
+    asked = MachineCodeRequest(lambda: machine)
     try:
         report = simulator.run(made.ptx, "k", 4, 32, [np.zeros(4, np.int32), 3], machine=asked, budget=200000)
     except simulator.BudgetExceeded:

@@ -141,7 +141,7 @@ def find_gap(machine: Machine, earlier: Location, later: Location, scope: int) -
     """Return where a barrier can stand between two accesses: by the source if known, else by their lines alone."""
     hazards = machine.hazards
     if hazards.between is not None and earlier.file == later.file:
-        divergent = {line for (file, line), reach in machine.parted.items() if file == later.file and reach <= scope}
+        divergent = {line for (file, line), reach in machine.diverged.items() if file == later.file and reach <= scope}
         known = hazards.between(
             machine.code.files.get(later.file, ""),
             (earlier.line, earlier.column),

@@ -14,7 +14,7 @@ from cudabench.simulator.values import Array
 if TYPE_CHECKING:
     from cudabench.simulator.check.races import LogEntry, Sync
 
-NOBODY = np.int32(1 << 20)
+NO_THREAD = np.int32(1 << 20)
 ENGINE = np.int32(1 << 12)  # added to a thread's number for writes of its asynchronous copy
 TOGETHER = np.int32(1 << 13)  # and for writes by the same execution of one instruction
 
@@ -127,7 +127,7 @@ class Shadow:
     def __init__(self, granules: int, order: WarpOrder) -> None:
         self.order = order
         self.kinds: dict[str, tuple[Array, ...]] = defaultdict(
-            lambda: tuple(np.full(granules, initial, np.int32) for initial in (NOBODY, -1, 0, 0))
+            lambda: tuple(np.full(granules, initial, np.int32) for initial in (NO_THREAD, -1, 0, 0))
         )
         self.value = np.zeros(granules, dtype=np.int64)
         self.scratch = np.zeros(granules, dtype=np.int32)
@@ -212,7 +212,7 @@ class Shadow:
             low[granules], high[granules] = first + owner, last + owner
             self.value[granules] = event.value
             for past in self.kinds.keys() - {"store"}:
-                self.kinds[past][0][granules] = NOBODY
+                self.kinds[past][0][granules] = NO_THREAD
                 self.kinds[past][1][granules] = -1
         else:
             if again:
@@ -220,7 +220,7 @@ class Shadow:
                 # the last poll: for the thread that polled they are ordered, and the new ones are not.
                 times = when[granules]
                 stale = self.ordered(event, low[granules], high[granules], times, cuts) | (times < self.order.latest)
-                low[granules[stale]], high[granules[stale]] = NOBODY, -1
+                low[granules[stale]], high[granules[stale]] = NO_THREAD, -1
                 first = np.minimum(first, low[granules])
                 last = np.maximum(last, high[granules])
             low[granules], high[granules] = first, last

@@ -23,7 +23,7 @@ from cudabench.simulator.count.requests import changes
 from cudabench.simulator.values import Array
 
 Served = Literal["words", "lanes", "swap", "loop"]
-NOBODY = -1
+NO_WORD = -1
 ONE_LANE = -1  # in place of bytes a lane: an atomic that one lane of a warp carries out for all
 
 
@@ -89,7 +89,7 @@ def _loop(addresses: Array, width: int, on: Array, groups: int) -> Cost:
     while len(waiting):
         reloads += int(banks.wavefronts(addresses, width, waiting).sum())
         wavefronts += 2 * int(np.count_nonzero(waiting.reshape(len(waiting) * groups, -1).any(axis=1)))
-        stored = np.full((len(waiting), 32), NOBODY, dtype=np.int64)  # by bank: the word that was stored this turn
+        stored = np.full((len(waiting), 32), NO_WORD, dtype=np.int64)  # by bank: the word that was stored this turn
         size = 32 // groups
         for first in range(0, 32, size):
             row, lane = np.nonzero(waiting[:, first : first + size])

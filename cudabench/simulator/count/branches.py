@@ -24,7 +24,7 @@ def branches(code: Code, executed: Sequence[Executed], ways: Ways) -> tuple[Bran
     for block, place in ways.ends:
         if executed[block.number].warps:
             lines.setdefault(place, []).append(block)
-        if executed[block.number].parted:
+        if executed[block.number].diverged:
             inside = ways.between(block)
             regions.setdefault(place, set()).update(inside)
             if block.number in inside:
@@ -44,7 +44,7 @@ def branches(code: Code, executed: Sequence[Executed], ways: Ways) -> tuple[Bran
         numbers = within.get(place, ())
         records.append(
             Branch(
-                *place, sum(times.warps for times in counts), sum(times.parted for times in counts),
+                *place, sum(times.warps for times in counts), sum(times.diverged for times in counts),
                 sum(times.lanes for times in counts), sum(times.taken for times in counts),
                 sum(code.blocks[number].weight * executed[number].warps for number in numbers),
                 sum(code.blocks[number].weight * executed[number].lanes for number in numbers),

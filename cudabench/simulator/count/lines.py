@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 def executed_lines(ways: Ways, executed: Sequence[Executed]) -> dict[int, Executed]:
     """Return how often each PTX line ran, from how often each block ran; the copies of an inlined function add up."""
-    branching = [number for number, times in enumerate(executed) if times.taken or times.parted]
-    counts = [Executed(times.warps, times.lanes) if times.taken or times.parted else times for times in executed]
+    branching = [number for number, times in enumerate(executed) if times.taken or times.diverged]
+    counts = [Executed(times.warps, times.lanes) if times.taken or times.diverged else times for times in executed]
     lines = {line: counts[number] for line, number in ways.first.items()}
     for line, number in ways.again:
         if counts[number].warps:
@@ -23,5 +23,5 @@ def executed_lines(ways: Ways, executed: Sequence[Executed]) -> dict[int, Execut
         end, times = ways.blocks[number].terminator, executed[number]
         assert end is not None
         line = end.line.ptx_line
-        lines[line] = lines[line].plus(taken=times.taken, parted=times.parted)
+        lines[line] = lines[line].plus(taken=times.taken, diverged=times.diverged)
     return lines

@@ -23,7 +23,7 @@ from cudabench.simulator.report import Code, Lines, Report
 from cudabench.simulator.values import Array
 from cudabench.system import native
 
-YIELDS = "in which order parted lanes run after YIELD is not known"
+YIELDS = "in which order divergent lanes run after YIELD is not known"
 TABLES = "which lanes of a jump by table go first is not known"
 SPARE_STACK = 64  # bytes of a lane
 SLACK, MOST = 8, 1 << 26  # warp instructions of a launch: so many times those of the PTX at most, and so many in all
@@ -84,7 +84,7 @@ def _library() -> tuple[Any, dict[str, int]] | None:
     return library, numbers_of(library.cudabench_machine_operations, library.cudabench_machine_operation)
 
 
-class Asked(NamedTuple):
+class MachineCodeRequest(NamedTuple):
     """A kernel's machine code that is to run beside its PTX.
 
     read: returns the kernel as `image.kernel` does, or why it cannot be read. fuses: whether it rounds elsewhere than
@@ -119,7 +119,7 @@ def memory(plan: Plan, placed: Placed) -> dict[int, Array]:
     return {place: data.copy() for place, data in regions.items()}
 
 
-def beside(asked: Asked | None, plan: Plan, placed: Placed) -> Callable[[Report], Report]:
+def beside(asked: MachineCodeRequest | None, plan: Plan, placed: Placed) -> Callable[[Report], Report]:
     """Return what adds to the report of a launch that has ended what its machine code did, on memory as it is now.
 
     Without `asked` reports stay as they are.
@@ -145,7 +145,9 @@ def beside(asked: Asked | None, plan: Plan, placed: Placed) -> Callable[[Report]
     return with_code
 
 
-def _code(asked: Asked, plan: Plan, placed: Placed, before: dict[int, Array], report: Report) -> Code | str:
+def _code(
+    asked: MachineCodeRequest, plan: Plan, placed: Placed, before: dict[int, Array], report: Report
+) -> Code | str:
     kernel = asked.read()
     if isinstance(kernel, str):
         return f"the machine code is not read whole: {kernel}"
@@ -158,7 +160,7 @@ def _code(asked: Asked, plan: Plan, placed: Placed, before: dict[int, Array], re
     unlike = [slots[at].name for at, data in arrays.items() if differ(data, slots[at].bytes)]
     if unlike:
         # What an atomic returns depends on the order of warps, which differs here.
-        ordered = plan.code.meets or any(ins.opcode in ORDERED for ins in ran.decoded.instructions)
+        ordered = plan.code.communicates or any(ins.opcode in ORDERED for ins in ran.decoded.instructions)
         differs = IN_ANOTHER_ORDER if ordered else ROUNDED if asked.fuses() else DIFFERS
         return f"{differs} {', '.join(unlike)}"
     rows = zip(ran.decoded.instructions, ran.counts.tolist(), strict=True)
@@ -217,7 +219,7 @@ def execute(kernel: Kernel, plan: Plan, placed: Placed, before: dict[int, Array]
     about.bank_sizes[:] = [len(bank) for bank in banks]
     about.grid[:], about.block[:] = plan.grid, plan.block
     about.shared_size = -(-kernel.shared // 16) * 16 + plan.dynamic_shared
-    about.threads = 1 if plan.code.meets or decoded.atomics else threads()
+    about.threads = 1 if plan.code.communicates or decoded.atomics else threads()
     blocks = blocks_of(plan)
     about.blocks, about.blocks_count = blocks.ctypes.data, len(blocks)
     tables = ctypes.c_int64()

@@ -76,7 +76,7 @@ def ordered(code: Code, accesses: Iterable[MemoryOp]) -> bool:
     what they find, round, or put something in the place of what is there, or where several operations may meet."""
     atomics = [_what(access, code) for access in accesses if access.kind == "atomic" and "global" in access.numbers]
     kinds = {(name, type_ if name in ("min", "max") else "") for name, type_ in atomics}
-    return code.meets or len(kinds) > 1 or any(n not in COMMUTING or t in FLOATS for n, t in atomics)
+    return code.communicates or len(kinds) > 1 or any(n not in COMMUTING or t in FLOATS for n, t in atomics)
 
 
 def contention(library: Any, handle: Any, encoded: Encoded, code: Code) -> dict[int, Contention]:

@@ -40,7 +40,7 @@ REGION = np.dtype(
 )  # fmt: skip
 REGISTER = np.dtype([("bits", "i4"), ("special", "i4"), ("value", "i8")])
 COUNTS = np.dtype([(name, "i8") for name in ("requests", "pieces", "ideal", "merged", "reloads", "beside")])
-EXECUTED = np.dtype([(name, "i8") for name in ("warps", "lanes", "taken", "parted")])
+EXECUTED = np.dtype([(name, "i8") for name in ("warps", "lanes", "taken", "diverged")])
 SUMS = np.dtype([(name, "i8") for name in ("requests", "sectors", "lines", "turns", "partial", "fresh", "missing")])
 CONSTANT_REQUEST = np.dtype(
     [("place", "i8"), ("step", "i4"), ("warp", "i4"), ("mask", "u4"), ("lines", "u2", 32), ("reserved", "i4")]

@@ -447,7 +447,7 @@ class Builder:
         polls = {key for key, access in ordering.items() if access.polls}
         polling = frozenset(block.number for block in blocks if not polls.isdisjoint(map(id, block.ops)))
         signs = frozenset(b.number + 1 for b in blocks if not b.terminator and b.ops and id(b.ops[-1]) in self.signed)
-        meets = self.orders or any(
+        communicates = self.orders or any(
             id(op) in ordering and not read.isdisjoint(op.defs) for block in blocks for op in block.ops
         )
         flow.find_live_registers(blocks)
@@ -463,7 +463,7 @@ class Builder:
             (*((key, offset, size) for key, (offset, size) in self.shared.items()), *dynamic), self.granule,
             self.accesses, tuple(self.refused), self.module.files, read, written, self.orders,
             self.swapping and self.fencing, bool(entries), any(site.recursive for site in self.sites), self.proxies,
-            waits, cached, polling, signs, meets, fair, {}, {},
+            waits, cached, polling, signs, communicates, fair, {}, {},
         )  # fmt: skip
 
     def find_bounds(self, pointees: Sequence[int]) -> None:
