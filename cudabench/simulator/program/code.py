@@ -168,10 +168,10 @@ class Code(NamedTuple):
     calls: whether it enters functions by jumps, with a stack; recursive: whether such a function may be active twice.
     waits: whether atomics poll. written, cached: what it writes, and what it reads through the read-only cache, as the
     bits of `flow.points_to`. polling: the blocks of code in which accesses poll. signs: those after an access that may
-    end a poll. communicates: whether a block may learn from global memory what others did in the same launch: by atomics
-    that return the old value, by volatile or ordered reads, or by fences. fair: whether lanes may loop until others act, so
-    that all must get their turn. encoded: the code as the native engine takes it, by library, and other data that are
-    made of it once. looked: the counts of lanes there, by block, see `native.looks`.
+    end a poll. communicates: whether a block may learn from global memory what others did in the same launch: by
+    atomics that return the old value, by volatile or ordered reads, or by fences. fair: whether lanes may loop until
+    others act, so that all must get their turn. encoded: the code as the native engine takes it, by library, and other
+    data that are made of it once. looked: the counts of lanes there, by block, see `native.looks`.
     """
 
     name: str
