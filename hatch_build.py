@@ -20,7 +20,7 @@ class NativeEngine(BuildHookInterface):  # type: ignore[type-arg]
         """Build, in the checkout if it can be written: there an editable install finds it.
 
         CUDABENCH_PURE makes a wheel without the library, for all machines, whose first run builds it. What cibuildwheel
-        makes is for other processors than this one too. The CUDA runtime of programs is built when one is run first.
+        and conda make is for other processors than this one too. The first run of a program builds the CUDA runtime.
         """
         if os.environ.get("CUDABENCH_PURE"):
             return
@@ -31,7 +31,7 @@ class NativeEngine(BuildHookInterface):  # type: ignore[type-arg]
             self._temporary = tempfile.TemporaryDirectory()
             folder = Path(self._temporary.name)
         try:
-            made = native.build(folder, everywhere="CIBUILDWHEEL" in os.environ)
+            made = native.build(folder, everywhere=not {"CIBUILDWHEEL", "CONDA_BUILD"}.isdisjoint(os.environ))
         except native.NotBuilt as lack:
             self.app.display_warning(f"The simulator will run without its native engine, as {lack}.")
             return

@@ -200,7 +200,7 @@ def engine() -> Part:
         problem, repair = (lack.problem, lack.repair) if lack else ("it was not built", "run cudabench again")
         return Part("engine", problem=f"NumPy, not the native one: {problem}", repair=repair)
     library.cudabench_native_version.restype = ctypes.c_char_p
-    return Part("engine", version=f"native ({library.cudabench_native_version().decode()})")
+    return Part("engine", version=f"native ({library.cudabench_native_version().decode().strip()})")
 
 
 def runtime() -> Part:

@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from clang.cindex import Cursor, CursorKind, Diagnostic, File, SourceRange, TranslationUnit, callbacks, conf
+from clang.cindex import Cursor, CursorKind, Diagnostic, File, SourceRange, TranslationUnit, conf
 
 from cudabench.source.words import WORD
 
@@ -118,13 +118,14 @@ def local_names(cursor: Cursor) -> set[str]:
     def visit(child: Cursor, parent: Cursor, data: object) -> int:
         kind = child._kind_id
         if kind in _LOCAL:
-            names.add(conf.lib.clang_getCursorSpelling(child))
+            names.add(child.spelling)
         return _OVER if _FIRST_EXPRESSION <= kind < _FIRST_STATEMENT else _INTO
 
-    conf.lib.clang_visitChildren(cursor, callbacks["cursor_visit"](visit), None)
+    conf.lib.clang_visitChildren(cursor, _VISITOR(visit), None)
     return names
 
 
+_VISITOR = ctypes.CFUNCTYPE(ctypes.c_int, Cursor, Cursor, ctypes.py_object)  # clang.cindex's own, whose name differs
 _LOCAL = frozenset(
     kind.value
     for kind in (CursorKind.PARM_DECL, CursorKind.VAR_DECL, CursorKind.TYPEDEF_DECL, CursorKind.TYPE_ALIAS_DECL)
@@ -147,6 +148,15 @@ def whole(cursor: Cursor) -> int | None:
     if not result or library.clang_EvalResult_getKind(result) != _INTEGER:
         return None
     return int(library.clang_EvalResult_getAsLongLong(result))
+
+
+def template_of(cursor: Cursor) -> Cursor | None:
+    """Return the template of an instance, or None."""
+    template = conf.lib.clang_getSpecializedCursorTemplate(cursor)
+    if template is None or conf.lib.clang_Cursor_isNull(template):
+        return None
+    template._tu = cursor._tu  # since version 20 only the bindings' own properties set it
+    return template
 
 
 class _Ranges(ctypes.Structure):

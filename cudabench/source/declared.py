@@ -151,7 +151,7 @@ class _Walk:
         place = span(cursor)
         faults = self.texts[place.file].faults_in(place.start, place.end) if place.file in self.texts else []
         if faults and cursor.kind in RECORDS:
-            template = conf.lib.clang_getSpecializedCursorTemplate(cursor)  # its instance lacks members here
+            template = cursors.template_of(cursor)  # its instance lacks members here
             parts = list(cursor.get_children()) or list(template.get_children() if template else ())
             within = [span(child) for child in parts if child.kind in (*FUNCTIONS, CursorKind.FIELD_DECL)]
             faults = [at for at in faults if not any(member.start <= at < member.end for member in within)]
@@ -368,9 +368,9 @@ def _qualified(names: Iterable[str]) -> str:
 
 def _pretty(cursor: Cursor) -> str:
     """Return a function's text with macros replaced."""
-    function = conf.lib.clang_getCursorPrettyPrinted
-    function.argtypes, function.restype, function.errcheck = [Cursor, c_void_p], _CXString, _CXString.from_result
-    return str(function(cursor, None))
+    function = conf.lib["clang_getCursorPrettyPrinted"]  # apart from that of the bindings, if they have one
+    function.argtypes, function.restype = [Cursor, c_void_p], _CXString
+    return str(_CXString.from_result(function(cursor, None)))
 
 
 def _with_brackets(text: str, start: int) -> int:
