@@ -37,8 +37,8 @@ def _ld(emit: Emit, ins: Instruction) -> None:
     if count > MOST_TARGETS:
         row = _row(emit, count, bits)
         emit.op(f"ld.{name}", (row[0],), (register,), immediate=offset, access=emit.access, flags=flags | IN_A_ROW)
-        for target, register in zip(targets, row, strict=True):
-            emit.op(f"mov.{bits}", (target,), (register,))
+        for target, value in zip(targets, row, strict=True):
+            emit.op(f"mov.{bits}", (target,), (value,))
         return
     emit.op(f"ld.{name}", targets, (register,), immediate=offset, access=emit.access, flags=flags)
 
@@ -61,8 +61,8 @@ def _st(emit: Emit, ins: Instruction) -> None:
     width = builder.width(sources[0])
     if count > MOST_TARGETS:
         row = _row(emit, count, width)
-        for register, source in zip(row, sources, strict=True):
-            emit.op(f"mov.{width}", (register,), (source,))
+        for into_register, source in zip(row, sources, strict=True):
+            emit.op(f"mov.{width}", (into_register,), (source,))
         sources, flags = (row[0],), flags | IN_A_ROW
     emit.op(f"st.{bits}.{width}", (), (register, *sources), immediate=offset, access=emit.access, flags=flags)
 
