@@ -45,6 +45,7 @@ def every_mutant(mutants: Any, name: str) -> list[Any]:
     ]
 
 
+@pytest.mark.slow
 def test_what_is_listed_is_there(mutants: Any) -> None:
     """A reason why a mutant is not found is one of a line that the chapter has; none has two."""
     keys = {(name, one.rule, one.before) for name in operations.SUMMARIES for one in every_mutant(mutants, name)}
@@ -72,7 +73,7 @@ FEW = [
 ]  # fmt: skip
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("name", "function"), FEW)
 def test_a_few_are_found(mutants: Any, name: str, function: str) -> None:
     """A wrong result or a hazard, exit code 3, tells each of a function's mutants from the function."""

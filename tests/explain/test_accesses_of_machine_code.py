@@ -92,6 +92,7 @@ def test_a_block_after_an_exit_runs_as_often_as_its_stores(result: Any) -> None:
     assert code["inexact"] is None
 
 
+@pytest.mark.slow
 def test_who_waits_for_another_block_is_marked(result: Any) -> None:
     """How often a block looks for another's flag is the card's to say: load and instructions give the reason."""
     found = result("hands", 4, "flag=int32[4]:zeros", "y=int32[4]:zeros")

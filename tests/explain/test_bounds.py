@@ -114,6 +114,7 @@ def test_the_default_card(given: str | None, choice: Choice, title: str | None) 
     assert all(card.named == (given is not None) for card in cards)
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_the_ladder_on_the_default_card(cudabench: Runner) -> None:
     """The first line names the card; bounds and waste lead; below stand the lowest bounds, the most waste, a command
@@ -170,6 +171,7 @@ def test_a_kernel_without_a_price(cudabench: Runner, monkeypatch: pytest.MonkeyP
     assert " µs " in rows["smem-pad"]
 
 
+@pytest.mark.slow
 @pytest.mark.machine_code
 @needs_compiler
 def test_a_sweep_does_not_prefer_waste(cudabench: Runner) -> None:

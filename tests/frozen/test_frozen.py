@@ -44,7 +44,9 @@ def holds(here: Shell, part: str, name: str) -> None:
     assert not found, f"\n{found}"
 
 
-@pytest.mark.parametrize("name", parts.transcripts())
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name == "compiled")) for name in parts.transcripts()]
+)
 def test_output(here: Shell, name: str) -> None:
     """Commands print what they printed, and exit as they did."""
     if name == "no_gpu" and (Path("/dev/nvidiactl").exists() or Path("/dev/dxg").exists()):

@@ -197,7 +197,7 @@ def test_commands_run_as_printed_on_a_gpu(document: str, tmp_path: Path) -> None
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LAUNCHES)
 def test_examples_have_their_launch(name: str, tmp_path: Path) -> None:
     """Each example's comment holds the line that runs and verifies it."""

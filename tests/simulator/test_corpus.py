@@ -94,7 +94,7 @@ def test_wrong_kernels_are_well_formed(path: Path) -> None:
     assert len(launch(path)[3]) == len(kernel_of(path).parameters)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("arch", ["sm_90", pytest.param("sm_120", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("path", WRONG, ids=lambda path: path.stem)
 def test_wrong(path: Path, arch: str) -> None:

@@ -58,7 +58,7 @@ def run(
     return lines.code, machine
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(27)
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 @pytest.mark.parametrize(("source", "kernel"), [(source, kernel) for source in CARD for kernel in sorted(CARD[source])])
 def test_counts_are_those_of_a_card(source: str, kernel: str, arch: str) -> None:
@@ -82,7 +82,7 @@ def test_counts_are_those_of_a_card(source: str, kernel: str, arch: str) -> None
     assert wrong == ({"lanes"} if code.unsettled else set())
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(40)
 @pytest.mark.parametrize("seed", [seed for seed in RANDOM if seed not in UNLIKE])
 def test_random_divergence_counts_as_on_a_card(seed: str) -> None:
     """Kernels whose lanes part at random: all sectors and wavefronts are an H100's, instructions within 0.1%. Of those

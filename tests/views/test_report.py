@@ -124,6 +124,7 @@ def test_a_large_file_loses_pictures_before_counts() -> None:
         assert sum(row.sectors or 0 for row in one.access or ()) == sum(row.sectors or 0 for row in other.access or ())
 
 
+@pytest.mark.slow
 def test_long_texts_lose_their_ends_last() -> None:
     """Where nothing else is left to leave out, texts of thousands of characters are cut, and the file still reads."""
     held = embedded.documents([hostile(ladder())], 1)
