@@ -49,6 +49,7 @@ def test_list_loads_neither_device_nor_simulator() -> None:
     assert not {"pycuda", "cudabench.simulator", "cudabench.devices.cuda"} & loaded("list", "transpose")
 
 
+@pytest.mark.slow
 def test_a_run_loads_what_it_asks_for() -> None:
     """A run without a page, a profile or a product loads nothing of what only these need, and no extra."""
     run = loaded("transpose", "-k", "smem-pad", "--size", "64", "-d", "sim")
@@ -78,6 +79,7 @@ def imports(path: Path, *, top_only: bool) -> set[str]:
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 
+@pytest.mark.slow
 def test_heavy_packages_have_one_home() -> None:
     """PyCUDA is imported in devices/cuda.py alone and rich in views alone, both inside functions."""
     for path in FILES:
@@ -133,6 +135,7 @@ def imported(module: str) -> set[str]:
     return names & MODULES.keys() - {module}
 
 
+@pytest.mark.slow
 def test_no_modules_import_each_other() -> None:
     """There is an order in which every module comes after all that it imports."""
     try:

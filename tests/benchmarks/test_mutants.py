@@ -53,6 +53,7 @@ def test_what_is_listed_is_there(mutants: Any) -> None:
     assert not {*mutants.EQUIVALENT} & {*mutants.UNSEEN}
 
 
+@pytest.mark.slow
 def test_every_rule_has_mutants(mutants: Any) -> None:
     """Barriers, fences, guards, comparisons, indices and tiles are changed, and a mutant is one changed line."""
     rules = Counter(one.rule for name in operations.SUMMARIES for one in every_mutant(mutants, name))
@@ -73,7 +74,7 @@ FEW = [
 ]  # fmt: skip
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize(("name", "function"), FEW)
 def test_a_few_are_found(mutants: Any, name: str, function: str) -> None:
     """A wrong result or a hazard, exit code 3, tells each of a function's mutants from the function."""

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
 
 
 @pytest.mark.machine_code
-@pytest.mark.sampled(60)
+@pytest.mark.sampled(120)
 @pytest.mark.parametrize("name", CASES)
 def test_case(cudabench: Callable[..., Ran], name: str) -> None:
     """Each hazard is named with its line, and nothing else; a kernel with none is clean."""

@@ -317,6 +317,7 @@ def test_energy(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "idle" in one.method
 
 
+@pytest.mark.slow
 def test_calibration_reaches_the_length_of_a_sample() -> None:
     """A loop that is short against a launch is made longer, at most to what its numbers stay exact for."""
 

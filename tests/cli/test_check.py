@@ -79,6 +79,7 @@ def test_clean(check: Runner) -> None:
     assert "1 of 1 kernel executed, no hazards." in ran.out
 
 
+@pytest.mark.slow
 def test_all_kernels_of_all_files(check: Runner) -> None:
     """Each kernel of each file runs with the arguments that it takes; one with a hazard names it, exit code 3."""
     ran = check("right.cu", "both.cu", "race.cu", *LAUNCH, *X, *Y, *A)
@@ -114,6 +115,7 @@ def test_refusal_holds_a_line_that_works(check: Runner, words: list[str]) -> Non
     assert "1 of 1 kernel executed" in again.out
 
 
+@pytest.mark.slow
 def test_kernel_that_cannot_be_executed_is_not_clean(check: Runner) -> None:
     """A kernel that uses what the simulator lacks is named as not executed, exit code 5; the others are checked."""
     ran = check("right.cu", "lacking.cu", *LAUNCH, *X, *Y, *A)

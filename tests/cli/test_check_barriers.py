@@ -44,7 +44,7 @@ PASSED_BY = {
 
 
 @pytest.mark.machine_code
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("body", PASSED_BY.values(), ids=PASSED_BY)
 def test_lanes_that_pass_by(check: Check, body: str) -> None:
     """A part of a warp at a barrier is a fault, said once and with the condition, also where races follow from it."""

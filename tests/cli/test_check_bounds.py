@@ -89,6 +89,7 @@ extern "C" __global__ void k(const float *x, float *y, int n) {
 """
 
 
+@pytest.mark.sampled(2)
 @needs_compiler
 @pytest.mark.parametrize(
     ("last", "code", "kinds"), [(4, 0, set()), (5, 3, {"out-of-bounds", "race"})], ids=["right", "wrong"]
@@ -165,6 +166,7 @@ def test_what_is_refused_for_an_older_architecture(cudabench: Callable[..., Any]
     assert cudabench("check", "k.cu", "-g", 1, "-b", 32, *line).code == code
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_what_does_not_compile_without_optimisation(cudabench: Callable[..., Any]) -> None:
     """A clean kernel of which less could be looked for says so, and why, on the terminal and in the results."""
@@ -178,6 +180,7 @@ def test_what_does_not_compile_without_optimisation(cudabench: Callable[..., Any
     assert "were not checked" in " ".join(ran.out.split())
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_a_compare_and_swap_is_no_race_without_optimisation(cudabench: Callable[..., Any]) -> None:
     """The programming guide's loop, whose calls stay calls: its first guess may be old."""

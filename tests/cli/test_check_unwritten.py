@@ -82,7 +82,7 @@ def check(cudabench: Runner, tmp_path: Path) -> Callable[..., Ran]:
 needs_nvrtc = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @needs_nvrtc
 @pytest.mark.parametrize(
     ("kernel", "options", "said"),
@@ -106,7 +106,7 @@ def test_a_result_that_depends_on_unwritten_memory(
     assert "is not known without --expect" not in told
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @needs_nvrtc
 @pytest.mark.parametrize(
     ("kernel", "options", "defines"),

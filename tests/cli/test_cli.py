@@ -280,6 +280,7 @@ def test_module_runs_as_a_program(tmp_path: Path) -> None:
     assert ran.stdout.startswith("cudabench, version ")
 
 
+@pytest.mark.slow
 def test_closed_pipe_is_no_error(tmp_path: Path) -> None:
     """A reader that leaves early, as `| head` does, causes no traceback."""
     root = str(Path(__file__).resolve().parents[2])

@@ -209,6 +209,7 @@ def test_input_that_was_called_a_defect(cudabench: Callable[..., Any], line: lis
     assert len(ran.err) < 600
 
 
+@pytest.mark.slow
 def test_lists_and_help_in_one_process(cudabench: Callable[..., Any]) -> None:
     """A module called like a builtin spoils no later command of the same process."""
     assert [cudabench(*words).code for words in (["list"], ["--help"], ["list", "vecadd"], ["info"])] == [0] * 4

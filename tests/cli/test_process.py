@@ -49,6 +49,7 @@ def finished(path: Path) -> int:
     return len(json.loads(path.read_text())["results"]) if path.exists() else 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "code", "message"),
     [

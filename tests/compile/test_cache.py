@@ -134,6 +134,7 @@ def test_what_the_text_does_not_show_is_not_kept(folder: Path, counted: Counted,
         assert counted.during(lambda: compile_ptx(source, "u.cu", include_dirs=["."])) == 1
 
 
+@pytest.mark.slow
 def test_a_damaged_entry_is_compiled_again(folder: Path, counted: Counted) -> None:
     """An entry that is cut short, overwritten or of another form is no entry."""
     job = {"source": TEXT, "filename": "u.cu", "defines": {"T": "float"}}

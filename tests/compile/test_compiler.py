@@ -87,6 +87,7 @@ def test_names(backend: Backend) -> None:
     assert compiled.version[0] >= 11
 
 
+@pytest.mark.sampled(3)
 @rest_slow
 @pytest.mark.parametrize("name", ["nope", "nope<3>", "f<float>", "g"])
 def test_wrong_names(backend: Backend, name: str) -> None:
@@ -298,7 +299,7 @@ __device__ float uses_m() { return M::one(); }""",
 }  # fmt: skip
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @rest_slow
 @pytest.mark.parametrize("part", HOSTS)
 def test_what_no_kernel_needs_is_left_out(backend: Backend, part: str) -> None:
@@ -509,6 +510,7 @@ def test_host_code_on_a_gpu(for_gpu: Callable[..., Compiled], tmp_path: Path) ->
     assert bare.lowered == {"g": "_Z1gPf"}
 
 
+@pytest.mark.slow
 def test_errors_on_a_gpu(for_gpu: Callable[..., Compiled]) -> None:
     """The error is that of the last attempt, at the user's line; a header that was taken as empty is named."""
     with pytest.raises(CompilerError) as plain:

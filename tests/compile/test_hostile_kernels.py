@@ -123,7 +123,7 @@ FEATURES = {
 C_TYPES = {"int32": "int", "uint32": "unsigned", "int64": "long long", "float32": "float", "float64": "double"}
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(24)
 @needs_compiler
 @pytest.mark.parametrize("name", FEATURES)
 def test_a_feature(cudabench: Callable[..., Any], name: str) -> None:

@@ -215,7 +215,7 @@ def _each(cases: Iterable[str]) -> list[object]:
     ]
 
 
-@pytest.mark.sampled(14)
+@pytest.mark.sampled(56)
 @pytest.mark.parametrize(("case", "backend"), _each(REPLACEABLE))
 def test_what_is_at_fault_is_not_replaced(case: str, backend: Backend) -> None:
     """Another overload, template, base, conversion or outer name does not stand in: the fault itself is shown."""
@@ -267,7 +267,7 @@ BESIDE = {
 }  # fmt: skip
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(("case", "backend"), _each(BESIDE))
 def test_fault_that_a_kernel_does_not_come_to_is_left_out(case: str, backend: Backend) -> None:
     """A kernel runs beside what it does not name, and where its own variable has the name of what is at fault."""

@@ -70,6 +70,7 @@ def test_what_ptxas_left_out_is_not_counted(result: Any) -> None:
     assert [(row["space"], row["op"]) for row in rows] == [("global", "load"), ("shared", "store"), ("global", "store")]
 
 
+@pytest.mark.slow
 def test_constants_and_tensor_copies_stay(cudabench: Runner) -> None:
     """A constant that is an operand of an instruction, and a copy by TMA, have no load of their own and are listed."""
     assert cudabench("lookup", "constant-uniform", "--size", 1000, "-d", "sim", "--json", "r.json").code == 0
@@ -109,6 +110,7 @@ def test_reductions_cost_what_meets(result: Any) -> None:
     assert row["sectors"] == sum(max(map(words.count, words)) for words in lanes)
 
 
+@pytest.mark.slow
 def test_what_never_ran_is_not_listed(cudabench: Runner) -> None:
     """Where ptxas lets one atomic do the work of two lines, the other has no row: none is without requests."""
     file = read(FOLDER / "spinlock_list.cu")

@@ -186,6 +186,7 @@ def test_a_sweep_does_not_prefer_waste(cudabench: Runner) -> None:
     assert default.startswith("The default block 32 x 8: ")
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_kernels_of_a_file(cudabench: Runner, tmp_path: Path) -> None:
     """A user's kernels have the same table, and the command that is named explains the one that wastes most."""

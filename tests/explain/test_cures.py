@@ -42,7 +42,7 @@ def hazards(path: Path, **defines: str) -> tuple[simulator.Hazard, ...]:
     return (*report.hazards, *(one for one in report.suspicions if one.kind == "divergent-barrier"))
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(48)
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_a_hazard_says_what_to_do(path: Path) -> None:
     """It is told in its line and says the cure; races in lines that the same cure mends are not told besides."""
@@ -53,7 +53,7 @@ def test_a_hazard_says_what_to_do(path: Path) -> None:
     assert any(said[1] in one.message for one in told), [one.message for one in found]
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_what_it_says_mends_the_kernel(path: Path) -> None:
     """The twin that does what is said has no hazard."""
@@ -73,7 +73,7 @@ def arguments(path: Path) -> list[str]:
     return words
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", SAMPLE)
 def test_check_calls_the_mended_kernel_clean(cudabench: Callable[..., Ran], name: str) -> None:
     """`check` fails with the hazard, and says 'clean' of the twin."""

@@ -759,6 +759,7 @@ def test_limits_on_a_gpu(cudabench: Runner, tmp_path: Path) -> None:
 # The commands --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_commands_show_and_write_limits(cudabench: Runner, tmp_path: Path) -> None:
     """A ladder has the column and says whose bounds they are; explain has the line; the file limits and no time."""
     path = tmp_path / "r.json"

@@ -44,6 +44,7 @@ def holds(here: Shell, part: str, name: str) -> None:
     assert not found, f"\n{found}"
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.slow] * (name == "compiled")) for name in parts.transcripts()]
 )
@@ -60,7 +61,7 @@ def test_api(here: Shell, name: str) -> None:
     holds(here, "api", name)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(30)
 @pytest.mark.parametrize("name", parts.results())
 def test_results(here: Shell, name: str) -> None:
     """Each view reads an old file, or says that it has nothing to show, as it did."""

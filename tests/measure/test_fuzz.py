@@ -158,7 +158,7 @@ FEW_AND_MANY = [(name, 5) for name in RIGHT if name not in LONGER]
 FEW_AND_MANY += [pytest.param(name, 20, marks=pytest.mark.slow) for name in RIGHT]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @simulated
 @pytest.mark.parametrize(("name", "number"), FEW_AND_MANY)
 def test_a_right_kernel_stays_right(name: str, number: int, cudabench: Runner) -> None:

@@ -208,6 +208,7 @@ def test_progress_is_told() -> None:
     assert heard.now == [("copy-row", "timing", 0.5)]
 
 
+@pytest.mark.slow
 def test_a_case_after_a_lost_worker() -> None:
     """Cases that are asked for one by one share a worker; the one behind a lost worker has another."""
     found = one_by_one("a", "dies", "b", "spoils", "killed", "c")
@@ -234,6 +235,7 @@ def test_a_pair_whose_worker_is_lost(kernel: str, at: int) -> None:
     assert ("no sign of life" if kernel == "hangs" else "the process that ran it ended") in (found[at][1] or "")
 
 
+@pytest.mark.slow
 def test_the_end_of_a_budget() -> None:
     """A kernel that hangs is given up soon after the budget's end, and those behind it are not begun."""
     first, *rest = ladder("a", "hangs", "b")

@@ -78,6 +78,7 @@ def test_builds_once(source: Path, tmp_path: Path) -> None:
     assert not [path for path in made.parent.iterdir() if path.name not in (native.NAME, ".lock")]
 
 
+@pytest.mark.sampled(2)
 @needs_compiler
 @pytest.mark.parametrize(
     ("features", "everywhere", "most"),
@@ -151,6 +152,7 @@ def test_two_processes_build_once(source: Path, tmp_path: Path) -> None:
     assert len([line for line in calls.read_text().splitlines() if " answer.cpp " in line]) == 1
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_by_hand(tmp_path: Path) -> None:
     """The builder is a program, also as a file alone: it prints the path, or what the compiler says and ends with 1."""

@@ -238,6 +238,7 @@ STATEMENTS = st.one_of(
 FIRST = [*(Statement("store", name, Index(1, 0, plus)) for name in SHARED for plus in (0, 64)), Statement("barrier")]
 
 
+@pytest.mark.slow
 @given(
     st.lists(STATEMENTS, min_size=1, max_size=7), st.booleans(), st.sampled_from([1, 2]), st.sampled_from([1, 2, 3]),
     st.sampled_from([32, 48, 64]), st.sampled_from([1, 2]),

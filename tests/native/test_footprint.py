@@ -115,7 +115,7 @@ def compared(kernel: str, n: int, block: int, step: int, **more: Any) -> api.Rep
     return found
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize(("n", "block"), [(1, 32), (1000, 4), (1003, 96), (5000, 256), (300_000, 256)])
 @pytest.mark.parametrize("kernel", NAMES)
 def test_footprints(kernel: str, n: int, block: int) -> None:

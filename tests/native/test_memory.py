@@ -130,7 +130,7 @@ KINDS = ["neighbours", "same", "strided", "backwards", "random", "pairs", "shuff
 FORMS = [(type_, count) for type_ in TYPES for count in (1, 2, 4) if WIDTHS[type_] * count <= 32]
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(50)
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: f"{form[0]}x{form[1]}")
 @pytest.mark.parametrize("space", ["global", "shared", "local", "const", "param"])
 def test_loads_of_all_widths(form: tuple[str, int], space: str) -> None:

@@ -351,7 +351,7 @@ def same(text: str, results: list[str], types: list[str], seed: int, block: int 
     return f"{text}: {wrong.size} differ: (operands, NumPy, native) {rows}"
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(30)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_instructions_of_a_family_have_the_same_bits(family: str) -> None:
     """Any bits, special and ordinary values, under full, ragged and guarded masks."""

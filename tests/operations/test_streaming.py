@@ -423,7 +423,7 @@ def test_blur_stacked(size: tuple[int, int], request_: dict[str, Any]) -> None:
     assert simulated("blur", "stacked", size=size, **request_) == []
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @needs_compiler
 @pytest.mark.parametrize(
     ("name", "rungs", "options"),

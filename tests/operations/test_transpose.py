@@ -42,6 +42,7 @@ def read_by(kernel: str, size: tuple[int, int], dtype: str) -> Counter[str]:
     return Counter(re.findall(r"\bld\.global(?:\.nc)?([.\w:]*)", ptx))
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("kernel", "block", "load", "store"),
     [
@@ -136,7 +137,7 @@ def test_short_sides_of_any_length(short: int, dtype: str) -> None:
         assert [rung for rung in ("vector", "prefetch") if simulated("transpose", rung, size=size, dtype=dtype)] == []
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("cols", "dtype", "wide"),
     [

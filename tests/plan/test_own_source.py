@@ -42,7 +42,7 @@ def size(operation: Operation) -> tuple[int, ...]:
     return {1: (37,), 2: (37, 41), 3: (37, 41, 43)}[len(operation.dimensions)]
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(18)
 @needs_compiler
 @pytest.mark.parametrize(("text", "code"), [(rung, 0), (spoilt, 3)])
 @pytest.mark.parametrize(

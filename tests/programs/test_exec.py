@@ -56,6 +56,7 @@ def ran(app: Path, word: str, *options: str, given: str = "") -> tuple[int, str,
     return done.returncode, done.stdout + done.stderr, json.loads(path.read_text())
 
 
+@pytest.mark.slow
 def test_a_source_runs(tmp_path: Path) -> None:
     """A source is compiled and runs, from the cache too; its kernel is counted and held against a card."""
     for _ in range(2):
@@ -73,7 +74,7 @@ def test_a_source_runs(tmp_path: Path) -> None:
     assert (program["launches"], program["checked"], program["exit_code"]) == (1, 1, 0)
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize(
     ("word", "printed"),
     [
@@ -95,6 +96,7 @@ def test_programs_behave_as_on_a_gpu(app: Path, word: str, printed: str) -> None
     assert file["program"]["findings"] == []
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("word", "kind", "line", "printed"),
     [
@@ -132,12 +134,14 @@ def test_errors_of_host_code_are_named(app: Path, word: str, kind: str, line: st
     assert found.get(kind) == line, said
 
 
+@pytest.mark.slow
 def test_memory_that_the_program_wrote_is_not_reported(app: Path) -> None:
     """With the second array set, nothing is found; without it, the message names that array, not the line's first."""
     assert ran(app, "set")[0] == 0
     assert "Kernel add<float> reads b in line" in ran(app, "unwritten")[1]
 
 
+@pytest.mark.slow
 def test_what_the_runtime_lacks_is_named(app: Path) -> None:
     """A call that is not there is named with how often it was made; the exit code is 5."""
     code, said, file = ran(app, "lack")
@@ -146,6 +150,7 @@ def test_what_the_runtime_lacks_is_named(app: Path) -> None:
     assert file["program"]["missing"] == {"cudaIpcGetMemHandle": 1}
 
 
+@pytest.mark.slow
 def test_the_programs_exit_code_is_told(app: Path) -> None:
     """A program that ends in a destructor: exit code 1, its own in the message and the file."""
     code, said, file = ran(app, "seven")

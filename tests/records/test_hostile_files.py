@@ -252,7 +252,7 @@ KEYS = [
 ]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("key", KEYS)
 def test_a_key_with_any_value(cudabench: Callable[..., Any], key: str) -> None:
     """Every key of a profile, those to come too, with what does not belong there: an end in words, and soon."""

@@ -8,6 +8,7 @@ from dataclasses import replace
 from tests import reports
 
 
+@pytest.mark.slow
 def test_the_text_is_that_of_the_document() -> None:
     """Written again, with a result in the place of another one, it says what the file holds now."""
     file = reports.timed()

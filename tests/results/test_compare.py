@@ -997,6 +997,7 @@ def test_noise_default_is_the_documented_one(compared: Callable[..., Ran]) -> No
     assert percentage(default) == ratio.RUN_TO_RUN
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ["compare", "export", "plot"])
 def test_help_is_light(name: str) -> None:
     """Help imports neither NumPy nor PyCUDA, the simulator, rich or matplotlib."""

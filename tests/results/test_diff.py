@@ -52,6 +52,7 @@ def records(*words: str, code: int = 0) -> list[CodeDifference]:
     return results.load("out.json").diff
 
 
+@pytest.mark.slow
 def test_the_same_code_is_called_so(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Comments, names of locals and the file's name make no difference, and there is nothing to measure."""
     (here / "new.cu").write_text(

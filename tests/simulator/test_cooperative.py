@@ -29,6 +29,7 @@ extern "C" __global__ void k(float *x, float *y, int n) {
 """
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("grid", "block"),
     [

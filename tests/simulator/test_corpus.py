@@ -84,7 +84,7 @@ def launch(path: Path) -> tuple[Shape, Shape, int, list[Any]]:
     return shapes[0], shapes[1], int(line[3] or 0), arguments
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("path", WRONG, ids=lambda path: path.stem)
 def test_wrong_kernels_are_well_formed(path: Path) -> None:
     """Each says what is wrong, how to launch it with what its signature wants, and where the fault is to be found."""
@@ -94,7 +94,7 @@ def test_wrong_kernels_are_well_formed(path: Path) -> None:
     assert len(launch(path)[3]) == len(kernel_of(path).parameters)
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(50)
 @pytest.mark.parametrize("arch", ["sm_90", pytest.param("sm_120", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("path", WRONG, ids=lambda path: path.stem)
 def test_wrong(path: Path, arch: str) -> None:
@@ -692,7 +692,7 @@ RUNS += [
 ]
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(168)
 @pytest.mark.parametrize(("name", "size", "arch"), RUNS)
 def test_right(name: str, size: int, arch: str) -> None:
     """The result is that of NumPy, and nothing is reported."""

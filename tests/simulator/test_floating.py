@@ -75,6 +75,7 @@ def same(got: Array, want: list[float], type_: str) -> None:
     np.testing.assert_array_equal(got, expected)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("mode", ["rn", "rz", "rm", "rp"])
 @pytest.mark.parametrize("type_", ["f32", "f64"])
 def test_arithmetic_rounds_once(type_: str, mode: str) -> None:

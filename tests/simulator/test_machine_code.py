@@ -58,7 +58,7 @@ def run(
     return lines.code, machine
 
 
-@pytest.mark.sampled(27)
+@pytest.mark.sampled(108)
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 @pytest.mark.parametrize(("source", "kernel"), [(source, kernel) for source in CARD for kernel in sorted(CARD[source])])
 def test_counts_are_those_of_a_card(source: str, kernel: str, arch: str) -> None:
@@ -82,7 +82,7 @@ def test_counts_are_those_of_a_card(source: str, kernel: str, arch: str) -> None
     assert wrong == ({"lanes"} if code.unsettled else set())
 
 
-@pytest.mark.sampled(40)
+@pytest.mark.sampled(120)
 @pytest.mark.parametrize("seed", [seed for seed in RANDOM if seed not in UNLIKE])
 def test_random_divergence_counts_as_on_a_card(seed: str) -> None:
     """Kernels whose lanes part at random: all sectors and wavefronts are an H100's, instructions within 0.1%. Of those
@@ -106,6 +106,7 @@ def test_random_divergence_counts_as_on_a_card(seed: str) -> None:
         assert counts["lanes"] == pytest.approx(card[1], rel=1e-3)
 
 
+@pytest.mark.slow
 def test_divisions_call_the_subroutine_as_on_an_h200() -> None:
     """Of 355 pairs of exponents, from zero to infinity, those that took more than the 23 instructions in line; and the
     longer a pair's way through the subroutine was there, the longer it is here."""
@@ -131,6 +132,7 @@ def test_divisions_call_the_subroutine_as_on_an_h200() -> None:
     assert [n for _, n in pairs] == sorted(n for _, n in pairs)
 
 
+@pytest.mark.slow
 def test_what_is_not_known_is_said() -> None:
     """A kernel with an instruction that is not known counts by its PTX, and says which."""
     source = 'extern "C" __global__ void k(int *y, int n) { y[threadIdx.x] = n; if (n < 0) printf("%d", n); }'
@@ -182,6 +184,7 @@ extern "C" __global__ void k(const __half *a, float *c, int n) {
 }"""
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("more", "why"), [("", None), ("if (z.x[0] > 1) c[256] = 1;", "by a value that is not computed")]
 )

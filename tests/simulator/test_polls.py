@@ -239,6 +239,7 @@ def test_a_flag_handed_on_is_no_race(programs: tuple[simulator.Program, ...], na
     assert run(programs[0], name) == ((), 7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WRONG)
 def test_what_no_poll_orders_stays_a_race(programs: tuple[simulator.Program, ...], name: str) -> None:
     """Volatile reads that do not poll, plain stores of a flag and arrays apart from it are races as ever."""

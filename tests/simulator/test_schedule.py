@@ -107,7 +107,7 @@ def test_right_barrier(launch: Launch, wait: str) -> None:
     assert [barrier(launch, wait, order, grid=300) for order in (None, "reverse")] == ["right"] * 2
 
 
-@pytest.mark.sampled(13)
+@pytest.mark.sampled(26)
 @pytest.mark.parametrize("grid", [2, 3, 6])
 @pytest.mark.parametrize("wait", WRONG.values(), ids=WRONG)
 def test_wrong_barrier(launch: Launch, wait: str, grid: int) -> None:
@@ -214,7 +214,7 @@ BY_ORDER = {"cas_double", "cas_maximum", "compaction", "dot_double", "reduce_las
 ALONE = sorted(name for name in CASES.keys() - BY_ORDER if not name.startswith("chain_"))
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(25)
 @pytest.mark.parametrize("name", ALONE)
 def test_results_and_counts_are_the_same(compiled: Any, name: str) -> None:
     """Where blocks tell each other nothing, every order leaves the same bytes, counts and hazards."""

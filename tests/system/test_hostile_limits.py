@@ -84,6 +84,7 @@ def test_a_command_ends_with_all_that_it_started() -> None:
 # Expressions ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(3)
 @linux
 @pytest.mark.parametrize(
     "text",

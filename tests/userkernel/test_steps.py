@@ -69,6 +69,7 @@ def test_two_passes_of_a_reduction(run: Callable[..., Ran]) -> None:
     )
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("count", "last"), [(3, "b"), (4, "a")])
 def test_time_steps_swap_their_arrays(run: Callable[..., Ran], tmp_path: Path, count: int, last: str) -> None:
     """After an odd number of turns the second array has the result, after an even one the first."""

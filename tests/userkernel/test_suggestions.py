@@ -138,7 +138,7 @@ def suggested(text: str) -> list[str]:
     return shlex.split(match[1])
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @needs_simulator
 @pytest.mark.parametrize("name", WHOLE)
 def test_a_whole_line_runs_as_it_is(name: str, cudabench: Callable[..., Ran]) -> None:
@@ -267,6 +267,7 @@ def test_arguments_are_told_by_name_in_any_order(
     assert ran.code == 0, ran.out + ran.err
 
 
+@pytest.mark.slow
 @needs_simulator
 def test_kernels_of_one_command_take_arguments_by_name(cudabench: Callable[..., Ran]) -> None:
     """Two kernels with the same names in another order, a sweep, and a comparison of machine code."""

@@ -25,7 +25,7 @@ def run(cudabench: Runner, tmp_path: Path) -> Runner:
     return lambda *words: cudabench("run", "s.cu", *words, "--device", "sim", "--no-cpu")
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", CASES)
 def test_a_surface(run: Runner, name: str) -> None:
     """What a kernel writes to a surface is what is expected of its array, and no access is a hazard."""

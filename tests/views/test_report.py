@@ -135,6 +135,7 @@ def test_long_texts_lose_their_ends_last() -> None:
     assert HOSTILE.startswith(back.results[0].kernel.removesuffix("..."))
 
 
+@pytest.mark.slow
 def test_names_stay_names() -> None:
     """Markup, control codes and 5,000 characters in any text of a file add no element and no byte that is obeyed."""
     page = report.page([hostile(ladder())], [HOSTILE])
@@ -153,6 +154,7 @@ def test_names_stay_names() -> None:
         assert HOSTILE.startswith(text.removesuffix("..."))  # how much of it there is room for depends on the host
 
 
+@pytest.mark.slow
 def test_what_a_page_says() -> None:
     """The verdict, the machine, the bars against copy and peak, the clocks and the advice are on the page."""
     said = Elements(report.page([timed()], ["run.json"])).text
