@@ -217,8 +217,9 @@ def _ahead(words: Sequence[str]) -> AbstractContextManager[None]:
 
 
 def _check_completion() -> None:
-    """Raise UsageError if the environment variables of shell completion are incomplete, because a user set them by
-    hand.
+    """Raise UsageError if the variables of shell completion are incomplete.
+
+    This happens if a user sets them by hand.
     """
     instruction = os.environ.get("_CUDABENCH_COMPLETE")
     if not instruction or re.fullmatch("(bash|zsh|fish)_source", instruction):

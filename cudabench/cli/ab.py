@@ -150,8 +150,8 @@ def _own_options(flag: str, text: str | None, params: Sequence[click.Parameter])
 
 
 def _labels(files: tuple[str, str], old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, str]:
-    """Return different names for the two sides: their files or, if equal, their kernels or, if equal, the --a and --b
-    values.
+    """Return different names for the sides: their files; if these are equal, the kernels; else the words of --a and
+    --b.
     """
     if files[0] != files[1]:
         return files

@@ -1,6 +1,4 @@
-"""Types of options: one to three numbers (`--block 32 8`, `32,8`, `32x8`), finite numbers, percentages, orders of
-blocks.
-"""
+"""Types of options: numbers (`--block 32 8`, `32,8`, `32x8`), finite numbers, percentages, orders of blocks."""
 
 from __future__ import annotations
 

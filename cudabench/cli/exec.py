@@ -1,5 +1,6 @@
-"""`cudabench exec main.cu ...` and `cudabench exec ./app`: runs a whole, unedited program, its kernels in the
-simulator.
+"""`cudabench exec main.cu ...` and `cudabench exec ./app`: runs a whole, unedited program in the simulator.
+
+Its host code runs on the CPU; its kernels run in the simulator.
 """
 
 from __future__ import annotations
