@@ -150,7 +150,7 @@ def _own_options(flag: str, text: str | None, params: Sequence[click.Parameter])
 
 
 def _labels(files: tuple[str, str], old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, str]:
-    """Return different names for the sides: their files; if these are equal, the kernels; else the words of --a and
+    """Return two different labels: the sides' files if they differ, else their kernels, else the words of --a and
     --b.
     """
     if files[0] != files[1]:

@@ -33,7 +33,7 @@ def kernels(operation: Operation) -> Completer:
 
 
 def first_kernel(operation: Operation) -> Completer:
-    """Return a function that completes a kernel's name as the first word only, since the numbers of a block follow it."""
+    """Return a function that completes a kernel's name as the first word only. The numbers of a block follow it."""
     completer = kernels(operation)
     return lambda ctx, param, incomplete: [] if ctx.params.get(str(param.name)) else completer(ctx, param, incomplete)
 

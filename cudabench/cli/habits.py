@@ -227,8 +227,9 @@ def _missing_arguments(context: click.Context) -> str:
 
 
 def _other_options(context: click.Context) -> Iterator[str]:
-    """Yield the words of a line's options that do not describe the problem; the lines that `plan` suggests lack these
-    words.
+    """Yield the words of a line's options that do not describe the problem.
+
+    Lines suggested by `plan` lack these words.
     """
     from cudabench.cli.run import PROBLEM
 
@@ -341,8 +342,9 @@ def _option(line: Line, context: click.Context, at: int) -> Line | None:
 
 
 def _output(line: Line, at: int, name: str, argument: str | None, separate: bool) -> Line:
-    """Return the line in which an option for a file is replaced by the option for this kind of file, by the file's
-    ending.
+    """Return the line in which an option for an output file is replaced by the one for this kind of file.
+
+    The ending of the file says which kind it is.
     """
     words = line.words
     form = (name if argument is None else Path(argument).suffix).lstrip("-.").removeprefix("export-").lower()

@@ -57,8 +57,9 @@ class Headed(click.Command):
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments, after joining the numbers of an option to one word, because click takes one word per
-        option.
+        """Parse the arguments.
+
+        Before, the numbers of an option are joined to one word, because click takes one word.
         """
         spreads = {name: param.type for param in self.params if isinstance(param.type, Numbers) for name in param.opts}
         joined: list[str] = []

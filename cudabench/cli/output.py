@@ -95,8 +95,9 @@ class Output:
 
     @property
     def path(self) -> Path | None:
-        """The file that is written again after every kernel; None for a pipe or a device, which is written once, at the
-        end.
+        """The file that is written again after every kernel.
+
+        None for a pipe or a device: it is written once, at the end.
         """
         return self.json.path if self.json and self.json.path and is_file(self.json.path) else None
 
@@ -134,8 +135,8 @@ class Output:
         return EXIT_FAILED if missing else EXIT_OK
 
     def refuse_several(self, kernels: Sequence[str], choices: Sequence[Choice]) -> None:
-        """Raise an error if --print cannot work: UsageError for several results, DeviceUnusable for a time in the
-        simulator.
+        """Raise UsageError if --print would have several results, DeviceUnusable if it asks the simulator for a
+        time.
         """
         if self.key is None:
             return

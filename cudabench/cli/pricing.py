@@ -1,4 +1,4 @@
-"""`--on h100,rtx4090,t4`, `--on all` and `--price`: the cards for which the simulator computes lower bounds and costs."""
+"""`--on h100,rtx4090,t4`, `--on all` and `--price`: the cards whose lower bounds and costs the simulator computes."""
 
 from __future__ import annotations
 

@@ -155,8 +155,7 @@ def request_of(given: dict[str, Any]) -> UserRequest:
 def planned(
     ctx: click.Context, given: dict[str, Any], command: str = "run"
 ) -> tuple[list[Series], dict[str, Any], list[UserRequest]]:
-    """Return series of kernels that share their arguments, the request for the results file, and the requests
-    themselves.
+    """Return series of kernels that share their arguments, the request for the results file, and the user's requests.
 
     `command`: the name of the command for the lines that errors suggest.
     """

@@ -76,8 +76,8 @@ class Sums:
         )  # fmt: skip
 
     def beyond(self, folder: int, rule: Rule) -> Table:
-        """Return the slow rows of a folder (card, label, cost, ratio, mad), sorted by card; for a card, the largest
-        ratio first.
+        """Return the slow rows (card, label, cost, ratio, mad), sorted by card; for each card, the largest ratio
+        first.
         """
         rows = self._rows(folder)
         rows = rows[_slow(rows, rule)]
@@ -112,9 +112,7 @@ class Sums:
         return slowed[np.lexsort((slowed.label, slowed.card))]
 
     def dots(self, folder: int, cards: Iterable[int] | None = None) -> Table:
-        """Return the ratios in a folder, of all or of the given cards (card, model, label, ratio), sorted by card and
-        label.
-        """
+        """Return the ratios of all cards or of some (card, model, label, ratio), sorted by card and label."""
         rows = self._rows(folder)
         rows = rows if cards is None else rows[np.isin(rows.card, [*cards])]
         return rows[np.lexsort((rows.label, rows.card))]

@@ -138,7 +138,7 @@ def verdict(old: Result, new: Result, labels: tuple[str, str], threshold: float 
 
 
 def regression(record: Ab, threshold: float | None) -> str | None:
-    """Return a sentence if the new side is slower by more than the threshold and the verdict says "slower", else None."""
+    """Return a sentence if the verdict is "slower" and the new side is slower by more than the threshold, else None."""
     if threshold is None or record.verdict != "slower" or record.ratio is None or record.ratio - 1 <= threshold:
         return None
     return f"{record.new_label} is {record.ratio - 1:.2%} slower than {record.old_label}, over {threshold:.3g} allowed"

@@ -18,13 +18,12 @@ FAR, LESS = 0.5, 0.75
 def slow_rungs(
     results: Sequence[Result], sms: Mapping[str, int], comments: Callable[[], Mapping[str, str]]
 ) -> Iterator[tuple[Result, Result, float, str]]:
-    """For each kernel far slower than the fastest row of its size and device, yield (kernel, that row, fraction,
-    reason).
+    """For each kernel far slower than the fastest row of its size and device, yield (kernel, row, fraction, reason).
 
-    The fraction is that of the fastest row's speed. The reason, or '', says which resources of the card the kernel uses
-    less, and which bottleneck remains by its comment. A kernel with known limits is left out: its limits explain more.
-    `sms`: the number of multiprocessors by device; `comments`: a function that returns the chapter's comments by
-    kernel.
+    `row` is the fastest row, and `fraction` the kernel's speed as a fraction of it. `reason`, or '', says which
+    resources of the card the kernel uses less, and which bottleneck remains by its comment. A kernel with known limits
+    is left out: its limits explain more. `sms`: the number of multiprocessors by device; `comments`: a function that
+    returns the chapter's comments by kernel.
     """
     timed = (((r.device, *r.size.values()), (r.true_time.median_s, r)) for r in results if r.true_time)
     for group in grouped(timed).values():

@@ -214,7 +214,7 @@ def better(base: Ceiling | None, new: Ceiling | None) -> float | None:
 
 
 def units_of(ceiling: Ceiling | None) -> Ceiling | None:
-    """Return a copy of a ceiling whose value is its theoretical value, as in a datasheet; a datasheet's is unchanged."""
+    """Return a copy of a ceiling whose value is the theoretical value, as in a datasheet."""
     if ceiling is None or ceiling.source == "datasheet":
         return ceiling
     return replace(ceiling, value=ceiling.theoretical, source="datasheet")

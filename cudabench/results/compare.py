@@ -224,7 +224,7 @@ def _by_card(
 
 
 def _card(old: DeviceInfo | None, new: DeviceInfo | None) -> str:
-    """Return the name of a card for the key: its UUID if both files have the same card, else its label, such as cuda:1."""
+    """Return the name of a card for the key: its UUID if both files have the same card, else its label (cuda:1)."""
     device = new or old
     if device is None:
         return ""

@@ -293,7 +293,7 @@ def _lines(old: Code, new: Code, texts: _Texts) -> tuple[LineChange, ...]:
 
 
 def _size(line: LineChange) -> tuple[int, int, str, int]:
-    """Return the sort key of a line, for the largest change first: by counts, then by instructions, then by position."""
+    """Return the sort key of a line, for the largest change first: by counts, by instructions, then by position."""
     counts = (line.old_sectors, line.new_sectors), (line.old_wavefronts, line.new_wavefronts)
     change = sum(abs((b or 0) - (a or 0)) for a, b in counts)
     return -change, -abs(line.new_instructions - line.old_instructions), line.file, line.new_line or line.old_line or 0
@@ -369,7 +369,7 @@ def _by_place(rows: Sequence[Access]) -> dict[Place, tuple[int, int]]:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a comparison fails: the exit code, a sentence without its full stop, the difference, and the figure's name."""
+    """Why a comparison fails: the exit code, a sentence without full stop, the difference, and the figure's name."""
 
     code: int
     message: str

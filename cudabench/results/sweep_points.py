@@ -22,8 +22,9 @@ INSTRUCTION_CYCLES = 0.25  # each of the four schedulers of a multiprocessor iss
 
 @dataclass(frozen=True)
 class Final:
-    """A point that was measured again: its result over all rounds, and the relative change of its median between
-    rounds.
+    """A point that was measured again.
+
+    `result`: over all rounds; `moved`: the relative change of its median between rounds.
     """
 
     result: Result
@@ -44,8 +45,7 @@ def by_problem(results: Iterable[Result], axes: Sequence[Axis]) -> dict[tuple[tu
 
 
 def ties(finals: Sequence[Final]) -> list[Final]:
-    """Return the points that are not clearly slower than the best one: the interval of the ratio of their times holds
-    1.
+    """Return the points that are not clearly slower than the best: the interval of the ratio of their times holds 1.
 
     The first of `finals` is the best. The points of one run share its clocks and addresses, so the change of medians
     between rounds replaces the noise between runs.

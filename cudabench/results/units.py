@@ -31,7 +31,7 @@ def seconds(value: float, count: int = 4) -> str:
 
 
 def digits(value: float, count: int = 4) -> str:
-    """Return a number with `count` significant digits, without an exponent; digits before the point are never dropped."""
+    """Return a number with `count` significant digits and without an exponent. All digits before the point are kept."""
     if value == 0:
         return "0"
     before = len(str(int(abs(value))))
@@ -72,7 +72,7 @@ def nbytes(value: float) -> str:
 
 
 def size(result: Result) -> str:
-    """Return the size of a problem: '4096 x 4096'; for a user's own kernel the numbers with their names: 'n=64, a=2.5'."""
+    """Return the size of a problem, such as '4096 x 4096'; for a user's own kernel 'n=64, a=2.5'."""
     return size_text(result.operation, result.size.items())
 
 
@@ -84,8 +84,6 @@ def size_text(operation: str, size: Iterable[tuple[str, object]]) -> str:
 
 
 def variant(result: Result) -> str:
-    """Return the parameters of a sweep's point that are neither block nor size: 'TILE=8 VEC=2'; empty for other
-    results.
-    """
+    """Return the parameters of a sweep's point, except block and size, as 'TILE=8 VEC=2'; '' for other results."""
     shown = {**result.size, "bx": 0, "by": 0, "bz": 0}
     return " ".join(f"{name}={value}" for name, value in result.parameters.items() if name not in shown)

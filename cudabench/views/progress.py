@@ -16,18 +16,20 @@ from cudabench.views import console
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
 
-AFTER_S = 0.5  # a shorter wait shows nothing
+AFTER_S = 0.5  # seconds; a shorter wait shows nothing
 ASIDE_S = 1.0
-EVERY_S = 10.0  # between lines of a log
-LEAST_S = 0.5  # a shorter remaining time is not shown
+EVERY_S = 10.0  # seconds between the lines of a log
+LEAST_S = 0.5  # seconds; a shorter remaining time is not shown
 SAMPLING, COMPILING = "timing", "compiling all kernels"
-PARTS = ("simulating", "launching again", "counting", "fuzzing", COMPILING)  # phases of which a fraction is known
-ONCE = ("", "making inputs", "computing the reference", "timing the CPU", COMPILING)  # for all kernels of a problem
+# phases that report which fraction of them is done
+PARTS = ("simulating", "launching again", "counting", "fuzzing", COMPILING)
+# phases that run once for all kernels of a problem
+ONCE = ("", "making inputs", "computing the reference", "timing the CPU", COMPILING)
 SAID = {SAMPLING: "sampling", "timing the CPU": "timing the CPU baseline"}
 
 
 class _Beside:
-    """Runs `show` in a thread until the context ends; shows nothing if the process may not start a thread."""
+    """Runs `show` in a thread until the context ends. If the process cannot start a thread, nothing is shown."""
 
     def __init__(self, show: Callable[[], None] | None) -> None:
         self._over = threading.Event()
@@ -46,8 +48,11 @@ class _Beside:
 
 
 class Progress(_Beside):
-    """Shows kernel, phase, a bar and the time left during a run; in a pipe a line every EVERY_S seconds, so that a log
-    distinguishes a long run from one that hangs. Without `shown` it imports no rich and prints only `finished`."""
+    """Shows kernel, phase, a bar and the time left during a run.
+
+    In a pipe it writes a line every EVERY_S seconds, so that the log of a long run shows that it does not hang. If
+    `shown` is False, it does not import rich, and prints only the kernels' own output in `finished`.
+    """
 
     def __init__(self, total: int, *, shown: bool, every: float | None = None) -> None:
         self._total, self._done, self._every = total, 0, every or EVERY_S
