@@ -213,7 +213,10 @@ def _pairs(words: Sequence[str]) -> dict[str, str]:
 
 
 def _watch(submission: Submission, folder: Path, quiet: bool, begin: Callable[[Engine], object]) -> int:
-    """Start the jobs with `begin`, watch them until all have ended, and return the exit code. Ctrl-C cancels them."""
+    """Start jobs with `begin`, watch them until all have ended, and return the exit code.
+
+    Ctrl-C cancels those that wait.
+    """
     import time
 
     from cudabench.fleet import submit as submissions

@@ -32,7 +32,10 @@ def host() -> str:
 
 
 def rack() -> str | None:
-    """Return the names of the network switches above the node, joined by '.', from Slurm's topology; None without any."""
+    """Return the names of the network switches above the node, joined by '.', from Slurm's topology; None if unknown.
+
+    Slurm lists them as SWITCH.SWITCH.NODE.
+    """
     names = os.environ.get("SLURM_TOPOLOGY_ADDR", "").split(".")
     kinds = os.environ.get("SLURM_TOPOLOGY_ADDR_PATTERN", "").split(".")
     switches = [name for name, kind in zip(names, kinds, strict=False) if kind == "switch" and name]

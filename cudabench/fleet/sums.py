@@ -76,7 +76,7 @@ class Sums:
         )  # fmt: skip
 
     def beyond(self, folder: int, rule: Rule) -> Table:
-        """Return the slow rows (card, label, cost, ratio, mad), sorted by card; for each card, the largest ratio
+        """Return the slow rows (card, label, cost, ratio, mad), sorted by card, and for each card the largest ratio
         first.
         """
         rows = self._rows(folder)

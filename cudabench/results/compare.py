@@ -28,7 +28,7 @@ from cudabench.results.ratio import RUN_TO_RUN, RUN_TO_RUN_S, Ratio, time_ratio
 from cudabench.results.thresholds import THRESHOLDS
 
 SAME_WITHIN = 0.03  # twice RUN_TO_RUN; a threshold that is larger replaces it
-# the fewest samples whose range is a 99% interval of the median for every distribution: 2 * (1/2)^7 > 0.01
+# the fewest samples whose range is a 99% interval of the median for every distribution; with 7, 2 * (1/2)^7 > 0.01
 MIN_SAMPLES = 8
 COPY_MOVED = 0.02  # if the speed of the copy changed by more than this fraction, the card itself changed
 

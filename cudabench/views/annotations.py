@@ -29,7 +29,7 @@ def of_run(run: Run) -> Iterator[str]:
 
 
 def of_comparison(comparison: Comparison, failures: Sequence[Failure]) -> Iterator[str]:
-    """Yield an error for each kernel for which a comparison fails, and a warning for each other kernel that became
+    """Yield an error for each kernel that makes a comparison fail, and a warning for each other kernel that became
     worse.
     """
     failed = {id(failure.row): failure for failure in failures}

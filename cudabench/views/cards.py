@@ -1,6 +1,4 @@
-"""A kernel or a ladder on several cards: for each card the least time, what limits it, and the ratio to the best
-card.
-"""
+"""A kernel or a ladder on several cards: for each card the least time, what limits it, the ratio to the best card."""
 
 from __future__ import annotations
 
@@ -97,9 +95,7 @@ def show_sweep_by_card(
     label: Callable[[Result], str],
     repeat: Callable[[Result], str],
 ) -> None:
-    """Print for each problem the best point of each card, and the command that repeats the best point of the best
-    card.
-    """
+    """Print for each problem the best point of each card, and the command that repeats the best card's point."""
     _heading(out, cards)
     all_rows: list[Row] = []
     for title, results in groups:
@@ -230,9 +226,7 @@ def _money(amount: float | None) -> str:
 def _print_all(
     out: Console, rows: Sequence[Row], views: dict[str, list[Result]], label: Callable[[Result], str], heading: str
 ) -> None:
-    """Print a table of the least time of each kernel or point on each card, with as many cards as the terminal's
-    width allows.
-    """
+    """Print the least time of each kernel or point on each card, with as many cards as the terminal's width allows."""
     by_label = {row.card.key: {label(result): result for result in views[row.card.key]} for row in rows}
     labels = list(dict.fromkeys(name for results in by_label.values() for name in results))
     names = labels[:MOST_ROWS]

@@ -189,8 +189,9 @@ def notes(comparison: Comparison, names: Sequence[str], noise: float) -> list[tu
 
 
 def code_lines(comparison: Comparison) -> list[str]:
-    """Return lines that say which kernels have the same machine code in both files, so that a change has another
-    cause.
+    """Return lines that say which kernels have the same machine code in both files.
+
+    If the time of such a kernel changed, the change has another cause.
     """
     known = [row for row in comparison.rows if row.same_code is not None]
     same = [row for row in known if row.same_code]
@@ -296,8 +297,9 @@ def changes_text(row: Row) -> str:
 
 
 def signed_percent(change: float) -> str:
-    """Return a fraction as '+300%', '-1.6%' or '+0.05%'; small changes get more digits, so that they do not show as
-    zero.
+    """Return a fraction as '+300%', '-1.6%' or '+0.050%'.
+
+    Small changes get more digits, so that they do not show as zero.
     """
     size = abs(change) * 100
     return f"{'+' if change >= 0 else '-'}{size:.{0 if size >= 10 else 1 if size >= 0.1 else 3}f}%"

@@ -72,9 +72,7 @@ NOTHING_TO_CHANGE = "No line wastes enough to be worth a change."
 
 
 def changes(result: Result) -> list[str]:
-    """Return sentences with the changes to make, the most useful first: lines by waste, then arithmetic, branches,
-    blocks.
-    """
+    """Return sentences with the changes to make: lines sorted by waste, then arithmetic, branches and blocks."""
     rows = sorted(by_line(result.access or ()), key=wasted_cycles, reverse=True)
     sentences = [
         *(f"{at}: {advice}" for at, advice in by_lines((row.advice, place_of(row)) for row in rows if row.advice)),
@@ -310,7 +308,7 @@ SAYS = {"load": "reads", "store": "writes", "atomic": "updates", "reduction": "u
 
 
 def bank_conflict_text(rows: Sequence[ThreadAccess]) -> str:
-    """Return a sentence on the bank conflict in the first request of these accesses, which are of one kind, to one
+    """Return a sentence on the bank conflict in the first request of a column: of accesses of one kind, to one
     array.
     """
     first = [row for row in rows if row.instruction == rows[0].instruction and row.bank is not None]
@@ -326,8 +324,9 @@ def bank_conflict_text(rows: Sequence[ThreadAccess]) -> str:
 
 
 def draw_banks(out: Console, requests: Sequence[BankRequest], rows: Sequence[Access]) -> None:
-    """Draw a warp's requests to shared memory: a column is a bank, a row a wavefront, a number the lane that is
-    served.
+    """Draw a warp's requests to shared memory.
+
+    A column is a bank, a row a wavefront, a number the lane that is served.
     """
     from rich.text import Text
 
@@ -358,8 +357,8 @@ def draw_banks(out: Console, requests: Sequence[BankRequest], rows: Sequence[Acc
 
 
 def caption(request: BankRequest) -> str:
-    """Return the heading of a drawing, such as 'load of t, 4 bytes a lane, by warp 0 of block (0, 0, 0): no bank
-    conflict'.
+    """Return the heading of a drawing: 'load of t, 4 bytes a lane, by warp 0 of block (0, 0, 0): no bank conflict,
+    ...'.
     """
     wavefronts = len(request.passes)
     who = f"warp {request.warp} of block {coordinates(request.block)}"

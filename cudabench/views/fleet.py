@@ -145,9 +145,7 @@ class View:
     markdown: bool = False
 
     def show(self, out: Console) -> None:
-        """Print the summary, then each table that has rows: first faulty cards, then all kernels and groups of
-        cards.
-        """
+        """Print the summary, then each table that has rows: first cards with faults, then all kernels and groups."""
         for line in head(self.found, self.simulated):
             self._line(out, line)
         for table in (*self.troubles(), *self.models(), *self.groups(), *self.damaged()):

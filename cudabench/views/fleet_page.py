@@ -63,8 +63,10 @@ def _part(name: str) -> str:
 
 
 def _plain(table: tables.Table) -> SimpleNamespace:
-    """Return a table as plain texts: title, headings as (text, whether aligned right), rows of cells, number of rows
-    left out.
+    """Return a table as plain texts.
+
+    `headings`: (text, whether its cells are aligned right); `rows`: lists of cells; `left_out`: the number of rows that
+    are not shown.
     """
     columns, rows = table.cut(), table.rows[:MOST_ROWS]
     return SimpleNamespace(
@@ -98,9 +100,7 @@ CARDS: list[Column[Card]] = [
 
 
 def _sheet(slow: SlowCard, view: tables.View) -> SimpleNamespace:
-    """Return what the page shows of a slow card: its name, why it is slow, its facts, and the table of its slow
-    kernels.
-    """
+    """Return what the page shows of a slow card: its name, why it is slow, facts about it, and its slow kernels."""
     card = view.cards[slow.id]
     facts = [
         (column.heading, value)

@@ -150,8 +150,8 @@ def _plain_axes(axes: Axes) -> None:
 
 
 def row_name(result: Result, results: Sequence[Result]) -> str:
-    """Return the name of a kernel's row, with block, type or parameters if several results of its file have the
-    name.
+    """Return the name of a kernel's row; if other results of the file have this name, with block, type or
+    parameters.
     """
     same = [other for other in results if other.kernel == result.kernel]
     flat = all(other.block[1] <= 1 for other in results)
@@ -396,8 +396,9 @@ def elements(result: Result) -> float:
 
 
 def size_label(result: Result, varying: Collection[str] = ()) -> str:
-    """Return a size as short text: '4096 x 4096', or 2^25 as a formula; of a user's own kernel the numbers in
-    `varying`.
+    """Return a size as short text: '4096 x 4096', or 2^25 as a formula.
+
+    Of a user's own kernel, only the numbers with names in `varying` are shown.
     """
     if result.operation == "run" and varying:
         result = replace(result, size={name: value for name, value in result.size.items() if name in varying})

@@ -98,9 +98,7 @@ def _bound(result: Result, place: int) -> str:
 
 
 def _show_host(out: Console, program: Program) -> None:
-    """Print the errors of the host code with their lines, memory that is never freed, and CUDA functions that are
-    missing.
-    """
+    """Print the errors of the host code, memory that is never freed, and CUDA functions that cudabench lacks."""
     never_freed = [finding for finding in program.findings if finding.kind == "never-freed"]
     errors = [finding for finding in program.findings if finding.kind != "never-freed"]
     for finding in errors[:MOST_LISTED]:

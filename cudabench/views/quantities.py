@@ -73,8 +73,8 @@ def quantities(results: Sequence[Result]) -> list[Quantity]:
 
 
 def of_blocks(results: Sequence[Result]) -> list[Quantity]:
-    """Return the quantities to draw for the blocks of a sweep; in the simulator every count that differs between
-    them.
+    """Return the quantities to draw for the blocks of a sweep; in the simulator the counts that differ between
+    blocks.
     """
     correct = [r for r in results if r.status == "ok"]
     if any(r.time for r in correct):

@@ -139,8 +139,9 @@ def _finals(swept: SweepResult, results: Sequence[Result]) -> list[sweep_points.
 
 
 def _marks(swept: SweepResult, results: Sequence[Result]) -> dict[int, str]:
-    """Return the marks of results by index: '*' for the best, '=' for those equally good; empty for an interrupted
-    sweep.
+    """Return the marks of results by index: '*' for the best, '=' for equally good ones.
+
+    Empty if the sweep is not complete.
     """
     if not swept.complete:
         return {}

@@ -97,9 +97,7 @@ def columns_of(
 
 
 def print_exceptions(out: Console, operation: Operation, results: Sequence[Result]) -> None:
-    """Print constants that rules chose, kernels without figures and why, slow cards, and the figures of user's
-    checks.
-    """
+    """Print constants that rules chose, kernels without figures and why, slow cards, and the figures of checks."""
     if constants := chosen_line(operation, results):
         say(out, constants, "dim")
     named = ((headlines.name_at(result, results), result) for result in results)
@@ -336,9 +334,7 @@ COUNTS: tuple[tuple[str, str, tuple[str, ...], int, bool], ...] = (
 
 
 def count_columns(results: Sequence[Result], *, beside_bounds: bool) -> list[Column[Result]]:
-    """Return the columns of COUNTS, with the ideal in brackets; in a table with bounds, only where a kernel misses
-    it.
-    """
+    """Return the columns of COUNTS, with the ideal in brackets; beside bounds, only where a kernel misses the ideal."""
 
     def column(heading: str, space: str, ops: Sequence[str], expendable: int) -> Column[Result]:
         def spent(result: Result) -> Cost:

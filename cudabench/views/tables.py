@@ -56,7 +56,7 @@ def table(
 
 
 def needed(columns: Sequence[Column[Row]], rows: Sequence[Row]) -> int:
-    """Return the width of a table, in characters, that no cell is cut in."""
+    """Return the width in characters at which a table shows every text whole."""
     texts = ([column.heading, *map(column.text, rows)] for column in columns)
     return sum(2 + max(len(line) for text in texts for line in text.split("\n")) for texts in texts) - 2
 

@@ -113,9 +113,7 @@ def verdict(row: Group) -> str:
 
 
 def notes(row: Group) -> Iterator[str]:
-    """Yield the notes on a row: why a side does not compile, the first change, why a simulated launch is not
-    correct.
-    """
+    """Yield the notes on a row: why a side does not compile, the first change, how a simulated launch went wrong."""
     difference = row.difference
     title = f"{difference.kernel} on {row.architectures}"
     if difference.reason:

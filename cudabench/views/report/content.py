@@ -219,8 +219,9 @@ def _named(order: Sequence[Entry]) -> list[Result]:
 
 
 def _headlines(order: Sequence[Entry], anchors: Mapping[int, str]) -> tuple[Headline, ...]:
-    """Return the lines at the top: faults, hazards, the lowest bound and the most waste, as under a terminal's
-    table.
+    """Return the lines at the top of the page: faults, hazards, the lowest bound and the most waste.
+
+    A terminal shows the same lines under its table.
     """
     named = _named(order)
     links = {result.kernel: anchors.get(id(entry), "") for entry, result in zip(order, named, strict=True)}

@@ -141,9 +141,7 @@ def escaped(dumped: str) -> str:
 
 
 def _filled(value: Any) -> Any:
-    """Return a record without null values, empty texts, and those empty lists that are read as empty if they are
-    missing.
-    """
+    """Return a record without null values, empty texts, and those empty lists that are read as empty if missing."""
     if isinstance(value, dict):
         filled = {key: item for key, item in value.items() if item is not None and item != ""}
         return {key: _filled(item) for key, item in filled.items() if item or key not in EMPTY}

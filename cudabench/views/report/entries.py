@@ -72,9 +72,7 @@ def groups_of(files: Sequence[ResultsFile]) -> dict[str, list[Entry]]:
 
 
 def worst_first(groups: Mapping[str, Sequence[Entry]], changes: Sequence[compare.Row]) -> dict[str, list[Entry]]:
-    """Return kernels and problems sorted by their changes, the worst first; without changes the order stays the
-    same.
-    """
+    """Return kernels and problems sorted by their changes, the worst first; without changes in the same order."""
     places = {id(row.new or row.base): at for at, row in enumerate(changes)}
 
     def place(entry: Entry) -> int:
@@ -85,9 +83,7 @@ def worst_first(groups: Mapping[str, Sequence[Entry]], changes: Sequence[compare
 
 
 def problem(result: Result) -> str:
-    """Return the problem of a result, such as 'transpose 4096 x 4096 float32', or 'saxpy.cu n=4096' for a user's
-    kernel.
-    """
+    """Return the problem of a result: 'transpose 4096 x 4096 float32', or 'saxpy.cu n=4096' for a user's kernel."""
     what = PurePath(result.source).name if result.operation == "run" else result.operation
     return " ".join(part for part in (what, units.size(result), result.dtype) if part)
 

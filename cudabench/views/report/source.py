@@ -91,8 +91,8 @@ def _counts(result: Result) -> dict[int, dict[str, float]]:
 
 
 def _wanted(result: Result, text: str, counts: Iterable[int]) -> list[int]:
-    """Return the numbers of the lines to show, in order: the kernel with its comment, and the lines around others
-    that ran.
+    """Return the numbers of the lines to show, in order: the kernel with its comment, other lines that ran, and
+    CONTEXT lines around these.
     """
     lines = text.split("\n")
     wanted: set[int] = set()
