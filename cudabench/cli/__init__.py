@@ -121,10 +121,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     fault = output_fault()
     if code == EXIT_INTERRUPTED:
         # If Ctrl-C arrived while Python ran a text by `exec`, for example when it defined a class, then Python would
-        # end itself
-        # by the signal at exit. It does not if `exec` has run another text since. The name `exec` alone may be the
-        # command's
-        # module here.
+        # end itself by the signal at exit. It does not if `exec` has run another text since. The name `exec` alone may
+        # be the command's module here.
         builtins.exec("")
     gc.freeze()  # exiting is faster without a last search for cycles among all objects of the modules
     sys.exit(_say(f"standard output cannot be written: {fault.strerror}.", EXIT_FAILED) if fault else code)

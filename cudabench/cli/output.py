@@ -135,9 +135,7 @@ class Output:
         return EXIT_FAILED if missing else EXIT_OK
 
     def refuse_several(self, kernels: Sequence[str], choices: Sequence[Choice]) -> None:
-        """Raise UsageError if --print would have several results, DeviceUnusable if it asks the simulator for a
-        time.
-        """
+        """Raise UsageError if --print would have several results; DeviceUnusable if the simulator lacks the value."""
         if self.key is None:
             return
 

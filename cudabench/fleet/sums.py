@@ -76,9 +76,7 @@ class Sums:
         )  # fmt: skip
 
     def beyond(self, folder: int, rule: Rule) -> Table:
-        """Return the slow rows (card, label, cost, ratio, mad), sorted by card, and for each card the largest ratio
-        first.
-        """
+        """Return the slow rows (card, label, cost, ratio, mad), sorted by card, then by ratio, the largest first."""
         rows = self._rows(folder)
         rows = rows[_slow(rows, rule)]
         return rows[np.lexsort((rows.label, -rows.ratio, rows.card))]

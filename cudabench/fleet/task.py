@@ -1,8 +1,8 @@
 """A task of a submission: it measures one card, or all cards that its job may use.
 
-Slurm may give the same card to several jobs of an array, one after the other, and another card to none. A finished
-task therefore keeps its card until every task has started, or until no task has started for `hold_s` seconds. A task
-that gets a card that another task has measured records this and does not measure.
+Slurm may give the same card to several jobs of an array, one after the other, and another card to none. A finished task
+therefore keeps its card until every task has started, or until no task has started for `hold_s` seconds. A task that
+gets a card that another task has measured records this and does not measure.
 """
 
 from __future__ import annotations

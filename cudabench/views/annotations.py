@@ -29,9 +29,7 @@ def of_run(run: Run) -> Iterator[str]:
 
 
 def of_comparison(comparison: Comparison, failures: Sequence[Failure]) -> Iterator[str]:
-    """Yield an error for each kernel that makes a comparison fail, and a warning for each other kernel that became
-    worse.
-    """
+    """Yield an error for each kernel that makes a comparison fail, and a warning for each other worse kernel."""
     failed = {id(failure.row): failure for failure in failures}
     for row in worst_first(comparison.rows):
         failure, what = failed.get(id(row)), worse(row)

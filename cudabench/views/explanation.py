@@ -308,9 +308,7 @@ SAYS = {"load": "reads", "store": "writes", "atomic": "updates", "reduction": "u
 
 
 def bank_conflict_text(rows: Sequence[ThreadAccess]) -> str:
-    """Return a sentence on the bank conflict in the first request of a column: of accesses of one kind, to one
-    array.
-    """
+    """Return a sentence on the bank conflict in the first of these requests, which access one array in one way."""
     first = [row for row in rows if row.instruction == rows[0].instruction and row.bank is not None]
     lanes = grouped((row.thread, row) for row in takewhile(lambda row: row.block == first[0].block, first))
     served = [accesses[0] for accesses in lanes.values()][:WARP]

@@ -150,9 +150,7 @@ def _plain_axes(axes: Axes) -> None:
 
 
 def row_name(result: Result, results: Sequence[Result]) -> str:
-    """Return the name of a kernel's row; if other results of the file have this name, with block, type or
-    parameters.
-    """
+    """Return the name of a kernel's row, with block, type or parameters if other results of the file have this name."""
     same = [other for other in results if other.kernel == result.kernel]
     flat = all(other.block[1] <= 1 for other in results)
     block = f" {dim_text(result.block, 1 if flat else 2)}" if len({other.block for other in same}) > 1 else ""

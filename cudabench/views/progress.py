@@ -67,9 +67,7 @@ class Progress(_Beside):
         super().__init__((self._move if self._bar else self._log) if shown else None)
 
     def bound(self, sampling: float, end: float | None) -> None:
-        """Set how long a kernel is sampled at most, in seconds, and when the budget ends, as a value of
-        time.monotonic().
-        """
+        """Set the longest sampling time of a kernel, in seconds, and the end of the budget by time.monotonic()."""
         self._sampling, self._end = sampling, float("inf") if end is None else end
 
     def working(self, kernel: str, phase: str, fraction: float) -> None:

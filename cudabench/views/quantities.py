@@ -73,9 +73,7 @@ def quantities(results: Sequence[Result]) -> list[Quantity]:
 
 
 def of_blocks(results: Sequence[Result]) -> list[Quantity]:
-    """Return the quantities to draw for the blocks of a sweep; in the simulator the counts that differ between
-    blocks.
-    """
+    """Return the quantities to draw for a sweep's blocks; in the simulator the counts that differ between blocks."""
     correct = [r for r in results if r.status == "ok"]
     if any(r.time for r in correct):
         if all(r.gflops is not None and is_arithmetic(r) for r in correct):

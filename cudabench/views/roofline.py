@@ -176,9 +176,7 @@ def chart(
 
 
 def instructions(result: Result) -> int | None:
-    """Return the warp instructions of the measured machine code; if they are not known, those that the simulator
-    counted.
-    """
+    """Return the warp instructions of the measured machine code, or else those that the simulator counted."""
     code = result.machine_code
     if code and code.instructions_executed:
         return code.instructions_executed
@@ -198,9 +196,7 @@ def _dot(member: Member, computes: bool) -> _Dot | None:
 
 
 def _priced(member: Member) -> Mapping[str, Any]:
-    """Return the figures of a result's card for its roofs: of the card of its limits, else of the card that
-    measured.
-    """
+    """Return the figures for the roofs of a result: those of the card of its limits, else of the card that measured."""
     on = member.file.settings.get("on")
     device: DeviceInfo | None = member.file.device_of(member.result) or member.file.device
     if isinstance(on, dict):

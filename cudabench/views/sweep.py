@@ -139,10 +139,7 @@ def _finals(swept: SweepResult, results: Sequence[Result]) -> list[sweep_points.
 
 
 def _marks(swept: SweepResult, results: Sequence[Result]) -> dict[int, str]:
-    """Return the marks of results by index: '*' for the best, '=' for equally good ones.
-
-    Empty if the sweep is not complete.
-    """
+    """Return the marks of results by index: '*' for the best, '=' for equally good ones; none if interrupted."""
     if not swept.complete:
         return {}
     finals = _finals(swept, results)

@@ -91,8 +91,9 @@ def _counts(result: Result) -> dict[int, dict[str, float]]:
 
 
 def _wanted(result: Result, text: str, counts: Iterable[int]) -> list[int]:
-    """Return the numbers of the lines to show, in order: the kernel with its comment, other lines that ran, and
-    CONTEXT lines around these.
+    """Return the numbers of the lines to show, in order.
+
+    These are the kernel with its comment, other lines that ran, and CONTEXT lines around the latter.
     """
     lines = text.split("\n")
     wanted: set[int] = set()
