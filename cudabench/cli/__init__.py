@@ -1,4 +1,7 @@
-"""The command line: parse, call, render, exit code. Each command is a module that loads when it is used."""
+"""The command line: it parses the words, calls the command, prints the result and exits with the exit code.
+
+Each command is a module that is loaded when the command is used.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,7 @@ COMMANDS = {
     "completion": "Print the script that completes commands in a shell.",
 }
 
-# Modules that hold several commands.
+# The modules that hold several commands, by the commands' names.
 TOGETHER = {
     **dict.fromkeys(("list", "info", "completion"), "overview"),
     **dict.fromkeys(("export", "plot", "report", "schema"), "files"),
@@ -74,14 +77,15 @@ FIRST_STEPS = """cudabench runs, verifies, times and explains CUDA kernels, on a
 
 'cudabench --help' shows all operations and commands."""
 
-COLLECT = 50_000, 20, 100  # for gc.set_threshold: a command makes many records that live to its end, and few cycles
-FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}  # errors of a full stream
-SHOWN = 80  # characters of a long argument that an error shows
-FOREIGN = 400  # characters without a space that an error shows, from an argument or a file
+# for gc.set_threshold: nearly all records of a command live until it ends, and few are in cycles
+COLLECT = 50_000, 20, 100
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}  # errors of a stream to which no more can be written
+SHOWN = 80  # an argument longer than twice this is cut to this many characters in an error
+FOREIGN = 400  # a word in an error that is longer than this is cut too, from wherever it comes
 
 
 def make_command(name: str) -> click.Command:
-    """Return an operation's command, or the command from its module."""
+    """Return the command with this name: an operation's, or one from a module in this folder."""
     if name in operations.SUMMARIES:
         from cudabench.cli.operation import operation_command
 
@@ -116,15 +120,16 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     code = invoke(arguments)
     fault = output_fault()
     if code == EXIT_INTERRUPTED:
-        # Interrupted in `exec` of a text, as when it imports a class, Python ends itself by the signal at its exit,
-        # unless another text has been executed since. `exec` alone may be the command's module here.
+        # If Ctrl-C arrived while Python ran a text by `exec`, for example when it defined a class, then Python would
+        # end itself by the signal at exit. It does not if `exec` has run another text since. The name `exec` alone may
+        # be the command's module here.
         builtins.exec("")
-    gc.freeze()  # the system takes memory back faster than a last collection of all modules
+    gc.freeze()  # exiting is faster without a last search for cycles among all objects of the modules
     sys.exit(_say(f"standard output cannot be written: {fault.strerror}.", EXIT_FAILED) if fault else code)
 
 
 def invoke(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code; errors are one sentence on standard error."""
+    """Run the command line and return its exit code. An error is printed as one sentence on standard error."""
     words = habits.rewritten(group, sys.argv[1:] if arguments is None else arguments)
     provenance.COMMAND.set(tuple(words))
     begin_command()
@@ -137,7 +142,7 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
         click.echo(error.format_message())
         return 0
     except BrokenPipeError:
-        # The reader of a pipe has closed it, as `| head` does; Python would complain again at exit.
+        # The reader of the pipe has closed it, as `| head` does. Without this call Python would print an error at exit.
         output_fault()
         return EXIT_FAILED
     except (Exception, KeyboardInterrupt, Terminated) as error:
@@ -153,7 +158,10 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
 
 
 def _explained(error: BaseException, words: Sequence[str]) -> tuple[str | None, int]:
-    """Return the sentence for an error of a command line and its exit code; None for the sentence of a defect."""
+    """Return (sentence, exit code) for an error of a command line.
+
+    The sentence is None if the error is a defect of cudabench.
+    """
     if isinstance(error, CudabenchError):
         return str(error), error.exit_code
     if isinstance(error, click.ClickException):
@@ -166,7 +174,7 @@ def _explained(error: BaseException, words: Sequence[str]) -> tuple[str | None, 
 
 
 def _usage(error: click.ClickException, words: Sequence[str]) -> str:
-    """Return the sentence for a line that click refuses."""
+    """Return the sentence for a command line that click cannot parse, with a suggestion if there is one."""
     message = habits.suggestion(group, words, error)
     if not message:
         message = error.format_message()
@@ -176,7 +184,7 @@ def _usage(error: click.ClickException, words: Sequence[str]) -> str:
 
 
 def _system_error(error: BaseException) -> str | None:
-    """Return the sentence for an error of the operating system, or None for another error."""
+    """Return the sentence for an error of the operating system; None for an error of another kind."""
     if isinstance(error, MemoryError):
         return "this machine's memory is too small for the problem: use a smaller --size."
     if isinstance(error, OSError):
@@ -191,7 +199,10 @@ def _system_error(error: BaseException) -> str | None:
 
 
 def _ahead(words: Sequence[str]) -> AbstractContextManager[None]:
-    """Return a context that starts the worker of the GPU in --device while the command's modules still load."""
+    """Return a context that starts the worker process of the GPU while the command's modules are still loading.
+
+    The GPU is that of --device. Commands that measure nothing get an empty context.
+    """
     line = f" {' '.join(words)}"
     device = ["auto", *re.findall(r"(?: -d ?| --device[ =])(\S+)", line)][-1]
     match = re.fullmatch(r"auto|all|cuda|(?:cuda:)?(\d{1,4})", device, re.ASCII)
@@ -204,7 +215,10 @@ def _ahead(words: Sequence[str]) -> AbstractContextManager[None]:
 
 
 def _check_completion() -> None:
-    """Raise UsageError if the variables of shell completion are incomplete, because they were set by hand."""
+    """Raise UsageError if the variables of shell completion are incomplete.
+
+    This happens if a user sets them by hand.
+    """
     instruction = os.environ.get("_CUDABENCH_COMPLETE")
     if not instruction or re.fullmatch("(bash|zsh|fish)_source", instruction):
         return
@@ -218,8 +232,10 @@ def _check_completion() -> None:
 
 
 def shortened(message: str, words: Sequence[str]) -> str:
-    """Return a message with long texts cut to their beginning and their length: arguments above SHOWN characters,
-    texts from files, such as a profile's value, above FOREIGN."""
+    """Return a message in which long words are cut: their first characters and their length remain.
+
+    Arguments of more than 2 * SHOWN characters are cut, and other words, for example from a file, of more than FOREIGN.
+    """
 
     def cut(text: str) -> str:
         return f"{text[:SHOWN]}... ({len(text)} characters)"
@@ -240,5 +256,5 @@ def _say(message: str, code: int) -> int:
         click.secho("Error: ", fg="red", err=True, nl=False)
         click.echo(text.log(message), err=True)
     except OSError:
-        pass  # standard error cannot be written either
+        pass  # standard error cannot be written either, so nothing is left to do
     return code

@@ -1,4 +1,4 @@
-"""`cudabench ab OLD NEW`: whether the new kernel is faster, from samples of both interleaved in one run."""
+"""`cudabench ab OLD NEW`: whether the new kernel is faster. The samples of both are interleaved in one run."""
 
 from __future__ import annotations
 
@@ -49,13 +49,14 @@ If machine code and launch are the same, nothing is measured; --always measures 
 'cudabench diff' compares machine code and counts without a GPU.
 """
 
-LEFT_OUT = ("file", "save", "profile", "where")  # of `run`
-OF_A_SIDE = ("kernels", "grid", "block", "defines", "shared", "cluster", "include", "std")  # allowed in --a and --b
+LEFT_OUT = ("file", "save", "profile", "where")  # options of `run` that `ab` does not have
+# the options that --a and --b may hold
+OF_A_SIDE = ("kernels", "grid", "block", "defines", "shared", "cluster", "include", "std")
 OF_A_LADDERS_SIDE = ("kernels", "grid", "block", "defines", "source")
 
 
 def _command_of(form: str) -> click.Command:
-    """Return the command for two kernels of an operation, or of a user's files."""
+    """Return the command `ab` for two kernels of an operation, or for kernels in a user's files if `form` is FILE."""
     problem: list[click.Parameter]
     if form == FILE:
         files = click.Argument(["old"], metavar="OLD.cu"), click.Argument(["new"], required=False, metavar="[NEW.cu]")
@@ -108,7 +109,10 @@ command = two_forms(
 
 
 def _sides(ctx: click.Context, given: Mapping[str, Any], names: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the options of both sides: the common options, those of --a or --b, and one of two kernels."""
+    """Return the options of the old and of the new side.
+
+    Each side has the common options, then its own: those of --a or --b, and one of two kernels given with -k.
+    """
     params = [param for param in ctx.command.params if param.name in names]
     sides = []
     for index, (flag, key) in enumerate((("--a", "old_words"), ("--b", "new_words"))):
@@ -123,7 +127,10 @@ def _sides(ctx: click.Context, given: Mapping[str, Any], names: Sequence[str]) -
 
 
 def _own_options(flag: str, text: str | None, params: Sequence[click.Parameter]) -> dict[str, Any]:
-    """Return the options that the words of --a or --b set."""
+    """Return the options in the value of --a or --b, by name.
+
+    Raises UsageError for an option that a side cannot have.
+    """
     if text is None:
         return {}
     try:
@@ -143,7 +150,9 @@ def _own_options(flag: str, text: str | None, params: Sequence[click.Parameter])
 
 
 def _labels(files: tuple[str, str], old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, str]:
-    """Return distinct names of the sides: their files, else their kernels, else the words of --a and --b."""
+    """Return two different labels: the sides' files if they differ, else their kernels, else the words of --a and
+    --b.
+    """
     if files[0] != files[1]:
         return files
     if old["kernels"] != new["kernels"]:
@@ -218,7 +227,7 @@ def _ab_ladder(ctx: click.Context, name: str, /, **given: Any) -> int:
 
 
 def _gpu(given: Mapping[str, Any]) -> devices.Choice:
-    """Return the GPU. Raises DeviceUnusable without a GPU."""
+    """Return the GPU of --device. Raises DeviceUnusable if only the simulator is available."""
     if given["device"] == "all":
         raise UsageError("--device all: ab compares two kernels on one card; use --device cuda:0.")
     choice = devices.choose(given["device"])

@@ -1,4 +1,4 @@
-"""Types of options: one to three numbers, as in `--block 32 8`, `32,8`, `32x8`; finite numbers; percentages; orders."""
+"""Types of options: numbers (`--block 32 8`, `32,8`, `32x8`), finite numbers, percentages, orders of blocks."""
 
 from __future__ import annotations
 
@@ -10,17 +10,20 @@ import click
 
 from cudabench.errors import UsageError
 
-MAX_DIGITS = 18  # such a number fits 64 bits, and is within Python's own limit
+MAX_DIGITS = 18  # a number with so many digits fits in 64 bits, and Python converts it without an error
 
 
 BETWEEN = re.compile(r",|(?<=\d)x(?=[+-]?\d)")  # separators of numbers within a word
 POWER = re.compile(r"(\d{1,4})(<<|\*\*|\^|e)(\d{1,2})", re.ASCII)
 BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
-UNCLEAR = {"k": 1, "m": 2, "g": 3}  # powers of 1024, or of 1000
+UNCLEAR = {"k": 1, "m": 2, "g": 3}  # the power of 1024 or of 1000 that each suffix may mean
 
 
 def whole(word: str) -> int | None:
-    """Return the whole number of a word, or None: 1048576, 1_048_576, 1e6, 1<<20, 2**20, 2^20, 1Mi."""
+    """Return the whole number that a word means; None if it is not one.
+
+    Forms: 1048576, 1_048_576, 1e6, 1<<20, 2**20, 2^20, 1Mi.
+    """
     plain = word.replace("_", "") if re.fullmatch(r"\d{1,3}(_\d{3})+", word, re.ASCII) else word
     if re.fullmatch(r"[+-]?\d+", plain, re.ASCII):
         return int(plain) if len(plain) <= MAX_DIGITS else None
@@ -35,22 +38,22 @@ def whole(word: str) -> int | None:
 
 
 def _thousands(word: str) -> tuple[int, ...]:
-    """Return both meanings of a word such as 4k (1000 or 1024); empty for other words."""
+    """Return both numbers that a word such as 4k may mean, (4096, 4000); empty for a word without such a suffix."""
     match = re.fullmatch(r"(\d{1,6})([kmg])b?", word.lower(), re.ASCII)
     return tuple(int(match[1]) * base ** UNCLEAR[match[2]] for base in (1024, 1000)) if match else ()
 
 
 class Numbers(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.2 on
-    """Whole numbers joined by commas or x; at most `most`."""
+    """At most `most` whole numbers, joined by commas or by x."""
 
     name = "numbers"
-    glue = ","  # joins numbers that are separate words
+    glue = ","  # what joins the numbers if the user gives them as separate words
 
     def __init__(self, most: int) -> None:
         self.most = most
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        """Return the numbers. Fails at the first word that is not a number."""
+        """Return the numbers as a tuple. Fails at the first word that is not a number."""
         if isinstance(value, tuple):
             return value
         option = param.opts[-1] if param else "this option"
@@ -74,13 +77,13 @@ class Numbers(click.ParamType):  # type: ignore[type-arg]  # generic from click 
 
 
 class Ranges(Numbers):
-    """A number or range for each axis of a block: `8:64 4:32`; a single word such as 32x8 is a whole block."""
+    """A number or a range for each axis of a block, such as `8:64 4:32`. A single word such as 32x8 is one block."""
 
     name = "ranges"
     glue = " "
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return a text for each axis. Fails if an axis is missing."""
+        """Return a tuple with the text of each axis. Fails if an axis is missing."""
         if isinstance(value, tuple):
             return value
         words = str(value).split(" ")
@@ -100,7 +103,7 @@ class Expressions(Numbers):
         super().__init__(3)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the text, which is evaluated later with the arguments."""
+        """Return the text with commas in place of x. It is evaluated later, when the kernel's arguments are known."""
         return value.replace("x", ",") if re.fullmatch(r"\d+(x\d+){1,2}", str(value), re.ASCII) else value
 
 
@@ -108,7 +111,7 @@ class Finite(click.FloatRange):
     """A number in a range, neither infinite nor nan."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the number. Fails if it is infinite or nan."""
+        """Return the number as a float. Fails if it is infinite or nan."""
         number = super().convert(value, param, ctx)
         if not math.isfinite(number):
             self.fail(f"{value} is not a finite number.", param, ctx)
@@ -116,24 +119,24 @@ class Finite(click.FloatRange):
 
 
 class Order(click.ParamType):  # type: ignore[type-arg, unused-ignore]
-    """An order of blocks: reverse, or random:SEED."""
+    """An order in which the simulator runs the blocks: reverse, or random:SEED."""
 
     name = "order"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the text. Fails if it is not an order."""
+        """Return the text unchanged. Fails if it is not an order."""
         if not re.fullmatch(r"reverse|random:\d+", value):
             self.fail(f"'{value}' is not an order of blocks: use reverse or random:SEED, such as random:7.", param, ctx)
         return value
 
 
 def percentage(text: str) -> float:
-    """Return the fraction of a percentage: 0.05 for 5% or 5. Raises BadParameter."""
+    """Return a percentage as a fraction: 0.05 for '5%' or '5'. Raises BadParameter for other texts, and for '0.05'."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(%?)\s*", text, re.ASCII)
     if not match:
         raise click.BadParameter(f"'{text}' is not a percentage: write it like 5%.")
     number = float(match[1])
-    if not match[2] and 0 < number < 1:  # a gate must not guess
+    if not match[2] and 0 < number < 1:  # 0.05 may mean 5% or 0.05%
         raise click.BadParameter(
             f"'{text}' may be a percentage or a fraction: write {match[1]}% or {number * 100:.6g}%."
         )

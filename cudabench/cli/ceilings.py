@@ -1,4 +1,4 @@
-"""`cudabench ceilings`: what a card can do at most, measured."""
+"""`cudabench ceilings`: measures what a card can do at most."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ lacks are skipped.
 def command(
     only: tuple[str, ...], energy: bool, device: str, timeout: float | None, json_path: str | None, quiet: bool
 ) -> int:
-    """Measure; see HELP."""
+    """Measure the ceilings and show them; HELP is the help text."""
 
     from cudabench.ceilings import run
     from cudabench.ceilings.gpu import TIMING
@@ -51,7 +51,7 @@ def command(
     output = Output.of(json_path, quiet)
     if device == "all":
         raise UsageError("ceilings measures one card at a time: name it, as in --device cuda:1.")
-    # Without a GPU this is an error, never a silent simulation.
+    # Without a GPU, `auto` is an error here; it never selects the simulator.
     choice = devices.choose("cuda" if device == "auto" else device)
     settings = replace(TIMING, timeout=timeout) if timeout else TIMING
     request = {"only": list(only), "energy": energy}

@@ -1,4 +1,4 @@
-"""`cudabench check FILE.cu ...`: the simulator as a sanitizer that shows only the hazards of kernels."""
+"""`cudabench check FILE.cu ...`: runs kernels in the simulator and shows only their hazards."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _check(ctx: click.Context, /, **given: Any) -> int:
     with show_reading(requests[0].file, given, len(requests)):
         kernel_requests = for_each_kernel(requests, "check")
     with show_reading(requests[0].file, given, len(kernel_requests.requests)):
-        # A kernel that cannot run is a finding; the other kernels still run.
+        # Each kernel is a series of its own: if one cannot run, this is reported, and the others still run.
         series = [
             replace(planned, cases=tuple(replace(case, named=False, bounds=True) for case in planned.cases))
             for request in kernel_requests.requests
@@ -61,12 +61,12 @@ def _check(ctx: click.Context, /, **given: Any) -> int:
     checking = output.run(series, [choice], settings, record)
     show = partial(_show, checking, output, batch=kernel_requests, github=given["target"] == "github")
     run_and_show(checking, output, checking.collect, show)
-    # A kernel that was not checked counts, even if others ran.
+    # A kernel that could not be checked sets the exit code, even if others ran.
     return exit_code({result.status for result in checking.file.results} - {"ok"})
 
 
 def _requests(ctx: click.Context, given: dict[str, Any]) -> list[Any]:
-    """Return the requests: one for each file, or for each table of the profile."""
+    """Return a list of requests: one for each file, or one for each table of the profile."""
     files = given.pop("files")
     blank = {"save": ()}
     if given["profile"]:
@@ -76,7 +76,7 @@ def _requests(ctx: click.Context, given: dict[str, Any]) -> list[Any]:
             )
         typed = dict(given)
         requests = run.requests_of(ctx, {**given, **blank, "file": None}, run.command.params)
-        given |= typed  # the profile's settings of measuring are not used here
+        given |= typed  # the profile may hold settings of a measuring run; `check` ignores them
         return [replace(request, save=(), bytes=None, flops=None) for request in requests]
     ladder = next((file for file in files if file in operations.SUMMARIES and not Path(file).exists()), None)
     refuse(
@@ -94,7 +94,7 @@ def _requests(ctx: click.Context, given: dict[str, Any]) -> list[Any]:
 
 
 def _show(checked: Run, output: Output, *, batch: KernelRequests, github: bool) -> None:
-    """Print a line for each kernel with its hazards, and annotations for GitHub."""
+    """Print a line for each kernel with its hazards; with `github`, also print annotations for GitHub."""
     from cudabench.views import checked as page
 
     if not output.quiet:

@@ -1,6 +1,6 @@
-"""`cudabench compare BASE.json NEW.json`: kernels that got faster, slower or are unclear, as tables and exit code.
+"""`cudabench compare BASE.json NEW.json`: which kernels became faster or slower, as tables and as an exit code.
 
-It compares files of kernels' results, and files of ceilings: two cards side by side, or one card over time.
+It compares results files of kernels, or files of ceilings: two cards side by side, or one card at two times.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def command(
         raise UsageError("--to junit and --json - both write to standard output: name a file with --output.")
     first = not Path(files[0]).exists() and known_card(files[0]) is None
     if first and require_base:
-        load(files[0])  # raises the error
+        load(files[0])  # raises the error for a missing file
     base = ResultsFile({}, {}, {}) if first else load_file_or_card(files[0]).measured(files[0])
     new_files = [_measured(name) for name in files[1:]]
     of_ceilings = ceilings.all_ceilings(new_files if first else [base, *new_files], files[1:] if first else files)
@@ -104,7 +104,7 @@ def _measured(name: str) -> ResultsFile:
 
 
 def _check_files(files: tuple[str, ...]) -> None:
-    """Raise UsageError, with the line to type, if the words are not two results files or cards."""
+    """Raise UsageError if the words are not two results files or cards. The message has a correct command line."""
     first = files[0] if files else ""
     kernels = "".join(f" -k {name}" for name in files[1:])
     example = next(name for name in NAMES if name != first)
@@ -130,7 +130,11 @@ def _check_files(files: tuple[str, ...]) -> None:
 
 @dataclass(frozen=True)
 class _Request:
-    """The files by name, whether the base does not exist yet, and the form and place of the output."""
+    """The words of the command line, after parsing.
+
+    `names`: the files' names; `files`: the files; `first`: BASE.json does not exist yet; `target`: the form of the
+    output; `place`: where it is written.
+    """
 
     names: tuple[str, ...]
     files: Sequence[ResultsFile]
@@ -140,12 +144,15 @@ class _Request:
     output: Output
 
     def write_json(self, document: Callable[[], Mapping[str, Any]]) -> None:
-        """Write the comparison to the path of --json."""
+        """Write the comparison, which `document()` returns, as JSON to the path of --json."""
         if self.output.json:
             self.output.json.write(json_text(json.dumps(document(), indent=2)) + "\n")
 
     def show(self, show: Callable[[Any], None], markdown: Callable[[], str]) -> None:
-        """Show tables in the form of --to at the place of --output."""
+        """Show the tables in the form of --to, in the file of --output or on standard output.
+
+        `show` prints them on a console; `markdown()` returns them as Markdown.
+        """
         if self.place.path is not None:
             self.place.write(markdown() if self.target == "markdown" else console.captured(show))
         elif self.target == "markdown" and not self.output.quiet:

@@ -1,4 +1,4 @@
-"""Completions for a shell: kernels, element types, devices, files. `click` calls these functions; they never raise."""
+"""Completions for a shell: kernels, element types, devices, files. click calls these functions; they never raise."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
-ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")  # of current cards
+# the architectures that are offered after `sim:`
+ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
 
 
 def _starting(incomplete: str, items: Iterable[tuple[str, str | None]]) -> list[CompletionItem]:
@@ -21,35 +22,35 @@ def _starting(incomplete: str, items: Iterable[tuple[str, str | None]]) -> list[
 
 
 def words(names: Iterable[str]) -> Completer:
-    """Return the completer of a fixed list of words."""
+    """Return a function that completes a word from a fixed list."""
     items = [(word, None) for word in names]
     return lambda ctx, param, incomplete: _starting(incomplete, items)
 
 
 def kernels(operation: Operation) -> Completer:
-    """Return the completer of an operation's kernels by name; all = the ladder."""
+    """Return a function that completes the name of an operation's kernel, or `all`."""
     return words([*(kernel.name for kernel in operation.kernels), "all"])
 
 
 def first_kernel(operation: Operation) -> Completer:
-    """Return the completer of a kernel as the first positional word; the numbers of a block follow it."""
+    """Return a function that completes a kernel's name as the first word only. The numbers of a block follow it."""
     completer = kernels(operation)
     return lambda ctx, param, incomplete: [] if ctx.params.get(str(param.name)) else completer(ctx, param, incomplete)
 
 
 def result_keys(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete the key of a single value of a result."""
+    """Complete the key of one value of a result, such as time.median_s, for --print."""
     from cudabench.records.values import ANY, keys
 
     return _starting(incomplete, ((key.removesuffix(ANY), None) for key in keys()))
 
 
 def kernels_of_file(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete the name of a kernel of FILE.cu, if the file is on the line and can be read."""
+    """Complete the name of a kernel in FILE.cu, if the command line names the file and it can be read."""
     from cudabench.errors import CudabenchError
     from cudabench.source.files import read_file
 
-    # After a '-k' without a value, click leaves the words unassigned.
+    # If `-k` has no value yet, click has not assigned the file to its parameter; it is among the remaining words.
     path = ctx.params.get("file") or next((word for word in ctx.args if word.endswith((".cu", ".cuh"))), None)
     if not path:
         return []
@@ -61,7 +62,7 @@ def kernels_of_file(ctx: click.Context, param: click.Parameter, incomplete: str)
 
 
 def devices(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete a device; the GPUs are counted only for a word that begins with `cuda`."""
+    """Complete a device. GPUs are counted only for a word that begins with `cuda`, because counting takes time."""
     names: list[tuple[str, str | None]] = [
         ("auto", "a GPU if present, else the simulator"),
         ("all", "every GPU, one after the other"),

@@ -1,4 +1,7 @@
-"""`cudabench diff OLD NEW`: two revisions of a source by their machine code, for every architecture, without a GPU."""
+"""`cudabench diff OLD NEW`: compares the machine code of two revisions of a source, for every architecture.
+
+It needs no GPU.
+"""
 
 from __future__ import annotations
 
@@ -53,12 +56,12 @@ PROBLEM = (
 
 
 def _distinct(text: str) -> tuple[str, ...]:
-    """Return the distinct words of a list with commas."""
+    """Return the distinct words of a text in which commas separate them."""
     return tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
 
 
 def _gates(text: str) -> tuple[str, ...]:
-    """Return the names of --fail-on. Raises BadParameter for an unknown name and for an empty list."""
+    """Return the names in the value of --fail-on. Raises BadParameter for an unknown name and for an empty list."""
     from cudabench.results.diff import FAIL_ON
 
     words = _distinct(text)
@@ -111,7 +114,10 @@ def _diff(**given: Any) -> int:
 
 
 def _check_gates(gates: Sequence[str], simulated: bool) -> bool:
-    """Return whether a gate needs counts. Raises CudabenchError for a gate that cannot be judged on this machine."""
+    """Return whether a name of --fail-on needs counts from the simulator.
+
+    Raises UsageError if the launch for the counts is missing, and DeviceUnusable if nvdisasm is missing.
+    """
     from cudabench.compile import nvdisasm
     from cudabench.results import diff
 
@@ -127,7 +133,10 @@ def _check_gates(gates: Sequence[str], simulated: bool) -> bool:
 
 
 def _architectures(text: str) -> tuple[str, ...]:
-    """Return the architectures of --arch that the compiler has."""
+    """Return the architectures of --arch; for `all`, those that the compiler supports.
+
+    Raises UsageError for an architecture that the compiler does not support.
+    """
     from cudabench.compile import compiler
     from cudabench.results.diff import ARCHITECTURES
 
@@ -147,7 +156,7 @@ def _architectures(text: str) -> tuple[str, ...]:
 
 
 def _file(given: Mapping[str, Any], differences: list[CodeDifference], old: Side, new: Side) -> ResultsFile:
-    """Return the results file: the request, and a record for each kernel and architecture."""
+    """Return the results file. It holds the request, and a record for each kernel and architecture."""
 
     from cudabench.measure import provenance
     from cudabench.measure.run import compiler, versions
@@ -169,13 +178,15 @@ def _file(given: Mapping[str, Any], differences: list[CodeDifference], old: Side
 def _show(
     given: Mapping[str, Any], record: ResultsFile, failed: Sequence[Failure], destination: Destination, output: Output
 ) -> None:
-    """Write the form of --to to its file or to standard output (to standard error if the JSON goes there); then the
-    failures to standard error."""
+    """Write the differences in the form of --to, then print the failures on standard error.
+
+    They go to the file of --output or to standard output; to standard error if --json uses standard output.
+    """
     from cudabench.views import diff as view
     from cudabench.views.export import difference
 
     target, names, differences = given["target"], (given["old"], given["new"]), record.diff
-    # In a repository a revision's file is shown at its current place.
+    # OLD and NEW may be REVISION:PATH; annotations then name PATH, the file as it is now.
     source = given["new"] if os.path.exists(given["new"]) else given["new"].partition(":")[2] or given["new"]
     texts: dict[str, Callable[[], str]] = {
         "table": lambda: difference.markdown(names, differences),

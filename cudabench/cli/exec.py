@@ -1,4 +1,7 @@
-"""`cudabench exec main.cu ...` and `cudabench exec ./app`: a whole program, unedited, its launches in the simulator."""
+"""`cudabench exec main.cu ...` and `cudabench exec ./app`: runs a whole, unedited program in the simulator.
+
+Its host code runs on the CPU; its kernels run in the simulator.
+"""
 
 from __future__ import annotations
 
@@ -47,10 +50,10 @@ code, 5 a needed part is missing, 130 interrupted.
 
 
 class _Program(Headed):
-    """A command that passes the words after -- to the program."""
+    """A command that keeps the words after -- for the program."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the words before --, and keep those after it."""
+        """Parse the words before --, and put those after it into `ctx.meta`."""
         at = args.index("--") if "--" in args else len(args)
         ctx.meta["arguments"] = tuple(args[at + 1 :])
         return super().parse_args(ctx, args[:at])
@@ -94,7 +97,7 @@ def _exec(ctx: click.Context, /, **given: Any) -> int:
 
 
 def _cards(given: dict[str, Any]) -> tuple[Card, ...]:
-    """Return the cards of --on, all of one architecture. Raises UsageError for several architectures."""
+    """Return the cards of --on, which must have the same architecture. Raises UsageError if they have several."""
     from cudabench.cards import load as loading
     from cudabench.cards import selection
 
@@ -114,7 +117,7 @@ def _cards(given: dict[str, Any]) -> tuple[Card, ...]:
 
 
 def _choice(given: dict[str, Any]) -> Choice:
-    """Return which launches are checked."""
+    """Return which launches the simulator checks and counts, from --launches, --checked and --kernel."""
     from cudabench.programs.launches import Choice
 
     numbers = []
@@ -135,7 +138,7 @@ def _choice(given: dict[str, Any]) -> Choice:
 
 
 def _built(given: dict[str, Any], cards: tuple[Card, ...], folder: Path) -> str:
-    """Return the path of the program, compiled if sources are given."""
+    """Return the path of the program. If the files are sources, they are compiled into `folder`."""
     from cudabench.programs import build
     from cudabench.views.progress import Waiting
 
@@ -154,7 +157,7 @@ def _built(given: dict[str, Any], cards: tuple[Card, ...], folder: Path) -> str:
 
 
 def _words(given: dict[str, Any]) -> list[str]:
-    """Return the options of the compiler, as `run` and nvcc take them."""
+    """Return the compiler options as nvcc takes them: -I, -D and --std."""
     words = [f"-I{value}" for value in given["include"]] + [f"-D{value}" for value in given["defines"]]
     return [*words, f"--std={given['std']}"] if given["std"] else words
 
@@ -176,7 +179,7 @@ def _request_of(
 
 
 def _exit_code(run: ProgramRun) -> int:
-    """Return the exit code, and print why it is not 0 unless the table shows it."""
+    """Return the exit code, and print each reason for it that the table does not show."""
     program, codes = run.program, [exit_code(result.status for result in run.file.results)]
     if any(result.status == "skipped" for result in run.file.results):
         codes.append(EXIT_UNUSABLE)

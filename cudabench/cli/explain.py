@@ -1,4 +1,4 @@
-"""`cudabench explain OPERATION ...`: why a kernel is fast or slow, line by line, from the simulator."""
+"""`cudabench explain OPERATION ...`: why a kernel is fast or slow, line by line, from counts of the simulator."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from cudabench.records.planned import Case
     from cudabench.records.results import Watch
 
-MAX_THREADS_SHOWN = 1024  # larger launches show only one warp, to fit two screens
+MAX_THREADS_SHOWN = 1024  # of a larger launch only one warp is shown, so that the output fits on two screens
 
 
 def explain_command(form: str) -> click.Command:
-    """Return the command that explains the kernels of an operation or of a user's file."""
+    """Return the command that explains the kernels of an operation, or of a user's file if `form` is FILE."""
     problem, seed = user.PROBLEM, options.SEED
     summary = "kernels of FILE.cu; 'cudabench run --help' describes the arguments"
     if form != FILE:
@@ -92,7 +92,7 @@ def _explain(ctx: click.Context, form: str, /, **given: Any) -> int:
 
 
 def _show(run: Run, output: Output, *, threads: bool, banks: bool, paired: bool) -> None:
-    """Print the explanation of each kernel, or of two side by side."""
+    """Print the explanation of each kernel; of two named kernels, side by side."""
     if output.quiet:
         return
     from cudabench.views import explanation, side_by_side
@@ -118,7 +118,10 @@ def _show(run: Run, output: Output, *, threads: bool, banks: bool, paired: bool)
 
 
 def simulated(device: str, verb: str = "explain") -> str:
-    """Return the simulator for `auto`, even with a GPU. A named GPU is refused: it cannot do `verb`."""
+    """Return the name of the simulator in --device; `auto` means the simulator, even on a machine with a GPU.
+
+    Raises UsageError for a GPU, which cannot do what the command `verb` does.
+    """
     if device == "auto":
         return "sim"
     if device == "all" or device.startswith("cuda"):
@@ -127,9 +130,10 @@ def simulated(device: str, verb: str = "explain") -> str:
 
 
 def watched(planned: Sequence[Case], given: dict[str, Any], paired: bool) -> Watch:
-    """Return which single accesses to keep: those of the chosen warp, or of all threads if they are few.
+    """Return which warp's accesses to record one by one.
 
-    Raises UsageError for an unknown warp.
+    True: all warps, if the threads are few; (block, warp): only this warp; False: none. Raises UsageError if a launch
+    does not have the warp of --warp.
     """
     warp = given["warp"]
     if not (given["threads"] or given["banks"] or paired):

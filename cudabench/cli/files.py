@@ -1,4 +1,4 @@
-"""`cudabench export|plot|report|schema`: results files in other forms, and their schema."""
+"""`cudabench export|plot|report|schema`: converts results files to other forms, and prints their schema."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from cudabench.views.export.run import Run
 from cudabench.views.report import page
 
 METRIC = "github-benchmark"  # the format that takes --metric
-ENDINGS = {".csv": "csv", ".md": "markdown", ".xml": "junit", ".sarif": "sarif"}  # the format by --output's ending
+# the format for each ending of --output's file
+ENDINGS = {".csv": "csv", ".md": "markdown", ".xml": "junit", ".sarif": "sarif"}
 BASE = "sarif"  # the format that takes --base
 
 EXPORT_HELP = "Convert results files for other tools.\n\n\b\n" + "\n".join(
@@ -46,7 +47,7 @@ EXPORT_HELP = "Convert results files for other tools.\n\n\b\n" + "\n".join(
 def export(
     files: tuple[str, ...], target_format: str | None, output: str | None, metric: str | None, base: str | None
 ) -> int:
-    """Write results files in a format; see EXPORT_HELP."""
+    """Write results files in another format; EXPORT_HELP is the help text."""
     ending, first = Path(output or "").suffix.lower(), files[0] if files else "RESULTS.json"
     formats = ", ".join(exporting.FORMATS)
     kind = target_format or ENDINGS.get(ending, "")
@@ -101,9 +102,9 @@ def plot(files: tuple[str, ...], output: str, kind: str | None) -> int:
 
 
 def picture_format(target: Path, option: str) -> str:
-    """Return the format of an option's picture, before anything runs: png for a device or a pipe.
+    """Return the format of a picture from its name, before anything runs; png for a device or a pipe without an ending.
 
-    Raises UsageError for another ending, and CudabenchError for a place that cannot be written.
+    Raises UsageError for another ending, and CudabenchError if the picture cannot be written there.
     """
     suffix = target.suffix.removeprefix(".").lower()
     if not suffix and not is_file(target):

@@ -1,4 +1,4 @@
-"""`cudabench fleet shard|submit|resume|report`: many cards, a file for each card, and a report on all."""
+"""`cudabench fleet shard|submit|resume|report`: measures many cards, writes a file for each, and reports on all."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ COMMANDS = {
     "resume": "Continue an unfinished 'submit'.",
     "report": "Show which cards are slow, wrong, missing, or getting slower.",
 }
-POLL_S = 2.0  # between two checks of the jobs
-LOOK_AT_SHARDS_S = 10.0  # between two checks for slow cards
+POLL_S = 2.0  # seconds between two checks of the jobs
+LOOK_AT_SHARDS_S = 10.0  # seconds between two searches for slow cards in the shards
 
 
 FOLDER = click.Argument(["folder"], type=click.Path(path_type=Path), metavar="DIR")
@@ -89,7 +89,7 @@ def shard(
 
 
 def planned(folder: Path, words: Sequence[str], host: str | None = None, rack: str | None = None) -> Plan:
-    """Return the plan of `shard`. Raises UsageError if the words are not a measuring command."""
+    """Return the plan of `shard` for a command. Raises UsageError if `words` are not a command that measures."""
     from cudabench.cli import group
     from cudabench.fleet.shard import Plan
 
@@ -117,7 +117,7 @@ def planned(folder: Path, words: Sequence[str], host: str | None = None, rack: s
 
 
 def _ids(words: Sequence[str]) -> list[str]:
-    """Return ids of cards, from the command line and from files with one id per line."""
+    """Return the ids of cards. Each word is an id, or the name of a file with one id per line."""
     ids = []
     for word in words:
         path = Path(word)
@@ -197,7 +197,7 @@ def resume(folder: Path, quiet: bool) -> int:
     from cudabench.fleet import submit as submissions
 
     submission = submissions.load(folder.absolute())
-    # A changed record must not bypass the checks of submit.
+    # The words were read from a file, which somebody may have edited, so they are checked again.
     submission.plan = planned(submission.plan.folder, submission.plan.words)
     return _watch(submission, folder, quiet, submission.resume)
 
@@ -213,7 +213,10 @@ def _pairs(words: Sequence[str]) -> dict[str, str]:
 
 
 def _watch(submission: Submission, folder: Path, quiet: bool, begin: Callable[[Engine], object]) -> int:
-    """Begin a submission, watch it until all jobs have ended, and return its exit code."""
+    """Start jobs with `begin`, watch them until all have ended, and return the exit code.
+
+    Ctrl-C cancels those that wait.
+    """
     import time
 
     from cudabench.fleet import submit as submissions
@@ -240,7 +243,7 @@ def _watch(submission: Submission, folder: Path, quiet: bool, begin: Callable[[E
             raise
         except BaseException:
             if submission.engine == "local":
-                submission.cancel(running)  # only this process owns local processes
+                submission.cancel(running)  # local processes would have no owner any more; Slurm's jobs continue
                 running.finish()
             raise
     running.finish()

@@ -1,4 +1,4 @@
-"""The class of all command groups, which load a command when it is used."""
+"""The class of all command groups. A group loads a command only when it is used."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ CUDA_FILES = (".cu", ".cuh")
 
 
 class LazyGroup(Headed, click.Group):
-    """A group that knows its commands by name and summary, and makes one when it is used.
+    """A group that knows the names and summaries of its commands, and makes a command only when it is used.
 
-    `sections` are the lists of the help, by heading. `make` returns a command by its name. `kind` completes the error
-    'X is ...' for an unknown word. If FILE.cu is among the names, a first argument that ends in .cu or .cuh, or
-    --profile in its place, selects that command.
+    `sections`: the lists of commands in the help, by heading, each with the commands' summaries. `make` returns the
+    command with a given name. `kind` completes the error "'X' is ..." for an unknown word. If FILE.cu is one of the
+    names, a first argument that ends in .cu or .cuh selects this command; so does --profile as the first argument.
     """
 
     def __init__(
@@ -37,15 +37,18 @@ class LazyGroup(Headed, click.Group):
         self.summaries = {name: text for section in sections.values() for name, text in section.items()}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of the commands, in the order of the help."""
+        """Return the names of the commands, in the order in which the help lists them."""
         return [*self.summaries]
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        """Return a command, made now."""
+        """Return the command with this name, which is made now; None for an unknown name."""
         return self.make(name) if name in self.summaries else None
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse. A profile names its file itself, so --profile can take the place of FILE.cu."""
+        """Parse the arguments.
+
+        If --profile comes first, insert FILE.cu before it, since the profile itself names its file.
+        """
         if FILE in self.summaries and args and (args[0] == "--profile" or args[0].startswith("--profile=")):
             args = [FILE, *args]
         return super().parse_args(ctx, args)
@@ -53,7 +56,7 @@ class LazyGroup(Headed, click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that the arguments start with, or suggest one."""
+        """Return the command that the first argument names. For an unknown word, raise UsageError with a suggestion."""
         if FILE in self.summaries and args and args[0] != FILE and args[0].endswith(CUDA_FILES):
             args = [FILE, *args]
         elif args and args[0] not in self.summaries and not args[0].startswith("-") and not ctx.resilient_parsing:
@@ -66,7 +69,10 @@ class LazyGroup(Headed, click.Group):
         return super().resolve_command(ctx, args)
 
     def write_lists(self, ctx: click.Context, formatter: click.HelpFormatter, everything: bool) -> None:
-        """Write the lists of commands without loading them; the short help has only the names of operations."""
+        """Write the lists of commands without loading the commands.
+
+        The short help lists only the names of operations.
+        """
         width = max(map(len, self.summaries))
         for heading, summaries in self.sections.items():
             with formatter.section(heading):
@@ -77,7 +83,7 @@ class LazyGroup(Headed, click.Group):
         super().write_lists(ctx, formatter, everything)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Return the commands, options and files that can complete a word, without loading commands."""
+        """Return the commands, options and files that can complete a word. No command is loaded."""
         commands = [
             CompletionItem(name, help=text)
             for name, text in self.summaries.items()
@@ -88,8 +94,10 @@ class LazyGroup(Headed, click.Group):
 
 
 def two_forms(name: str, files: str, make: Callable[[str], click.Command], **more: Any) -> LazyGroup:
-    """Return a command with a form for each operation and a form for FILE.cu, whose summary is `files`; `make` returns
-    a form."""
+    """Return a group with a command for each operation and a command for FILE.cu.
+
+    `files` is the summary of the latter; `make` returns a command by its name.
+    """
     return LazyGroup(
         name,
         sections={"Operations": operations.SUMMARIES, "Files": {FILE: files}},

@@ -1,7 +1,8 @@
-"""Suggests the line to type to people who use the words of other tools.
+"""Suggests a correct command line to people who type the words of other tools.
 
-This module does not run kernels or write files. It repairs a line that the parser refuses step by step, by the tables
-below and by the kernels of the operations and of the named file. It offers the line only if the parser accepts it.
+This module neither runs kernels nor writes files. It repairs a line that click cannot parse, one mistake at a time,
+with the tables below and with the names of kernels in operations and in the user's file. A repaired line is suggested
+only if click can parse it.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from cudabench import operations
 from cudabench.cli.groups import CUDA_FILES, FILE, LazyGroup
 from cudabench.errors import CudabenchError
 
-STEPS = 12  # mistakes in a line, at most
-CLOSE = 0.8  # a word with at least this likeness to a command is that command, mistyped
+STEPS = 12  # the most mistakes that are repaired in one line
+CLOSE = 0.8  # a word with at least this similarity to a command counts as that command with a typing error
 HELP = {"-h", "--help", "--help-all"}
 
-# Each command with the words that other tools use for it.
+# The words of other tools for each command.
 COMMANDS = {
     "run": "bench benchmark measure time launch",
     "explain": "profile prof ncu nsys nvprof analyze analyse inspect why",
@@ -55,12 +56,16 @@ EXAMPLES = {
 
 @dataclass(frozen=True)
 class Habit:
-    """Options of other tools: their replacement, with {} for the value, or why they are not needed."""
+    """Options of other tools, and what to type here.
+
+    `options`: their spellings, separated by blanks; `instead`: the replacement, with {} for the value; `why`: why the
+    option is not needed, if there is no replacement.
+    """
 
     options: str
     instead: str = ""
     why: str = ""
-    valued: bool = False  # takes a value; so do options whose replacement has a {}
+    valued: bool = False  # the option takes a value; this is also so if the replacement holds {}
 
 
 HABITS = (
@@ -113,10 +118,11 @@ HABITS = (
     Habit("--html", "--report report.html"),
 )  # fmt: skip
 
-# Options with several letters after one dash.
+# Options of other tools that have several letters after one dash.
 LETTERS = {item for habit in HABITS for item in habit.options.split() if re.match(r"-\w\w", item)}
 
-# The option for -o FILE of a command that writes results, by the file's ending; other endings become a second command.
+# The option that replaces -o FILE of a measuring command, by the ending of the file. For the endings of CONVERTED and
+# PICTURES, a second command converts the results.
 DIRECT = {"json": "--json", "html": "--report", "htm": "--report"}
 CONVERTED = {"csv": "csv", "md": "markdown", "markdown": "markdown", "xml": "junit", "junit": "junit", "sarif": "sarif"}
 PICTURES = ("svg", "png", "pdf")
@@ -125,24 +131,27 @@ OUTPUTS = ("-o", "--output", "--out", "--csv", "--md", "--markdown", "--junit", 
 
 @dataclass(frozen=True)
 class Line:
-    """A command line under repair: its words, the reasons of the changes, and a command to run after it."""
+    """A command line during its repair.
+
+    `words`: its words; `reasons`: the reasons for the changes so far; `then`: a command to run after it, or ''.
+    """
 
     words: tuple[str, ...]
     reasons: tuple[str, ...] = ()
     then: str = ""
 
     def with_(self, words: Sequence[str], reason: str, then: str = "") -> Line:
-        """Return the line with other words and the reason."""
+        """Return a line with these words in place of its own, and with one more reason."""
         return replace(self, words=tuple(words), reasons=(*self.reasons, reason), then=then or self.then)
 
     @property
     def text(self) -> str:
-        """Return the line as it is typed."""
+        """The line as the user would type it."""
         return " ".join(["cudabench", *map(shlex.quote, self.words)]) + self.then
 
 
 def rewritten(group: LazyGroup, words: Sequence[str]) -> list[str]:
-    """Return a line with unambiguous words replaced by the tool's own: help, version, case."""
+    """Return a command line in which words that have only one meaning are replaced: help, version, upper case."""
     words = [*words]
     if words[:1] == ["help"]:
         return [*words[1:], "--help"]
@@ -158,7 +167,7 @@ def rewritten(group: LazyGroup, words: Sequence[str]) -> list[str]:
 
 
 def suggestion(group: click.Group, words: Sequence[str], error: click.ClickException) -> str | None:
-    """Return the sentence that suggests a line to type for a refused line, or None."""
+    """Return a sentence that suggests a correct line in place of one that click cannot parse; None if there is none."""
     line = Line(tuple(word for word in words if word not in HELP))
     fault: click.ClickException | None = error
     with suppress(CudabenchError, OSError, click.exceptions.Exit, click.Abort):
@@ -180,13 +189,13 @@ def suggestion(group: click.Group, words: Sequence[str], error: click.ClickExcep
 
 
 def parsed(group: click.Group, words: Sequence[str]) -> click.Context:
-    """Return the context of a line's command. Raises ClickException if the parser refuses the line."""
+    """Return the parsed context of a line's command. Raises ClickException if click cannot parse the line."""
     context, rest = resolved(group, words)
     return context.command.make_context(context.info_name, rest, parent=context.parent)
 
 
 def resolved(group: click.Group, words: Sequence[str]) -> tuple[click.Context, list[str]]:
-    """Return an unparsed context of a line's command, and the words after the command."""
+    """Return the context of a line's command, not parsed yet, and the words after the command's name."""
     context, rest = click.Context(group, info_name="cudabench"), [*words]
     while isinstance(context.command, click.Group) and rest and not rest[0].startswith("-"):
         name, command, rest = context.command.resolve_command(context, rest)
@@ -196,7 +205,7 @@ def resolved(group: click.Group, words: Sequence[str]) -> tuple[click.Context, l
 
 
 def _missing_arguments(context: click.Context) -> str:
-    """Return the sentence of 'cudabench run' on incomplete arguments of a user's file."""
+    """Return the error that the command prints if arguments of the user's kernel are missing; '' if none is missing."""
     from cudabench.cli.output import show_reading
     from cudabench.cli.run import request_of
     from cudabench.userkernel import plan
@@ -218,7 +227,10 @@ def _missing_arguments(context: click.Context) -> str:
 
 
 def _other_options(context: click.Context) -> Iterator[str]:
-    """Yield the options of a line besides those of the problem; suggested lines leave them out."""
+    """Yield the words of a line's options that do not describe the problem.
+
+    Lines suggested by `plan` lack these words.
+    """
     from cudabench.cli.run import PROBLEM
 
     problem = {param.name for param in PROBLEM} | {"files", "defines", "seed"}
@@ -235,12 +247,15 @@ def _other_options(context: click.Context) -> Iterator[str]:
 
 
 def _mended(line: Line, fault: click.ClickException | None) -> Line | str | None:
-    """Return the line with one mistake less; an answer if several lines are possible; None for an unknown mistake."""
+    """Return the line with one mistake less.
+
+    Return a sentence if several lines are possible, and None if the mistake is not known.
+    """
     context = getattr(fault, "ctx", None)
     path = context.command_path.split()[1:] if context else []
     depth = len([word for word in path if word != FILE])
     front, rest = line.words[:depth], line.words[depth:]
-    # click reads the letters after one dash one by one: -gencode is -g encode.
+    # click reads the letters after one dash one by one, so for click -gencode means `-g encode`.
     at = next((at for at, word in enumerate(rest) if LETTERS & {word, word.partition("=")[0]}), None)
     if at is not None and context and not isinstance(context.command, click.Group):
         return _option(line, context, depth + at)
@@ -268,14 +283,14 @@ def _mended(line: Line, fault: click.ClickException | None) -> Line | str | None
 
 
 def _position(rest: Sequence[str], option: str) -> int | None:
-    """Return the position of the refused option: by itself, before '=', or as letters after one dash."""
+    """Return the position of the option that click refused: alone, before '=', or among letters after one dash."""
     exact = [at for at, word in enumerate(rest) if word.partition("=")[0] == option]
     letters = [at for at, word in enumerate(rest) if word.startswith(option) and not word.startswith("--")]
     return next(iter([*exact, *letters]), None)
 
 
 def _option(line: Line, context: click.Context, at: int) -> Line | None:
-    """Return the line without an option that the command lacks, or with its replacement."""
+    """Return the line in which an option that the command lacks is replaced or removed; None if it is not known."""
     words = line.words
     name, equals, value = words[at].partition("=")
     if glued := re.fullmatch(r"(-[a-z])(\d\w*)", words[at]):
@@ -305,7 +320,7 @@ def _option(line: Line, context: click.Context, at: int) -> Line | None:
         return _output(line, at, name, argument, next_word is not None)
     habit = next((item for item in HABITS if name in item.options.split() or words[at] in item.options.split()), None)
     if habit is None and command and path[:1] != [command]:
-        # Values in lists after such an option of another tool become macros.
+        # For `sweep`, a list of values after another tool's option becomes a macro: -D NAME=V1,V2.
         remaining = ["-D", argument, *rest] if command == "sweep" and argument and "=" in argument else words[at + 1 :]
         return line.with_([command, *words[:at], *remaining], f"'{name}' is the command '{command}'")
     if habit is None and "--kernel" in spellings and path[-1] in _operations_with(bare):
@@ -320,14 +335,17 @@ def _option(line: Line, context: click.Context, at: int) -> Line | None:
         why = habit.why if not target or (target in spellings and not_a_number) else f"{path[-1]} takes no {target}"
         return line.with_([*words[:at], *remaining], f"'{name}' is left out: {why}")
     value = (argument or "").removeprefix("regex:") if target == "--kernel" else argument or ""
-    if target == "--device":  # another tool's form, such as arch=compute_90
+    if target == "--device":  # the value may have the form of another tool, such as arch=compute_90
         value = re.sub(r"^.*?(?:compute|sm)_(\d+[af]?).*$", r"sm_\1", value).replace("cuda:cuda:", "cuda:")
     replacement = [word.replace("{}", value) for word in habit.instead.split()]
     return line.with_([*words[:at], *replacement, *remaining], f"'{name}' is {shlex.join(replacement)} here")
 
 
 def _output(line: Line, at: int, name: str, argument: str | None, separate: bool) -> Line:
-    """Return the line with the option that writes results in the form of the file's ending."""
+    """Return the line in which an option for an output file is replaced by the one for this kind of file.
+
+    The ending of the file says which kind it is.
+    """
     words = line.words
     form = (name if argument is None else Path(argument).suffix).lstrip("-.").removeprefix("export-").lower()
     is_file = argument is not None and (form in DIRECT or form in CONVERTED or form in PICTURES)
@@ -345,7 +363,10 @@ def _output(line: Line, at: int, name: str, argument: str | None, separate: bool
 
 
 def _first_word(line: Line, front: Sequence[str], rest: Sequence[str]) -> Line | str | None:
-    """Return the line with a command in place of another first word: a file, a kernel or another tool's command."""
+    """Return the line with a command in place of its first word: a file, a kernel or a command of another tool.
+
+    Return a sentence if the kernel belongs to several operations, and None if the word is not known.
+    """
     word, arguments = rest[0], rest[1:]
     if not front and word.lower().endswith(CUDA_FILES):
         return line.with_(["run", *rest], f"'{word}' is a file, which 'cudabench run' takes")
@@ -362,7 +383,7 @@ def _first_word(line: Line, front: Sequence[str], rest: Sequence[str]) -> Line |
         words = [command, *(arguments or EXAMPLES.get(command, "").split())]
         return line.with_(words, f"'{word}' is 'cudabench {command}' here")
     if get_close_matches(word, [*operations.SUMMARIES, *COMMANDS], cutoff=CLOSE):
-        return None  # a typing mistake; kernels need not be searched
+        return None  # it is a typing error, so the kernels are not searched
     kernels = list(takewhile(lambda item: not item.startswith("-") and not item.isdecimal(), rest))
     if front == ("ab",):
         rest = [*(part for kernel in kernels for part in ("-k", kernel)), *rest[len(kernels) :]]
@@ -378,7 +399,7 @@ def _first_word(line: Line, front: Sequence[str], rest: Sequence[str]) -> Line |
 
 
 def _extra(line: Line, front: Sequence[str], at: int) -> Line:
-    """Return the line with an extra word turned into an option, or without the word."""
+    """Return the line in which a word too many has become an option, or is removed."""
     words, word = line.words, line.words[at]
     before, after = words[:at], words[at + 1 :]
     file = next((item for item in words if item.lower().endswith(CUDA_FILES)), None)
@@ -403,12 +424,12 @@ def _extra(line: Line, front: Sequence[str], at: int) -> Line:
 
 
 def _command_for(word: str) -> str | None:
-    """Return the command for a word of another tool, or for the command's own name."""
+    """Return the command that a word means, its own name or another tool's word for it; None if there is none."""
     return next((name for name, words in COMMANDS.items() if word in (name, *words.split())), None)
 
 
 def _operations_with(word: str) -> list[str]:
-    """Return the operations that have a kernel with this name or function name."""
+    """Return the names of the operations that have a kernel with this name or with this C++ name."""
     lowered = word.lower()
     return [
         name
@@ -418,7 +439,7 @@ def _operations_with(word: str) -> list[str]:
 
 
 def _kernels(words: Sequence[str]) -> Iterator[Any]:
-    """Yield the kernels of a line's files; unreadable files are skipped."""
+    """Yield the kernels of the .cu files in a line. Files that cannot be read are skipped."""
     from cudabench.source.files import read_file
 
     for word in words:
@@ -428,5 +449,5 @@ def _kernels(words: Sequence[str]) -> Iterator[Any]:
 
 
 def _parameters(words: Sequence[str]) -> set[str]:
-    """Return the names of the parameters of a line's kernels."""
+    """Return the names of the parameters of all kernels in a line's files."""
     return {parameter.name for kernel in _kernels(words) for parameter in kernel.parameters}

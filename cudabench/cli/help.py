@@ -1,4 +1,4 @@
-"""Help under headings: `--help` shows the most used options on one screen, `--help-all` everything."""
+"""Help with headings: `--help` shows the most used options on one screen, `--help-all` shows everything."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import click
 
 from cudabench.cli.arguments import Numbers
 
-SCREEN = 40  # lines; shorter help is shown whole
+SCREEN = 40  # lines of a screen; help with fewer lines is shown whole
 
-# The options of each heading, by the names of their values.
+# The options under each heading, by the names of the command's parameters.
 HEADINGS = {
     "Problem": "kernels kernel size sizes dtype arguments expect constants source peers fuzz where seed matrix image "
     "radius channels index save bytes flops rtol atol profile parameters zips words",
@@ -28,13 +28,14 @@ HEADINGS = {
     "Output": "json_path report_path quiet breakdown key target target_format target_file output markdown kind as_json "
     "plot",
 }
-# The options that --help shows if a command has more than a screen of them.
+# The options that --help shows if all options do not fit on one screen.
 COMMON = (
     "kernels kernel size dtype arguments expect parameters block axes grid device defines old_words "
     "new_words min_time card threads banks json_path report_path target fail_on threshold"
 )
-RANGE = re.compile(r";? ?\bx>=?\d+\b|  \[x>=?\d+\]")  # the range that click shows; not needed
-OTHER = "Options"  # the heading of a command without a problem
+# the range that click adds to an option's help, such as `x>=1`; it is removed
+RANGE = re.compile(r";? ?\bx>=?\d+\b|  \[x>=?\d+\]")
+OTHER = "Options"  # the heading if no option of the command is under "Problem"
 
 
 def _show_all(ctx: click.Context, param: click.Parameter, value: bool) -> None:
@@ -50,13 +51,16 @@ HELP_ALL = click.Option(
 
 
 class Headed(click.Command):
-    """A command whose help has headings, and whose number options may be separate words.
+    """A command whose help has headings, and whose options for numbers accept separate words, as in `--block 32 8`.
 
-    The text after a form feed is only for --help-all.
+    Help text after a form feed is shown only by --help-all.
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Join the numbers after a number option to one word for click, then parse."""
+        """Parse the arguments.
+
+        Before, the numbers of an option are joined to one word, because click takes one word.
+        """
         spreads = {name: param.type for param in self.params if isinstance(param.type, Numbers) for name in param.opts}
         joined: list[str] = []
         remaining = [*args]
@@ -66,22 +70,22 @@ class Headed(click.Command):
                 numbers = takewhile(lambda word: re.match(r"-?\d", word), remaining[1 : spreads[word].most])
                 values = [remaining[0], *numbers]
                 del remaining[: len(values)]
-                # As one word with '=', a negative number is a value and not an option.
+                # With '=' in the same word, click takes a negative number as a value, not as an option.
                 word += ("=" if word.startswith("--") else "") + spreads[word].glue.join(values)
             joined.append(word)
         return super().parse_args(ctx, joined + remaining)
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """Return the parameters with --help-all."""
+        """Return the command's parameters, and --help-all."""
         return [*super().get_params(ctx), HELP_ALL]
 
     def get_help(self, ctx: click.Context) -> str:
-        """Return all help if it fits a screen, else the most used part."""
+        """Return the whole help if it fits on a screen, else its most used part."""
         everything = self.help_all(ctx)
         return everything if everything.count("\n") < SCREEN else self._written(ctx, everything=False)
 
     def help_all(self, ctx: click.Context) -> str:
-        """Return all help."""
+        """Return the whole help."""
         return self._written(ctx, everything=True)
 
     def _written(self, ctx: click.Context, *, everything: bool) -> str:
@@ -104,7 +108,7 @@ class Headed(click.Command):
         return formatter.getvalue().rstrip("\n")
 
     def write_lists(self, ctx: click.Context, formatter: click.HelpFormatter, everything: bool) -> None:
-        """Write all options or the most used ones, each under its heading."""
+        """Write the options under their headings: all of them, or only the most used ones."""
         rows = {
             title: [
                 record
@@ -120,10 +124,10 @@ class Headed(click.Command):
                     formatter.write_dl([(names.ljust(min(width, 28)), RANGE.sub("", text)) for names, text in records])
 
     def sections_of(self) -> Mapping[str, list[click.Option]]:
-        """Return the options by their headings, in the order of the headings."""
+        """Return the options under each heading, in the order of the headings."""
         options = [param for param in self.params if isinstance(param, click.Option)]
         by_name = {name: title for title, names in HEADINGS.items() for name in names.split()}
-        # If a command chooses a kernel, options without a heading belong to the problem.
+        # Options that HEADINGS lacks describe the problem, if the command has options under "Problem".
         default = "Problem" if any(by_name.get(str(option.name)) == "Problem" for option in options) else OTHER
         sections: dict[str, list[click.Option]] = {title: [] for title in (OTHER, *HEADINGS)}
         for option in options:
@@ -132,7 +136,10 @@ class Headed(click.Command):
 
 
 def headed(name: str, *params: click.Parameter, **settings: Any) -> Callable[[Callable[..., int]], Headed]:
-    """Return a decorator that makes a function the command with these parameters; its docstring is the help."""
+    """Return a decorator that makes a command with these parameters from a function.
+
+    The help text is the function's docstring, unless `settings` has another one.
+    """
 
     def command(function: Callable[..., int]) -> Headed:
         return Headed(name, params=[*params], callback=function, **{"help": function.__doc__, **settings})

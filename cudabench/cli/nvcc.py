@@ -1,4 +1,4 @@
-"""`cudabench nvcc` and `cudabench-nvcc`: nvcc with the options that `cudabench exec` needs, for build systems."""
+"""`cudabench nvcc` and `cudabench-nvcc`: run nvcc with the options that `cudabench exec` needs, for build systems."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ cmake -DCMAKE_CUDA_COMPILER=cudabench-nvcc -DCMAKE_CUDA_RUNTIME_LIBRARY=Shared .
 
 
 class _Passing(Headed):
-    """A command that passes all words to another program."""
+    """A command that passes all its words to another program."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Take all words, but for the help of this command."""
+        """Keep all words unparsed, except a lone --help, which shows the help of this command."""
         if args in (["-h"], ["--help"], ["--help-all"]):
             return super().parse_args(ctx, args[:1] if args != ["--help-all"] else ["--help"])
         ctx.params["words"] = tuple(args)
@@ -42,7 +42,7 @@ command = _Passing("nvcc", callback=_nvcc, help=HELP, options_metavar="ARGS ..."
 
 
 def main() -> NoReturn:
-    """Run nvcc as `cudabench-nvcc`, which passes all words to nvcc, --help too."""
+    """Run nvcc as the program `cudabench-nvcc`. All words go to nvcc, also --help."""
     from cudabench.errors import CudabenchError
 
     try:

@@ -1,4 +1,7 @@
-"""The command of an operation, `cudabench transpose [KERNEL_ID [DIMX DIMY]] [options]`, and code that `run` shares."""
+"""The command of an operation, `cudabench transpose [KERNEL_ID [DIMX DIMY]] [options]`.
+
+It holds also the code that this command shares with `cudabench run`.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
     from cudabench.plan.cases import Request
     from cudabench.userkernel.request import UserRequest
 
-# Other names of the types.
+# Other names that users may type for an element type.
 TYPES = {
     "float": "float32", "fp32": "float32", "f32": "float32", "single": "float32", "double": "float64",
     "fp64": "float64", "f64": "float64", "half": "float16", "fp16": "float16", "f16": "float16", "__half": "float16",
@@ -36,7 +39,7 @@ TYPES = {
 }  # fmt: skip
 
 
-# Options of the measuring commands besides the problem: how to measure, and where results go.
+# Options that say how to measure, and options that say what to show and write; for the commands that measure.
 MEASURING: list[click.Parameter] = [
     *options.COMPILER,
     *options.TIMING,
@@ -75,7 +78,7 @@ SHOWING: list[click.Parameter] = [
 
 
 def operation_command(name: str) -> click.Command:
-    """Return the command that measures an operation."""
+    """Return the command that measures the kernels of an operation."""
     operation = operations.get(name)
     libraries = list(dict.fromkeys(word for peer in operation.peers for word in (peer.library, peer.name)))
     peers = f"GPU only: add a library's row: {', '.join(libraries)}; repeatable."
@@ -100,7 +103,10 @@ def operation_command(name: str) -> click.Command:
 
 
 def problem_options(operation: Operation) -> list[click.Parameter]:
-    """Return the options of kernels and problem, with as many numbers as the operation has dimensions."""
+    """Return the options that describe an operation's kernels and problem.
+
+    --block, --grid and --size take as many numbers as the operation has dimensions.
+    """
     dims, dtypes = operation.block_dimensions, list(operation.dtypes)
     axes = " ".join("XYZ"[:dims])
     sizes = " ".join(dimension.upper() for dimension in operation.dimensions)
@@ -139,7 +145,7 @@ def _type(extra: Option) -> Any:
 
 
 def request_of(operation: Operation, given: dict[str, Any]) -> Request:
-    """Return the request of the problem options."""
+    """Return the request for the operation's kernels, from the values of the options."""
     from cudabench.plan import cases
 
     size = given["size"]
@@ -162,7 +168,7 @@ def request_of(operation: Operation, given: dict[str, Any]) -> Request:
 
 
 def planned(name: str, given: dict[str, Any]) -> tuple[list[Series], dict[str, Any]]:
-    """Return a series for each of --sizes, and the request for the records."""
+    """Return a list of series, one for each size of --sizes, and the request as the results file records it."""
     from cudabench.plan import cases
 
     operation = operations.get(name)
@@ -170,7 +176,7 @@ def planned(name: str, given: dict[str, Any]) -> tuple[list[Series], dict[str, A
     if several and given["size"]:
         size = " ".join(map(str, given["size"]))
         raise UsageError(f"--size {size} and --sizes {several} both set the size: keep one.")
-    # A number of --sizes is used for all dimensions.
+    # A number of --sizes is the size in each dimension of the operation.
     requests = [replace(request, size=(size,)) for size in sizes(several)] if several else [request]
     make = partial(operations.get, name)
     series = [Series(make, tuple(cases.build(operation, sized))) for sized in requests]
@@ -195,10 +201,10 @@ def measure(
     choose: Callable[[str], Sequence[devices.Choice]],
     requests: Sequence[UserRequest] = (),
 ) -> int:
-    """Run all series, show their tables, and return the exit code; with --fuzz on other inputs too.
+    """Run all series, show their tables, and return the exit code; with --fuzz, run the kernels on other inputs too.
 
-    record: the request for the results file. more: returns the command that explains a kernel. choose: returns the
-    devices of --device. requests: the requests of a user's own kernels.
+    `record`: the request for the results file; `more`: a function that returns the command that explains a kernel;
+    `choose`: a function that returns the devices of --device; `requests`: the requests of a user's own kernels.
     """
     limits = {key: given[key] for key in THRESHOLDS if given[key] is not None}
     choices, cards = pricing.places_of(given, choose)
@@ -215,7 +221,7 @@ def measure(
     settings = options.settings(given, simulated=simulated)
     output.refuse_several([case.kernel for planned in series for case in planned.cases], choices)
     run = output.run(series, choices, settings, record, cards=cards, counted=given["limits"])
-    run.note(limits)  # for exports, which show the missed limits
+    run.note(limits)  # exports show which of these limits the results missed
     sentences: list[str] = []
     fuzzed = bool(given.get("fuzz"))
     work = _fuzzing(run, series, requests, given, settings, sentences) if fuzzed else run.collect
@@ -238,9 +244,10 @@ def _fuzzing(
     settings: Settings,
     sentences: list[str],
 ) -> Callable[[], None]:
-    """Return a function that runs the kernels, then every right kernel on other inputs, and adds `sentences`.
+    """Return a function that runs the kernels, then runs each correct kernel on other inputs.
 
-    Raises UsageError, before anything runs, for a kernel that cannot be fuzzed.
+    The function adds its findings to `sentences`. Raises UsageError, before anything runs, for a kernel that cannot be
+    run on other inputs.
     """
     from cudabench.measure import fuzz
 
@@ -268,7 +275,11 @@ def _fuzzing(
 def kernels_and_block(
     words: tuple[str, ...], kernels: tuple[str, ...], block: tuple[int, ...] | None
 ) -> tuple[tuple[str, ...], tuple[int, ...] | None]:
-    """Return kernels and block, also from the words `KERNEL_ID DIMX DIMY`."""
+    """Return the kernels and the block, from the options or from the words `KERNEL_ID DIMX DIMY`.
+
+    `words` are the positional words, `kernels` and `block` the values of --kernel and --block. Raises UsageError if
+    both name a kernel or a block.
+    """
     if not words:
         return kernels, block
     if len(words) > 1 and not kernels and not any(word[-1:].isdigit() for word in words):
@@ -292,7 +303,7 @@ def kernels_and_block(
 
 
 def exit_code_of(results: Sequence[Result], thresholds: Mapping[str, float], say: Callable[[str], None]) -> int:
-    """Return the exit code of finished results. If all are right, report the missed thresholds."""
+    """Return the exit code of results. If all are correct, say which thresholds they missed."""
     if code := exit_code(result.status for result in results):
         return code
     misses = [miss for result in results for miss in missed(result, thresholds)]

@@ -19,22 +19,25 @@ from cudabench.cli.arguments import Finite, Order
 from cudabench.records.planned import SIMULATED_TIMEOUT_S, Settings, settings_for
 
 PLACE = click.Path()
-# Options that explanations do not have.
+# Options that the command `explain` does not have, or that are written another way.
 NOT_EXPLAINED = ("words", "file", "kernels", "json_path", "report_path", "quiet", "breakdown")
-LISTS = ("card", "price")  # options whose value is a list with commas
+LISTS = ("card", "price")  # options that take a list with commas
 
 
 class Single(click.Option):
-    """An option that is refused if it is given twice; click's own class would keep the last value."""
+    """An option that may be given once.
+
+    Given twice, it is an error; with click's own class the last value would win.
+    """
 
     def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
-        """Let the parser keep every value."""
+        """Let the parser collect all values of the option."""
         parser.add_option(self, self.opts, self.name, action="append")
 
     def handle_parse_result(
         self, ctx: click.Context, opts: Mapping[str, Any], args: list[str]
     ) -> tuple[Any, list[str]]:
-        """Take the single value. Raises UsageError for more values."""
+        """Use the only value. Raises click's UsageError if there are several."""
         values = opts.get(str(self.name), [])
         if len(values) > 1 and not ctx.resilient_parsing:
             name = max(self.opts, key=len)
@@ -46,9 +49,10 @@ class Single(click.Option):
 
 
 def option(shown: str, help: str, name: str = "", **settings: Any) -> click.Option:
-    """Return an option from its text in the help, '-o, --output FILE'. Without a value or a type it is a flag.
+    """Return an option from the text that the help shows, such as '-o, --output FILE'.
 
-    name: the name of its value, if that is not its longest spelling.
+    If the text has no word for a value, and `settings` has no type, the option is a flag. `name`: the name of the
+    command's parameter; by default click takes it from the longest spelling.
     """
     words = shown.split()
     spellings = [word.rstrip(",") for word in takewhile(lambda word: word.startswith("-"), words)]
@@ -60,12 +64,12 @@ def option(shown: str, help: str, name: str = "", **settings: Any) -> click.Opti
 
 
 def without(parameters: Iterable[click.Parameter], *names: str) -> list[click.Parameter]:
-    """Return the options without the named ones, which a command lacks or defines itself."""
+    """Return the options except those with these names."""
     return [parameter for parameter in parameters if parameter.name not in names]
 
 
 def device_option(help: str, **settings: Any) -> click.Option:
-    """Return the option --device. A number alone means a GPU, an architecture alone the simulator."""
+    """Return the option --device. The value 1 means cuda:1, and sm_90 means sim:sm_90."""
 
     def full_name(ctx: click.Context, param: click.Parameter, value: str) -> str:
         return f"cuda:{value}" if value.isdecimal() and value.isascii() else re.sub(r"^(?=sm_\d)", "sim:", value)
@@ -83,7 +87,7 @@ COMPILER: list[click.Parameter] = [
     ),
 ]
 
-# The measuring protocol; `settings` reads it.
+# Options that say how times are measured; `settings` reads them.
 TIMING: list[click.Parameter] = [
     option(
         "--cache", "cold: flush the L2 before each sample. hot: do not.",
@@ -113,7 +117,7 @@ OUTPUT: list[click.Parameter] = [
     option("-q, --quiet", "Print no table and no progress."),
 ]
 
-# Options that `pricing` reads, and an option for GPUs.
+# Options for cards in the simulator, which `pricing` reads; LIMITS is an option for a GPU.
 PRICING: list[click.Parameter] = [
     option(
         "--on CARD,...|all",
@@ -131,8 +135,11 @@ LIMITS = option("--limits", "GPU only: also count accesses in the simulator and 
 
 
 def explaining(ctx: click.Context, form: str, first: Sequence[str], last: Sequence[str], kernel: str) -> str:
-    """Return the command that explains a kernel of an operation or a file: `first`, the typed options that it accepts,
-    and `last`."""
+    """Return the command line that explains a kernel of an operation or of a file.
+
+    It has `first`, the kernel, those options that the user typed and that `explain` accepts, and `last`. `form` is the
+    operation's name, or FILE for a file.
+    """
     root: Any = ctx.find_root().command
     words: list[str] = []
     for param in root.make("explain").make(form).params:
@@ -149,8 +156,10 @@ def explaining(ctx: click.Context, form: str, first: Sequence[str], last: Sequen
 
 
 def settings(options: Mapping[str, Any], *, simulated: bool) -> Settings:
-    """Return the settings of this module's options. Options that a command lacks take their defaults; a command
-    without --no-cpu does not measure the CPU baseline."""
+    """Return the settings of a run from the values of a command's options.
+
+    Options that the command lacks get their defaults. A command without --no-cpu does not measure the CPU baseline.
+    """
     names = {field.name for field in fields(Settings)}
     chosen = {name: value for name, value in options.items() if name in names and value is not None}
     jobs = options.get("jobs") if simulated else 1

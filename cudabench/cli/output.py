@@ -1,4 +1,4 @@
-"""Destinations of a run's results, the display during the run, and the output at its end."""
+"""Where the results of a run are written, and what is shown during the run and at its end."""
 
 from __future__ import annotations
 
@@ -31,20 +31,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Destination:
-    """Destination of a text: a file, a pipe or a device, or standard output if `path` is None."""
+    """Where a text is written: `path` is a file, a pipe or a device; None is standard output."""
 
     path: Path | None
 
     @classmethod
     def of(cls, word: str | None, option: str = "--output") -> Destination:
-        """Return the destination of an option. Raises CudabenchError, before anything runs, if it cannot be written."""
+        """Return the destination that an option names.
+
+        Raises CudabenchError, before anything runs, if it is not writable.
+        """
         path = None if word in (None, "-") else Path(str(word))
         if path is not None:
             check_target(path, option)
         return cls(path)
 
     def write(self, content: str, *, beside: bool = False) -> None:
-        """Write a text. beside: write it to standard error instead of standard output, which is used already."""
+        """Write a text.
+
+        With `beside`, it goes to standard error in place of standard output, which has other content.
+        """
         if self.path is not None:
             write_whole(self.path, content.encode())
         else:
@@ -53,9 +59,10 @@ class Destination:
 
 @dataclass(frozen=True)
 class Output:
-    """Destinations of results: the path of --json, and tables unless --quiet is given.
+    """Where the results are written, and what is shown.
 
-    `key` is the value to print instead of tables. `report` is the path of --report's page.
+    `json`: the destination of --json; `quiet`: print no tables; `key`: the key of the only value to print, from
+    --print; `report`: the path of --report's page.
     """
 
     json: Destination | None
@@ -65,7 +72,7 @@ class Output:
 
     @classmethod
     def of(cls, json_path: str | None, quiet: bool, key: str | None = None, report_path: str | None = None) -> Output:
-        """Return the output of --json, --quiet, --print and --report.
+        """Return the output that --json, --quiet, --print and --report describe.
 
         Raises CudabenchError, before anything runs, for a path that cannot be written and for an unknown key.
         """
@@ -88,19 +95,22 @@ class Output:
 
     @property
     def path(self) -> Path | None:
-        """The file that is written during the run; a pipe or a device is written once, at the end."""
+        """The file that is written again after every kernel.
+
+        None for a pipe or a device: it is written once, at the end.
+        """
         return self.json.path if self.json and self.json.path and is_file(self.json.path) else None
 
     @property
     def to_stdout(self) -> bool:
-        """Whether the results go to standard output."""
+        """Whether the results file goes to standard output."""
         return self.json is not None and self.json.path is None
 
     def run(
         self, series: Sequence[Series], choices: Sequence[Choice], settings: Settings, request: Mapping[str, Any],
         **more: Any,
     ) -> Run:  # fmt: skip
-        """Return a run that writes its results and shows its progress."""
+        """Return a run that writes its results to `path` and shows its progress."""
         from cudabench.measure.run import Run
 
         return Run(
@@ -109,23 +119,23 @@ class Output:
         )  # fmt: skip
 
     def screen(self, kernels: int) -> Progress:
-        """Return the progress display for this many kernels, silent with --quiet."""
+        """Return the progress display of a run with this many kernels; with --quiet it shows nothing."""
         return Progress(kernels, shown=not self.quiet)
 
     def deliver(self, file: ResultsFile) -> None:
-        """Print the results file if it goes to standard output or another stream, and write the page."""
+        """Print the results file if it goes to standard output, a pipe or a device; write the page of --report."""
         if self.json and self.path is None:
             self.json.write(file.text())
         if self.report and (file.results or file.diff):
             write_whole(self.report, report.page([file], [self.report.stem]).encode())
 
     def missing_value_code(self, run: Run) -> int:
-        """Return the exit code of --print: 1 if the value is missing."""
+        """Return the exit code of --print: EXIT_FAILED if a result lacks the value."""
         missing = self.key is not None and any(values.value(result, self.key) is None for result in run.file.results)
         return EXIT_FAILED if missing else EXIT_OK
 
     def refuse_several(self, kernels: Sequence[str], choices: Sequence[Choice]) -> None:
-        """Raise UsageError if --print would have several results, or only results without the value."""
+        """Raise UsageError if --print would have several results; DeviceUnusable if the simulator lacks the value."""
         if self.key is None:
             return
 
@@ -142,7 +152,7 @@ class Output:
 
 
 def add_summary(markdown: Callable[[], str]) -> None:
-    """Add tables to the page of a GitHub job, if the run is such a job."""
+    """Append tables to the summary page of a GitHub job, if this process runs in one."""
     if path := os.environ.get("GITHUB_STEP_SUMMARY"):
         with open(path, "a", encoding="utf-8") as stream:
             stream.write(markdown() + "\n")
@@ -150,15 +160,17 @@ def add_summary(markdown: Callable[[], str]) -> None:
 
 @contextlib.contextmanager
 def show_reading(file: str, given: Mapping[str, Any], sources: int) -> Iterator[None]:
-    """Show on a terminal that a file is read, unless --quiet is given. Each source may take as long as a compile;
-    raises CompilerError if reading takes longer."""
+    """Show on a terminal that a file is read, unless --quiet is given, and limit the time that this takes.
+
+    The limit grows with `sources`, since each may take as long as a compilation. Raises CompilerError after the limit.
+    """
     shown = Waiting(f"reading {text.line(Path(file).name)}", shown=not given["quiet"])
     with shown, limits.limited_reading(file, sources):
         yield
 
 
 def run_and_show(run: Run, output: Output, work: Callable[[], None], show: Callable[[], None]) -> None:
-    """Do the work of a run and show its results; an interrupted run shows the finished results."""
+    """Do the work of a run, then show its results. An interrupted run shows the results that it has."""
     announce(run.devices, output, run.cards[0] if len(run.cards) == 1 else None)
     stopped = interruption_of(work)
     output.deliver(run.file)
@@ -168,7 +180,7 @@ def run_and_show(run: Run, output: Output, work: Callable[[], None], show: Calla
 
 
 def interruption_of(work: Callable[[], object]) -> BaseException | None:
-    """Call `work` and return its interruption, to be raised after the finished results are shown."""
+    """Call `work`. If Ctrl-C or SIGTERM ends it, return the exception, so that finished results can be shown first."""
     try:
         work()
     except (KeyboardInterrupt, Terminated) as interrupt:
@@ -177,8 +189,10 @@ def interruption_of(work: Callable[[], object]) -> BaseException | None:
 
 
 def announce(devices: Sequence[Choice], output: Output, card: Card | None = None) -> None:
-    """Print the device as the first line of the output, with the card that prices the counts. With --quiet, print only
-    the device to standard error."""
+    """Print the device as the first line of the output, with the card of the lower bounds in the simulator.
+
+    With --quiet, only the device is printed, on standard error.
+    """
     note = devices[0].note
     if note and output.quiet:
         print_notice(note)
@@ -190,8 +204,10 @@ def announce(devices: Sequence[Choice], output: Output, card: Card | None = None
 
 
 def check_page(target: Path, option: str) -> None:
-    """Raise UsageError, before anything runs, for a page whose name has another ending; CudabenchError if it cannot be
-    written."""
+    """Check the path of an HTML page before anything runs.
+
+    Raises UsageError for an ending other than .html or .htm, and CudabenchError if the path cannot be written.
+    """
     check_target(target, option)
     if target.suffix.lower() not in ("", ".html", ".htm") and is_file(target):
         raise UsageError(
@@ -201,7 +217,7 @@ def check_page(target: Path, option: str) -> None:
 
 
 def show_tables(run: Run, output: Output, more: Callable[[str], str] | None = None) -> None:
-    """Print a table for each series with results, or the value of --print; more: as for `table.show_run`."""
+    """Print a table for each series with results, or the value of --print. `more`: see `table.show_run`."""
     if output.key is not None:
         _print_value(run, output.key)
     if output.quiet or run.file.device is None:
@@ -225,7 +241,7 @@ def show_tables(run: Run, output: Output, more: Callable[[str], str] | None = No
 
 
 def _by_table(outcomes: Sequence[Outcome]) -> list[list[Outcome]]:
-    """Return outcomes by table: the same kernels at several sizes share a table."""
+    """Return lists of outcomes, one list for each table. The same kernels at several sizes share a table."""
     groups: dict[object, list[Outcome]] = {}
     for outcome in outcomes:
         kernels = tuple(case.kernel for case in outcome.series.cases)
@@ -234,7 +250,7 @@ def _by_table(outcomes: Sequence[Outcome]) -> list[list[Outcome]]:
 
 
 def _print_value(run: Run, key: str) -> None:
-    """Print the value of the single result, or why it is missing."""
+    """Print the value of --print, or on standard error why it is missing."""
     for result in run.file.results:
         value = values.value(result, key)
         if value is None:

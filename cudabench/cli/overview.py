@@ -1,4 +1,4 @@
-"""`cudabench list|info|completion`: the kernels, this machine's abilities, and a shell's completion."""
+"""`cudabench list|info|completion`: the kernels, what this machine can run, and completion for a shell."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def completion(shell: str) -> int:
 
     shell_class = get_completion_class(shell)
     assert shell_class is not None, "click knows the shells of the list above"
-    # Not source(), which runs bash to read its version.
+    # source() is not used, because it runs bash to read its version.
     script = shell_class(group, {}, "cudabench", "_CUDABENCH_COMPLETE")
     click.echo(script.source_template % script.source_vars())
     return 0

@@ -1,4 +1,4 @@
-"""`--on h100,rtx4090,t4`, `--on all` and `--price`: the cards that price a kernel in the simulator."""
+"""`--on h100,rtx4090,t4`, `--on all` and `--price`: the cards whose lower bounds and costs the simulator computes."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ from cudabench.errors import UsageError, refuse
 
 
 class Places(NamedTuple):
-    """The devices of a command (a simulator for each architecture of the cards, in the cards' order), and the cards
-    that price its counts."""
+    """Where a command runs, and for which cards its counts are evaluated.
+
+    `choices`: the devices; in the simulator one for each architecture of the cards, in the cards' order. `cards`: the
+    cards for which lower bounds on the time are computed from the counts.
+    """
 
     choices: Sequence[Choice]
     cards: tuple[Card, ...]
@@ -25,9 +28,9 @@ class Places(NamedTuple):
 def places_of(
     given: Mapping[str, Any], choose: Callable[[str], Sequence[Choice]], *, simulated: bool = False
 ) -> Places:
-    """Return the devices of a command, from `choose(--device)`, and the cards that price its counts.
+    """Return the devices and the cards of a command.
 
-    simulated: as for `several`.
+    `choose` returns the devices of --device; `simulated`: see `several_cards`.
     """
     if places := several_cards(given, simulated=simulated):
         return places
@@ -36,10 +39,10 @@ def places_of(
 
 
 def several_cards(given: Mapping[str, Any], *, simulated: bool = False) -> Places | None:
-    """Return the cards of --on and --price; None if --on names at most one card and --price is not given.
+    """Return devices and cards if --on names several cards or --price is given, else None.
 
-    simulated: the command runs in the simulator even with a GPU. Raises UsageError if the options contradict each other
-    or the device.
+    `simulated`: the command uses the simulator even on a machine with a GPU. Raises UsageError if the options
+    contradict each other or the device.
     """
     on, price, device = given.get("card"), given.get("price"), given["device"]
     if on is None or on.lower() == selection.NONE:
@@ -62,7 +65,7 @@ def several_cards(given: Mapping[str, Any], *, simulated: bool = False) -> Place
     for name in architectures:
         try:
             choices.append(devices.choose(f"sim:{name}"))
-        except UsageError:  # for a named card
+        except UsageError:  # if the user named the card, the error is raised again
             if on.lower() != selection.ALL or len(unsupported) + 1 == len(architectures):
                 raise
             unsupported.append(name)
@@ -77,7 +80,7 @@ def several_cards(given: Mapping[str, Any], *, simulated: bool = False) -> Place
 
 
 def check_architecture(device: str, on: str, architectures: Sequence[str]) -> None:
-    """Raise UsageError if --device names the simulator of an architecture that the cards of --on do not have."""
+    """Raise UsageError if --device names the simulator of another architecture than that of the cards of --on."""
     if device.startswith("sim:") and architectures != [device[4:].rstrip("af")]:
         raise UsageError(
             f"--device {device} and --on {on} contradict each other: the code of --on is {', '.join(architectures)}; "
@@ -86,7 +89,7 @@ def check_architecture(device: str, on: str, architectures: Sequence[str]) -> No
 
 
 def _check_simulated(given: Mapping[str, Any], simulates: bool) -> None:
-    """Raise UsageError if --on is given with a GPU or an option for GPUs."""
+    """Raise UsageError if --on is given together with a GPU or with --limits, which is for a GPU."""
     refuse(
         (
             not simulates,
@@ -97,9 +100,9 @@ def _check_simulated(given: Mapping[str, Any], simulates: bool) -> None:
 
 
 def device_for_card(given: Mapping[str, Any]) -> str:
-    """Return --device; if it is the simulator without an architecture, add the architecture of the card of --on.
+    """Return the value of --device; for the simulator, with the architecture of the card of --on.
 
-    Raises UsageError for another architecture.
+    Raises UsageError if --device names another architecture.
     """
     device: str = given["device"]
     if given.get("card") in (None, selection.NONE):
@@ -113,9 +116,10 @@ def device_for_card(given: Mapping[str, Any]) -> str:
 
 
 def cards_of_one(given: Mapping[str, Any], choice: Choice) -> tuple[Card, ...]:
-    """Return the card of --on or, in the simulator, the default card of the simulated architecture; else empty.
+    """Return a tuple with the card of --on; without --on, in the simulator, the default card of the architecture.
 
-    Raises UsageError if --on or --limits does not fit the device.
+    It is empty on a GPU, with --on none, and if the architecture has no card. Raises UsageError if --on or --limits
+    does not fit the device.
     """
     if given.get("card") == selection.NONE:
         return ()

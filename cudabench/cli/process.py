@@ -1,4 +1,4 @@
-"""Signals, and output streams that are closed, full, or lack characters."""
+"""Signals, and output streams that are closed, full, or cannot encode a character."""
 
 from __future__ import annotations
 
@@ -9,14 +9,18 @@ import sys
 import time
 from types import FrameType
 
-REPEAT_S = 1.0  # `timeout` and process managers send a signal to the process and at the same moment to its group
+# seconds; `timeout` and process managers send a signal to the process and also to its group, so it arrives twice
+REPEAT_S = 1.0
 
-# ASCII in place of typography, for streams whose encoding lacks it.
+# The ASCII text for characters that an encoding may lack.
 _ASCII = {"×": "x", "µ": "u", "±": "+-", "…": "...", "–": "-", "—": "-", "≥": ">=", "≤": "<=", "²": "^2", "³": "^3"}
 
 
 class Terminated(BaseException):
-    """SIGTERM was received; handled like Ctrl-C. Not a KeyboardInterrupt, because click turns that into its Abort."""
+    """SIGTERM was received. It is handled like Ctrl-C.
+
+    It is not a KeyboardInterrupt, because click turns that into its own Abort.
+    """
 
 
 def heed_termination() -> None:
@@ -36,9 +40,9 @@ def heed_termination() -> None:
 
 
 def prepare_streams() -> None:
-    """Make standard output and error accept every text: characters that the encoding lacks become ASCII.
+    """Make standard output and standard error accept every text. Characters that the encoding lacks become ASCII.
 
-    A stream that is closed (`>&-`) discards everything.
+    A stream that the caller closed (`>&-`) is replaced by one that discards everything.
     """
     codecs.register_error("cudabench-likeness", _likeness)
     for name in ("stdout", "stderr"):
@@ -56,7 +60,10 @@ def _likeness(error: UnicodeError) -> tuple[str, int]:
 
 
 def output_fault() -> OSError | None:
-    """Return why standard output cannot be written, or None. Drops a bad stream, so that Python's exit is silent."""
+    """Return the error of standard output, or None if it can be written.
+
+    After an error the stream is directed to /dev/null, so that Python prints no second error at exit.
+    """
     try:
         sys.stdout.flush()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""`cudabench run FILE.cu ...`: any kernel of the user's own, with no host code."""
+"""`cudabench run FILE.cu ...`: runs a kernel of the user's own, without host code."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ relative tolerance of 1e-5 for float32, 2e-3 for float16, 1e-12 for float64, and
 it; integers exactly. Without --expect a result is unverified. The CPU baseline is the expression, timed in NumPy.
 """
 
-UNWRITTEN = ("profile", "kernels")  # options that a profile cannot hold
+UNWRITTEN = ("profile", "kernels")  # the options that a profile must not hold
 ONE_RUN = (
     "device", "cache", "min_time", "max_time", "min_samples", "timeout", "min_bandwidth", "min_copy_fraction",
     "budget", "no_cpu", "cpu_threads", "jobs", "sim_threads", "schedule", "json_path", "report_path", "quiet", "card",
@@ -48,7 +48,7 @@ ONE_RUN = (
 )  # fmt: skip
 
 
-# The options of kernel and arguments; `request_of` reads them.
+# Options that describe the kernel and its arguments; `request_of` reads them.
 PROBLEM: list[click.Parameter] = [
     click.Argument(["file"], type=PLACE, required=False, metavar="FILE.cu"),
     option(
@@ -94,16 +94,19 @@ PROBLEM: list[click.Parameter] = [
 def requests_of(
     ctx: click.Context, given: dict[str, Any], allowed: Sequence[click.Parameter] = ()
 ) -> list[UserRequest]:
-    """Return the requests of the options and of the profile. The profile's settings of a run go into `given`.
+    """Return the requests of the command line and of its profile.
 
-    Without --profile there is one request, else one for each chosen table of the profile. `allowed` are the options
-    that a profile may hold, if they differ from the command's.
+    The profile's settings of a run are written into `given`.
+
+    Without --profile there is one request, else one for each chosen table of the profile. `allowed`: the options that a
+    profile may hold, if they are not those of the command. Raises UsageError if two tables have different settings of a
+    run.
     """
     if not given["profile"]:
         return [request_of(given)]
 
     params = {param.name: param for param in allowed or ctx.command.params if param.name}
-    # A profile uses an option's longest spelling without the dashes.
+    # The keys of a profile are the longest spellings of the options, without dashes.
     keys = {name: max(param.opts, key=len).lstrip("-") for name, param in params.items() if name not in UNWRITTEN}
     names = {key: name for name, key in keys.items()}
     content = profile.load_profile(
@@ -134,7 +137,10 @@ def requests_of(
 
 
 def request_of(given: dict[str, Any]) -> UserRequest:
-    """Return the request of options without a profile."""
+    """Return the request from the values of the options, without reading a profile.
+
+    Raises UsageError without a file.
+    """
     from cudabench.plan import cases
 
     if not given["file"]:
@@ -149,8 +155,10 @@ def request_of(given: dict[str, Any]) -> UserRequest:
 def planned(
     ctx: click.Context, given: dict[str, Any], command: str = "run"
 ) -> tuple[list[Series], dict[str, Any], list[UserRequest]]:
-    """Return series of kernels that share their arguments, the request for the records, and the requests themselves.
-    `command` is the command in the lines that errors suggest."""
+    """Return series of kernels that share their arguments, the request for the results file, and the user's requests.
+
+    `command`: the name of the command for the lines that errors suggest.
+    """
     from cudabench.userkernel import plan
 
     requests = requests_of(ctx, given)

@@ -1,4 +1,4 @@
-"""`cudabench setup-gpu`: PyCUDA, and nvcc on request, into this environment, without a CUDA toolkit."""
+"""`cudabench setup-gpu`: installs PyCUDA, and nvcc on request, into this environment, without a CUDA toolkit."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def command(with_nvcc: bool, find_links: str | None, rebuild: bool, yes: bool, d
 
 
 def carry_out(steps: Sequence[Step], folder: Path, verbose: bool) -> None:
-    """Carry out the steps in a folder, and print each step's reason, its time and, if verbose, its output."""
+    """Run the steps in a folder. For each step, print its reason, its time and, with `verbose`, its output."""
     from cudabench.devices import pycuda_build as build
 
     for number, step in enumerate(steps, 1):
@@ -99,13 +99,13 @@ def carry_out(steps: Sequence[Step], folder: Path, verbose: bool) -> None:
 
 
 def not_run(problem: str) -> str:
-    """Return the sentence for a machine whose driver has a problem."""
+    """Return a sentence that kernels were not run, because the driver has this problem."""
     why = text.line(problem)
     return f"Kernels were not run, because {why}: run 'cudabench setup-gpu' again on the machine with the GPU."
 
 
 def first_kernel(document: dict[str, Any]) -> str:
-    """Return the sentence on the first kernel's results file."""
+    """Return a sentence on the speed of the first kernel, from its results file."""
     (result,) = document["results"]
     rate = result["bandwidth_gbps"]
     speed = "no GPU ran it, so the bandwidth is unknown" if rate is None else f"{rate:.0f} GB/s"

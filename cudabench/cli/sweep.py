@@ -1,4 +1,7 @@
-"""`cudabench sweep OPERATION|FILE.cu`: one kernel over blocks, macros and more; the best points measured again."""
+"""`cudabench sweep OPERATION|FILE.cu`: measures one kernel with many blocks, macros and sizes.
+
+The best points are measured again, in rotation.
+"""
 
 from __future__ import annotations
 
@@ -77,9 +80,10 @@ All values are combined, except those of --zip A,B, which vary together; --where
 a separate problem with its own best point. Points that cannot be launched are left out, with the reason.
 """
 
-REPLACED = ("words", "kernels", "block", "grid")  # options of an operation that a sweep replaces or lacks
-LEFT_OUT = ("save", "profile", "where")  # of `run`
-# Options that repeat a measurement, with their defaults.
+# options of an operation's command that a sweep does not have, or has in another form
+REPLACED = ("words", "kernels", "block", "grid")
+LEFT_OUT = ("save", "profile", "where")  # options of `run` that a sweep does not have
+# Options that a repeated measurement needs, as (spelling, parameter, default).
 PROTOCOL = (
     ("--cache", "cache", "cold"), ("--seed", "seed", 0), ("--on", "card", None), ("--price", "price", None),
     ("-d", "device", "auto"),
@@ -90,7 +94,7 @@ STRATEGIES = (
 )  # fmt: skip
 
 
-# Options of both forms besides the problem.
+# Options that both forms of the command have, in addition to those that describe the problem.
 SHARED: list[click.Parameter] = [
     *options.COMPILER,
     *options.TIMING,
@@ -106,7 +110,10 @@ SHARED: list[click.Parameter] = [
 
 
 def operation_command(name: str) -> click.Command:
-    """Return the sweep of an operation: its own options, with ranges of blocks."""
+    """Return the command that sweeps a kernel of an operation.
+
+    It has the operation's options, with ranges for --block.
+    """
     operation = operations.get(name)
     dims, kernels = operation.block_dimensions, complete.kernels(operation)
     return Headed(
@@ -130,7 +137,10 @@ def operation_command(name: str) -> click.Command:
 
 
 def file_command() -> click.Command:
-    """Return the sweep of a user's kernel: the options of `run` with lists, and options of the search."""
+    """Return the command that sweeps a user's kernel.
+
+    It has the options of `run`, with lists, and options for the search.
+    """
     return Headed(
         FILE,
         params=[
@@ -197,7 +207,7 @@ def _sweep_operation(
 
 
 def _operation_line(operation: Operation, given: Mapping[str, Any], result: Result) -> str:
-    """Return the command that repeats a result of a ladder's kernel."""
+    """Return the command line that repeats one result of an operation's sweep."""
     words = ["cudabench", operation.name, "-k", given["kernels"][0], "--block"]
     words += map(str, result.block[: operation.block_dimensions])
     words += ["--size", *(str(int(value)) for value in result.size.values())] if given["size"] else []
@@ -211,7 +221,7 @@ def _operation_line(operation: Operation, given: Mapping[str, Any], result: Resu
 
 
 def _unusual(options: Iterable[tuple[str, str, object]], given: Mapping[str, Any]) -> list[str]:
-    """Return the words of the options (flag, name, default) whose values are not their defaults."""
+    """Return the words for those options, each (spelling, parameter, default), whose values are not the defaults."""
     return [word for flag, name, default in options if given[name] != default for word in (flag, str(given[name]))]
 
 
@@ -238,14 +248,14 @@ def _sweep_file(**given: Any) -> int:
 
 
 def _file_line(space: Space, given: Mapping[str, Any], result: Result) -> str:
-    seedless = {**given, "seed": 0}  # the space has the seed of the request
+    seedless = {**given, "seed": 0}  # the seed is already in the line that the space makes
     return shlex.join([*space.command(result.parameters), *_unusual(PROTOCOL, seedless)])
 
 
 def _planned(space: Space, given: Mapping[str, Any]) -> Plan:
-    """Return the plan of a space; the plan of a searched space is still empty.
+    """Return the plan of a sweep. If a strategy searches the space, the plan has no points yet.
 
-    Raises UsageError if there are too many points to measure one by one, or no points.
+    Raises UsageError if there are too many points to measure one by one, or none.
     """
     limit = None if given["strategy"] else MOST_POINTS + 1
     combinations: Iterable[Any] = list(islice(space.combinations(), limit)) if limit else space.combinations()
@@ -261,7 +271,7 @@ def _planned(space: Space, given: Mapping[str, Any]) -> Plan:
             points.append(space.point(values))
         except UsageError as error:
             refused.append(Refusal((0, 0, 0), str(error), values))
-        if points and limit is None:  # a search plans its points during the search
+        if points and limit is None:  # a search plans its points while it runs; one point shows that it can start
             break
     if not points and not refused:
         raise UsageError(f"--where '{given['where']}' does not hold for any of the {space.count} combinations.")
@@ -280,8 +290,8 @@ def _carry_out(
 ) -> int:  # fmt: skip
     """Measure a sweep in two passes, show it and return the exit code.
 
-    record: the request. fixed: its parts that do not vary. repeat: returns the line that repeats a point. space: the
-    points to search.
+    `record`: the request; `fixed`: the parts of the request that do not vary; `repeat`: a function that returns the
+    command line that repeats a result; `space`: the space to search, or None to measure all points.
     """
     from cudabench.measure import sweep
 
@@ -292,7 +302,7 @@ def _carry_out(
     choices, cards = pricing.places_of(given, lambda device: [devices.choose(device)])
     settings = options.settings(given, simulated=choices[0].kind == "sim")
     points = (space.first(),) if space else plan.points
-    # A series for each set of arguments; cases are added as they are measured.
+    # There is a series for each set of arguments. It starts with one case, and cases are added as they are measured.
     first_series: dict[int, Series] = {}
     for point in points:
         first_series.setdefault(id(point.series.make), replace(point.series, cases=(point.case,)))
@@ -324,7 +334,7 @@ def _carry_out(
                 sweep.first_pass(run, plan.points, before)
             finals.extend(sweep.second_pass(run, plan, settings))
         finally:
-            run.write()  # an interruption can come before a result is in the file
+            run.write()  # an interruption may come before the last result was written
         complete = True
 
     def show() -> None:
@@ -345,6 +355,6 @@ def _carry_out(
             view.show_sweep(out, swept, map_of_blocks=map_of_blocks)
 
     run_and_show(run, output, both_passes, show)
-    # Failed points do not count if others ran.
+    # If some points ran, points that failed do not change the exit code.
     statuses = {result.status for result in run.file.results} or {"failed"}
     return exit_code(statuses & {"wrong", "ok"} or statuses)

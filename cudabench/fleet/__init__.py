@@ -1,5 +1,5 @@
-"""A fleet of cards: a shard for each card, written by its job, and a report on all shards.
+"""A fleet is many cards. Each card has a shard, a results file that its job writes; a report reads all shards.
 
-`shard` measures the cards that a process sees, `task` and `submit` do so through Slurm or on this machine, `reading`
+`shard` measures the cards that a process sees. `task` and `submit` do this through Slurm, or on this machine. `reading`
 and `findings` make a report of the shards.
 """

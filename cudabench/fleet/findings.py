@@ -1,9 +1,10 @@
-"""The findings of a fleet's shards: cards that are slow and why, missing, or getting slower.
+"""The findings of a fleet's shards: which cards are slow and why, are missing, or become slower.
 
-A card is slow in a kernel if its cost is over its model's median by more than `Rule.mads` scaled MADs and by more than
-`Rule.over`. With the first limit alone, cards of a quiet fleet would be slow at one percent; with the second alone, the
-tail of a noisy fleet would be. The clocks under load then distinguish a card with a lower clock from a card that is
-slow at the same clock.
+The cost of a kernel on a card is its time; the cost of a ceiling is the inverse of its value if more is better. A card
+is slow in a kernel if its cost is above the median of its model by more than `Rule.mads` scaled MADs (median absolute
+deviations) and also by more than the fraction `Rule.over`. With the first limit alone, a fleet with little noise would
+have slow cards at one percent. With the second alone, normal cards of a fleet with much noise would count as slow. The
+clocks under load then distinguish a card with a lower clock from a card that is slow at the same clock.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from cudabench.fleet.sums import FEWEST, MAD_TO_SIGMA, Sums, Table, limit
 from cudabench.records.fleet import Card, Cause, Damaged, Fleet, Group, Load, Measurement, Rule, Slow, SlowCard, Slowing
 
 RULE = Rule(mads=5.0, over=0.03)
-LOW_CLOCK = 0.01  # a clock that is lower than usual by more is low
-PEEKED = 20  # files of a folder that are read for its date
+LOW_CLOCK = 0.01  # the fraction below the usual clock from which a clock counts as low
+PEEKED = 20  # how many files of a folder are opened to find its date
 UNKNOWN_MODEL = "unknown card"
 
 
 @dataclass
 class NameNumbers:
-    """Numbers for names, in the order of their first use."""
+    """Gives each distinct name a number, in the order of first use: `names[numbers[name]] == name`."""
 
     names: list[Any] = field(default_factory=list)
     numbers: dict[Any, int] = field(default_factory=dict)
@@ -43,7 +44,11 @@ class NameNumbers:
 
 @dataclass
 class Folder:
-    """A folder: its cards by id, its damaged files, and the number of simulators among the cards."""
+    """A folder of shards.
+
+    `cards`: the cards by their id; `damaged`: the files that are not shards; `simulated`: how many of the cards are
+    simulators.
+    """
 
     path: Path
     cards: dict[str, Card] = field(default_factory=dict)
@@ -53,7 +58,10 @@ class Folder:
 
 @dataclass
 class Report:
-    """Folders, oldest first, and the sums over them; `findings` and `dots` are for the last folder."""
+    """The folders of shards, oldest first, and the costs from all of them.
+
+    `findings` and `dots` describe the last folder.
+    """
 
     folders: list[Folder]
     sums: Sums = field(default_factory=Sums)
@@ -62,7 +70,7 @@ class Report:
     labels: NameNumbers = field(default_factory=NameNumbers)
 
     def findings(self, rule: Rule = RULE, expected: Iterable[str] = ()) -> Fleet:
-        """Return the findings. `expected` are ids of cards that must have a shard."""
+        """Return the findings. `expected` are the ids of cards that must have a shard."""
         last = len(self.folders) - 1
         folder = self.folders[last]
         cards = {**folder.cards, **self._missing(expected)}
@@ -79,16 +87,16 @@ class Report:
         )
 
     def dots(self) -> Table:
-        """Return the ratio of every kernel on every card."""
+        """Return the table of the ratio of every kernel on every card to the median of the card's model."""
         return self.sums.dots(len(self.folders) - 1)
 
     @property
     def simulated(self) -> int:
-        """The number of simulators, which do not time, among the last folder's cards."""
+        """How many cards of the last folder are simulators (a simulator measures no times)."""
         return self.folders[-1].simulated
 
     def _missing(self, expected: Iterable[str]) -> dict[str, Card]:
-        """Return the cards of earlier folders or of `expected` that the last folder lacks."""
+        """Return, by id, the cards that are in earlier folders or in `expected`, but not in the last folder."""
         *earlier, last = self.folders
         unread = {damaged.file: f"its shard cannot be read: {damaged.reason}" for damaged in last.damaged}
         missing: dict[str, Card] = {}
@@ -176,7 +184,9 @@ class Report:
 
 
 def load(paths: Sequence[Path]) -> Report:
-    """Return a report of folders of shards, in the order of their shards' times, if each folder has a time.
+    """Return a report on folders of shards.
+
+    The folders are sorted by the time of their shards, if each folder has a time.
 
     Raises CudabenchError if a folder cannot be read.
     """
@@ -192,7 +202,7 @@ def load(paths: Sequence[Path]) -> Report:
 
 
 def _written(path: Path, files: Sequence[str]) -> str:
-    """Return the writing time of the first shard of a folder that has a time."""
+    """Return the time (UTC) at which a folder's shards were written, from the first shard that has a time; else ''."""
     for name in files[:PEEKED]:
         with suppress(reading.Unreadable):
             cards = reading.shards(name, reading.content(str(path / name)))
@@ -202,7 +212,7 @@ def _written(path: Path, files: Sequence[str]) -> str:
 
 
 def _take(report: Report, number: int, chunk: reading.Chunk, files: frozenset[str]) -> None:
-    """Add the content of some files of a folder to a report."""
+    """Add the cards and costs of some files, which belong to folder `number`, to a report."""
     folder, kept, cards, models = report.folders[number], [], [], []
     for shard in chunk.cards:
         own_file = place.file_name(shard.card.id)
@@ -216,7 +226,7 @@ def _take(report: Report, number: int, chunk: reading.Chunk, files: frozenset[st
         models.append(report.models[shard.card.model or UNKNOWN_MODEL])
     folder.damaged += chunk.damaged
     counts = np.array(chunk.counts, np.int64)
-    of_kept = np.array(kept, bool)  # without a card, too
+    of_kept = np.array(kept, bool)  # a bool array even if there is no card
     chosen, counts = np.repeat(of_kept, counts), counts[of_kept]
     labels = np.array([report.labels[label] for label in chunk.labels], np.int64)[chunk.label[chosen]]
     card, model = (np.repeat(np.array(numbers, np.int64), counts) for numbers in (cards, models))
@@ -231,7 +241,7 @@ def _value(label: reading.Label, cost: float) -> float:
 
 
 def usual_clocks(cards: Iterable[Card]) -> dict[str, tuple[float | None, float | None]]:
-    """Return by model the median clocks of multiprocessors and memory under load, in MHz; None if unknown."""
+    """Return for each model the median clocks under load, in MHz: (multiprocessors, memory); None if unknown."""
     loads: dict[str, list[Load]] = {}
     for card in cards:
         if card.load and card.model:
@@ -248,9 +258,10 @@ def _middle(clocks: Iterable[float | None]) -> float | None:
 
 
 def clock_ratio(card: Card, usual: Mapping[str, tuple[float | None, float | None]]) -> float | None:
-    """Return the usual clock over a card's, the larger ratio of multiprocessors and memory; 1 if neither is low.
+    """Return how many times the usual clock is higher than the card's, such as 1.1; 1 if the card's clocks are not low.
 
-    None if the clock of the multiprocessors is not known.
+    Of the ratios for multiprocessors and for memory, the larger one counts. None if the clock of the multiprocessors is
+    not known.
     """
     if not card.load or not card.load.sm_mhz or card.load.sm_mhz <= 0:
         return None
@@ -260,7 +271,7 @@ def clock_ratio(card: Card, usual: Mapping[str, tuple[float | None, float | None
 
 
 def cause(rows: Sequence[Slow], clock: float | None, rule: Rule) -> Cause:
-    """Return whether a card's clock explains the kernels that it is slow in."""
+    """Return whether a lower clock causes the ratios of the slow kernels. `clock`: the result of `clock_ratio`."""
     if clock is None or clock == 1:
         return "unknown" if clock is None else "not clock"
     unexplained = max(row.ratio for row in rows) / clock

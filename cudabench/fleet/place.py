@@ -1,4 +1,4 @@
-"""Where a process runs: its host, its rack and its place in a Slurm job."""
+"""Where a process runs: its host, its rack and its variables of a Slurm job."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import platform
 import re
 
-# Slurm's variables that a shard keeps.
+# The environment variables of Slurm that a shard records.
 SLURM = (
     "SLURM_CLUSTER_NAME",
     "SLURM_JOB_ID",
@@ -18,21 +18,24 @@ SLURM = (
     "SLURM_RESTART_COUNT",
     "SLURMD_NODENAME",
 )
-MOST_NAME = 100  # characters of a file's name before its suffix
+MOST_NAME = 100  # the most characters of a file's name, without its suffix
 
 
 def slurm() -> dict[str, str]:
-    """Return this process' place in a Slurm job, by Slurm's names; empty outside one."""
+    """Return the variables of SLURM that are set for this process, by name; empty outside of a Slurm job."""
     return {name: os.environ[name] for name in SLURM if os.environ.get(name)}
 
 
 def host() -> str:
-    """Return the machine's name, as Slurm calls it in a job."""
+    """Return the machine's name; in a Slurm job, the name of the node."""
     return os.environ.get("SLURMD_NODENAME") or platform.node() or "unknown"
 
 
 def rack() -> str | None:
-    """Return the switches above the node from Slurm's topology, or None."""
+    """Return the names of the network switches above the node, joined by '.', from Slurm's topology; None if unknown.
+
+    Slurm lists them as SWITCH.SWITCH.NODE.
+    """
     names = os.environ.get("SLURM_TOPOLOGY_ADDR", "").split(".")
     kinds = os.environ.get("SLURM_TOPOLOGY_ADDR_PATTERN", "").split(".")
     switches = [name for name, kind in zip(names, kinds, strict=False) if kind == "switch" and name]
@@ -40,19 +43,22 @@ def rack() -> str | None:
 
 
 def granted() -> list[str]:
-    """Return the words of CUDA_VISIBLE_DEVICES: numbers, or UUIDs; empty if all cards are visible."""
+    """Return the entries of CUDA_VISIBLE_DEVICES, which are numbers or UUIDs; empty if all cards are visible."""
     return [word.strip() for word in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if word.strip()]
 
 
 def stand_in(host: str) -> str:
-    """Return the simulator's name in place of a card: the host and, under Slurm, the granted card, so that several
-    simulators on a node have distinct names."""
+    """Return the name of a simulator that is measured instead of a card.
+
+    It is the host's name; under Slurm, the number of the granted card is appended, so that several simulators on a node
+    have distinct names.
+    """
     cards = granted()
     slotted = len(cards) == 1 and cards[0].isdecimal() and "SLURM_JOB_ID" in os.environ
     return f"{host}-gpu{cards[0]}" if slotted else host
 
 
 def file_name(card: str) -> str:
-    """Return the file name of a card's shard. Characters that are invalid or would hide the file become '_'."""
+    """Return the file name of a card's shard. Invalid characters, and a first '.' or '-', are replaced by '_'."""
     safe = re.sub(r"[^\w.-]|^[.-]", "_", card, flags=re.ASCII)
     return f"{safe[:MOST_NAME] or '_'}.json"

@@ -1,8 +1,8 @@
-"""Reads the values that a report needs from shards, which may be foreign.
+"""Reads from the shards the values that a report needs. A file in the folder may be anything.
 
-Many machines fill a folder of shards over a network, so it may hold truncated files, files that are not JSON, files of
-gigabytes, and pipes. Each is reported with its fault, and the rest is read. Only the needed values are read and
-checked, because decoding whole records takes too long for a hundred thousand files.
+Many machines write into the folder over a network, so it may hold truncated files, files that are not JSON, files of
+gigabytes, and pipes. Each such file is reported with the reason, and the other files are read. Only the needed values
+are decoded and checked, because decoding whole records takes too long for a hundred thousand files.
 """
 
 from __future__ import annotations
@@ -29,25 +29,30 @@ from cudabench.results.units import size_text
 from cudabench.system import children, outputs
 
 parse: Callable[[bytes], Any] = json.loads
-with contextlib.suppress(ImportError):  # takes a third of the time; json reads what it refuses, such as NaN
+# orjson takes a third of the time of json; where it fails, as for NaN, json reads the text
+with contextlib.suppress(ImportError):
     import orjson
 
     parse = orjson.loads
 
-MOST_BYTES = 16 << 20  # size of a shard: thirteen kernels with ten thousand samples each take 2 MB
-MOST_TEXT = 200  # characters of a name
-MOST_NAMES = 20  # parameters of a size, and Slurm's variables
-MOST_NAMED = 5  # kernels in a reason
-MOST_KERNELS = 10_000  # kernels of a shard
-LEAST = 1e-30  # least value; its inverse is finite too
-CHUNK = 500  # files that a process reads at a time
-MANY = 2_000  # files from which on several processes read
+MOST_BYTES = 16 << 20  # the largest size of a shard: thirteen kernels with ten thousand samples each take 2 MB
+MOST_TEXT = 200  # the most characters of a name
+MOST_NAMES = 20  # the most parameters of a size, and the most variables of Slurm
+MOST_NAMED = 5  # the most kernels that a reason names
+MOST_KERNELS = 10_000  # the most kernels of a shard
+LEAST = 1e-30  # the least valid value; its inverse is finite too
+CHUNK = 500  # how many files a process reads at a time
+MANY = 2_000  # from this many files on, several processes read them
 STATUSES: tuple[CardStatus, ...] = get_args(CardStatus)
-WORSE = ("ok", "unverified", "wrong", "missing", "failed")  # of a card's and its results' status the later counts
+# statuses in increasing gravity: of a card's own and its results' status, the graver one counts
+WORSE = ("ok", "unverified", "wrong", "missing", "failed")
 
 
 class Label(NamedTuple):
-    """A measurement; equal measurements of cards are compared."""
+    """What was measured and how: a kernel with its problem, or a ceiling.
+
+    Values of cards with equal labels are compared.
+    """
 
     operation: str
     kernel: str
@@ -56,14 +61,17 @@ class Label(NamedTuple):
     less_is_better: bool
 
 
-# A correct value of a kernel or ceiling as a cost, with the inverse if more is better, so that a larger cost means a
-# slower card.
+# A label, and the value of a correct kernel or ceiling as a cost: a larger cost means a slower card. If more is better,
+# the cost is the inverse of the value.
 Value = tuple[Label, float]
 
 
 @dataclass(frozen=True)
 class Shard:
-    """One card in one file, and its time; `values` go into the columns of a chunk."""
+    """One card in one file.
+
+    `utc`: the time of the run; `values`: its costs, which are moved into the columns of a chunk.
+    """
 
     file: str
     card: Card
@@ -74,8 +82,11 @@ class Shard:
 
 @dataclass(frozen=True)
 class Chunk:
-    """The content of some files: their cards, the number of costs of each, all costs as columns (`label` is an index
-    into `labels`), and the files that are not shards. Columns are sent between processes in a tenth of the time."""
+    """The content of some files, with all costs as columns, which are sent between processes in a tenth of the time.
+
+    `cards`: the cards without their values; `counts`: for each card, the number of its costs; `damaged`: the files that
+    are not shards; `label`: for each cost, an index into `labels`; `cost`: the costs of all cards, one after the other.
+    """
 
     cards: list[Shard]
     counts: list[int]
@@ -86,14 +97,14 @@ class Chunk:
 
 
 class Unreadable(Exception):
-    """A file that is not a shard: the reason, to follow 'FILE: '."""
+    """A file is not a shard. The message is the reason, without the file's name and without a period."""
 
 
 # A folder ------------------------------------------------------------------------------------------------------------
 
 
 def listed(folder: Path) -> list[str]:
-    """Return the names of a folder's files that should be shards.
+    """Return the sorted names of a folder's files that end in .json and are not hidden.
 
     Raises CudabenchError if the folder does not exist or cannot be read.
     """
@@ -109,9 +120,9 @@ def listed(folder: Path) -> list[str]:
 
 
 def read_shards(folder: Path, names: Sequence[str]) -> Iterator[Chunk]:
-    """Yield the content of a folder's files, some hundred at a time; several processes read many files.
+    """Yield the content of a folder's files, CHUNK files at a time. Many files are read by several processes.
 
-    Raises UsageError if an option of the command line would replace a shard.
+    Raises UsageError if the file of an option, such as --output, would replace a shard.
     """
     from concurrent.futures.process import BrokenProcessPool
 
@@ -146,9 +157,9 @@ def _read_chunk(chunk: tuple[str, Sequence[str]]) -> Chunk:
 
 
 def content(path: str) -> bytes:
-    """Return the bytes of a regular file that is small enough. Raises Unreadable."""
+    """Return the bytes of a file. Raises Unreadable if it cannot be read, is not a regular file, or is too large."""
     try:
-        # A pipe without a writer must not block the report.
+        # With O_NONBLOCK, opening a pipe that has no writer does not block.
         number = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     except OSError as error:
         raise Unreadable(f"it cannot be opened: {error.strerror}") from None
@@ -159,7 +170,7 @@ def content(path: str) -> bytes:
         if state.st_size > MOST_BYTES:
             raise Unreadable(f"it has {state.st_size:,} bytes; a shard has at most {MOST_BYTES:,}")
         with open(number, "rb", closefd=False) as stream:
-            return stream.read(state.st_size + 1)  # a buffer of the file's size, not of the largest
+            return stream.read(state.st_size + 1)  # a limit, so that Python reserves a buffer of the file's size
     except OSError as error:
         raise Unreadable(f"it cannot be read: {error.strerror}") from None
     finally:
@@ -170,11 +181,14 @@ def content(path: str) -> bytes:
 
 
 def shards(name: str, text: bytes) -> list[Shard]:
-    """Return the cards of a shard or a results file; empty for a report. Raises Unreadable."""
+    """Return the cards of a shard, or of a results file; empty for a file written by 'fleet report'.
+
+    Raises Unreadable.
+    """
     document = _document(text)
     fleet = _object(document.get("fleet"))
     if _object(fleet.get("rule")):
-        return []  # a report, written beside its shards
+        return []  # a report that was written into the folder of its shards
     devices = [row for row in _list(document.get("devices")) if isinstance(row, dict)]
     devices = devices or [_object(document.get("device"))]
     utc = _text(_object(document.get("provenance")).get("utc")) or ""
@@ -212,7 +226,7 @@ def _document(text: bytes) -> dict[str, Any]:
 
 
 def status_of(rows: Sequence[Mapping[str, Any]]) -> tuple[CardStatus, str | None]:
-    """Return the status of a card from its results or ceilings, and the reason."""
+    """Return the worst status among a card's results or ceilings, and the reason: the kernels that have this status."""
     named: dict[Any, list[str]] = {}
     for row in rows:
         status = row.get("status") if isinstance(row.get("status"), str) else ""
@@ -244,7 +258,10 @@ def _card(given: Mapping[str, Any], device: Mapping[str, Any], host: str | None,
 
 
 def _plain_record(kind: type, given: Any) -> Any:
-    """Return a record of numbers, flags and lists of text; values of other types are left out."""
+    """Return a record of class `kind` from a JSON object; None if `given` is not an object.
+
+    Fields are numbers, flags and lists of text; a value of another type becomes None, 0 or an empty list.
+    """
     if not isinstance(given, dict):
         return None
     values: dict[str, Any] = {}
@@ -265,7 +282,7 @@ def _plain_record(kind: type, given: Any) -> Any:
 
 
 def _times(results: Sequence[Mapping[str, Any]]) -> Iterator[Value]:
-    """Yield the median times of correct results; unverified results are left out."""
+    """Yield (label, median time in seconds) of each correct result; results that were not verified are left out."""
     for result in results:
         time = result.get("time")
         if result.get("status") != "ok" or not isinstance(time, dict) or not _object(result.get("verification")):
@@ -288,7 +305,10 @@ def _times(results: Sequence[Mapping[str, Any]]) -> Iterator[Value]:
 def _label(
     operation: str, kernel: str, size: tuple[tuple[str, str], ...], dtype: str, block: tuple[int, ...], cache: str
 ) -> Label:
-    """Return the label of a measurement; equal labels are the same object, which is sent between processes once."""
+    """Return the label of a measurement.
+
+    Calls with equal arguments return the same object, which is sent between processes only once.
+    """
     threads = f"block {dim_text(block, 2)}" if block else ""
     parts = [size_text(operation, size), dtype, threads, cache if cache != "cold" else ""]
     return Label(operation, kernel, " ".join(part for part in parts if part)[:MOST_TEXT], "s", True)
@@ -316,7 +336,7 @@ def _text(value: Any, most: int = MOST_TEXT) -> str | None:
 
 
 def _word(value: Any) -> str:
-    """Return a text, number or flag as text; '' for lists and objects, which may be nested deeply."""
+    """Return a text, number or flag as text; '?' for other values, such as lists, which may be nested deeply."""
     return str(value)[:MOST_TEXT] if isinstance(value, (str, int, float)) else "?"
 
 

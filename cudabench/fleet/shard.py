@@ -1,8 +1,8 @@
-"""A shard: one card of a fleet and its results, in its own results file.
+"""A shard is the results file of one card of a fleet.
 
-A separate process measures each visible card with the ordinary command. It writes to a private place, and the shard
-appears in the folder whole. A card whose run failed, and an expected card that is missing, also get a shard. An
-interrupted run does not leave a shard, because nothing is known about its card.
+For each visible card, a separate process runs the user's command. It writes its results into a temporary folder; the
+complete shard is then put into the folder of shards in one step. A card whose run failed, and an expected card that is
+missing, also get a shard. An interrupted run leaves no shard, because it says nothing about its card.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ from cudabench.records.fleet import Card, CardStatus, Fleet
 from cudabench.records.results import DeviceInfo
 from cudabench.system import children, confined, interrupts, outputs
 
-LOOK_S = 0.5  # between two NVML readings of the cards
-GRACE_S = 10.0  # time for an interrupted run to end by itself
-MOST_WORDS = 400  # characters of a failed run's message
+LOOK_S = 0.5  # seconds between two NVML readings of a card
+GRACE_S = 10.0  # seconds that an interrupted run gets to end by itself
+MOST_WORDS = 400  # the most characters of a failed run's message
 INTERRUPTS = (EXIT_INTERRUPTED, EXIT_TERMINATED, -signal.SIGINT, -signal.SIGTERM)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What to run where: the words after `cudabench`, the folder of shards, and this machine's names.
+    """What to measure, and where the shards go.
 
-    `device` is the command's --device, or None; `quiet`: the command has --quiet; `name` is the simulator's name in
-    place of a card.
+    `words`: the words of the command after `cudabench`; `device`: the command's --device, or None; `quiet`: the command
+    knows the option --quiet; `name`: the name of a simulator that is measured instead of a card.
     """
 
     folder: Path
@@ -61,7 +61,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Target:
-    """A card to measure: its id and, for a GPU, the driver's description; `alone`: no other card is visible."""
+    """A card to measure: its id and, for a GPU, what the driver says about it; `alone`: no other card is visible."""
 
     id: str
     info: DeviceInfo | None = None
@@ -70,7 +70,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Written:
-    """A shard that was written to the folder."""
+    """A shard that was written into the folder. `kernels`: how many results it holds."""
 
     path: Path
     card: Card
@@ -82,8 +82,10 @@ class Written:
 
 
 def visible_cards(plan: Plan) -> list[Target]:
-    """Return the cards to run the plan's command on: the visible ones, the one of --device cuda:N, or the simulator if
-    the command names it."""
+    """Return the cards on which to run the plan's command.
+
+    These are all visible cards, or only card N for --device cuda:N, or a simulator for --device sim.
+    """
     if plan.device is not None and plan.device.startswith("sim"):
         return [Target(plan.name or place.stand_in(plan.host))]
     count = probe.driver().device_count if probe.driver().usable else 0
@@ -93,13 +95,13 @@ def visible_cards(plan: Plan) -> list[Target]:
         cards = [card for card in cards if card.index == int(number)]
     alone = count == 1 or number.isdecimal()
     words = place.granted()
-    # A part of a card (MIG) is granted by its own UUID.
+    # For a part of a card (MIG), CUDA_VISIBLE_DEVICES holds the UUID of the part, not of the card.
     part = words[0] if len(words) == 1 and words[0].startswith("MIG-") and count == 1 else None
     return [Target(part or str(card.uuid), card, alone) for card in cards]
 
 
 def missing_cards(plan: Plan, targets: Sequence[Target], expected: Iterable[str]) -> list[Card]:
-    """Return the missing cards: of `expected`, and of CUDA_VISIBLE_DEVICES."""
+    """Return the cards that are in `expected` or in CUDA_VISIBLE_DEVICES, but are not visible."""
     if any(target.info is None for target in targets):
         return []
     seen = {target.id for target in targets} | {str(target.info.uuid) for target in targets if target.info}
@@ -133,10 +135,11 @@ def _card(plan: Plan, name: str, status: CardStatus, **more: Any) -> Card:
 def measure_cards(
     plan: Plan, expected: Iterable[str] = (), *, in_turn: bool = False, told: Callable[[Written], None] = lambda _: None
 ) -> int:
-    """Measure every card of the plan, all at once or in turn, and write a shard for each; return the exit code of all.
+    """Measure every card of the plan, write a shard for each, and return the gravest exit code.
 
-    `told` is called for every written shard. A run that was ended from outside, for example by Slurm's preemption,
-    leaves no shard, and the exit code is EXIT_TERMINATED. Raises CudabenchError if the folder cannot be written.
+    All cards are measured at once; with `in_turn` one after the other. `told` is called with every written shard. A run
+    that was ended from outside, for example by Slurm's preemption, leaves no shard, and the exit code is
+    EXIT_TERMINATED. Raises CudabenchError if the folder cannot be written.
     """
     make_folder(plan.folder)
     targets = visible_cards(plan)
@@ -167,7 +170,10 @@ def make_folder(folder: Path) -> None:
 
 
 def _together(plan: Plan, targets: Sequence[Target], note: Callable[[Written], None]) -> bool:
-    """Run the command on all cards at once; return False if a run was ended from outside."""
+    """Run the command on all cards at once, and call `note` with each shard.
+
+    Return False if a run was ended from outside.
+    """
     runs: list[_Run] = []
     with contextlib.ExitStack() as stack:
         for target in targets:
@@ -200,7 +206,7 @@ class _Run:
         self._said = Path(self._folder.name) / "stderr"
         words = [*plan.words, "--json", str(self._file), *(["--quiet"] if plan.quiet else [])]
         if target.info and plan.device is None:
-            words += ["--device", "cuda"]  # a card that was lost must not become a simulation
+            words += ["--device", "cuda"]  # if the GPU fails meanwhile, the command must not use the simulator
         with self._said.open("wb") as stream:
             self.process = subprocess.Popen(
                 [*children.module_command("cudabench"), *words],
@@ -208,16 +214,16 @@ class _Run:
                 stdout=subprocess.DEVNULL,
                 stderr=stream,
                 env=os.environ if target.alone else {**os.environ, "CUDA_VISIBLE_DEVICES": target.id},
-                start_new_session=True,  # an interrupt reaches only this process, which passes it on
+                start_new_session=True,  # Ctrl-C reaches only this process, which interrupts the runs itself
             )
 
     def record_state(self) -> None:
-        """Record the card's present state."""
+        """Read the card's clocks, temperature and other state from NVML, and append them to the readings."""
         if self._board:
             self._readings.append(self._board.readings())
 
     def finish(self) -> Written:
-        """Write the shard of a run that has ended."""
+        """Write the shard of a run that has ended, and return it."""
         code = self.process.returncode
         info = self.target.info
         document: dict[str, Any] = {"schema": results.SCHEMA, "results": []}
@@ -257,7 +263,7 @@ class _Run:
         return message.removeprefix("Error: ")[:MOST_WORDS] or ended
 
     def close(self) -> None:
-        """End the process by an interrupt, at which it writes its results, and clean up."""
+        """Interrupt the process, which then writes its results, and kill it after GRACE_S; delete its folder."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
             try:
@@ -268,7 +274,7 @@ class _Run:
 
 
 def card_status(document: Mapping[str, Any], exit_code: int, said: str) -> tuple[CardStatus, str | None]:
-    """Return the status of a run's card, and the reason; `said` is the run's last sentence."""
+    """Return the status of a run's card, and the reason. `said`: the last sentence that the run printed."""
     rows = [*document["results"], *document.get("ceilings", ())]
     status, reason = reading.status_of(rows)
     if status == "wrong":

@@ -1,7 +1,8 @@
-"""A submission: a task for each card, run by an engine, watched until all are done, and resumable.
+"""A submission: a task for each card. An engine runs the tasks, and cudabench watches them until all are done.
 
-The engine is an array of Slurm jobs, made by submitit, or processes on this machine. The submission's state is kept in
-the folder of shards, under `.fleet`: the request, the jobs, every task's own state, and the jobs' logs.
+The engine is an array of Slurm jobs, submitted through submitit, or processes on this machine. An interrupted
+submission can be resumed, since its state is kept in `.fleet` in the folder of shards: the request, the jobs, the state
+that every task writes itself, and the jobs' logs.
 """
 
 from __future__ import annotations
@@ -31,19 +32,20 @@ from cudabench.text import HARMFUL
 State = Literal["pending", "running", "done", "repeated", "failed"]
 
 JOB_NAME = "cudabench-fleet"
-ATTEMPTS = 5  # attempts of a task that is preempted or whose node dies
+ATTEMPTS = 5  # how often a task is submitted if it is preempted or its node fails
 SLURM_TIMEOUT_S = 60.0
 SBATCH = "sbatch: error: "
-MOST_SILENCE = 10  # failed calls of Slurm in a row
-MOST_LOOKS = 5  # checks of an ended or unknown job before it counts as lost
+MOST_SILENCE = 10  # calls of squeue that may fail one after the other
+MOST_LOOKS = 5  # checks after which a job that has ended or is unknown, without a result, counts as lost
 MOST_TASKS = 100_000
-MOST_RECORD = 256 << 20  # bytes of a submission's record
-# Options of `sbatch`: whole numbers, and names. Others are `additional_parameters`, except those of the array.
+MOST_RECORD = 256 << 20  # the most bytes of a submission's record
+# Options of `sbatch` that have an option of cudabench: with whole numbers, and with names. Other options are in
+# `additional_parameters`, except those in OWN, which cudabench sets itself.
 NUMBERS = ("gpus_per_node", "time", "cpus_per_task")
 NAMES = ("partition", "account", "qos")
 OWN = ("array", "output", "error", "open-mode")
-FINISH_S = 3 * task.LOOK_S  # time for a finished process to end
-# Slurm's states (squeue(1), JOB STATE CODES).
+FINISH_S = 3 * task.LOOK_S  # seconds that a process gets to end after its task is done
+# Job states of Slurm (squeue(1), JOB STATE CODES).
 WAITING = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"}
 AT_WORK = {"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING"}
 TRY_AGAIN = {"PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "REVOKED"}
@@ -51,7 +53,11 @@ TRY_AGAIN = {"PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "REVOKED"}
 
 @dataclass
 class Entry:
-    """The state of a task in its submission."""
+    """The state of a task in its submission.
+
+    `job`: the engine's id of the job; `attempts`: how often it was submitted; `silent`: the number of checks since the
+    job ended or became unknown.
+    """
 
     number: int
     job: str = ""
@@ -65,7 +71,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class SubmissionRecord:
-    """A submission's record in its folder."""
+    """What the file of a submission holds."""
 
     words: tuple[str, ...]
     device: str | None
@@ -80,7 +86,7 @@ class SubmissionRecord:
 
 
 class Slurm:
-    """Arrays of Slurm jobs, made by submitit; their states are squeue's, since sacct needs a database."""
+    """Arrays of Slurm jobs, submitted through submitit. Their states come from squeue, since sacct needs a database."""
 
     def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
         from submitit import SlurmExecutor
@@ -98,7 +104,7 @@ class Slurm:
         self._silence = 0
 
     def submit(self, tasks: Sequence[task.Task]) -> list[str]:
-        """Submit tasks as one array."""
+        """Submit the tasks as one array of jobs, and return the jobs' ids."""
         from submitit.core.utils import FailedJobError, FailedSubmissionError
 
         try:
@@ -111,7 +117,11 @@ class Slurm:
         return [str(job.job_id) for job in jobs]
 
     def states(self, jobs: Iterable[str]) -> Mapping[str, str]:
-        """Ask squeue, which knows ended jobs for some minutes."""
+        """Return Slurm's state of each job that squeue knows; it knows an ended job for some minutes.
+
+        If squeue does not answer, every job is taken to be running; after MOST_SILENCE failed calls CudabenchError is
+        raised.
+        """
         wanted = {*jobs}
         words = ["squeue", "--noheader", "--array", "--states=all", f"--user={os.getuid()}", "--format=%i|%T"]
         try:
@@ -129,24 +139,24 @@ class Slurm:
         return {job: state for job, state in pairs if job in wanted}
 
     def cancel(self, jobs: Sequence[str], *, running: bool) -> None:
-        """Cancel with scancel, except jobs that have started meanwhile."""
+        """Cancel the jobs; with `running` False, only those that have not started."""
         for at in range(0, len(jobs), 500):
             states = [] if running else ["--state=PENDING"]
             subprocess.run(["scancel", *states, *jobs[at : at + 500]], capture_output=True, check=False)
 
     def finish(self) -> None:
-        """Slurm ends its jobs by itself."""
+        """Do nothing: Slurm ends its jobs by itself."""
 
 
 class Local:
-    """Processes on this machine, each in its own session, so that only `cancel` interrupts them."""
+    """Processes on this machine, each in its own session, so that Ctrl-C does not reach them, only `cancel` does."""
 
     def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
         self._folder, self._limit_s = folder, 60 * int(settings.get("time", 60))
         self._jobs: dict[str, tuple[subprocess.Popen[bytes], float]] = {}
 
     def submit(self, tasks: Sequence[task.Task]) -> list[str]:
-        """Start a process for each task; its output goes into its own log."""
+        """Start a process for each task, with its output in a log of its own, and return the ids of the processes."""
         shard.make_folder(self._folder)
         return [self._start(job) for job in tasks]
 
@@ -163,13 +173,14 @@ class Local:
                 start_new_session=True,
             )
         assert process.stdin is not None
-        with contextlib.suppress(BrokenPipeError), process.stdin as stream:  # an ended process is seen by its state
+        # the process has ended already; `states` notices this
+        with contextlib.suppress(BrokenPipeError), process.stdin as stream:
             stream.write(pickle.dumps(job))
         self._jobs[str(process.pid)] = (process, time.monotonic())
         return str(process.pid)
 
     def states(self, jobs: Iterable[str]) -> Mapping[str, str]:
-        """Return which processes run; those of an earlier submission are lost."""
+        """Return the state of each process in Slurm's words. LOST: an earlier process of cudabench started it."""
         late = [job for job in self._running() if time.monotonic() - self._jobs[job][1] > self._limit_s]
         self.cancel(late, running=True)
         running = {*self._running()}
@@ -180,7 +191,7 @@ class Local:
         return [job for job, (process, _) in self._jobs.items() if process.poll() is None]
 
     def cancel(self, jobs: Sequence[str], *, running: bool) -> None:
-        """Interrupt processes, and kill those that do not end by themselves."""
+        """Interrupt the processes, and kill those that do not end by themselves. `running` is ignored."""
         chosen = [self._jobs[job][0] for job in jobs if job in self._jobs and self._jobs[job][0].poll() is None]
         try:
             for process in chosen:
@@ -192,7 +203,7 @@ class Local:
                     confined.end_group(process)
 
     def finish(self) -> None:
-        """Wait for finished processes; end those that still hold their card."""
+        """Wait until the processes have ended; then cancel those that still run."""
         self._wait(FINISH_S, [process for process, _ in self._jobs.values()])
         self.cancel(self._running(), running=True)
 
@@ -210,7 +221,7 @@ Engine = Slurm | Local
 
 @dataclass
 class Submission:
-    """Tasks in a folder. `save` is called after every change, so that `load` can continue."""
+    """The tasks of a submission, and their folder. `save` is called after every change, so that `load` can continue."""
 
     plan: Plan
     engine: Literal["slurm", "local"]
@@ -219,7 +230,7 @@ class Submission:
     entries: list[Entry] = field(default_factory=list)
 
     def save(self) -> None:
-        """Write the record."""
+        """Write the submission's record into its folder."""
         plan, tasks = self.plan, tuple(self.entries)
         contents = SubmissionRecord(plan.words, plan.device, plan.quiet, self.engine, self.settings, self.hold_s, tasks)
         outputs.write_ours(record(plan.folder), json.dumps(asdict(contents), indent=1).encode())
@@ -227,7 +238,7 @@ class Submission:
     # Submitting
 
     def start(self, engine: Engine, entries: Sequence[Entry]) -> None:
-        """Submit tasks, as one array."""
+        """Submit the given tasks as one array of jobs."""
         if not entries:
             return
         cards = self._cards()
@@ -237,14 +248,18 @@ class Submission:
         ]
         for entry in entries:
             task.forget(self.plan.folder, entry.number)
-        with interrupts.delayed():  # a job without a known name could not be cancelled
+        # an interrupt between submitting and saving would lose the job's id, so that it could not be cancelled
+        with interrupts.delayed():
             for entry, job in zip(entries, engine.submit(tasks), strict=True):
                 entry.job, entry.state, entry.reason = job, "pending", ""
                 entry.attempts, entry.silent = entry.attempts + 1, 0
             self.save()
 
     def _cards(self) -> dict[int, tuple[str | None, str | None]]:
-        """Return the card and the simulator's name of each task, if the engine does not grant cards."""
+        """Return (card, simulator's name) for each task by its number; empty if the engine, Slurm, chooses the cards.
+
+        Raises DeviceUnusable if there are fewer cards than tasks.
+        """
         if self.engine == "slurm":
             return {}
         if self.plan.device is not None and self.plan.device.startswith("sim"):
@@ -260,7 +275,7 @@ class Submission:
     # Watching
 
     def update(self, engine: Engine) -> None:
-        """Update the state of every task, and submit again tasks that were preempted or lost their node."""
+        """Update the state of every task. Submit tasks again that were preempted or whose node failed."""
         open_ones = [entry for entry in self.entries if entry.state in ("pending", "running")]
         states = engine.states([entry.job for entry in open_ones])
         again = []
@@ -276,7 +291,7 @@ class Submission:
             elif word in AT_WORK:
                 entry.state = "running"
             elif word in ("", "COMPLETED") and entry.silent < MOST_LOOKS:
-                entry.silent += 1  # Slurm or the shared folder does not show it yet
+                entry.silent += 1  # the task's result may not yet be visible in Slurm or in the shared folder
             elif word in TRY_AGAIN and entry.attempts < ATTEMPTS:
                 again.append(entry)
             else:
@@ -293,16 +308,19 @@ class Submission:
         return any(entry.state in ("pending", "running") for entry in self.entries)
 
     def slow(self) -> int | None:
-        """Return how many cards are slow so far."""
+        """Return how many cards are slow so far; None if nothing can be compared yet."""
         findings_so_far = findings.load([self.plan.folder]).findings()
         return len(findings_so_far.slow) if findings_so_far.measurements else None
 
     def resume(self, engine: Engine) -> None:
-        """Submit unfinished tasks; tasks that wait or run are only checked."""
+        """Submit the tasks that failed, were cancelled, or got a card that was measured already.
+
+        Tasks that wait or run are not submitted again; only their state is checked.
+        """
         for entry in self.entries:
             if entry.state in ("pending", "running") and not entry.job:
                 entry.state = "failed"
-        # `update` sees a job that was cancelled meanwhile as failed, and continues a preempted one.
+        # `update` marks a job that was cancelled meanwhile as failed, and submits a preempted job again.
         self.update(engine)
         unfinished = [entry for entry in self.entries if entry.state in ("failed", "repeated")]
         for entry in unfinished:
@@ -310,7 +328,10 @@ class Submission:
         self.start(engine, unfinished)
 
     def cancel(self, engine: Engine) -> list[str]:
-        """Cancel waiting jobs, on this machine also running ones, and return the jobs that continue; results stay."""
+        """Cancel the jobs that wait and, on this machine, also those that run. Results that were written stay.
+
+        Return the ids of the jobs that continue to run.
+        """
         waiting = [entry.job for entry in self.entries if entry.state == "pending"]
         running = [entry.job for entry in self.entries if entry.state == "running"]
         engine.cancel(waiting, running=False)
@@ -323,28 +344,28 @@ class Submission:
         return [] if self.engine == "local" else running
 
     def exit_code(self) -> int:
-        """Return the exit code of all tasks."""
+        """Return the gravest exit code of all tasks."""
         failed = [EXIT_FAILED for entry in self.entries if entry.state == "failed"]
         return gravest([*failed, *(entry.exit_code for entry in self.entries if entry.exit_code is not None)])
 
 
 def record(folder: Path) -> Path:
-    """Return the file that keeps a submission."""
+    """Return the path of the file that holds a submission's record."""
     return folder / task.STATE / "submission.json"
 
 
 def logs(folder: Path) -> Path:
-    """Return the folder of the jobs' logs."""
+    """Return the path of the folder with the jobs' logs."""
     return folder / task.STATE / "jobs"
 
 
 def new(
     plan: Plan, gpus: int, engine: Literal["slurm", "local"], settings: Mapping[str, Any], hold_s: float
 ) -> Submission:
-    """Return a new submission of `gpus` tasks, not submitted yet.
+    """Return a new submission of `gpus` tasks, which are not submitted yet.
 
-    Raises UsageError for settings that Slurm must not get, and for a folder that holds a submission, and
-    CudabenchError if the folder cannot be written.
+    Raises UsageError for settings that must not be passed to Slurm, and for a folder that already holds a submission.
+    Raises CudabenchError if the folder cannot be written.
     """
     if record(plan.folder).exists():
         raise UsageError(
@@ -358,7 +379,7 @@ def new(
 
 
 def load(folder: Path) -> Submission:
-    """Return the submission in a folder. Raises CudabenchError if it is missing or damaged."""
+    """Return the submission whose record is in a folder. Raises CudabenchError if the record is missing or damaged."""
     path = record(folder)
     try:
         with open_bytes(path) as stream:
@@ -370,7 +391,7 @@ def load(folder: Path) -> Submission:
         raise CudabenchError(f"{path} cannot be read: {error.strerror}.") from None
     except (ValueError, RecursionError, Misfit, UsageError):
         contents = SubmissionRecord((), None, False, "local", {}, 0.0, ())
-    # A job's name becomes a word of scancel's command.
+    # The id of a job is checked, because it becomes an argument of scancel.
     right = all(
         entry.number == at and re.fullmatch(r"(\d+(_\d+)?)?", entry.job, re.ASCII)
         for at, entry in enumerate(contents.tasks)
@@ -384,8 +405,10 @@ def load(folder: Path) -> Submission:
 
 
 def check_settings(settings: Mapping[str, Any]) -> None:
-    """Raise UsageError for unsafe settings of sbatch: they become lines of a shell script, and a name with a newline
-    would be another line."""
+    """Raise UsageError for unsafe settings of sbatch.
+
+    submitit writes the settings as lines of a shell script, so a value with a newline would add a line to the script.
+    """
     for name, value in settings.items():
         if name in NAMES:
             _check_word(f"--{name}", value)
@@ -416,7 +439,7 @@ def _check_word(what: str, value: Any) -> None:
 
 
 def engine_of(submission: Submission) -> Engine:
-    """Return the engine of a submission. Raises CudabenchError if it is not available here."""
+    """Return a new engine for a submission. Raises CudabenchError if the engine is not available here."""
     folder = logs(submission.plan.folder)
     if submission.engine == "local":
         return Local(folder, submission.settings)

@@ -1,7 +1,7 @@
-"""Statistics over cards: medians and deviations by model and kernel, slow cards, and cards that get slower.
+"""Statistics over cards: medians and deviations by model and kernel, slow cards, and cards that become slower.
 
-A row is the cost of one kernel on one card in one folder; costs are compared as ratios to the median of the cards of
-the same model. Functions return tables (record arrays) with the column names in their docstrings.
+A row is the cost of one kernel on one card in one folder. Costs are compared as ratios to the median cost of the cards
+of the same model. Functions return tables (record arrays); their docstrings name the columns.
 """
 
 from __future__ import annotations
@@ -17,33 +17,37 @@ from cudabench.records.fleet import Rule
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
-Table = Any  # numpy.recarray
+Table = Any  # a numpy.recarray
 
-# A MAD times this estimates the standard deviation of normal noise: 1 / the normal quantile of 3/4 (Rousseeuw and
-# Croux, Alternatives to the median absolute deviation, JASA 88, 1993).
+# A MAD (median absolute deviation) times this number estimates the standard deviation of normal noise. It is 1 / the
+# normal quantile of 3/4 (Rousseeuw and Croux, Alternatives to the median absolute deviation, JASA 88, 1993).
 MAD_TO_SIGMA = 1.4826
-FEWEST = 3  # with two cards it is unknown which one is normal
+FEWEST = 3  # the fewest cards that are compared: of two cards it is unknown which one is normal
 
 
 def limit(mad: Any, rule: Rule) -> Any:
-    """Return the ratio above which a card is slow; mad: relative to the median."""
+    """Return the ratio to the median above which a card is slow. `mad`: the MAD of the ratios."""
     return 1 + np.maximum(rule.over, rule.mads * MAD_TO_SIGMA * mad)
 
 
 class Sums:
-    """The rows of all folders. Cards, models and labels are indices into the caller's lists."""
+    """The rows of all folders. A card, a model and a label are each an index into a list of the caller."""
 
     def __init__(self) -> None:
         self._parts: defaultdict[int, list[Table]] = defaultdict(list)
         self._tables: dict[int, Table] = {}
 
     def add(self, folder: int, card: Ints, model: Ints, label: Ints, cost: Floats) -> None:
-        """Add rows of a folder, as columns."""
+        """Add rows to a folder. Each argument is a column, with one element per row."""
         self._parts[folder].append(_table(card=card, model=model, label=label, cost=cost))
         self._tables.pop(folder, None)
 
     def _rows(self, folder: int) -> Table:
-        """Return a folder's rows with their ratio and `cards`, `median`, `mad`, `group` of their model and label."""
+        """Return a folder's rows with their ratio, and with the figures of the rows that have the same model and label.
+
+        More columns: ratio; group: the number of these rows' group; cards: how many rows the group has; median: of its
+        costs; mad: of its ratios.
+        """
         if folder not in self._tables:
             rows = _joined([_NO_ROWS, *self._parts[folder]])
             group = _groups(rows.model, rows.label)
@@ -56,9 +60,13 @@ class Sums:
         return self._tables[folder]
 
     def groups(self, folder: int, rule: Rule) -> Table:
-        """Return by model and label, sorted: cards, median, mad, worst, worst_card, slow (how many cards are)."""
+        """Return a row for each model and label, sorted by both.
+
+        Columns: model, label, cards, median, mad; worst: the largest ratio; worst_card: its card; slow: how many cards
+        are slow.
+        """
         rows = self._rows(folder)
-        # The last row of each group by ratio; of equal ratios the card that was read first.
+        # The row with the largest ratio in each group; of equal ratios, the card that was read first.
         order = np.lexsort((-rows.card, rows.ratio, rows.group))
         last = rows[order[np.cumsum(np.bincount(rows.group)) - 1]]
         slow = np.bincount(rows.group[_slow(rows, rule)], minlength=len(last))
@@ -68,21 +76,24 @@ class Sums:
         )  # fmt: skip
 
     def beyond(self, folder: int, rule: Rule) -> Table:
-        """Return the slow rows of a folder (card, label, cost, ratio, mad), by card and then by ratio, worst first."""
+        """Return the slow rows (card, label, cost, ratio, mad), sorted by card, then by ratio, the largest first."""
         rows = self._rows(folder)
         rows = rows[_slow(rows, rule)]
         return rows[np.lexsort((rows.label, -rows.ratio, rows.card))]
 
     def typical(self, folder: int) -> Table:
-        """Return for each card, sorted: ratio (the median of its ratios) and labels (their number)."""
+        """Return a row for each card, sorted.
+
+        Columns: card; ratio: the median of its ratios; labels: how many ratios it has.
+        """
         rows = self._rows(folder)
         cards, first, group, labels = np.unique(rows.card, return_index=True, return_inverse=True, return_counts=True)
         return _table(card=cards, ratio=_medians(group, rows.ratio)[first], labels=labels)
 
     def changes(self, last: int, rule: Rule) -> Table:
-        """Return the rows that got slower up to folder `last` (card, label, change), by card and label.
+        """Return the rows of folder `last` that became slower than in the folders before (card, label, change).
 
-        `change` is the last ratio over the median of those before.
+        The rows are sorted by card and label. `change` is the last ratio divided by the median of the earlier ratios.
         """
         rows = _joined([self._rows(folder) for folder in range(last + 1)])
         now = np.arange(len(rows)) >= len(rows) - len(self._rows(last))
@@ -99,7 +110,7 @@ class Sums:
         return slowed[np.lexsort((slowed.label, slowed.card))]
 
     def dots(self, folder: int, cards: Iterable[int] | None = None) -> Table:
-        """Return every ratio of a folder (card, model, label, ratio), or those of some cards."""
+        """Return the ratios of all cards or of some (card, model, label, ratio), sorted by card and label."""
         rows = self._rows(folder)
         rows = rows if cards is None else rows[np.isin(rows.card, [*cards])]
         return rows[np.lexsort((rows.label, rows.card))]
@@ -122,16 +133,16 @@ def _slow(rows: Table, rule: Rule) -> NDArray[np.bool_]:
 
 
 def _groups(first: Ints, second: Ints) -> Ints:
-    """Return for each row the number of its pair among the sorted distinct pairs."""
+    """Return for each row the number of its pair (first, second); the sorted distinct pairs are numbered from 0."""
     return np.unique(first * (second.max(initial=0) + 1) + second, return_inverse=True)[1].reshape(-1)
 
 
 def _medians(group: Ints, values: Floats) -> Floats:
-    """Return for each row the median of the values of its group."""
+    """Return for each row the median of the values in its group; `group` holds the number of each row's group."""
     order = np.lexsort((values, group))
     counts = np.bincount(group)
     start = np.cumsum(counts) - counts
-    ordered = np.append(values[order], np.nan)  # for empty groups
+    ordered = np.append(values[order], np.nan)  # so that a group without values has an index too
     low, high = ordered[start + np.maximum(counts - 1, 0) // 2], ordered[start + counts // 2]
     medians: Floats = (low + (high - low) / 2)[group]
     return medians

@@ -1,8 +1,8 @@
-"""A task of a submission: it measures one card, or the cards that its job is granted.
+"""A task of a submission: it measures one card, or all cards that its job may use.
 
-Jobs of an array may be granted the same card one after the other, so that another card is never measured. A finished
-task therefore keeps its card until every task has started, or no task starts for `hold_s` seconds. A task with a card
-that another task has measured reports this and does not measure.
+Slurm may give the same card to several jobs of an array, one after the other, and another card to none. A finished task
+therefore keeps its card until every task has started, or until no task has started for `hold_s` seconds. A task that
+gets a card that another task has measured records this and does not measure.
 """
 
 from __future__ import annotations
@@ -23,16 +23,17 @@ from cudabench.fleet.shard import Plan
 from cudabench.system import outputs
 from cudabench.system.reading import open_bytes, parse_json
 
-STATE = ".fleet"  # the submission's folder in the folder of shards; reports ignore it
+STATE = ".fleet"  # the subfolder of the folder of shards that holds the submission's state; reports ignore it
 LOOK_S = 0.5
 MOST_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
 class Task:
-    """One of `tasks` tasks. A call measures and returns the exit code. It is pickled and sent to its job.
+    """One of `tasks` tasks. Calling it measures and returns the exit code. It is pickled and sent to its job.
 
-    `card` is the GPU to use if the engine does not grant one, `name` the simulator's name.
+    `number`: its number from 0; `card`: the UUID of the GPU to use, if the engine does not choose one; `name`: the
+    simulator's name.
     """
 
     plan: Plan
@@ -43,10 +44,10 @@ class Task:
     name: str | None = None
 
     def __call__(self) -> int:
-        """Measure, record the state in the folder, and keep the card while other tasks may wait for a card."""
+        """Measure, write this task's state into the folder, and keep the card while other tasks may wait for a card."""
         if self.card is not None:
             os.environ["CUDA_VISIBLE_DEVICES"] = self.card
-        # Host and rack of the job, not of the submission.
+        # A new plan, whose host and rack are those of this job, not of the submitting process.
         plan = replace(Plan(self.plan.folder, self.plan.words, self.plan.device, self.plan.quiet), name=self.name)
         cards = [target.id for target in shard.visible_cards(plan)]
         note = {"host": plan.host, "cards": cards, "exit_code": None, "repeated": False, "job": _job()}
@@ -55,7 +56,7 @@ class Task:
         self._mark({**note, "cards": [] if repeated else cards})
         code = EXIT_OK if repeated else shard.measure_cards(plan)
         if code == EXIT_TERMINATED:
-            sys.exit(code)  # unfinished; the submission sees it
+            sys.exit(code)  # the task's state has no exit code, so the submission sees that it is not finished
         self._mark({**note, "cards": [] if repeated else cards, "exit_code": code, "repeated": repeated})
         if not repeated:
             hold(lambda: sum(last_state(self.plan.folder, number) is not None for number in range(self.tasks)), self)
@@ -70,7 +71,10 @@ class Task:
 
 
 def hold(started: Callable[[], int], task: Task) -> None:
-    """Wait until all tasks have started, or no task starts for `hold_s` seconds."""
+    """Wait until all tasks have started, or no task has started for `hold_s` seconds.
+
+    `started()` counts the started tasks.
+    """
     count, since = started(), time.monotonic()
     while count < task.tasks and time.monotonic() - since < task.hold_s:
         time.sleep(LOOK_S)
@@ -85,12 +89,12 @@ def _job() -> str:
 
 
 def marker(folder: Path, number: int) -> Path:
-    """Return the file with a task's state."""
+    """Return the path of the file with a task's state."""
     return folder / STATE / "tasks" / f"{number}.json"
 
 
 def last_state(folder: Path, number: int) -> dict[str, Any] | None:
-    """Return a task's last recorded state; None before it has started."""
+    """Return the state that a task recorded last; None before the task has started."""
     with suppress(OSError, ValueError, RecursionError), open_bytes(marker(folder, number)) as stream:
         document = parse_json(stream.read(MOST_BYTES))
         return document if isinstance(document, dict) else None
@@ -98,7 +102,7 @@ def last_state(folder: Path, number: int) -> dict[str, Any] | None:
 
 
 def forget(folder: Path, number: int) -> None:
-    """Delete a task's state before it is submitted again. Raises CudabenchError if it cannot be deleted."""
+    """Delete a task's state, before the task is submitted again. Raises CudabenchError if it cannot be deleted."""
     try:
         marker(folder, number).unlink(missing_ok=True)
     except OSError as error:

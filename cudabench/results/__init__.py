@@ -1,1 +1,1 @@
-"""Comparisons, statistics, warnings and thresholds, computed from results. This room compiles and measures nothing."""
+"""Comparisons, statistics, warnings and thresholds, computed from results. Nothing here compiles or measures."""

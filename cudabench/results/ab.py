@@ -1,11 +1,11 @@
-"""The ratio of two kernels whose samples were taken in pairs, and the verdict on it: pure.
+"""The ratio of the times of two kernels whose samples were taken in pairs, and the verdict on it. Pure functions.
 
-A pair is two samples, one of each kernel, taken one after the other at the same place in memory, in random order.
-Clocks, temperature, addresses and neighbours change both samples, so they cancel in the logarithm of the ratio. If the
-kernels are equally fast, its sign is random. The estimate is the mean of these logarithms without the highest and the
-lowest tenth: at 10 us a median of times in ticks of 32 ns cannot resolve a third of a percent, but a mean can. The
-interval comes from a block bootstrap, as in `ratio`, of the winsorised logarithms (Tukey and McLaughlin 1963). It is
-widened in quadrature by the noise that A against A shows and by the clock's resolution.
+A pair is two samples, one of each kernel, taken one after the other at the same memory address, in random order.
+Clocks, temperature, addresses and other programs change both samples, so they cancel in the logarithm of the ratio. If
+the kernels are equally fast, the sign of the logarithm is random. The estimate is the mean of the logarithms without
+the highest and the lowest tenth: at 10 us a median of times in ticks of 32 ns cannot resolve a third of a percent, but
+a mean can. The interval comes from a block bootstrap, as in `ratio`, of the winsorised logarithms (Tukey and McLaughlin
+1963). It is widened in quadrature by the noise that a kernel against itself shows, and by the clock's resolution.
 """
 
 from __future__ import annotations
@@ -24,17 +24,18 @@ from cudabench.records.revisions import Ab
 from cudabench.results.compare import MIN_SAMPLES, interval_verdict
 from cudabench.results.ratio import CONFIDENCE, RESAMPLES, Ratio, resolution
 
-# The difference that remains between two equal kernels in one run: a fraction of the time from 10 us on, a fixed time
-# below. benchmarks/ab_runs.py measures it.
+# The difference that remains between two equal kernels in one run: a fraction of the time for 10 us or more, a fixed
+# time for shorter kernels. benchmarks/ab_runs.py measures it.
 NOISE = 0.002
 NOISE_S = 20e-9
-SAME_WITHIN = 0.005  # "same" needs an interval that holds 1 and stays within this change, or within the threshold
-TRIMMED = 0.1  # fraction of the pairs left out at each end
-PRECISE = 0.001  # sampling stops once the interval without noise stays within this change
+# the verdict is "same" if the interval holds 1 and stays within this change, or within the threshold
+SAME_WITHIN = 0.005
+TRIMMED = 0.1  # the fraction of the pairs that is left out at each end
+PRECISE = 0.001  # sampling stops when the interval, without noise, stays within this change
 
 
 def pair_logs(old: Sequence[float], new: Sequence[float]) -> np.ndarray:
-    """Return the logarithms of new over old, pair by pair."""
+    """Return an array with the logarithm of new / old for each pair."""
     logs: np.ndarray = np.log(np.asarray(new, dtype=np.float64) / np.asarray(old, dtype=np.float64))
     return logs
 
@@ -52,20 +53,23 @@ def trimmed_mean(logs: np.ndarray) -> tuple[float, float, float]:
     winsorised = np.clip(logs, ordered[cut], ordered[n - cut - 1])
     block = max(1, round(math.sqrt(n)))
     sums = np.cumsum(np.concatenate([[0.0], winsorised, winsorised[:block]]))
-    of_block = sums[block:] - sums[:-block]  # by start; the last start is the first again
+    # the sum of each block, by its first index; the last one is the first block again
+    of_block = sums[block:] - sums[:-block]
     rng = np.random.default_rng(zlib.crc32(np.ascontiguousarray(logs).tobytes()))
     starts = rng.integers(0, n, (RESAMPLES, max(1, round(n / block))))
     means = of_block[starts].mean(axis=1) / block
     low, high = np.quantile(means - winsorised.mean(), [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]) / (1 - 2 * cut / n)
-    # With k blocks the bootstrap understates the spread by sqrt(k / (k - 1)).
+    # With k blocks, the spread in the bootstrap is too small by the factor sqrt(k / (k - 1)).
     correction = math.sqrt(n / (n - block)) if n > block else 1.0
     return middle, max(-float(low), 0.0) * correction, max(float(high), 0.0) * correction
 
 
 def pair_ratio(old: Sequence[float], new: Sequence[float], noise: float = NOISE) -> Ratio:
-    """Return the ratio of two kernels' times, new over old, and its interval. The samples are pairs, in seconds.
+    """Return the ratio of the kernels' times, new over old, with its interval.
 
-    noise: the difference that A against A shows, as a fraction; at least NOISE_S seconds.
+    `old[i]` and `new[i]` are a pair, in seconds.
+
+    `noise`: the difference, as a fraction, that a kernel against itself shows; at least NOISE_S seconds are assumed.
     """
     middle, down, up = trimmed_mean(pair_logs(old, new))
     level = noise_at(old, new, noise)
@@ -78,22 +82,26 @@ def pair_ratio(old: Sequence[float], new: Sequence[float], noise: float = NOISE)
 
 
 def noise_at(old: Sequence[float], new: Sequence[float], noise: float = NOISE) -> float:
-    """Return the noise between two equal kernels with these times, as a fraction."""
+    """Return the difference that two equal kernels with these times may show, as a fraction; 0 if `noise` is 0."""
     return max(noise, NOISE_S / float(min(np.median(old), np.median(new)))) if noise else 0.0
 
 
 def _grain(samples: Sequence[float]) -> float:
-    """Return the clock's resolution error as a fraction of the time: half a tick times the fraction of samples on one
-    level. Samples that spread over several levels have a mean that is finer than a tick."""
+    """Return the error from the clock's resolution, as a fraction of the time.
+
+    It is half a tick times the fraction of the samples that have the most frequent value. The mean of samples with
+    several values is more precise than a tick.
+    """
     levels, counts = np.unique(np.asarray(samples), return_counts=True)
     share = float(counts.max() / counts.sum())
     return resolution(samples) / 2 / float(np.median(samples)) * share if len(levels) > 1 else 0.0
 
 
 def enough_pairs(old: Sequence[float], new: Sequence[float], elapsed: float, settings: Settings) -> bool:
-    """Return whether to stop: at least min_samples pairs, min_time and an interval within PRECISE; or max_time.
+    """Return whether to stop sampling.
 
-    The rule uses only the width of the interval, never its position.
+    Stop after max_time; or with at least min_samples pairs, after min_time, if the interval is within PRECISE. The rule
+    uses only the width of the interval, never its position.
     """
     if elapsed >= settings.max_time:
         return True
@@ -106,7 +114,7 @@ def enough_pairs(old: Sequence[float], new: Sequence[float], elapsed: float, set
 def verdict(old: Result, new: Result, labels: tuple[str, str], threshold: float | None, noise: float = NOISE) -> Ab:
     """Return the verdict on two results whose samples are pairs.
 
-    threshold: the allowed slow-down, as a fraction, or None.
+    `threshold`: the allowed slow-down, as a fraction, or None.
     """
     record = partial(Ab, *labels, old, new)
     faulty = next((side_result for side_result in (new, old) if side_result.status in ("wrong", "failed")), None)
@@ -130,15 +138,16 @@ def verdict(old: Result, new: Result, labels: tuple[str, str], threshold: float 
 
 
 def regression(record: Ab, threshold: float | None) -> str | None:
-    """Return a sentence if the new side is certainly slower, and by more than the threshold; else None."""
+    """Return a sentence if the verdict is "slower" and the new side is slower by more than the threshold, else None."""
     if threshold is None or record.verdict != "slower" or record.ratio is None or record.ratio - 1 <= threshold:
         return None
     return f"{record.new_label} is {record.ratio - 1:.2%} slower than {record.old_label}, over {threshold:.3g} allowed"
 
 
 def exit_code(record: Ab, threshold: float | None) -> int:
-    """Return the exit code: a wrong side counts before a failed side, and a failed side before a regression."""
-    faulty = record.verdict in ("wrong", "failed")  # sides of the same code are skipped, and right
+    """Return the exit code. A wrong side counts first, then a failed side, then a regression."""
+    # if both sides have the same code they are skipped, and this is not an error
+    faulty = record.verdict in ("wrong", "failed")
     statuses = (record.old.status, record.new.status) if faulty else ()
     return errors.exit_code(statuses, missed=regression(record, threshold) is not None)
 

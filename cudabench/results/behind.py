@@ -1,4 +1,4 @@
-"""Why a rung is far behind the fastest row of its table, from results alone; nothing is run. Pure."""
+"""Why a kernel of a ladder is far slower than the fastest row of its table, from results alone. Pure functions."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ from cudabench.records.results import Result
 from cudabench.results.groups import grouped
 from cudabench.source.comments import sentences
 
-FAR, LESS = 0.5, 0.75  # fractions of the fastest row's speed, and of its busy multiprocessors
+# far: below this fraction of the fastest row's speed; less: below this fraction of its busy multiprocessors
+FAR, LESS = 0.5, 0.75
 
 
 def slow_rungs(
     results: Sequence[Result], sms: Mapping[str, int], comments: Callable[[], Mapping[str, str]]
 ) -> Iterator[tuple[Result, Result, float, str]]:
-    """Yield each rung far behind the fastest row of its size and device, as (rung, that row, fraction of its speed,
-    reason or ''). The reason names the resources of the card that the rung uses less, and  the bottleneck that its
-    comment says remains. A rung with known limits is left out: its limits explain more.
+    """For each kernel far slower than the fastest row of its size and device, yield (kernel, row, fraction, reason).
 
-    sms: multiprocessors by device. comments: returns the chapter's comments by kernel.
+    `row` is the fastest row, and `fraction` the kernel's speed as a fraction of it. `reason`, or '', says which
+    resources of the card the kernel uses less, and which bottleneck remains by its comment. A kernel with known limits
+    is left out: its limits explain more. `sms`: the number of multiprocessors by device; `comments`: a function that
+    returns the chapter's comments by kernel.
     """
     timed = (((r.device, *r.size.values()), (r.true_time.median_s, r)) for r in results if r.true_time)
     for group in grouped(timed).values():
@@ -36,7 +38,7 @@ def _used(rung: Result, best: Result, sms: int) -> Iterator[str]:
     counts = [math.prod(row.grid) for row in (rung, best)]
     busy, best_busy = (
         count / (sms * cdiv(count, sms)) if count and sms else 1.0 for count in counts
-    )  # a library's: unknown
+    )  # a library's grid is not known
     if busy <= LESS * best_busy:
         yield f"Its {counts[0]} blocks keep {busy:.0%} of {sms} multiprocessors at work on average."
     fit, best_fraction = rung.occupancy, best.occupancy.fraction if best.occupancy else 1.0
@@ -47,8 +49,11 @@ def _used(rung: Result, best: Result, sms: int) -> Iterator[str]:
 
 
 def _remains(rung: Result, comment: str) -> list[str]:
-    """Return the comment's sentences from the one that says which bottleneck remains. Memory is left out as a reason,
-    because the fastest row has it too; a sentence on rows of partial vectors counts only if the size has such rows."""
+    """Return the sentences of a comment from the one that says which bottleneck remains.
+
+    A comment that names memory is left out, because the fastest row has this bottleneck too. A sentence on rows of
+    partial vectors counts only if the size has such rows.
+    """
     itemsize = int(re.sub(r"\D", "", rung.dtype) or 0) // 8
     ragged = any(int(extent) * itemsize % 16 for extent in rung.size.values())
     texts = sentences(comment)

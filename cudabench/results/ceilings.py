@@ -1,4 +1,4 @@
-"""Ceilings as text, and the ceilings of two cards side by side: pure."""
+"""Ceilings (what a card can do at most) as text, and the ceilings of two cards side by side. Pure functions."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ def value(amount: float | None, unit: str) -> str:
 
 
 def group_of(ceiling: Ceiling) -> str:
-    """Return a ceiling's group. For a known kind it is today's group, since older files have fewer groups."""
+    """Return the group of a ceiling. Known ceilings get their present group, since older files have fewer groups."""
     kind = KINDS.get(ceiling.name)
     return kind.group if kind else ceiling.group
 
 
 def groups(ceilings: Iterable[Ceiling]) -> dict[str, list[Ceiling]]:
-    """Return ceilings by group, in their order."""
+    """Return the ceilings by group; groups and ceilings keep their order."""
     return grouped((group_of(ceiling), ceiling) for ceiling in ceilings)
 
 
 def at_its_clock(ceiling: Ceiling, named_mhz: float | None) -> tuple[float | None, float | None]:
-    """Return the value that the card allows at the clock counted during the measurement, and the fraction reached of
-    it; (None, None) if no clock was counted or nothing can be derived.
+    """Return (the value that the card allows at the clock of the measurement, the fraction of it that was reached).
 
-    named_mhz: the driver's clock, on which the theoretical value is based.
+    (None, None) if that clock was not counted or nothing can be derived. `named_mhz`: the driver's clock, on which the
+    theoretical value is based.
     """
     figures = (ceiling.clock_mhz, ceiling.theoretical, ceiling.value, named_mhz)
     if not all(figure and 0 < figure < math.inf for figure in figures):
@@ -63,13 +63,13 @@ def at_its_clock(ceiling: Ceiling, named_mhz: float | None) -> tuple[float | Non
 
 
 def heading(ceilings: Iterable[Ceiling]) -> str:
-    """Return the heading of the values: "measured", or "datasheet" if no ceiling was measured."""
+    """Return the heading of the column of values: "measured", or "datasheet" if no ceiling was measured."""
     sources = {ceiling.source for ceiling in ceilings if ceiling.value is not None}
     return next(iter(sources)) if len(sources) == 1 else "measured"
 
 
 def clock_columns(named_mhz: float | None) -> list[Column[Ceiling]]:
-    """Return two columns: the counted clock, and the fraction reached of the value that this clock allows."""
+    """Return two columns: the clock of the measurement, and the reached fraction of what this clock allows."""
     return [
         Column(
             "ran at", lambda ceiling: f"{ceiling.clock_mhz:.0f} MHz" if ceiling.clock_mhz else NOTHING, expendable=3
@@ -79,18 +79,20 @@ def clock_columns(named_mhz: float | None) -> list[Column[Ceiling]]:
 
 
 def percent_text(fraction: float | None) -> str:
-    """Return a fraction as a percentage, or "-" if the file's figures give an impossible one."""
+    """Return a fraction as a percentage; "-" for None and for an infinite one, which a damaged file may give."""
     return percent(fraction) if fraction is not None and math.isfinite(fraction) else NOTHING
 
 
 def is_over(ceiling: Ceiling) -> bool:
-    """Whether a ceiling is shown as more than clocks and units allow."""
+    """Return whether a ceiling is shown as more than clocks and units allow."""
     return ceiling.status == "ok" and ceiling.fraction is not None and 1.0005 <= ceiling.fraction < math.inf
 
 
 def notes_of(ceilings: Sequence[Ceiling], device: DeviceInfo | None) -> list[str]:
-    """Return a sentence for each ceiling that lacks a value, has a reservation, or is more than clocks and units allow.
-    Ceilings with the same reason share a sentence."""
+    """Return a sentence for each ceiling that has no value, has a reservation, or exceeds what clocks and units allow.
+
+    Ceilings with the same reason share a sentence.
+    """
 
     def why(ceiling: Ceiling) -> str:
         if ceiling.status != "ok":
@@ -103,12 +105,12 @@ def notes_of(ceilings: Sequence[Ceiling], device: DeviceInfo | None) -> list[str
     return notes + [f"{ceiling.name}: {_why_over(ceiling, driver_mhz)}." for ceiling in ceilings if is_over(ceiling)]
 
 
-# The parts of a reason that the table or `_why_over` shows already.
+# The parts of a ceiling's reason that the table or `_why_over` already shows.
 _SHOWN = re.compile(r"(?:^|; )(?:it ran at \d+ MHz|more than that: [^;]*)")
 
 
 def _why_over(ceiling: Ceiling, named_mhz: float | None) -> str:
-    """Return why a ceiling can be more than clocks and units allow."""
+    """Return why a ceiling may exceed what clocks and units allow, as text."""
     made_of = ceiling.reason.partition("; ")[0]
     text = f"{units.percent(ceiling.fraction or 0)} of what {made_of or 'clocks and units'} allow"
     top, reached = at_its_clock(ceiling, named_mhz)
@@ -123,15 +125,17 @@ def _why_over(ceiling: Ceiling, named_mhz: float | None) -> str:
     )
 
 
-SAME_WITHIN = 0.02  # two runs of one card differ by a percent or so
-UNSTEADY = ("host-to-device-pageable", "device-to-host-pageable")  # two runs of one card and host differ by half
+SAME_WITHIN = 0.02  # two runs on one card differ by about a percent
+# of these, two runs on one card and host may differ by half
+UNSTEADY = ("host-to-device-pageable", "device-to-host-pageable")
 
 
 @dataclass(frozen=True)
 class Row:
-    """One ceiling in two files. `better`: how many times as good the new value is; None if a value is missing.
+    """One ceiling in two files.
 
-    by_units: one value is measured and the other is a datasheet's, so the theoretical values are compared.
+    `better`: how many times as good the new value is, or None if a value is missing; `by_units`: one value is measured
+    and the other is a datasheet's, so the theoretical values are compared.
     """
 
     name: str
@@ -145,7 +149,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The ceilings of two files, and the geometric mean of each group that both have."""
+    """The ceilings of two files. `means`: the geometric mean of `better` for each group that both files have."""
 
     base: ResultsFile
     new: ResultsFile
@@ -154,12 +158,12 @@ class Comparison:
 
     @property
     def by_units(self) -> bool:
-        """Whether a measured card stands beside a datasheet."""
+        """Whether a measured card is compared with a datasheet."""
         return any(row.by_units for row in self.rows)
 
     @property
     def lost(self) -> tuple[Row, ...]:
-        """The ceilings that only the base has."""
+        """The ceilings that have a value in the base only."""
         return tuple(row for row in self.rows if _has(row.base) and not _has(row.new))
 
 
@@ -168,9 +172,9 @@ def _has(ceiling: Ceiling | None) -> bool:
 
 
 def compare(base: ResultsFile, new: ResultsFile) -> Comparison:
-    """Return how the ceilings of two files relate: in the order of the new file, then those only in the base.
+    """Return the comparison of two files' ceilings, in the order of the new file, then the ceilings of the base alone.
 
-    Raises UsageError if they share no ceiling.
+    Raises UsageError if no ceiling has a value in both files.
     """
     before = {ceiling.name: ceiling for ceiling in base.ceilings}
     after = {ceiling.name: ceiling for ceiling in new.ceilings}
@@ -196,8 +200,11 @@ def compare(base: ResultsFile, new: ResultsFile) -> Comparison:
 
 
 def better(base: Ceiling | None, new: Ceiling | None) -> float | None:
-    """Return how many times as good the new ceiling is; None if a value is missing, or if one is measured and the
-    other a datasheet's, because that ratio says nothing about the cards."""
+    """Return how many times as good the new ceiling is, or None.
+
+    None if a value is missing, or if one is measured and the other is a datasheet's, because that ratio says nothing
+    about the cards.
+    """
     if not (base and new and _has(base) and _has(new)) or (base.unit, base.source) != (new.unit, new.source):
         return None
     assert base.value is not None
@@ -207,20 +214,20 @@ def better(base: Ceiling | None, new: Ceiling | None) -> float | None:
 
 
 def units_of(ceiling: Ceiling | None) -> Ceiling | None:
-    """Return a ceiling with its theoretical value in place of the measured one, as a datasheet has it."""
+    """Return a copy of a ceiling whose value is the theoretical value, as in a datasheet."""
     if ceiling is None or ceiling.source == "datasheet":
         return ceiling
     return replace(ceiling, value=ceiling.theoretical, source="datasheet")
 
 
 def less_is_better(ceiling: Ceiling) -> bool:
-    """Whether a smaller value is better: by the ceiling's kind, or by its unit if the kind is unknown."""
+    """Return whether a smaller value is better, from the known ceilings or else from the unit."""
     kind = KINDS.get(ceiling.name)
     return kind.less_is_better if kind else ceiling.unit == "s" or ceiling.unit.startswith("J/")
 
 
 def names_of(comparison: Comparison, labels: Sequence[str]) -> tuple[str, str]:
-    """Return the names of the two sides: the cards' names if they differ, else the files'."""
+    """Return the names of the two sides: the cards' names if they differ, else `labels`, the files' names."""
     cards = [file.device.name if file.device else "" for file in (comparison.base, comparison.new)]
     if all(cards) and cards[0] != cards[1]:
         return cards[0], cards[1]
@@ -228,7 +235,7 @@ def names_of(comparison: Comparison, labels: Sequence[str]) -> tuple[str, str]:
 
 
 def verdict(comparison: Comparison, labels: Sequence[str]) -> str:
-    """Return the groups in which each side is better: 'NVIDIA H200 is ahead in memory (1.42x); ...'."""
+    """Return a sentence with the groups in which each side is better: 'NVIDIA H200 is ahead in memory (1.42x); ...'."""
     base, new = names_of(comparison, labels)
     ahead = {group: mean for group, mean in comparison.means.items() if mean > 1 + SAME_WITHIN}
     behind = {group: 1 / mean for group, mean in comparison.means.items() if 1 / mean > 1 + SAME_WITHIN}
@@ -251,9 +258,9 @@ def times(ratio: float) -> str:
 
 
 def failures(comparison: Comparison, threshold: float | None, strict: bool) -> list[str]:
-    """Return a sentence for each ceiling that is worse by more than the threshold or, with `strict`, is missing.
+    """Return a sentence for each ceiling that is worse by more than the threshold or, with `strict`, lost its value.
 
-    Copies of pageable memory are not held against the threshold: two runs of the same card and host differ by half.
+    The threshold does not apply to copies of pageable memory, since two runs on one card and host differ by half.
     """
     sentences = []
     for row in comparison.rows:
@@ -276,7 +283,7 @@ def failures(comparison: Comparison, threshold: float | None, strict: bool) -> l
 
 
 def document(names: Sequence[str], comparisons: Sequence[Comparison]) -> dict[str, Any]:
-    """Return comparisons of the first file with the others as plain values."""
+    """Return the comparisons of the first file with each other file as a dict for JSON."""
     return {
         "files": list(names),
         "comparisons": [
@@ -293,16 +300,16 @@ def document(names: Sequence[str], comparisons: Sequence[Comparison]) -> dict[st
 
 
 def refuse(files: Sequence[ResultsFile], names: Sequence[str], doing: str, instead: str) -> None:
-    """Raise CudabenchError if a file holds ceilings. doing: a clause after 'which'; instead: the repair."""
+    """Raise CudabenchError if a file holds ceilings. `doing`: the text after 'which'; `instead`: what to do."""
     for file, name in zip(files, names, strict=True):
         if file.ceilings:
             raise CudabenchError(f"{name} holds ceilings, which {doing}: {instead}.")
 
 
 def all_ceilings(files: Sequence[ResultsFile], names: Sequence[str]) -> bool:
-    """Return whether files hold ceilings and no kernels' results.
+    """Return whether all files hold ceilings and no results of kernels.
 
-    Raises UsageError if only some of the files do, because they cannot be compared.
+    Raises UsageError if only some of them do, because such files cannot be compared.
     """
     holding = [bool(file.ceilings) and not file.results for file in files]
     if any(holding) and not all(holding):

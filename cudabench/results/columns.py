@@ -1,4 +1,4 @@
-"""Tables as data: a column with the text of a row in it, and the texts that tables share."""
+"""Tables as data: a column knows the text of each row; and texts that several tables use."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ NOTHING = "-"
 
 @dataclass(frozen=True)
 class Column(Generic[Row]):
-    """A column: its heading and the text of a row in it.
+    """A column of a table.
 
-    expendable: narrow terminals leave out columns with 1 first, then 2 and so on; never those with 0. dim: whether a
-    row's text is unremarkable.
+    `heading`: its heading; `text`: a function that returns the text of a row; `right`: align to the right;
+    `expendable`: on a narrow terminal, columns with 1 are left out first, then those with 2 and so on, but never those
+    with 0; `dim`: a function that returns whether a row's text is unimportant and shown dim.
     """
 
     heading: str
@@ -31,7 +32,7 @@ class Column(Generic[Row]):
 
 
 def number(value: float | None, count: int = 4) -> str:
-    """Return a number with this many digits, or "-" for None."""
+    """Return a number with `count` significant digits, or "-" for None."""
     return NOTHING if value is None else units.digits(value, count)
 
 
@@ -46,7 +47,7 @@ def count(value: int | None) -> str:
 
 
 def verified(result: Result) -> str:
-    """Return whether a result is right, in a word."""
+    """Return whether a result was verified, in a word: yes, unverified, WRONG, failed or skipped."""
     if result.status == "ok" and result.verification is None:
         return "unverified"
     return {"ok": "yes", "wrong": "WRONG", "failed": "failed", "skipped": "skipped"}[result.status]

@@ -1,11 +1,11 @@
-"""Compares two results files: pure, records in and records out.
+"""Compares two results files. Pure functions: records in, records out.
 
-Times. The ratio is new over base, of the medians, with the interval that `ratio` gives it.
+Times. The ratio is new over base, of the medians, with its interval from `ratio`.
 
-Verdicts. `slower` and `faster`: the whole interval lies on one side of 1. `same`: the interval holds 1 and stays
-within the allowed change. `unclear`: all other cases, such as too few samples.
+Verdicts. `slower` and `faster`: the whole interval lies on one side of 1. `same`: the interval holds 1 and stays within
+the allowed change. `unclear`: all other cases, such as too few samples.
 
-Counts of the simulator are exact: every difference is shown, and a count that grew by more than is allowed fails.
+Counts of the simulator are exact: every difference is shown, and a count that grew by more than allowed is a failure.
 """
 
 from __future__ import annotations
@@ -27,14 +27,15 @@ from cudabench.results import units
 from cudabench.results.ratio import RUN_TO_RUN, RUN_TO_RUN_S, Ratio, time_ratio
 from cudabench.results.thresholds import THRESHOLDS
 
-SAME_WITHIN = 0.03  # twice RUN_TO_RUN; a larger threshold replaces it
-MIN_SAMPLES = 8  # the least that give a distribution-free 99% interval of the median: 2 * (1/2)^7 > 0.01
-COPY_MOVED = 0.02  # a copy that changed by more means that the card changed
+SAME_WITHIN = 0.03  # twice RUN_TO_RUN; a threshold that is larger replaces it
+# the fewest samples whose range is a 99% interval of the median for every distribution; with 7, 2 * (1/2)^7 > 0.01
+MIN_SAMPLES = 8
+COPY_MOVED = 0.02  # if the speed of the copy changed by more than this fraction, the card itself changed
 
 COUNTED_SPACES = ("global", "local", "shared", "constant")
 
-# Verdicts on a change, which need the same problem on both sides
-WHERE = {"cuda": "on a GPU", "simulated": "through a simulated driver", "sim": "in the simulator"}  # by kind of device
+# WHERE is the text for each kind of device. CHANGES are the verdicts on a change; both sides need the same problem.
+WHERE = {"cuda": "on a GPU", "simulated": "through a simulated driver", "sim": "in the simulator"}
 CHANGES = frozenset({"faster", "slower", "same", "fewer", "more", "mixed"})
 
 Scope = Literal["gpu", "hardware", "counts"]
@@ -47,15 +48,16 @@ ORDER: tuple[Verdict, ...] = (
     "wrong", "failed", "slower", "more", "mixed", "unclear", "same", "fewer", "faster", "mended", "still wrong",
     "still failed",
 )  # fmt: skip
-# Rows are shown in this order; equal results come last.
+# The order in which rows are shown; rows that stayed the same come last.
 WORST = (*(word for word in ORDER if word != "same"), "missing", "new", "same")
 
 
 @dataclass(frozen=True)
 class Key:
-    """The identity of a measurement: equal keys mean the same measurement.
+    """What identifies a measurement: two results with equal keys are compared.
 
-    `card` is the device if a file holds several; `occurrence` numbers the results that are equal in everything else.
+    `kind`: the kind of device; `card`: the card, if a file holds several; `occurrence`: the number, from 0, among
+    results that are equal in everything else.
     """
 
     operation: str
@@ -79,7 +81,7 @@ class Count:
 
 @dataclass(frozen=True)
 class Row:
-    """One kernel: its results in both files and the verdict. `reason` explains a missing verdict."""
+    """One kernel: its results in both files, and the verdict. `reason`: why there is no clear verdict."""
 
     key: Key
     base: Result | None
@@ -91,7 +93,7 @@ class Row:
 
     @property
     def same_code(self) -> bool | None:
-        """Whether both sides ran the same machine code; None if it is not known of both."""
+        """Whether both sides ran the same machine code; None if the code of a side is not known."""
         codes = [side.machine_code for side in (self.base, self.new) if side and side.machine_code]
         return (codes[0].arch, codes[0].sha256) == (codes[1].arch, codes[1].sha256) if len(codes) == 2 else None
 
@@ -101,17 +103,20 @@ class Row:
         return tuple(count for count in self.counts if count.new > count.base)
 
     def grown_over(self, threshold: float) -> tuple[Count, ...]:
-        """Return the counts that grew by more than a fraction of the old count; any growth from zero is more."""
-        margin = threshold * (1 + 1e-9)  # 29% of 100 are 28.999999999999996
+        """Return the counts that grew by more than the fraction `threshold`.
+
+        A count that was zero and grew is among them.
+        """
+        margin = threshold * (1 + 1e-9)  # a tolerance for rounding: 0.29 * 100 is 28.999999999999996
         return tuple(count for count in self.grown if count.new - count.base > margin * count.base)
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """All rows of two files: in the order of the new file, then the rows that it lacks.
+    """All rows of two files: those of the new file in its order, then those that only the base has.
 
-    `scope` is what can be compared: times on one GPU, times on two GPUs without a verdict, or counts. `changed` lists
-    the other differences between the two runs.
+    `scope`: what is compared: times on one GPU ("gpu"), times on two GPUs without a verdict ("hardware"), or counts of
+    the simulator ("counts"). `changed`: the other differences between the two runs.
     """
 
     base: ResultsFile
@@ -122,20 +127,20 @@ class Comparison:
 
     @property
     def geometric_mean(self) -> float | None:
-        """The geometric mean of the ratios, or None without any."""
-        # Cold against hot, or another problem, has a ratio, but is not part of the mean.
+        """The geometric mean of the ratios; None if there are none."""
+        # Rows of different problems, or of a cold and a hot cache, have a ratio, but do not count in the mean.
         comparable = CHANGES | {"shown"}
         logs = [math.log(row.ratio.value) for row in self.rows if row.ratio and row.verdict in comparable]
         return math.exp(sum(logs) / len(logs)) if logs else None
 
     def count(self, verdict: Verdict) -> int:
-        """Return how many rows have a verdict."""
+        """Return how many rows have this verdict."""
         return sum(row.verdict == verdict for row in self.rows)
 
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a comparison fails: an exit code, a sentence, and the row of the kernel."""
+    """A reason why a comparison fails: the exit code, a sentence without its full stop, and the row of the kernel."""
 
     code: int
     message: str
@@ -168,7 +173,7 @@ def compare(
     margin = max(threshold or 0.0, SAME_WITHIN, 2 * run_to_run)
     rows = [_row(key, before.get(key), result, scope, margin, run_to_run) for key, result in after.items()]
     rows += [_row(key, result, None, scope, margin, run_to_run) for key, result in before.items() if key not in after]
-    # Options of the operation, such as a blur's radius, make another problem of the same size.
+    # Options of an operation, such as the radius of a blur, make it another problem, even with the same size.
     old, fresh = (
         {name: value for name, value in (file.settings.get("options") or {}).items() if name not in ("image", "save")}
         for file in (base, new)
@@ -180,7 +185,7 @@ def compare(
 
 
 def results_by_key(file: ResultsFile) -> dict[Key, Result]:
-    """Return a file's results by the key of their measurement, without the skipped results."""
+    """Return the results of a file by key; skipped results are left out."""
     occurrences: Counter[Key] = Counter()
     results = {}
     for result in (row for row in file.results if row.status != "skipped"):
@@ -195,7 +200,10 @@ def results_by_key(file: ResultsFile) -> dict[Key, Result]:
 def _by_card(
     base: ResultsFile, new: ResultsFile, scope: Scope, same_model: bool
 ) -> tuple[dict[Key, Result], dict[Key, Result]]:
-    """Return both files' results by key and card: pairs of the same card, or hardware side by side."""
+    """Return the results of both files by key, with the card in the key.
+
+    In scope "hardware", the n-th card of one file is compared with the n-th of the other; else each card with itself.
+    """
     unmatched, new_files = base.by_device(), new.by_device()
     pairs: list[tuple[ResultsFile | None, ...]] = []
     if scope == "hardware":
@@ -216,7 +224,7 @@ def _by_card(
 
 
 def _card(old: DeviceInfo | None, new: DeviceInfo | None) -> str:
-    """Return the key of a card: its UUID if both files have the same card, else its number."""
+    """Return the name of a card for the key: its UUID if both files have the same card, else its label (cuda:1)."""
     device = new or old
     if device is None:
         return ""
@@ -225,7 +233,7 @@ def _card(old: DeviceInfo | None, new: DeviceInfo | None) -> str:
 
 
 def nothing_in_common(before: Iterable[Key], after: Iterable[Key]) -> str:
-    """Return a sentence with the first property that differs between all results of two files."""
+    """Return the error sentence for two files without a common key: the first property in which all results differ."""
     before, after = list(before), list(after)
     texts: dict[str, Callable[[Key], str]] = {
         "kind": lambda key: WHERE[key.kind],
@@ -248,7 +256,7 @@ def _listed(texts: list[str]) -> str:
 
 
 def size_text(key: Key) -> str:
-    """Return the size of a measurement as text."""
+    """Return the size in a key as text."""
     return units.size_text(key.operation, key.size)
 
 
@@ -257,13 +265,16 @@ def _kind(device: DeviceInfo | None) -> str | None:
 
 
 def same_gpu(a: DeviceInfo, b: DeviceInfo, same_model: bool = False) -> bool:
-    """Return whether two devices are the same GPU: by UUID if both have a UUID, else by name."""
+    """Return whether two devices are the same GPU: by UUID if both have one, else by name.
+
+    With `same_model`, only the names count.
+    """
     by_uuid = a.uuid and b.uuid and not same_model
     return a.kind == b.kind and (a.uuid == b.uuid if by_uuid else a.name == b.name)
 
 
 def _alike(a: DeviceInfo | None, b: DeviceInfo | None, same_model: bool) -> bool:
-    # An interrupted run without a device is without results.
+    # A file without a device comes from a run that was interrupted early, and has no results.
     return a is None or b is None or same_gpu(a, b, same_model)
 
 
@@ -274,7 +285,7 @@ def _scope(base: ResultsFile, new: ResultsFile, same_model: bool) -> Literal["gp
     return "gpu" if any(_alike(*pair, same_model) for pair in pairs) else "hardware"
 
 
-# Settings of the run, not of the kernel
+# The settings that say how a run is made; a difference in them is not mentioned.
 QUIET_SETTINGS = {
     "kernels", "block", "size", "dtype", "device", "timeout", "cpu", "cpu_threads", "jobs", "sim_threads", "on",
     "sweep", *THRESHOLDS,
@@ -282,7 +293,10 @@ QUIET_SETTINGS = {
 
 
 def differences(base: ResultsFile, new: ResultsFile) -> tuple[str, ...]:
-    """Return the other differences between two runs, as 'nvcc 12.9 -> 13.0': versions, driver, settings."""
+    """Return the differences between two runs besides their results: versions, driver, settings.
+
+    Each is a text, such as 'nvcc 12.9 -> 13.0'.
+    """
 
     def changes(before: Any, after: Any, skip: set[str]) -> list[str]:
         names = [name for name in {**before, **after} if name not in skip and before.get(name) != after.get(name)]
@@ -331,7 +345,7 @@ def _row(key: Key, base: Result | None, new: Result | None, scope: str, margin: 
         return row("unclear", reason="a simulated driver made up the times")
     if key.kind == "sim":
         return _counted(row("unclear", reason="no counts in one file"))
-    row = partial(Row, key, base, new)  # with a time, counts do not decide the verdict
+    row = partial(Row, key, base, new)  # kernels with a time are judged by the time, not by counts
     if scope == "hardware":
         ratio = new.time.median_s / base.time.median_s if base.time and new.time else None
         return row("shown", Ratio(ratio, ratio, ratio) if ratio else None)
@@ -339,7 +353,7 @@ def _row(key: Key, base: Result | None, new: Result | None, scope: str, margin: 
 
 
 def _timed(base: Result, new: Result, margin: float, run_to_run: float) -> tuple[Verdict, Ratio | None, str | None]:
-    """Return the verdict on two times, their ratio, and why a verdict is missing."""
+    """Return (verdict, ratio or None, why the verdict is not clear or None) for two measured results."""
     if base.time is None or new.time is None:
         return "unclear", None, "one of the files lacks a time"
     if min(base.time.median_s, new.time.median_s, *base.time.samples_s, *new.time.samples_s) <= 0:
@@ -356,8 +370,9 @@ def _timed(base: Result, new: Result, margin: float, run_to_run: float) -> tuple
         note = f": times this short differ by {RUN_TO_RUN_S * 1e6:g} µs from run to run" if short else ""
         return outcome, ratio, f"a change of {ratio.reach:.1%} is possible{note}"
     if outcome != "same" and base.copy_gbps and new.copy_gbps and base.bytes:
-        copy = base.copy_gbps / new.copy_gbps  # the ratio of its times
-        long = RUN_TO_RUN_S * base.copy_gbps * 1e9 / base.bytes <= COPY_MOVED  # long enough for a conclusion
+        copy = base.copy_gbps / new.copy_gbps  # the ratio of the times of the copy
+        # the copy takes long enough for a conclusion
+        long = RUN_TO_RUN_S * base.copy_gbps * 1e9 / base.bytes <= COPY_MOVED
         if long and abs(math.log(copy)) > math.log1p(COPY_MOVED) and ratio.low / copy <= 1 <= ratio.high / copy:
             direction, by = "slower" if copy > 1 else "faster", max(copy, 1 / copy) - 1
             return "unclear", ratio, f"the copy is {by:.1%} {direction} too: the card changed"
@@ -365,7 +380,10 @@ def _timed(base: Result, new: Result, margin: float, run_to_run: float) -> tuple
 
 
 def interval_verdict(ratio: Ratio, margin: float) -> Literal["slower", "faster", "same", "unclear"]:
-    """Return the verdict of an interval; `same` needs an interval within `margin`, a fraction, in both directions."""
+    """Return the verdict that an interval gives.
+
+    `same` needs an interval within `margin`, a fraction, in both directions.
+    """
     if ratio.low > 1:
         return "slower"
     if ratio.high < 1:
@@ -377,7 +395,10 @@ def interval_verdict(ratio: Ratio, margin: float) -> Literal["slower", "faster",
 
 
 def counts(result: Result) -> dict[str, int]:
-    """Return the simulator's counts, summed over a kernel; counts that it did not take are left out."""
+    """Return the simulator's counts of a result by name, summed over the kernel.
+
+    Counts that were not taken are left out.
+    """
     spaces = () if result.access is None else COUNTED_SPACES
     counted = {f"{space} {unit(space)}": total(result.access or (), space).actual for space in spaces}
     counted |= {} if result.instructions is None else {"PTX instructions": result.instructions}
@@ -386,7 +407,7 @@ def counts(result: Result) -> dict[str, int]:
 
 
 def _counted(row: Row) -> Row:
-    """Return the row with its counts and their verdict; unchanged without counts."""
+    """Return the row with the verdict that its counts give; a row without counts is returned unchanged."""
     if not row.counts:
         return row
     grown, fallen = any(c.new > c.base for c in row.counts), any(c.new < c.base for c in row.counts)
@@ -395,7 +416,7 @@ def _counted(row: Row) -> Row:
 
 
 def worst_first(rows: Iterable[Row]) -> list[Row]:
-    """Return rows with the worst verdict first, within a verdict the largest change first, and equal rows last."""
+    """Return the rows sorted by verdict, the worst first; for equal verdicts, the largest change first."""
 
     def rank(row: Row) -> tuple[int, float, float]:
         position = WORST.index(row.verdict) if row.verdict in WORST else len(WORST)
@@ -409,11 +430,11 @@ def worst_first(rows: Iterable[Row]) -> list[Row]:
 
 
 def failures(comparison: Comparison, threshold: float | None, strict: bool = False) -> list[Failure]:
-    """Return why a comparison fails.
+    """Return the reasons why a comparison fails, with their exit codes.
 
-    Always: a kernel that became wrong (3), or failed and did not before (1). With a threshold: a kernel that is
-    slower by more, if its interval shows it (4); in the simulator, a count that grew by more (4). With
-    `strict`: an unclear or missing kernel (4).
+    Always: a kernel that became wrong (3), or that failed and did not fail before (1). With `threshold`: a kernel that
+    is slower by more, if its interval shows it (4), and in the simulator a count that grew by more (4). With `strict`:
+    an unclear or missing kernel (4).
     """
     failed = []
     gate = f"over --fail-on-regression {(threshold or 0.0) * 100:.4g}%"
@@ -439,7 +460,7 @@ def failures(comparison: Comparison, threshold: float | None, strict: bool = Fal
 
 
 def name_of(key: Key) -> str:
-    """Return the name of a measurement in a sentence: smem-pad (32 x 8)."""
+    """Return the name of a measurement for a sentence, such as 'smem-pad (32 x 8)'."""
     block = f" ({dim_text(key.block, 2)})" if key.block[0] else ""
     return key.kernel + block + (f" on {key.card}" if key.card else "")
 
@@ -448,7 +469,7 @@ def name_of(key: Key) -> str:
 
 
 def document(names: Sequence[str], comparisons: Sequence[Comparison], failed: Sequence[Failure]) -> dict[str, Any]:
-    """Return comparisons of the first file with each other one as plain values; times in seconds."""
+    """Return the comparisons of the first file with each other file as a dict for JSON; times are in seconds."""
     return {
         "schema": "cudabench-comparison/1",
         "base": names[0],

@@ -1,8 +1,8 @@
-"""Two revisions of a source by the machine code that compilers made of them.
+"""Compares two revisions of a source by the machine code that compilers made of them.
 
-`difference` compares one kernel on one architecture; `counted` adds the counts of a simulated launch of both;
-`failures` says which differences fail. The verdict `same` promises that there is nothing to measure: instructions,
-their scheduling, the data that they read at fixed places, registers, shared and local memory are the same.
+`difference` compares one kernel on one architecture. `counted` adds the counts of a simulated launch of both revisions.
+`failures` says which differences are failures. The verdict `same` means that there is nothing to measure: instructions,
+their scheduling, the constant data that they read, registers, shared and local memory are the same.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from cudabench.results import units
 from cudabench.results.columns import NOTHING
 from cudabench.results.groups import grouped
 
-# The architectures of `--arch all`, as far as the compiler has them: one of each generation of
-# multiprocessor, and sm_90a, because wgmma compiles only for it.
+# The architectures of `--arch all` that the compiler supports: one of each generation of multiprocessor, and sm_90a,
+# because wgmma compiles only for it.
 ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_120")
-THREADS = 256  # threads of a block if neither --block nor __launch_bounds__ sets them
+THREADS = 256  # the threads of a block if neither --block nor __launch_bounds__ says how many
 
 COUNTED = ("sectors", "wavefronts", "executed")  # figures that need a simulated launch
 DISASSEMBLED = ("spills", "instructions", "arithmetic")  # figures that need nvdisasm
@@ -39,9 +39,10 @@ Made = Compiled | CompilerError  # a compiled kernel, or why the compiler refuse
 
 @dataclass(frozen=True)
 class Side:
-    """One revision of a source: its text, the name for the compiler and the name in messages.
+    """One revision of a source.
 
-    hidden: names of files and folders that __FILE__ can put into the code; they do not count as a difference.
+    `label`: its name in messages; `source`: its text and the name for the compiler; `defines`: the macros; `hidden`:
+    names of files and folders that __FILE__ may put into the code, and that do not count as a difference.
     """
 
     label: str
@@ -52,7 +53,11 @@ class Side:
 
 @dataclass(frozen=True)
 class Chosen:
-    """A kernel of one side: the last part of its name, its C++ expression, its line, and the name that picks it."""
+    """A kernel of one side.
+
+    `name`: the last part of its C++ name; `expression`: the C++ expression that names it, such as 'f<float>'; `line`:
+    its line; `name_asked`: the name by which --kernel chooses it.
+    """
 
     name: str
     expression: str
@@ -62,9 +67,10 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Pair:
-    """A kernel of both sides, or of one: its name, and the block and dynamic shared memory of its launch.
+    """A kernel that both sides have, or only one (the other is None), with the launch for which it is compared.
 
-    threads: None if the launch does not set them; then as many as the code allows, at most `THREADS`.
+    `threads`: the threads of a block; None if the launch does not set them, and then as many as the code allows, at
+    most `THREADS`. `shared`: the bytes of dynamic shared memory.
     """
 
     name: str
@@ -80,7 +86,10 @@ class Pair:
 def difference(
     pair: Pair, arch: str, old: tuple[Side, Mapping[str, Made]], new: tuple[Side, Mapping[str, Made]]
 ) -> CodeDifference:
-    """Return how a kernel differs on an architecture. Each side maps C++ expressions to compiled kernels."""
+    """Return how a kernel differs on an architecture.
+
+    `old` and `new` are a side, and what the compiler made of its kernels, by their C++ expressions.
+    """
     sides = (old[0], new[0])
     chosen = (pair.old, pair.new)
     compiled_pair = [
@@ -125,19 +134,19 @@ def difference(
 
 
 def _bound(chosen: Chosen | None, compiled: Made | None) -> int:
-    """Return the threads that __launch_bounds__ allows."""
+    """Return the most threads of a block that __launch_bounds__ allows; THREADS if the kernel has none."""
     if not isinstance(compiled, Compiled) or chosen is None:
         return THREADS
     return compiled.resources[compiled.entry(chosen.expression)].max_threads or THREADS
 
 
 def _sentence(error: CompilerError, side: Side) -> str:
-    """Return the first line of a compiler's error, with the user's name of the source."""
+    """Return the first line of a compiler's error, in which the source has the name that the user knows."""
     return str(error).replace(side.source.name, side.label).splitlines()[0]
 
 
 def changes(old: CodeFigures, new: CodeFigures, data: bool = False) -> tuple[str, ...]:
-    """Return the names of the figures that differ; `data`: whether the data at fixed places differs."""
+    """Return the names of the figures that differ. `data`: whether the constant data differs."""
     names = ["code"] if old.sha256 != new.sha256 else []
     names += ["data"] if data else []
     names += [name for name, get in FIGURES.items() if get(old) != get(new) and None not in (get(old), get(new))]
@@ -145,7 +154,7 @@ def changes(old: CodeFigures, new: CodeFigures, data: bool = False) -> tuple[str
     return tuple(names)
 
 
-# The figures that can grow or fall, by their --fail-on name.
+# The figures that can grow or fall, by their names in --fail-on.
 FIGURES: dict[str, Callable[[CodeFigures], float | None]] = {
     "registers": lambda figures: figures.registers,
     "spills": lambda figures: figures.spill_bytes,
@@ -161,7 +170,10 @@ FAIL_ON = ("code", *FIGURES, "arithmetic")
 
 
 class _Texts:
-    """The lines of both sides' sources and headers, read when needed, and the pairs of equal lines."""
+    """The lines of both sides' sources and headers, which are read when needed, and which old line is which new line.
+
+    `at` is 0 for the old side and 1 for the new side.
+    """
 
     def __init__(self, sides: tuple[Side, Side]) -> None:
         self._sides = sides
@@ -169,7 +181,7 @@ class _Texts:
         self._new_of: dict[str, dict[int, int]] = {}
 
     def lines(self, at: int, file: str) -> list[str]:
-        """Return the lines of a side's source or of a named header; empty if the header cannot be found."""
+        """Return the lines of a side's source (`file` is '') or of a header; empty if the header cannot be found."""
         if (at, file) not in self._read:
             source = self._sides[at].source
             text = "" if file else source.text
@@ -181,7 +193,7 @@ class _Texts:
         return self._read[at, file]
 
     def line(self, at: int, place: Place | None) -> str:
-        """Return the text of a line; empty if it is not known."""
+        """Return the text of the line at a place; empty if it is not known."""
         lines = self.lines(at, place.file) if place else []
         return lines[place.line - 1] if place and 0 < place.line <= len(lines) else ""
 
@@ -191,35 +203,41 @@ class _Texts:
         return self._new_of[file]
 
     def new_of(self, old: Place) -> Place | None:
-        """Return the new place of an old line. Lines of a header that cannot be read keep their numbers."""
+        """Return where an old line is in the new file; None if it is gone.
+
+        Lines of an unreadable header keep their numbers.
+        """
         line = self._numbers(old.file).get(old.line) if self.lines(0, old.file) else old.line
         return Place(old.file, line) if line else None
 
     def old_of(self, new: Place) -> Place | None:
-        """Return the old place of a new line, or None."""
+        """Return where a new line was in the old file; None if it is new."""
         if not self.lines(1, new.file):
             return new
         line = next((old for old, number in self._numbers(new.file).items() if number == new.line), None)
         return Place(new.file, line) if line else None
 
     def joined(self, was: Iterable[Place], now: Iterable[Place]) -> list[tuple[Place | None, Place | None]]:
-        """Return pairs of old and new lines: each old line with its new one, then the new lines without an old one."""
+        """Return pairs (old line, new line): first each old line, then each new line without an old one.
+
+        None: no such line.
+        """
         pairs: list[tuple[Place | None, Place | None]] = [(place, self.new_of(place)) for place in was]
         new_places = {new for _, new in pairs}
         return pairs + [(self.old_of(place), place) for place in now if place not in new_places]
 
     def record(self, old: Place | None, new: Place | None) -> LineChange:
-        """Return an empty record of a line."""
+        """Return a record of a line whose counts of instructions are still 0."""
         shown = new or old
         text = self.line(1, new) if new else self.line(0, old)
         return LineChange(shown.file if shown else "", old.line if old else None, new.line if new else None, text, 0, 0)
 
 
 def _first(old: Code, new: Code, texts: _Texts) -> FirstChange | None:
-    """Return the first changed opcode or, if all opcodes are equal, the first changed operand; None if only the
-    scheduling changed.
+    """Return the first changed opcode or, if all opcodes are equal, the first instruction with changed operands.
 
-    Instructions without a source line, such as the set-up at the start, count only if all others are the same.
+    None if only the scheduling changed. Instructions without a source line, such as the set-up at the start, count only
+    if all others are the same.
     """
     if old.steps is None or new.steps is None:
         return None
@@ -251,7 +269,10 @@ def _differs_at(old: Sequence[str], new: Sequence[str]) -> int | None:
 
 
 def aligned(old: Sequence[str], new: Sequence[str]) -> dict[int, int]:
-    """Return the new number, from 1, of each old line that remains; equally many rewritten lines match in order."""
+    """Return the new line number, from 1, of each old line that remains.
+
+    A block of rewritten lines matches line by line if it kept its length.
+    """
     return {
         a + k + 1: c + k + 1
         for tag, a, b, c, d in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
@@ -261,7 +282,7 @@ def aligned(old: Sequence[str], new: Sequence[str]) -> dict[int, int]:
 
 
 def _lines(old: Code, new: Code, texts: _Texts) -> tuple[LineChange, ...]:
-    """Return the lines whose numbers of instructions differ, the largest change first."""
+    """Return the lines that have more or fewer instructions than before, the largest change first."""
     was, now = old.by_line, new.by_line
     changed = [
         replace(texts.record(before, after), old_instructions=fewer, new_instructions=more)
@@ -272,7 +293,7 @@ def _lines(old: Code, new: Code, texts: _Texts) -> tuple[LineChange, ...]:
 
 
 def _size(line: LineChange) -> tuple[int, int, str, int]:
-    """Return the sort key of a line, the most changed first: by the launch's counts, then instructions, then place."""
+    """Return the sort key of a line, for the largest change first: by counts, by instructions, then by position."""
     counts = (line.old_sectors, line.new_sectors), (line.old_wavefronts, line.new_wavefronts)
     change = sum(abs((b or 0) - (a or 0)) for a, b in counts)
     return -change, -abs(line.new_instructions - line.old_instructions), line.file, line.new_line or line.old_line or 0
@@ -284,7 +305,10 @@ def _size(line: LineChange) -> tuple[int, int, str, int]:
 def counted(
     difference: CodeDifference, sides: tuple[Side, Side], before: Result | None, after: Result | None
 ) -> CodeDifference:
-    """Return a difference with the counts of a simulated launch of each side; None: this side was not launched."""
+    """Return a difference with the counts of a simulated launch of each side.
+
+    A result is None if its side was not launched.
+    """
     was = difference.old and before and _with_counts(difference.old, before)
     now = difference.new and after and _with_counts(difference.new, after)
     record = replace(difference, old=was or difference.old, new=now or difference.new)
@@ -310,7 +334,7 @@ def _with_counts(figures: CodeFigures, result: Result) -> CodeFigures:
 def _lines_with_counts(
     changed: Sequence[LineChange], texts: _Texts, before: Sequence[Access], after: Sequence[Access]
 ) -> tuple[LineChange, ...]:
-    """Return the changed lines with the counts of both sides, and the lines of which only the counts differ."""
+    """Return the changed lines with the counts of both sides, and also the lines whose counts alone differ."""
     was, now = _by_place(before), _by_place(after)
     lines = [*changed, *(texts.record(*places) for places in texts.joined(was, now))]
     counted_lines = []
@@ -325,7 +349,10 @@ def _lines_with_counts(
 
 
 def _by_place(rows: Sequence[Access]) -> dict[Place, tuple[int, int]]:
-    """Return sectors and wavefronts by line; an access in a header has its name, in parentheses, for a source text."""
+    """Return (sectors, wavefronts) by place.
+
+    An access in a header has as source text the header's name in parentheses.
+    """
 
     def place(row: Access) -> Place:
         header = re.fullmatch(r"\(([^()]+\.\w+)\)", row.source)
@@ -342,7 +369,7 @@ def _by_place(rows: Sequence[Access]) -> dict[Place, tuple[int, int]]:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a comparison fails: the exit code, a sentence without its full stop, the difference, and its file's line."""
+    """Why a comparison fails: the exit code, a sentence without full stop, the difference, and the figure's name."""
 
     code: int
     message: str
@@ -351,8 +378,10 @@ class Failure:
 
 
 def failures(differences: Sequence[CodeDifference], fail_on: Sequence[str]) -> list[Failure]:
-    """Return the failures: a kernel that no longer compiles, a kernel that became wrong, and the figures of `fail_on`
-    that became worse: `code` and `arithmetic` by any change, occupancy by a fall, all others by growth."""
+    """Return the failures: kernels that no longer compile or became wrong, and figures of `fail_on` that became worse.
+
+    `code` and `arithmetic` become worse by any change, occupancy by a fall, all others by growth.
+    """
     failed = []
     supported = {difference.kernel for difference in differences if difference.verdict != "unsupported"}
     for difference in differences:
@@ -378,7 +407,7 @@ def failures(differences: Sequence[CodeDifference], fail_on: Sequence[str]) -> l
 
 
 def worse(difference: CodeDifference, metric: str) -> str | None:
-    """Return as text how a metric became worse, or None."""
+    """Return a text that says how a figure became worse, or None if it did not."""
     old, new = difference.old, difference.new
     if metric == "code":
         return {"changed": "its code changed", "removed": "it is gone"}.get(difference.verdict)
@@ -395,7 +424,7 @@ def worse(difference: CodeDifference, metric: str) -> str | None:
 
 
 def figure_text(metric: str, figures: CodeFigures | None) -> str:
-    """Return a figure as text: bytes with their unit, occupancy as a percentage; '-' if it is not known."""
+    """Return a figure as text: bytes with their unit, occupancy as a percentage; '-' if the figure is not known."""
     value = FIGURES[metric](figures) if figures else None
     if value is None:
         return NOTHING

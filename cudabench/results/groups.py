@@ -1,4 +1,4 @@
-"""Values grouped by their keys."""
+"""A function that groups values by their keys."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Value = TypeVar("Value")
 
 
 def grouped(pairs: Iterable[tuple[Key, Value]]) -> dict[Key, list[Value]]:
-    """Return the values by key; keys and values stay in their order."""
+    """Return the lists of values by key; keys and values stay in their order."""
     groups: dict[Key, list[Value]] = {}
     for key, value in pairs:
         groups.setdefault(key, []).append(value)

@@ -1,12 +1,12 @@
-"""The ratio of two runs' times, with its confidence interval: pure.
+"""The ratio of the times in two runs, with its confidence interval. Pure functions.
 
-Two things make a ratio of medians uncertain. Within a run the samples scatter: a bootstrap of the median says how much,
-and resamples blocks of neighbouring samples, because they are not independent (on an H200 the autocorrelation of
-neighbours reaches -0.7, where samples alternate between two levels, and a warming card drifts). Between two runs the
-whole level moves with the addresses and the clocks: by a fraction of the time, and by a time that is the same for short
-and long kernels. Both are many times the spread of one run's samples, so an interval from samples alone would call
-noise a change. Here all parts are added in quadrature on a logarithmic scale, so that the interval of base against new
-is the exact inverse of new against base.
+Two things make a ratio of medians uncertain. Within a run the samples scatter. A bootstrap of the median measures this;
+it resamples blocks of neighbouring samples, because they are not independent (on an H200 the autocorrelation of
+neighbours reaches -0.7, where samples alternate between two levels, and a warming card drifts). Between two runs all
+samples shift with the addresses and the clocks: by a fraction of the time, and by a time that is the same for short and
+long kernels. Both shifts are many times the spread of one run's samples, so with an interval from samples alone, noise
+would look like a change. Here all parts are added in quadrature on a logarithmic scale, so that the interval of base
+against new is the exact inverse of new against base.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ import numpy as np
 
 from cudabench.records.results import Timing
 
-CONFIDENCE = 0.99  # of one interval; with a dozen kernels, 95% would find a false change in every second comparison
+# of one interval; with a dozen kernels, intervals of 95% would show a false change in every second comparison
+CONFIDENCE = 0.99
 RESAMPLES = 1000
-MOST_RESAMPLED = 20000  # samples: a comparison stays under a second and 100 MB
+MOST_RESAMPLED = 20000  # the most samples that are resampled: a comparison stays under a second and 100 MB
 # How much the medians of one kernel in two runs may differ. On an H200 they differ by up to 1%; 1.5% avoids a false
-# verdict among a dozen kernels and still finds a kernel that is 3% slower. All kernels of a process also differ by the
-# same time, up to 0.25 us (benchmarks/verdicts.py).
+# verdict among a dozen kernels and still finds a kernel that is 3% slower. In addition, the times of all kernels of a
+# process may shift by the same time, up to 0.25 us (benchmarks/verdicts.py).
 RUN_TO_RUN = 0.015
 RUN_TO_RUN_S = 0.25e-6
-# If samples are at two levels, the share of each level changes between runs, and moves the median by a fraction of the
-# interquartile range. Added to RUN_TO_RUN in quadrature.
+# If samples alternate between two levels, the share of each level changes from run to run and moves the median by this
+# fraction of the interquartile range. It is added to RUN_TO_RUN in quadrature.
 SPREAD_SHARE = 0.25
 
 
@@ -49,16 +50,16 @@ class Ratio:
 
     @property
     def reach(self) -> float:
-        """The largest change that the interval holds: 0.05 for 1.05 and for 1/1.05."""
+        """The largest change that the interval holds, slower or faster: 0.05 for 1.05 and for 1/1.05."""
         return max(self.high, 1 / self.low) - 1 if self.low > 0 else math.inf
 
 
 def time_ratio(base: Timing, new: Timing, run_to_run: float = RUN_TO_RUN, run_to_run_s: float = RUN_TO_RUN_S) -> Ratio:
-    """Return the ratio of two medians with its interval: that of the samples, widened by the noise between runs.
+    """Return the ratio of two medians, with the interval of the samples, widened by the noise between runs.
 
     The half width is sqrt(within^2 + run_to_run^2 + (run_to_run_s / median)^2 + (SPREAD_SHARE * spread)^2 +
-    resolution^2) on the logarithmic scale: within from a block bootstrap, spread the larger relative interquartile
-    range, resolution half a tick of the clock that took the samples, on either side.
+    resolution^2) on the logarithmic scale. within: from a block bootstrap; spread: the larger relative interquartile
+    range of both sides; resolution: half a tick of the clock that took the samples, for each side.
     """
     old, latest = _samples(tuple(base.samples_s)), _samples(tuple(new.samples_s))
     before = base.median_s if old.median is None else old.median
@@ -79,7 +80,11 @@ def time_ratio(base: Timing, new: Timing, run_to_run: float = RUN_TO_RUN, run_to
 
 @dataclass(frozen=True)
 class _Samples:
-    """The statistics of one side's samples; the median is None without samples."""
+    """The statistics of one side's samples.
+
+    `median`: None without samples; `log_medians`: the logarithms of the resampled medians; `spread`: the relative
+    interquartile range; `tick`: the tick of the clock, in seconds.
+    """
 
     median: float | None
     log_medians: np.ndarray
@@ -87,25 +92,26 @@ class _Samples:
     tick: float
 
 
-@functools.lru_cache(maxsize=256)  # one base is compared with several runs
+@functools.lru_cache(maxsize=256)  # one base may be compared with several runs
 def _samples(samples: tuple[float, ...]) -> _Samples:
     median = float(np.median(samples)) if samples else None
     return _Samples(median, _log_medians(samples), spread_of(samples), resolution(samples))
 
 
 def _log_medians(samples: Sequence[float]) -> np.ndarray:
-    """Return the logarithms of resampled medians, relative to the median of the samples.
+    """Return an array with the logarithms of resampled medians, each relative to the median of the samples.
 
-    A circular block bootstrap (Politis and Romano 1992) with blocks of sqrt(n) samples. The samples give the seed, so
-    that a comparison is repeatable and does not depend on the order of the files.
+    It is a circular block bootstrap (Politis and Romano 1992) with blocks of sqrt(n) samples. The seed comes from the
+    samples, so that a comparison is repeatable and does not depend on the order of the files.
     """
     values = np.asarray(samples, dtype=np.float64)
-    # Of very many samples every k-th is used: the interval grows a little, but stays far under the noise between runs.
+    # Of too many samples only every k-th is used. The interval grows a little, but stays far below the noise between
+    # runs.
     values = values[:: -(-len(values) // MOST_RESAMPLED) or 1]
     n = len(values)
     if n < 2:
         return np.zeros(RESAMPLES)
-    # Ranks instead of values: small integers resample and partition fifteen times as fast.
+    # Ranks replace the values, since small integers resample and partition fifteen times as fast.
     levels, ranks = np.unique(values, return_inverse=True)
     ranks = ranks.astype(np.int16 if len(levels) < 2**15 else np.int32)
     block = max(1, round(math.sqrt(n)))
@@ -129,6 +135,6 @@ def spread_of(samples: Sequence[float]) -> float:
 
 
 def resolution(samples: Sequence[float]) -> float:
-    """Return the tick of the clock that took the samples, in seconds: their smallest distance (32 ns on an H200)."""
+    """Return the tick of the clock in seconds: the smallest difference between samples (32 ns on an H200)."""
     levels = np.unique(samples)
     return float(np.diff(levels).min()) if len(levels) > 1 else 0.0

@@ -1,6 +1,6 @@
-"""The JSON Schema of the results file, and its keys as a page: both follow from the records alone.
+"""The JSON Schema of the results file, and its keys as a Markdown page. Both are made from the records alone.
 
-A key's meaning is the text in its field's `Annotated`; its unit is the end of its name.
+The meaning of a key is the text in its field's `Annotated`. The unit is known from the end of its name.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from cudabench.results.warnings import KINDS
 FIRST_DEVICE = "The device, or the first of several; null if the run ended before the device was ready."
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
-# Keys of the file that are left out if they are empty.
+# Keys at the top level that the file lacks if they are empty.
 SOMETIMES = ("devices", "diff", "ceilings", "listings", "ab", "fleet", "program")
 
 UNITS = (
@@ -36,22 +36,22 @@ SCALARS: dict[Any, dict[str, Any]] = {
     str: {"type": "string"},
     int: {"type": "integer"},
     bool: {"type": "boolean"},
-    # JSON lacks NaN and infinity: they are text.
+    # JSON has no NaN and no infinity: the file holds them as text.
     float: {"type": ["number", "string"], "pattern": "^(nan|inf|-inf)$"},
     Any: {},
 }
 
 
 def unit(key: str) -> str | None:
-    """Return the unit in a key's name, or None."""
+    """Return the unit that a key's name implies, or None."""
     return next((name for pattern, name in UNITS if re.fullmatch(pattern, key)), None)
 
 
 def schema(strict: bool = False) -> dict[str, Any]:
-    """Return the schema of a results file.
+    """Return the JSON Schema of a results file.
 
-    By default it describes every file of its major version: keys may be missing or unknown. `strict` describes the
-    files that this version writes: exactly these keys.
+    By default it accepts every file of its major version: keys may be missing or unknown. With `strict` it accepts only
+    files with exactly the keys that this version writes.
     """
     definitions: dict[str, Any] = {}
     keys = {key: _described(key, hint, definitions, strict) for key, hint in _top()}
@@ -70,7 +70,7 @@ def schema(strict: bool = False) -> dict[str, Any]:
 
 
 def _top() -> Iterator[tuple[str, Any]]:
-    """Yield the keys of the file with their types: the record's keys, and `device`."""
+    """Yield (key, type) for each key at the top level of the file: the fields of the record, and `device`."""
     hints = get_type_hints(ResultsFile, include_extras=True)
     for spec in fields(ResultsFile):
         if spec.name == "devices":
@@ -92,7 +92,7 @@ def _described(key: str, hint: Any, definitions: dict[str, Any], strict: bool) -
 
 
 def _type(hint: Any, definitions: dict[str, Any], strict: bool) -> dict[str, Any]:
-    """Return the schema of a Python type; records go into the definitions."""
+    """Return the schema of a Python type. The schema of a record is put into `definitions` and referred to."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
         return _type(arguments[0], definitions, strict)
@@ -103,7 +103,7 @@ def _type(hint: Any, definitions: dict[str, Any], strict: bool) -> dict[str, Any
         return _or_null(_type(inner, definitions, strict))
     if isinstance(hint, type) and is_dataclass(hint):
         if hint.__name__ not in definitions:
-            definitions[hint.__name__] = {}  # marks a record whose keys are being read
+            definitions[hint.__name__] = {}  # so that a record that contains itself ends the recursion
             definitions[hint.__name__] = _record(hint, definitions, strict)
         return {"$ref": f"#/$defs/{hint.__name__}"}
     if origin is Literal:
@@ -213,7 +213,7 @@ def _type_text(value: Mapping[str, Any]) -> str:
         return " or ".join(map(_type_text, value["anyOf"]))
     kinds = value.get("type", "anything")
     kinds = [kinds] if isinstance(kinds, str) else kinds
-    # The page's opening says once that a number may be the text "nan".
+    # The beginning of the page says once that a number may be the text "nan".
     return " or ".join(_kind_text(kind, value) for kind in kinds if kind != "string" or "number" not in kinds)
 
 

@@ -1,4 +1,4 @@
-"""Statistics of samples: pure functions over numbers."""
+"""Statistics of samples. Pure functions of numbers."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 
 from cudabench.records.results import Timing
 
-CONFIDENCE_Z = 1.959964  # two-sided 95% of the normal distribution
+CONFIDENCE_Z = 1.959964  # the quantile of the normal distribution for a two-sided 95% interval
 
 
 def median_interval(ordered: Sequence[float]) -> tuple[float, float]:
-    """Return the 95% confidence interval of the median of samples in ascending order.
+    """Return the 95% confidence interval of the median, (low, high), of samples in ascending order.
 
-    Order statistics: the number of samples under the true median is binomial(n, 1/2), so the ranks are
-    n/2 -+ z * sqrt(n)/2 (David and Nagaraja, Order Statistics, 3rd ed., section 7.1). No distribution is assumed. Under
+    Order statistics: the number of samples under the true median is binomial(n, 1/2), so the ranks are n/2 -+ z *
+    sqrt(n)/2 (David and Nagaraja, Order Statistics, 3rd ed., section 7.1). No distribution is assumed. With fewer than
     six samples no such interval exists at 95%: the whole range is returned.
     """
     n = len(ordered)
@@ -43,8 +43,10 @@ def summarize(
     samples_place: Sequence[int] = (),
     samples_sm_mhz: Sequence[int] = (),
 ) -> Timing:
-    """Return the statistics of samples in seconds, which keep their order of measurement. `samples_place` has the
-    place of each sample, `samples_sm_mhz` its SM clock."""
+    """Return the statistics of samples in seconds. The samples keep their order of measurement.
+
+    `samples_place`: the number of the memory place of each sample; `samples_sm_mhz`: the SM clock during each sample.
+    """
     values = np.asarray(samples, dtype=np.float64)
     q1, median, q3 = np.quantile(values, [0.25, 0.5, 0.75])
     return Timing(

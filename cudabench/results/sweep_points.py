@@ -1,4 +1,4 @@
-"""The points of a sweep: their identity, their problem, and the best of them."""
+"""The points of a sweep: what identifies them, which problem they solve, and which are the best."""
 
 from __future__ import annotations
 
@@ -15,37 +15,40 @@ from cudabench.results import compare
 from cudabench.results.groups import grouped
 from cudabench.results.ratio import time_ratio
 
-CLOSE = 0.03  # blocks whose time is within this fraction of the best time are measured again
-ROUNDS = 4  # even, so that every block runs early as often as late
-INSTRUCTION_CYCLES = 0.25  # each of four schedulers issues an instruction a cycle
+CLOSE = 0.03  # points whose time is within this fraction of the best time are measured again
+ROUNDS = 4  # even, so that every point runs early as often as late
+INSTRUCTION_CYCLES = 0.25  # each of the four schedulers of a multiprocessor issues an instruction per cycle
 
 
 @dataclass(frozen=True)
 class Final:
-    """A block's result over all rounds, and the change of its median between them, as a fraction."""
+    """A point that was measured again.
+
+    `result`: over all rounds; `moved`: the relative change of its median between rounds.
+    """
 
     result: Result
     moved: float
 
 
 def identity(result: Result | Case) -> tuple[Any, ...]:
-    """Return the key of a point, unique in its sweep."""
+    """Return the key that identifies a point in its sweep, as a tuple."""
     problem = result.problem if isinstance(result, Case) else result
     size = tuple((name, float(value)) for name, value in problem.size.items())
     return tuple(sorted(result.parameters.items())), result.kernel, result.block, result.grid, size, problem.dtype
 
 
 def by_problem(results: Iterable[Result], axes: Sequence[Axis]) -> dict[tuple[tuple[str, str], ...], list[Result]]:
-    """Return results by problem: the values of the axes that define one, in the order of the axes."""
+    """Return the results of each problem. The key is a tuple of (axis, value) for the axes that define a problem."""
     names = {axis.name for axis in axes if axis.problem}
     return grouped((tuple(item for item in r.parameters.items() if item[0] in names), r) for r in results)
 
 
 def ties(finals: Sequence[Final]) -> list[Final]:
-    """Return the finalists that are not clearly slower than the best one: the interval of their ratio holds 1.
+    """Return the points that are not clearly slower than the best: the interval of the ratio of their times holds 1.
 
-    Two blocks of one run share its clocks and addresses, so the change of medians between rounds replaces the noise
-    between runs.
+    The first of `finals` is the best. The points of one run share its clocks and addresses, so the change of medians
+    between rounds replaces the noise between runs.
     """
     best, *finalists = finals
     moved = max(final.moved for final in finals)
@@ -59,11 +62,11 @@ def ties(finals: Sequence[Final]) -> list[Final]:
 
 
 def cost(result: Result) -> tuple[float, ...]:
-    """Return the sort key of points, best first: the time. In the simulator: the bound on the priced card and the
-    wasted accesses, else the cycles of the busiest unit, then counts.
+    """Return the sort key of a point, a tuple; the least is the best.
 
-    A sum of counts would let an idle unit decide. The cycles are not a time, because latency and occupancy are not
-    in them; they are never shown.
+    On a GPU it is the time. In the simulator it is the lower bound on the card and the wasted accesses or, without a
+    card, the cycles of the busiest unit, then counts. A sum of counts would let an idle unit decide. The cycles are no
+    time, since they lack latency and occupancy, and they are never shown.
     """
     if result.time:
         return (result.time.median_s,)
@@ -77,7 +80,7 @@ def cost(result: Result) -> tuple[float, ...]:
 
 
 def best(results: Iterable[Result]) -> list[Result]:
-    """Return the right results with the least cost; there are several if the simulator's counts are equal."""
+    """Return the correct results with the least cost; there are several if their costs are equal."""
     right = [r for r in results if r.status == "ok"]
     least = min((cost(r) for r in right), default=None)
     return [r for r in right if cost(r) == least]

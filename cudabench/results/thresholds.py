@@ -1,4 +1,4 @@
-"""The thresholds of a run, and which of its results miss them: pure, for the exit code and for exports alike."""
+"""The thresholds of a run, and which results miss them. Pure functions, for the exit code and for exports."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ THRESHOLDS = ("min_bandwidth", "min_copy_fraction")
 
 
 class Missed(NamedTuple):
-    """A threshold that a right result missed: a sentence without its full stop, and the repair or None."""
+    """A threshold that a correct result missed: a sentence without its full stop, and what to do about it, or ''."""
 
     sentence: str
     repair: str = ""
 
 
 def missed(result: Result, limits: Mapping[str, Any]) -> Iterator[Missed]:
-    """Yield the limits, by option name, that a right result missed; values that are not numbers are ignored."""
+    """Yield the thresholds that a correct result missed.
+
+    `limits`: the thresholds by option name; only numbers count.
+    """
     figures = (result.bandwidth_gbps, result.copy_fraction)
     for key, figure, unit in zip(THRESHOLDS, figures, ("GB/s", "of the copy"), strict=True):
         limit = limits.get(key)

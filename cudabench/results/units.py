@@ -1,4 +1,4 @@
-"""Numbers as text with digits and units for people: pure."""
+"""Numbers as text for people, with digits and units. Pure functions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Located(Protocol):
-    """A record with a line of the source or of a header."""
+    """A record that names a line of the source or of a header."""
 
     @property
     def file(self) -> str:
@@ -31,7 +31,7 @@ def seconds(value: float, count: int = 4) -> str:
 
 
 def digits(value: float, count: int = 4) -> str:
-    """Return a number with `count` significant digits, with all digits before the point and without an exponent."""
+    """Return a number with `count` significant digits and without an exponent. All digits before the point are kept."""
     if value == 0:
         return "0"
     before = len(str(int(abs(value))))
@@ -44,27 +44,27 @@ def percent(fraction: float) -> str:
 
 
 def spread(fraction: float) -> str:
-    """Return a spread as '±0.3%'."""
+    """Return half a relative spread as text: 0.003 as '±0.3%'."""
     return f"±{fraction * 100:.1f}%"
 
 
 def count(value: int) -> str:
-    """Return a count with thousands separated by thin groups: 16 777 216."""
+    """Return a count with a space between groups of three digits: 16 777 216."""
     return f"{value:,}".replace(",", " ")
 
 
 def place_of(row: Located) -> str:
-    """Return the line of a row, after the header's name if it is in a header: '31', 'vectors.cuh:31'."""
+    """Return the line of a record, with the header's name if it is in a header: '31', 'vectors.cuh:31'."""
     return f"{row.file}:{row.line}" if row.file else str(row.line)
 
 
 def about(value: Access | MachineCode | None) -> str:
-    """Return the sign before a simulator's count if hardware may count otherwise, else an empty text."""
+    """Return '~', the sign before a count of the simulator that hardware may count differently, or ''."""
     return "~" if value is not None and value.inexact else ""
 
 
 def nbytes(value: float) -> str:
-    """Return bytes in decimal units: 134 MB."""
+    """Return a number of bytes in decimal units: 134 MB."""
     for factor, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
         if value >= factor:
             return f"{digits(value / factor, 3)} {unit}"
@@ -72,18 +72,18 @@ def nbytes(value: float) -> str:
 
 
 def size(result: Result) -> str:
-    """Return a problem's size: '4096 x 4096'; for a user's own kernel its numbers: 'n=64, a=2.5'."""
+    """Return the size of a problem, such as '4096 x 4096'; for a user's own kernel 'n=64, a=2.5'."""
     return size_text(result.operation, result.size.items())
 
 
 def size_text(operation: str, size: Iterable[tuple[str, object]]) -> str:
-    """Return an operation's size, given as names and numbers, as `size` does."""
+    """Return a size, given as pairs of name and number, as text; see `size`."""
     if operation == "run":
         return ", ".join(f"{name}={value}" for name, value in size)
     return " x ".join(str(value) for _, value in size)
 
 
 def variant(result: Result) -> str:
-    """Return a sweep point's parameters besides block and size, as 'TILE=8 VEC=2'; empty for other results."""
+    """Return the parameters of a sweep's point, except block and size, as 'TILE=8 VEC=2'; '' for other results."""
     shown = {**result.size, "bx": 0, "by": 0, "bz": 0}
     return " ".join(f"{name}={value}" for name, value in result.parameters.items() if name not in shown)

@@ -1,4 +1,4 @@
-"""Warnings that qualify a figure: every code of a results file's `warnings`, with its sentence and repair."""
+"""Warnings that qualify a result: every code in `warnings` of a results file, with its sentence and what to do."""
 
 from __future__ import annotations
 
@@ -11,15 +11,18 @@ from cudabench.records.results import Warning
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of warning: its meaning, and its sentence as a format string without a full stop."""
+    """A kind of warning.
+
+    `meaning`: what it means; `sentence`: a format string for its message, without a full stop.
+    """
 
     meaning: str
     sentence: str
-    mends: str = ""  # the option, if one of the sentence's figures names it
+    mends: str = ""  # the option that helps, if a figure inserted into the sentence names it
 
     @property
     def option(self) -> str:
-        """The option that repairs it: the first option in the sentence, or ''."""
+        """The option that helps: `mends`, or the first option in the sentence; '' if there is none."""
         match = re.search(r"--[a-z-]+", self.sentence)
         return self.mends or (match[0] if match else "")
 
@@ -190,5 +193,8 @@ KINDS = {
 
 
 def warning(code: str, **figures: Any) -> Warning:
-    """Return the warning of a code with its figures. Raises KeyError for an unknown code or a figure left out."""
+    """Return a warning with this code. `figures` are inserted into its sentence.
+
+    Raises KeyError for an unknown code or a missing figure.
+    """
     return Warning(code, KINDS[code].sentence.format(**figures))

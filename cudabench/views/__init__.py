@@ -1,4 +1,4 @@
-"""Everything shown or exported: tables, drawings, pages, files for other tools.
+"""Everything that is shown or exported: tables, drawings, pages, and files for other tools.
 
-It turns records into text for `api` and `cli`.
+The modules turn records into text for `api` and `cli`.
 """

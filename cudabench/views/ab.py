@@ -1,4 +1,4 @@
-"""Two interleaved kernels in the terminal: a row for each side, the difference of their code, the verdict."""
+"""Two kernels measured in alternation, in the terminal: a row for each, the difference of their code, the verdict."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LEGEND = (
     "Its interval is {confidence:.0%} and includes a noise of {noise:.2g}%."
 )
 
-Side = tuple[str, str, Result]  # old or new, label, result
+Side = tuple[str, str, Result]  # (old or new, label, result)
 COLUMNS: tuple[Column[Side], ...] = (
     Column("", lambda side: side[0], right=False),
     Column("side", lambda side: side[1], right=False),
@@ -38,7 +38,7 @@ COLUMNS: tuple[Column[Side], ...] = (
 def show_verdict(
     out: Console, err: Console, operation: Operation, device: DeviceInfo, record: Ab, settings: Settings
 ) -> None:
-    """Print the record; warnings go to `err`."""
+    """Print a verdict of `cudabench ab`: the device, the table, the sentences. Warnings go to `err`."""
     results = (record.old, record.new)
     say(out, device_line(device), "bold")
     out.print(problem_line(operation, results, settings, device), soft_wrap=True)

@@ -29,7 +29,7 @@ def of_run(run: Run) -> Iterator[str]:
 
 
 def of_comparison(comparison: Comparison, failures: Sequence[Failure]) -> Iterator[str]:
-    """Yield an error for each kernel that fails a comparison, and a warning for each worse kernel that passes."""
+    """Yield an error for each kernel that makes a comparison fail, and a warning for each other worse kernel."""
     failed = {id(failure.row): failure for failure in failures}
     for row in worst_first(comparison.rows):
         failure, what = failed.get(id(row)), worse(row)
@@ -41,7 +41,7 @@ def of_comparison(comparison: Comparison, failures: Sequence[Failure]) -> Iterat
 
 
 def _place(row: Row) -> tuple[str, int]:
-    """Return file and line of a worse kernel: of its first hazard, the access that grew, or the most costly access."""
+    """Return (file, line) for a kernel: of its first hazard, of the access that grew, or of the most costly access."""
     result = row.new or row.base
     if result is None:
         return "", 1
@@ -52,7 +52,7 @@ def _place(row: Row) -> tuple[str, int]:
 
 
 def line(kind: Literal["error", "warning", "notice"], message: str, file: str, at: int, title: str) -> str:
-    """Return a workflow command."""
+    """Return a workflow command that annotates line `at` of a file."""
     properties = f"file={_property(file)},line={max(at, 1)},title={_property(f'cudabench: {title}')}"
     return f"::{kind} {properties}::{_data(message)}"
 

@@ -1,4 +1,4 @@
-"""A kernel or ladder on several cards: for each card the least time, its limit, and the ratio to the best card."""
+"""A kernel or a ladder on several cards: for each card the least time, what limits it, the ratio to the best card."""
 
 from __future__ import annotations
 
@@ -24,20 +24,24 @@ from cudabench.views.table import cpu_line, problem_line, warning_lines
 if TYPE_CHECKING:
     from cudabench.records.results import DeviceInfo
 
-MOST_ROWS = 20  # kernels or points that are shown
-SAME = 1.005  # bounds within this ratio round to the same figure
-# The ceiling that a resource needs and only some cards have. Cards are compared by the resources that all of them have.
+MOST_ROWS = 20  # the most kernels or points that are shown
+SAME = 1.005  # bounds whose ratio is smaller are printed with the same digits
+# Some cards lack a ceiling that a resource needs. Cards are compared by the resources for which all have the ceiling.
 NEEDS = {"start": "launch-alone", "launch": "launch-gap", "latency": "memory-latency", "blocks": "block-rate"}
 SOURCES = {"measured": "measured", "datasheet": "datasheet"}
 LAUNCH = "start"
-MILLION = 1e6 / 3600  # launches of a second each, in hours
+MILLION = 1e6 / 3600  # the hours that a million launches of one second would take
 BOUND = "At least: a bound from counts, not a time"
 SHEET = "; a datasheet's bound is lower still, since no card reaches its figures"
 
 
 @dataclass(frozen=True)
 class Row:
-    """A card with its result of the lowest bound and the number of equal results, or why a result is missing."""
+    """A card and its best result.
+
+    `best`: the result with the lowest bound, or None; `tied`: how many other results have the same bound; `status`: why
+    there is no result.
+    """
 
     card: Card
     best: Result | None
@@ -46,12 +50,12 @@ class Row:
 
     @property
     def bound(self) -> Limit | None:
-        """The limit that bounds the result; None without a result or a limit."""
+        """The limit that gives the lower bound of the result; None without a result or a limit."""
         return self.best.limits[0] if self.best and self.best.limits else None
 
     @property
     def cost(self) -> float | None:
-        """The least cost of a million launches."""
+        """The least cost of a million launches, in the currency of --price; None without a bound or a price."""
         if self.bound is None or self.card.per_hour is None:
             return None
         return self.bound.time_s * MILLION * self.card.per_hour
@@ -67,7 +71,10 @@ def show_by_card(
     cpus: Sequence[CpuTime],
     settings: Settings,
 ) -> None:
-    """Print the tables of each size, the baseline and warnings; reasons follow their table."""
+    """Print a table for each size, the CPU baseline and the warnings.
+
+    Reasons for missing results follow their table.
+    """
     _heading(out, cards)
     rows: list[Row] = []
     for group in grouped((tuple(result.size.items()), result) for result in results).values():
@@ -88,7 +95,7 @@ def show_sweep_by_card(
     label: Callable[[Result], str],
     repeat: Callable[[Result], str],
 ) -> None:
-    """Print for each problem the best point of each card, and the command that repeats the first row's point."""
+    """Print for each problem the best point of each card, and the command that repeats the best card's point."""
     _heading(out, cards)
     all_rows: list[Row] = []
     for title, results in groups:
@@ -117,8 +124,10 @@ def table(
     heading: str = "kernel",
     ranked: bool = False,
 ) -> list[Row]:
-    """Print the row of each card, best first; below it all results, if there are several, ranked by the first card or
-    in their order; then the notes. Return the rows."""
+    """Print a table of cards, the best first, then a table of all results if there are several, then notes.
+
+    Return the rows of the first table. `ranked`: sort the second table by the bound on the best card.
+    """
     lacking = resources_not_of_all(cards)
     views = {card.key: results_on_card(card, results, lacking) for card in cards}
     several = len({label(result) for result in results}) > 1
@@ -126,7 +135,7 @@ def table(
     rows.sort(key=lambda row: row.bound.time_s if row.bound else inf)
     out.print()
     columns, _ = tables.fitting(_columns(rows, label if several else None, heading), rows, out.width)
-    if tables.needed(columns, rows) > out.width:  # headings of two lines
+    if tables.needed(columns, rows) > out.width:  # headings take two lines
         columns = [replace(column, heading=re.sub(r"(times|million) ", r"\1\n", column.heading)) for column in columns]
     out.print(tables.table(columns, rows, lambda row: tables.BAD.get(row.status, ""), wrap=False))
     if several:
@@ -143,12 +152,15 @@ def table(
 
 
 def resources_not_of_all(cards: Sequence[Card]) -> set[str]:
-    """Return the resources for which some cards lack a figure."""
+    """Return the resources for which at least one card lacks the ceiling."""
     return {resource for resource, name in NEEDS.items() if not all(card.value(name) for card in cards)}
 
 
 def results_on_card(card: Card, results: Iterable[Result], lacking: set[str]) -> list[Result]:
-    """Return the correct results of a card's architecture with its limits, without resources that other cards lack."""
+    """Return the correct results for a card's architecture, with the limits on this card.
+
+    Limits by the resources in `lacking` are left out.
+    """
     correct = []
     for result in results:
         limits = next(
@@ -214,7 +226,7 @@ def _money(amount: float | None) -> str:
 def _print_all(
     out: Console, rows: Sequence[Row], views: dict[str, list[Result]], label: Callable[[Result], str], heading: str
 ) -> None:
-    """Print the least time of each kernel or point on each card, for as many cards as fit the terminal."""
+    """Print the least time of each kernel or point on each card, with as many cards as the terminal's width allows."""
     by_label = {row.card.key: {label(result): result for result in views[row.card.key]} for row in rows}
     labels = list(dict.fromkeys(name for results in by_label.values() for name in results))
     names = labels[:MOST_ROWS]
@@ -251,7 +263,7 @@ def print_legend(out: Console, rows: Sequence[Row]) -> None:
     sentences = [f"{BOUND}{SHEET if sheet else ''}."]
     lacking = sorted(
         resources_not_of_all(cards) - {"launch"}, key=[*NEEDS].index
-    )  # the gap between launches needs no mention
+    )  # launches one after the other are not what the tables are about
     names = [NAMES[resource] for resource in lacking if any(card.value(NEEDS[resource]) for card in cards)]
     if names:
         sentences.append(f"Left out, because some of these cards lack a figure: {', '.join(names)}.")
@@ -271,7 +283,10 @@ def _cheapest(rows: Sequence[Row]) -> list[tuple[str, str]]:
 def _reasons(
     cards: Sequence[Card], results: Sequence[Result], label: Callable[[Result], str], several: bool
 ) -> list[tuple[str, str]]:
-    """Return why kernels lack a bound on cards; a shared reason is given once."""
+    """Return why kernels have no bound on some cards, as (status, sentence).
+
+    A reason that kernels share is listed once.
+    """
     shared = grouped(((result.status, result.reason or ""), result) for result in results if result.status != "ok")
     reasons: list[tuple[str, str]] = []
     for (status, reason), group in shared.items():

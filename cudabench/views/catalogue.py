@@ -1,4 +1,4 @@
-"""The list of an operation's kernels."""
+"""Prints the list of an operation's kernels."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cudabench.views.tables import Head, grid
 
 
 def show_kernels(operation: Operation, summary: str, sentences: Mapping[str, str], kernels: Sequence[str]) -> None:
-    """Print these kernels of an operation; `sentences` maps kernels to their one-line idea."""
+    """Print a table of these kernels of an operation. `sentences`: the idea of each kernel in one sentence, by name."""
     from rich.text import Text
 
     out = console.out()

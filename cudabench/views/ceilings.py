@@ -1,4 +1,4 @@
-"""Ceilings as tables: of one card by group, and of two cards side by side."""
+"""Ceilings (what a card can do at most) as tables: of one card, in groups, and of two cards side by side."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ OF_THAT = "of it: fraction of what units allow at the driver's clock; of that: a
 
 
 def columns(ceilings: Sequence[Ceiling], device: DeviceInfo | None) -> list[Column[Ceiling]]:
-    """Return the columns of one card's table; without values, whether each ceiling was right and how it ran."""
+    """Return the columns of one card's table.
+
+    Without values, they show whether each ceiling is correct, and its code.
+    """
     named = device.clocks.get("sm_mhz") if device else None
     name = Column[Ceiling]("ceiling", lambda ceiling: ceiling.name, right=False)
     if any(ceiling.value is not None for ceiling in ceilings):
@@ -52,7 +55,7 @@ def _spread(ceiling: Ceiling) -> str:
 
 
 def show_ceilings(out: Console, device: DeviceInfo | None, ceilings: Sequence[Ceiling]) -> None:
-    """Print the table of one card by group, and below it why a value is missing or has a reservation."""
+    """Print a table of one card's ceilings in groups, then why a value is missing or has a reservation."""
     if device:
         clock = f", {device.clocks['sm_mhz']} MHz" if device.clocks.get("sm_mhz") else ""
         sms = f", {device.sm_count} SMs" if device.sm_count else ""
@@ -60,7 +63,8 @@ def show_ceilings(out: Console, device: DeviceInfo | None, ceilings: Sequence[Ce
         out.print()
     if not ceilings:
         return
-    shown, _ = fitting(columns(ceilings, device), ceilings, out.width - 4)  # names are indented
+    # the names of ceilings are indented under their group
+    shown, _ = fitting(columns(ceilings, device), ceilings, out.width - 4)
     out.print(_grouped(shown, results.groups(ceilings), wrap=False, style=lambda ceiling: BAD.get(ceiling.status, "")))
     legend = [OF_THAT] if any(column.heading == "of that" for column in shown) else []
     notes = [*legend, *results.notes_of(ceilings, device)]
@@ -76,7 +80,10 @@ def _grouped(
     *,
     wrap: bool,
 ) -> Table:
-    """Return a table of groups, each under its name and the text of `heads`."""
+    """Return a table of groups, each under its name.
+
+    `heads`: for each group, the texts in the other columns of its name's row.
+    """
     from rich.text import Text
 
     rows: list[list[str | Text]] = []
@@ -90,7 +97,10 @@ def _grouped(
 
 
 def pair_columns(comparison: Comparison, labels: Sequence[str]) -> list[Column[Row]]:
-    """Return the columns of two cards' table. With a datasheet, theoretical values come first, measured ones last."""
+    """Return the columns of the table of two cards.
+
+    If one side is a datasheet, both sides show theoretical values, and a last column shows the measured value.
+    """
 
     def measured(row: Row) -> str:
         sides = [
@@ -117,12 +127,12 @@ def pair_columns(comparison: Comparison, labels: Sequence[str]) -> list[Column[R
 
 
 def shown_rows(comparison: Comparison) -> list[Row]:
-    """Return the rows to show: with a datasheet only those that both cards have."""
+    """Return the rows to show; if one side is a datasheet, only those that can be compared."""
     return [row for row in comparison.rows if row.better is not None or not comparison.by_units]
 
 
 def show_pair(out: Console, comparison: Comparison, labels: Sequence[str]) -> None:
-    """Print two cards side by side, each group with its geometric mean, and which card is ahead in what."""
+    """Print two cards side by side: each group with its geometric mean, then in which groups each card is better."""
     rows = shown_rows(comparison)
     means = comparison.means
     groups = grouped((row.group, row) for row in rows)
@@ -145,7 +155,7 @@ def beside_a_datasheet(comparison: Comparison) -> str:
 
 
 def pair_markdown(comparison: Comparison, labels: Sequence[str]) -> str:
-    """Return the same as GitHub's Markdown."""
+    """Return what `show_pair` prints as GitHub's Markdown."""
     from cudabench.text import markdown
 
     lines = [markdown(results.verdict(comparison, labels)), ""]

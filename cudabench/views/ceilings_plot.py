@@ -1,4 +1,4 @@
-"""Ceilings as bars: several cards relative to the first card, one card relative to its theoretical values."""
+"""Ceilings as bars: several cards relative to the first one, or one card relative to its theoretical values."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from cudabench.views.figures import COLOURS, HATCHES, Figure, escaped
 ROW_IN = 0.2
 OVER = " *"
 OVER_SAID = f"{OVER.strip()} over what units allow at the driver's clock; the table says why"
-BOX = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}  # so that no line crosses a figure
+# the white ground of a number, so that no line crosses it
+BOX = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
 
 
 def draw(figure: Figure, files: Sequence[ResultsFile], labels: Sequence[str]) -> None:
-    """Draw the ceilings of files under their labels; labels and cards are already escaped for matplotlib.
+    """Draw the ceilings of files.
 
-    Raises CudabenchError without bars to draw.
+    `labels`: the names of the files; they and the cards' names are escaped for matplotlib.
+
+    Raises CudabenchError if there is no bar to draw.
     """
     first = {ceiling.name: ceiling for ceiling in files[0].ceilings}
     alone = len(files) == 1
@@ -44,7 +47,7 @@ def draw(figure: Figure, files: Sequence[ResultsFile], labels: Sequence[str]) ->
     height = 0.8 / len(cards)
     most = max(value for file in cards for ceiling in file.ceilings if (value := relative(ceiling)) is not None)
     for at, file in enumerate(cards):
-        colour = COLOURS[(at if alone else at + 1) % 4]  # a card keeps its colour in all plots
+        colour = COLOURS[(at if alone else at + 1) % 4]  # a card has the same colour in all plots
         by_name = {
             ceiling.name: (ceiling, value) for ceiling in file.ceilings if (value := relative(ceiling)) is not None
         }

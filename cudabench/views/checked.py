@@ -15,7 +15,10 @@ STYLES = {"ok": "green", "wrong": "bold red", "failed": "bold red", "skipped": "
 
 
 def show_checked(out: Console, results: Sequence[Result], left_out: Sequence[str], wanted: int) -> None:
-    """Print the kernels by file, and the sum. wanted: kernels to run. left_out: the files' other kernels."""
+    """Print the kernels of each file with their hazards, then a summary.
+
+    `wanted`: how many kernels should run; `left_out`: the names of the files' other kernels.
+    """
     from rich.text import Text
 
     width = max((len(result.kernel) for result in results), default=0)
@@ -34,7 +37,7 @@ def show_checked(out: Console, results: Sequence[Result], left_out: Sequence[str
 
 
 def detail(result: Result) -> str:
-    """Return the text after the verdict: the reason, or how much ran."""
+    """Return the text after the verdict: why the kernel did not pass, or how many blocks and threads ran."""
     correct = result.verification is None or not result.verification.mismatches
     if result.status != "ok" and not (result.hazards and correct):
         return result.reason or ""
@@ -43,7 +46,7 @@ def detail(result: Result) -> str:
 
 
 def summary(results: Sequence[Result], wanted: int) -> str:
-    """Return how many kernels were executed, with the verdict."""
+    """Return a sentence that says how many kernels were executed, and how many have faults."""
     executed = [result for result in results if result.status in ("ok", "wrong")]
     bad = sum(result.status == "wrong" for result in executed)
     plural = "kernel" if wanted == 1 else "kernels"

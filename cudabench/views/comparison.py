@@ -1,4 +1,4 @@
-"""Comparisons: a table for each problem, a summary, missing kernels and other changes."""
+"""Shows comparisons of results files: a table for each problem, a summary, missing kernels and other changes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STYLES = {
 
 @dataclass(frozen=True)
 class View:
-    """Shows comparisons with the first of the named files."""
+    """Shows comparisons of the first file with each other file. `names`: the files; `noise`: the value of --noise."""
 
     names: Sequence[str]
     comparisons: Sequence[Comparison]
@@ -37,7 +37,7 @@ class View:
     markdown: bool = False
 
     def first_run(self, out: Console) -> None:
-        """Print that the base does not exist yet, and how to make it."""
+        """Print that the base does not exist yet, and the command that makes it."""
         base = self.names[0]
         near = did_you_mean_file(base, "*.json", self.names[1:])
         out.print(f"First run: {base} does not exist, so there is nothing to compare with.{near}", soft_wrap=True)
@@ -47,7 +47,7 @@ class View:
             out.print(f"{right}. To compare with it from now on: cp {name} {base}", soft_wrap=True)
 
     def show(self, out: Console) -> None:
-        """Print the tables and their notes."""
+        """Print the tables, and the notes under them."""
         if len(self.comparisons) > 1:
             self._show_all(out)
             return
@@ -65,7 +65,7 @@ class View:
             self._line(out, line, style=style)
 
     def _show_all(self, out: Console) -> None:
-        """Print a table of all files, each against the first."""
+        """Print one table for all files; each is compared with the first."""
         labels = short_names(self.names)
         scopes = {comparison.scope for comparison in self.comparisons}
         for label, file in zip(labels, [self.comparisons[0].base, *(c.new for c in self.comparisons)], strict=True):
@@ -76,7 +76,8 @@ class View:
             rows.setdefault(row.key, row)
         per_file = [{row.key: row for row in comparison.rows} for comparison in self.comparisons]
         figure = figure_text(scopes)
-        power = -1 if "hardware" in scopes else 1  # a ratio of speeds for speeds, of times for times
+        # for a ratio of speeds the inverse, for a ratio of times the ratio itself
+        power = -1 if "hardware" in scopes else 1
 
         def base_cell(row: Row) -> str:
             return next((figure(r.base) for r in (m.get(row.key) for m in per_file) if r and r.base), NOTHING)
@@ -110,7 +111,7 @@ class View:
         say(out, text, style, soft_wrap=self.markdown)
 
     def _tables(self, out: Console, columns: Sequence[Column[Row]], shown: Sequence[Row]) -> None:
-        """Print a table for each problem, and an empty line."""
+        """Print a table for each problem, then an empty line."""
         for title, rows in by_problem(shown):
             self._line(out, "")
             self._line(out, title, style="bold")
@@ -128,7 +129,7 @@ class View:
 def show_failures(
     err: Console, failures: Sequence[Failure], comparisons: Sequence[Comparison], threshold: float | None
 ) -> None:
-    """Print why the comparison fails, and warn if the threshold could not be applied."""
+    """Print why the comparison fails, and a warning if the threshold does not apply because the GPUs differ."""
     for failure in failures:
         say(err, f"{failure.message}.", "red", soft_wrap=True)
     for comparison in comparisons if threshold is not None else ():
@@ -143,7 +144,7 @@ def show_failures(
 
 
 def device_text(device: DeviceInfo | None) -> str:
-    """Return a device's name with its distinctive properties."""
+    """Return a device's name with the start of its UUID and its peak bandwidth."""
     if device is None:
         return "no device"
     uuid = f" ({device.uuid[:12]})" if device.uuid else ""
@@ -151,14 +152,14 @@ def device_text(device: DeviceInfo | None) -> str:
 
 
 def devices_text(file: ResultsFile) -> str:
-    """Return the devices of a file; several cards by number."""
+    """Return the devices of a file as text. If there are several, each has its label, such as cuda:1."""
     if len(file.devices) < 2:
         return device_text(file.device)
     return ", ".join(f"{device.label} {device_text(device)}" for device in file.devices)
 
 
 def notes(comparison: Comparison, names: Sequence[str], noise: float) -> list[tuple[str, str]]:
-    """Return the lines under the tables, each with its style."""
+    """Return the lines under the tables, as (text, style)."""
     rows = comparison.rows
     unproven = [compare.name_of(r.key) for r in rows if r.new and r.new.status == "ok" and not r.new.verification]
     lists = (
@@ -188,7 +189,10 @@ def notes(comparison: Comparison, names: Sequence[str], noise: float) -> list[tu
 
 
 def code_lines(comparison: Comparison) -> list[str]:
-    """Return which kernels have the same machine code in both files, so that a difference has another cause."""
+    """Return lines that say which kernels have the same machine code in both files.
+
+    If the time of such a kernel changed, the change has another cause.
+    """
     known = [row for row in comparison.rows if row.same_code is not None]
     same = [row for row in known if row.same_code]
     if not same:
@@ -200,7 +204,7 @@ def code_lines(comparison: Comparison) -> list[str]:
 
 
 def summary(comparison: Comparison) -> str:
-    """Return the verdicts, counted."""
+    """Return a sentence with the number of rows for each verdict."""
     if comparison.scope == "hardware":
         return "No verdicts, because the GPUs differ. The ratio is of speeds, new over base: over 1 is faster."
     both = [row for row in comparison.rows if row.base and row.new]
@@ -211,7 +215,10 @@ def summary(comparison: Comparison) -> str:
 
 
 def winner(comparison: Comparison) -> str:
-    """Return which of two cards is faster, by how much, and where the other is; '' for more cards or without times."""
+    """Return a sentence that says which of two cards is faster, how much, and in which kernels the other one is faster.
+
+    '' without times or for more than two cards.
+    """
     base, new, mean = comparison.base, comparison.new, comparison.geometric_mean
     if base.device is None or new.device is None or mean is None or len(base.devices) + len(new.devices) > 2:
         return ""
@@ -230,7 +237,7 @@ def winner(comparison: Comparison) -> str:
 
 
 def by_problem(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
-    """Return the rows by operation, size and type, each group under its title."""
+    """Return (title, rows) for each problem: operation, size and element type."""
     groups = grouped(
         (" ".join(filter(None, (row.key.operation, compare.size_text(row.key), row.key.dtype))), row) for row in rows
     )
@@ -246,7 +253,11 @@ START: tuple[Column[Row], ...] = (
 
 
 def columns_of(scope: compare.Scope, rows: Sequence[Row]) -> list[Column[Row]]:
-    """Return the columns after START: times; in the simulator the changes; for two GPUs each on its own scale."""
+    """Return the columns after START.
+
+    For one GPU they are the times and the ratio, for the simulator the changed counts, and for two GPUs the speed of
+    each and its fractions of copy and peak.
+    """
     if scope == "gpu":
         return [
             Column("base", lambda row: time_text(row.base)),
@@ -258,7 +269,7 @@ def columns_of(scope: compare.Scope, rows: Sequence[Row]) -> list[Column[Row]]:
     if scope == "counts":
         return [Column("verdict", verdict_text, right=False), Column("what changed", changes_text, right=False)]
     both = [result for row in rows for result in (row.base, row.new) if result]
-    # The unit is in the heading if all values share it.
+    # If all values have the same unit, it is in the heading.
     unit = " GB/s" if all(result.bandwidth_gbps is not None for result in both) else ""
 
     def side(name: str, pick: Callable[[Row], Result | None]) -> list[Column[Row]]:
@@ -276,7 +287,7 @@ def columns_of(scope: compare.Scope, rows: Sequence[Row]) -> list[Column[Row]]:
 
 
 def changes_text(row: Row) -> str:
-    """Return a line for each count that changed."""
+    """Return a text with one line for each count that changed."""
     return "\n".join(
         f"{count.name} {units.count(count.base)} -> {units.count(count.new)}"
         + (f" ({signed_percent(count.new / count.base - 1)})" if count.base else "")
@@ -286,13 +297,16 @@ def changes_text(row: Row) -> str:
 
 
 def signed_percent(change: float) -> str:
-    """Return a change as '+300%', '-1.6%' or '+0.05%'; never as zero."""
+    """Return a fraction as '+300%', '-1.6%' or '+0.050%'.
+
+    Small changes get more digits, so that they do not show as zero.
+    """
     size = abs(change) * 100
     return f"{'+' if change >= 0 else '-'}{size:.{0 if size >= 10 else 1 if size >= 0.1 else 3}f}%"
 
 
 def verdict_text(row: Row) -> str:
-    """Return a verdict with its size: 6.0% slower, 2.1x faster."""
+    """Return a verdict and how large the change is: '6.0% slower', '2.1x faster'."""
     if row.verdict not in ("slower", "faster") or row.ratio is None:
         return row.verdict.upper() if row.verdict in ("wrong", "failed") else row.verdict
     factor = row.ratio.value if row.verdict == "slower" else 1 / row.ratio.value
@@ -300,19 +314,19 @@ def verdict_text(row: Row) -> str:
 
 
 def apart_text(rows: Sequence[Row]) -> str:
-    """Return the spread of one kernel's times over several files."""
+    """Return how much longer the longest time of a kernel is than the shortest, over several files, as a percentage."""
     results = [result for row in rows for result in (row.base, row.new) if result]
     times = [result.time.median_s for result in results if result.time]
     return f"{max(times) / min(times) - 1:.1%}" if len(times) > 1 and min(times) > 0 else NOTHING
 
 
 def time_text(result: Result | None) -> str:
-    """Return the median time."""
+    """Return the median time as text, or '-'."""
     return units.seconds(result.time.median_s) if result and result.time else NOTHING
 
 
 def speed_text(result: Result | None) -> str:
-    """Return the bandwidth, else the rate of operations, else the time."""
+    """Return the bandwidth as text; without it the rate of operations, and without this the time."""
     if result is None:
         return NOTHING
     if result.bandwidth_gbps is not None:
@@ -321,7 +335,7 @@ def speed_text(result: Result | None) -> str:
 
 
 def figure_text(scopes: Collection[str]) -> Callable[[Result | None], str]:
-    """Return the function that gives a result's text in a table of many files."""
+    """Return the function that makes the text of a result's cell in a table of many files: speed, time or counts."""
     if "hardware" in scopes:
         return speed_text
     if "counts" not in scopes:

@@ -1,7 +1,7 @@
-"""The two consoles: standard output for results, standard error for the rest.
+"""The two consoles of rich: standard output for results, standard error for everything else.
 
-All printed text passes through this module: control codes are spelled out, and no line can act as a command to a CI
-runner.
+All printed text passes through this module. Control codes are shown as text, and no line can act as a command to the
+runner of a CI system.
 """
 
 from __future__ import annotations
@@ -18,39 +18,39 @@ if TYPE_CHECKING:
     from rich.console import Console as Console
     from rich.console import ConsoleOptions, RenderableType
     from rich.segment import Segment
-else:  # all views name the type; rich is imported only to print
+else:  # views need the name for annotations, but rich takes long to import, so it is imported only to print
     Console = Any
 
-PLAIN_WIDTH = 200  # columns of pipes and files: tables are not cut
+PLAIN_WIDTH = 200  # the width, in columns, for pipes and files: wide, so that tables are not cut
 
 
 @cache
 def out() -> Console:
-    """Return the console for results."""
+    """Return the console that prints results, on standard output."""
     return _console("stdout")
 
 
 @cache
 def err() -> Console:
-    """Return the console for progress, warnings and errors."""
+    """Return the console that prints progress, warnings and errors, on standard error."""
     return _console("stderr")
 
 
 def captured(show: Callable[[Console], None]) -> str:
-    """Return what `show` prints, as a pipe would get it."""
+    """Return the text that `show` prints on a console, as a pipe would receive it."""
     stream = io.StringIO()
-    show(_plain(stream, PLAIN_WIDTH, force_terminal=False))  # also with FORCE_COLOR
+    show(_plain(stream, PLAIN_WIDTH, force_terminal=False))  # even if FORCE_COLOR is set
     return text.no_commands(stream.getvalue())
 
 
 class _Log:
-    """A standard stream whose lines cannot act as commands to a CI runner."""
+    """A standard stream that changes lines which would act as commands to the runner of a CI system."""
 
     def __init__(self, name: Literal["stdout", "stderr"]) -> None:
         self._name = name
 
     def write(self, written: str) -> int:
-        """Write text."""
+        """Write a text, and return its length."""
         getattr(sys, self._name).write(text.no_commands(written))
         return len(written)
 
@@ -77,7 +77,7 @@ def _plain(stream: Any, width: int | None, **settings: Any) -> Console:
 
 
 def say(out: Console, content: str, style: str = "", *, no_wrap: bool | None = None, soft_wrap: bool = False) -> None:
-    """Print a text as it is."""
+    """Print a text unchanged: brackets in it are not markup."""
     from rich.text import Text
 
     out.print(Text(content, style=style, no_wrap=no_wrap), soft_wrap=soft_wrap)

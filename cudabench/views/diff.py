@@ -1,4 +1,4 @@
-"""Two revisions' machine code: a table of the kernels, the first change, the changed lines."""
+"""The machine code of two revisions in the terminal: a table of kernels, the first change, the changed lines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ STYLES = {"failed": "bold red", "changed": "yellow", "added": "cyan", "removed":
 
 
 def show_differences(out: Console, names: tuple[str, str], differences: Sequence[CodeDifference]) -> None:
-    """Print both names, the table, a summary, and notes on each changed row."""
+    """Print the names of both revisions, the table, a summary, and notes on each changed row."""
     rows = groups(differences)
     say(out, f"{names[0]} -> {names[1]}", soft_wrap=True)
     out.print()

@@ -1,4 +1,4 @@
-"""Why a kernel is fast or slow: its accesses line by line, its hazards and, on request, single threads and banks."""
+"""Explains why a kernel is fast or slow: its accesses line by line, its hazards and, on request, threads and banks."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from cudabench.results.units import place_of
 from cudabench.views.console import Console, say
 from cudabench.views.tables import Head, fitting, grid, needed, table
 
-NOTABLE = 0.02  # fraction of a launch's instructions from which the cost of divergence is shown
-SOURCE_WIDTH = 40  # columns that the source needs beside the counts
-NAME_WIDTH = 24  # most columns of an array's name
-PICTURES = 12  # drawings of banks for a kernel
+NOTABLE = 0.02  # a branch is shown if it wastes more than this fraction of the launch's instructions
+SOURCE_WIDTH = 40  # the columns that must be free beside the counts, for the source to be shown there
+NAME_WIDTH = 24  # the most columns of an array's name
+PICTURES = 12  # the most drawings of banks for one kernel
 
 
 def show_kernel(
@@ -32,7 +32,10 @@ def show_kernel(
     ladder: Sequence[Result] = (),
     ideas: Mapping[str, str] | None = None,
 ) -> None:
-    """Print one kernel's explanation; ladder, ideas: see `verdict.sentence`."""
+    """Print the explanation of one kernel.
+
+    `threads`, `banks`: show them one by one; `ladder`, `ideas`: see `verdict.sentence`.
+    """
     out.print()
     say(out, title(result), "bold")
     if result.status in ("failed", "skipped"):
@@ -69,7 +72,7 @@ NOTHING_TO_CHANGE = "No line wastes enough to be worth a change."
 
 
 def changes(result: Result) -> list[str]:
-    """Return the suggested changes, the most costly first: lines by waste, then arithmetic, branches and blocks."""
+    """Return sentences with the changes to make: lines sorted by waste, then arithmetic, branches and blocks."""
     rows = sorted(by_line(result.access or ()), key=wasted_cycles, reverse=True)
     sentences = [
         *(f"{at}: {advice}" for at, advice in by_lines((row.advice, place_of(row)) for row in rows if row.advice)),
@@ -89,7 +92,7 @@ def title(result: Result) -> str:
 
 
 def summary(result: Result) -> str:
-    """Return the kernel's instructions and occupancy, and why hardware may execute more."""
+    """Return a text with the kernel's instructions and occupancy, and why hardware may execute more or fewer."""
     code, fits, threads = result.machine_code, result.occupancy, None
     if code is not None and code.instructions_executed is not None:
         ran, threads = f"{units.count(code.instructions_executed)} warp instructions", code.threads_per_instruction
@@ -97,7 +100,8 @@ def summary(result: Result) -> str:
         why = "the machine code is not read: install nvidia-cuda-nvdisasm"
         ran = f"{units.count(result.instructions or 0)} warp instructions of PTX ({why})"
     pipes = (code and code.pipes) or {}
-    idle = pipes.get("fp64") == 0 and pipes.get("tensor") == 0  # no float64 ran, as in sinf for small arguments
+    # the code has instructions for float64, but none ran, as in sinf for small arguments
+    idle = pipes.get("fp64") == 0 and pipes.get("tensor") == 0
     formats = [name for name in (code and code.arithmetic) or () if name != "float64" or not idle]
     parts = (
         f"{units.about(code)}{ran}",
@@ -129,18 +133,18 @@ COLUMNS: tuple[Column[Access], ...] = (
 )
 
 
-COSTLY = ("division", "double", "spill")  # warnings on lines with hidden costs
+COSTLY = ("division", "double", "spill")  # codes of warnings on lines with hidden costs
 
 
 def print_left_out(out: Console, columns: Sequence[str]) -> None:
-    """Name the columns that did not fit the terminal, and how to see them."""
+    """Print which columns were too wide for the terminal, and how to see them."""
     if columns:
         where = "use a wider terminal, a pipe (| cat) or --json -."
         say(out, f"Too narrow for: {', '.join(columns)}; {where}", "dim")
 
 
 def print_accesses(out: Console, rows: Sequence[Access]) -> None:
-    """Print the table of accesses: a row for each line, array and kind."""
+    """Print the table of accesses. A row is a line, an array and a kind of access."""
     if not rows:
         out.print("No memory is accessed, except through textures and surfaces, which are not counted.")
         return
@@ -164,7 +168,10 @@ def print_accesses(out: Console, rows: Sequence[Access]) -> None:
 
 
 def by_lines(sentences: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return distinct sentences, each with its lines: 'line 3', 'lines 3, 7'."""
+    """Return (lines, sentence) for each distinct sentence: 'line 3' or 'lines 3, 7'.
+
+    The given pairs are (sentence, line).
+    """
     lines = grouped(dict.fromkeys(sentences))
     return [
         (f"{'line' if len(numbers) == 1 else 'lines'} {', '.join(numbers)}", sentence)
@@ -173,20 +180,20 @@ def by_lines(sentences: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
 
 
 def plain(source: str) -> str:
-    """Return a source line as text for a table."""
+    """Return a source line for a table, with blanks in place of tabs."""
     return " ".join(source.split("\t"))
 
 
 def shortened(text: str, width: int) -> str:
-    """Return a text cut to a width, with an ellipsis if it was cut."""
+    """Return a text cut to `width` characters, with an ellipsis if it was cut."""
     return text if len(text) <= width else text[: max(width - 1, 0)] + "…"
 
 
 def costly_branches(result: Result) -> list[Branch]:
-    """Return the divergent branches with a notable cost."""
+    """Return the divergent branches that waste more than the fraction NOTABLE of the launch's instructions."""
 
     def idle(row: Branch) -> float:
-        """Return the warp instructions that full warps would have saved."""
+        """Return how many warp instructions would be saved if all 32 lanes were active."""
         return row.instructions * (1 - (row.threads_per_instruction or WARP) / WARP)
 
     most = NOTABLE * (result.instructions or 0)
@@ -194,7 +201,7 @@ def costly_branches(result: Result) -> list[Branch]:
 
 
 def print_branches(out: Console, costly: Sequence[Branch], instructions: int) -> None:
-    """Print costly branches; instructions: of the whole launch."""
+    """Print a table of costly branches. `instructions`: the number of instructions of the whole launch."""
     if not costly:
         return
     out.print()
@@ -216,7 +223,7 @@ def print_branches(out: Console, costly: Sequence[Branch], instructions: int) ->
     say(out, "Divergent branches: the instructions of PTX until their ways meet again, and the threads that run each.")
 
 
-# Warnings that qualify the hazards found, or their absence.
+# Codes of warnings that limit what the hazards found, or their absence, mean.
 OF_CLEAN = (
     "unreached", "undefined-shuffle", "skipped-barrier", "early-exit", "ended-before-barrier", "unsearched",
     "stack",
@@ -225,7 +232,7 @@ LIMITING = ("constant", "extent", "unchecked", "unwritten", "order-dependent", "
 
 
 def print_hazards(out: Console, rows: Sequence[Hazard], warnings: Sequence[Warning] = ()) -> None:
-    """Print the hazards, or that no hazard was found, and the warnings that qualify this."""
+    """Print the hazards, or that none was found, and the warnings that limit what this means."""
     out.print()
     if not rows:
         say(out, "No hazards: no race, no access out of bounds, no uninitialised read, no divergent barrier.")
@@ -237,14 +244,14 @@ def print_hazards(out: Console, rows: Sequence[Hazard], warnings: Sequence[Warni
 
 
 def print_warnings(out: Console, warnings: Sequence[Warning], indent: str = "") -> None:
-    """Print the warnings on default inputs and on checks that were not made."""
+    """Print the warnings whose code is in LIMITING."""
     for warning in warnings:
         if warning.code in LIMITING:
             say(out, f"{indent}{warning.message}.", "yellow")
 
 
 def print_hazard(out: Console, row: Hazard, indent: str = "") -> None:
-    """Print a hazard: its message, the line of the source, its first place."""
+    """Print a hazard: its message, the source line, and the block and thread where it first occurred."""
     times = f" ({units.count(row.count)} times)" if row.count > 1 else ""
     first = f"first: block {coordinates(row.block)}, thread {coordinates(row.thread)}"
     say(out, f"{indent}{row.kind}, line {place_of(row)}: {row.message}{times}", "red")
@@ -253,7 +260,7 @@ def print_hazard(out: Console, row: Hazard, indent: str = "") -> None:
 
 
 def coordinates(index: Sequence[int]) -> str:
-    """Return an index as CUDA writes it: (3, 0, 0)."""
+    """Return an index as text: (3, 0, 0)."""
     return f"({', '.join(map(str, index))})"
 
 
@@ -261,7 +268,7 @@ def coordinates(index: Sequence[int]) -> str:
 
 
 def draw_threads(out: Console, rows: Sequence[ThreadAccess]) -> None:
-    """Print a row for each thread: the elements that it reads and writes, in order, and their banks."""
+    """Print a table with a row for each thread: the elements that it reads and writes, in order, and their banks."""
     out.print()
     if not rows:
         out.print("No array is accessed by these threads.")
@@ -296,12 +303,12 @@ def draw_threads(out: Console, rows: Sequence[ThreadAccess]) -> None:
         say(out, f"+N: N more accesses; {SHOWN} are shown. --json - has all that were kept.", "dim")
 
 
-SHOWN = 4  # accesses of a thread to one array that its row shows
+SHOWN = 4  # the most accesses of one thread to one array that are shown
 SAYS = {"load": "reads", "store": "writes", "atomic": "updates", "reduction": "updates"}
 
 
 def bank_conflict_text(rows: Sequence[ThreadAccess]) -> str:
-    """Return the bank conflict of a table's column: how many lanes of a warp use the same bank."""
+    """Return a sentence on the bank conflict in the first of these requests, which access one array in one way."""
     first = [row for row in rows if row.instruction == rows[0].instruction and row.bank is not None]
     lanes = grouped((row.thread, row) for row in takewhile(lambda row: row.block == first[0].block, first))
     served = [accesses[0] for accesses in lanes.values()][:WARP]
@@ -315,7 +322,10 @@ def bank_conflict_text(rows: Sequence[ThreadAccess]) -> str:
 
 
 def draw_banks(out: Console, requests: Sequence[BankRequest], rows: Sequence[Access]) -> None:
-    """Draw a warp's requests to shared memory: columns are banks, rows are wavefronts, a cell names the lane served."""
+    """Draw a warp's requests to shared memory.
+
+    A column is a bank, a row a wavefront, a number the lane that is served.
+    """
     from rich.text import Text
 
     sources = {place_of(row): row.source for row in rows}
@@ -345,7 +355,9 @@ def draw_banks(out: Console, requests: Sequence[BankRequest], rows: Sequence[Acc
 
 
 def caption(request: BankRequest) -> str:
-    """Return a request's array, warp and conflict: '... by warp 0 of block (0, 0, 0): 8-way bank conflict, ...'."""
+    """Return the heading of a drawing: 'load of t, 4 bytes a lane, by warp 0 of block (0, 0, 0): no bank conflict,
+    ...'.
+    """
     wavefronts = len(request.passes)
     who = f"warp {request.warp} of block {coordinates(request.block)}"
     which = f", request {ranges(request.requests)}" if request.requests != (1,) else ""
@@ -357,7 +369,7 @@ def caption(request: BankRequest) -> str:
 
 
 def ranges(numbers: Sequence[int]) -> str:
-    """Return numbers as a list with ranges: '1, 3 to 6'."""
+    """Return ascending numbers as text, with ranges: '1, 3 to 6'."""
     parts: list[list[int]] = []
     for number in numbers:
         if parts and number == parts[-1][-1] + 1:

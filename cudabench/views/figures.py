@@ -1,4 +1,4 @@
-"""Common parts of all pictures: width, colours, markers, and escaped names."""
+"""What all pictures share: width, colours, markers, and the escaping of names."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from cudabench.text import line
 if TYPE_CHECKING:
     from matplotlib.axes import Axes as Axes
     from matplotlib.figure import Figure as Figure
-else:  # all pictures name the types; matplotlib is imported only to draw
+else:  # modules need the names for annotations, but matplotlib takes long to import, so it is imported only to draw
     Axes = Figure = Any
 
 WIDTH_IN = 7.2
 DPI = 150
-COLOURS = ("#0b4f8a", "#e8943a", "#1f8a70", "#c9c3e6")  # of cards or files; distinct for every kind of colour vision
+# colours of cards or files; they differ for people with any kind of colour vision
+COLOURS = ("#0b4f8a", "#e8943a", "#1f8a70", "#c9c3e6")
 HATCHES = ("", "///", "...", "xxx")
 MARKERS = "osD^vP*X<>"
 
@@ -30,5 +31,5 @@ def new_figure(height: float) -> Figure:
 
 
 def escaped(name: str) -> str:
-    """Return text escaped for matplotlib, which would set a formula between dollars."""
+    """Return a text escaped for matplotlib, which draws text between dollar signs as a formula."""
     return line(name).replace("$", r"\$")

@@ -1,4 +1,4 @@
-"""A fleet in text: a line for each shard, the live table of a submission, and the tables of a report."""
+"""A fleet as text: a line for each shard, the live table of a submission, and the tables of a report."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 Row = TypeVar("Row")
 
-MOST_ROWS = 30  # rows of a table; --json has all
-MOST_NAME = 40  # characters of a name in a table
-UUID_SHOWN = 12  # characters of a UUID, if they are unique
+MOST_ROWS = 30  # the most rows of a table; the file of --json has all
+MOST_NAME = 40  # the most characters of a name in a table
+UUID_SHOWN = 12  # the characters of a UUID that are shown, if they identify the card
 WORDS: dict[Cause, str] = {
     "clock": "its clock is low",
     "partly clock": "its clock is low, and it is slow beyond that",
@@ -38,7 +38,7 @@ STYLES = {"wrong": "bold red", "failed": "red", "unverified": "yellow", "missing
 
 
 def shard_line(written: Written) -> str:
-    """Return a line on a card's run."""
+    """Return a line about the run on a card whose shard was written."""
     card = written.card
     kernels = f" {written.kernels} kernel{'' if written.kernels == 1 else 's'}," if written.kernels else ""
     reason = f" ({card.reason})" if card.reason else ""
@@ -68,13 +68,16 @@ class Live:
         self.close()
 
     def close(self) -> None:
-        """Keep the table as it is."""
+        """Stop updating the table; it stays on the screen."""
         if self._live:
             self._live.stop()
             self._live = None
 
     def update(self, entries: Sequence[Entry], slow: int | None) -> None:
-        """Show the state of the tasks, if it changed. slow: the number of slow cards, or None while it is unknown."""
+        """Show the states of the tasks if they changed.
+
+        `slow`: the number of slow cards, or None if it is not known yet.
+        """
         states = Counter(entry.state for entry in entries)
         again = sum(max(entry.attempts - 1, 0) for entry in entries)
         rare = {"failed": states["failed"], "given twice": states["repeated"], "submitted again": again}
@@ -91,7 +94,7 @@ class Live:
 
 
 def ended(entries: Sequence[Entry], folder: Path, logs: Path) -> list[str]:
-    """Return the lines at the end of a submission: failures, and what to do next."""
+    """Return the lines to print at the end of a submission: failures, and the next commands."""
     lines = [f"Task {e.number} failed: {e.reason}." for e in entries if e.state == "failed"]
     if len(lines) > MOST_ROWS:
         lines = [*lines[:MOST_ROWS], f"... and {len(lines) - MOST_ROWS} more tasks failed; their logs are in {logs}."]
@@ -105,7 +108,7 @@ def ended(entries: Sequence[Entry], folder: Path, logs: Path) -> list[str]:
 
 
 def cancelled(continuing: Sequence[str], folder: Path) -> str:
-    """Return the message after an interrupt."""
+    """Return the message after Ctrl-C. `continuing`: the ids of jobs that continue to run."""
     note = ""
     if continuing:
         jobs = f"{len(continuing)} job{' goes' if len(continuing) == 1 else 's go'} on and will write"
@@ -118,7 +121,7 @@ def cancelled(continuing: Sequence[str], folder: Path) -> str:
 
 @dataclass(frozen=True)
 class Table:
-    """A table of a report: its title, columns and rows, and the colour of its rows."""
+    """A table of a report. `style`: the colour of its rows."""
 
     title: str
     columns: Sequence[Column[Any]]
@@ -126,20 +129,23 @@ class Table:
     style: str = ""
 
     def cut(self) -> list[Column[Any]]:
-        """Return the columns with their texts cut to one short line."""
+        """Return the columns in such a form that each text is one line, cut to MOST_NAME characters."""
         return [Column(c.heading, _cut(c), c.right, c.expendable) for c in self.columns]
 
 
 @dataclass(frozen=True)
 class View:
-    """Shows a report; `simulated`: how many of its cards are the simulator."""
+    """Shows a report.
+
+    `found`: the findings; `simulated`: how many of the cards are simulators; `markdown`: as Markdown.
+    """
 
     found: Fleet
     simulated: int = 0
     markdown: bool = False
 
     def show(self, out: Console) -> None:
-        """Print the head, then each table that has rows: first faults, then all kernels and groups."""
+        """Print the summary, then each table that has rows: first cards with faults, then all kernels and groups."""
         for line in head(self.found, self.simulated):
             self._line(out, line)
         for table in (*self.troubles(), *self.models(), *self.groups(), *self.damaged()):
@@ -151,7 +157,7 @@ class View:
     # Tables
 
     def troubles(self) -> list[Table]:
-        """Return the tables of slow cards, of cards that get slower, and of cards without a correct result."""
+        """Return the tables of slow cards, of cards that become slower, and of cards without a correct result."""
         fleet = self.found
         several = len({row.model for row in fleet.measurements}) > 1
         faulty = sorted((card for card in fleet.cards if card.status != "ok"), key=lambda card: card.status)
@@ -186,7 +192,7 @@ class View:
         ]
 
     def models(self) -> list[Table]:
-        """Return the tables of kernels, one for each model."""
+        """Return a table of kernels for each model."""
         columns: list[Column[Measurement]] = [
             Column("kernel", lambda row: row.kernel, right=False),
             Column("problem", lambda row: f"{row.operation} {row.problem}".strip(), False, 1),
@@ -207,7 +213,7 @@ class View:
         return tables
 
     def groups(self) -> list[Table]:
-        """Return the tables of racks and of hosts, if there are several, the worst first."""
+        """Return a table of racks and a table of hosts, each only if there are several, the worst group first."""
         worst_first = sorted(self.found.groups, key=lambda group: (-group.slow, -group.faulty, -(group.ratio or 0)))
         by_kind = {kind: [group for group in worst_first if group.kind == kind] for kind in ("rack", "host")}
         columns: list[Column[Group]] = [
@@ -234,7 +240,7 @@ class View:
 
     @cached_property
     def cards(self) -> dict[str, Card]:
-        """The cards by their ids."""
+        """The cards by id."""
         return {card.id: card for card in self.found.cards}
 
     @cached_property
@@ -242,7 +248,7 @@ class View:
         return Counter(card[:UUID_SHOWN] for card in self.cards)
 
     def _short(self, card: str) -> str:
-        """Return a UUID's first part if it is unique."""
+        """Return the first part of a card's UUID if it identifies the card, else the whole id."""
         unique = card.startswith(("GPU-", "MIG-")) and self._starts[card[:UUID_SHOWN]] < 2
         return card[:UUID_SHOWN] if unique else card
 
@@ -252,7 +258,7 @@ class View:
         say(out, line, style, soft_wrap=True)
 
     def _table(self, out: Console, table: Table) -> None:
-        """Print a table under its title, if it has rows; columns that do not fit the width are left out."""
+        """Print a table under its title if it has rows. Columns for which the terminal is too narrow are left out."""
         if not table.rows:
             return
         self._line(out, "")
@@ -279,7 +285,7 @@ def _cut(column: Column[Row]) -> Callable[[Row], str]:
 
 
 def head(fleet: Fleet, simulated: int) -> list[str]:
-    """Return the counts of cards and of findings, in a few lines."""
+    """Return the summary of a report in a few lines: how many cards there are, and how many findings of each kind."""
     present = [card for card in fleet.cards if card.status != "missing"]
     models, hosts = ({getattr(card, kind) for card in present} - {None} for kind in ("model", "host"))
     cards = f"{plural(len(present), 'card')} of {plural(len(models), 'model')} on {plural(len(hosts), 'host')}"
@@ -301,7 +307,7 @@ def head(fleet: Fleet, simulated: int) -> list[str]:
 
 
 def why(row: SlowCard) -> str:
-    """Return why a card is slow, if it is known."""
+    """Return a text that says why a card is slow, as far as it is known."""
     words = WORDS[row.cause]
     if row.cause in ("clock", "partly clock") and row.sm_mhz and row.usual_sm_mhz:
         words += f": {row.sm_mhz:.0f} of {row.usual_sm_mhz:.0f} MHz"
@@ -309,7 +315,7 @@ def why(row: SlowCard) -> str:
 
 
 def rule_text(fleet: Fleet) -> str:
-    """Return the rule in a sentence."""
+    """Return a sentence that says which cards count as slow."""
     rule = fleet.rule
     assert rule is not None
     few = any(row.limit is None for row in fleet.measurements)
@@ -320,10 +326,10 @@ def rule_text(fleet: Fleet) -> str:
 
 
 def slower(ratio: float) -> str:
-    """Return a ratio of costs as '+5.0%'."""
-    return f"{round((ratio - 1) * 100, 1) + 0.0:+.1f}%"  # no -0.0
+    """Return a ratio of costs as a change: 1.05 as '+5.0%'."""
+    return f"{round((ratio - 1) * 100, 1) + 0.0:+.1f}%"  # adding 0.0 turns -0.0 into 0.0
 
 
 def plural(count: int, word: str) -> str:
-    """Return a number with its noun."""
+    """Return a number with its noun: '1 card', '2 cards'."""
     return f"{units.count(count)} {word}{'' if count == 1 else 's'}"

@@ -1,7 +1,8 @@
-"""A fleet's report as one offline HTML page: the tables, a dot for every card, the kernels of each slow card.
+"""A fleet's report as one HTML page that works offline: tables, a dot for each card, the kernels of each slow card.
 
-The scale of the dots is linear near the median and logarithmic far from it (an inverse hyperbolic sine, whose unit is
-the rule's limit), so that one card at a third of its speed does not press the others into a line.
+A dot's position shows how slow a card is. The scale is linear near the median and logarithmic far from it (an inverse
+hyperbolic sine, whose unit is `Rule.over`), so that one card at a third of the usual speed does not push all others
+together.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ from cudabench.results.columns import NOTHING, Column
 from cudabench.views import fleet as tables
 from cudabench.views import report as pages
 
-MOST_ROWS = 500  # rows of a table
-MOST_SHEETS = 100  # slow cards whose kernels are listed
-MOST_NAMED = 200  # dots of a row that name their card
-ACROSS, HIGH = 1000, 26  # the grid of a row's dots: dots on the same point are drawn once
-TICKS = (0, 1, 3, 10, 30, 100, 300, 1000, 3000, 10000)  # percent
-APART = 0.07  # distance of two ticks, as a fraction of the width
+MOST_ROWS = 500  # the most rows of a table
+MOST_SHEETS = 100  # the most slow cards whose kernels are listed
+MOST_NAMED = 200  # the most slow dots of a row that show their card's name
+ACROSS, HIGH = 1000, 26  # the grid on which normal dots lie, so that dots at the same point are drawn once
+TICKS = (0, 1, 3, 10, 30, 100, 300, 1000, 3000, 10000)  # in percent
+APART = 0.07  # the least distance of two ticks, as a fraction of the width
 
 
 def page(report: Report, fleet: Fleet) -> str:
-    """Return the text of the page."""
+    """Return the text of the HTML page."""
     view = tables.View(fleet, report.simulated)
     style = pages.part("style.css") + "\n" + _part("fleet_page.css")
     bad = bool(fleet.slow or fleet.slowing or any(card.status != "ok" for card in fleet.cards))
@@ -62,7 +63,11 @@ def _part(name: str) -> str:
 
 
 def _plain(table: tables.Table) -> SimpleNamespace:
-    """Return a table of text: headings, each with whether its cells are aligned right, and cells."""
+    """Return a table as plain texts.
+
+    `headings`: (text, whether its cells are aligned right); `rows`: lists of cells; `left_out`: the number of rows that
+    are not shown.
+    """
     columns, rows = table.cut(), table.rows[:MOST_ROWS]
     return SimpleNamespace(
         title=table.title,
@@ -95,7 +100,7 @@ CARDS: list[Column[Card]] = [
 
 
 def _sheet(slow: SlowCard, view: tables.View) -> SimpleNamespace:
-    """Return a slow card: its name, its identity and place, why it is slow, and the kernels."""
+    """Return what the page shows of a slow card: its name, why it is slow, facts about it, and its slow kernels."""
     card = view.cards[slow.id]
     facts = [
         (column.heading, value)
@@ -117,7 +122,7 @@ def _sheet(slow: SlowCard, view: tables.View) -> SimpleNamespace:
 
 
 def _models(report: Report, fleet: Fleet, view: tables.View) -> list[SimpleNamespace]:
-    """Return the cards of each model: a row for each kernel, with its cells and its dots."""
+    """Return what the page shows of each model: a row for each kernel, with its cells and its dots."""
     models: list[SimpleNamespace] = []
     if not fleet.measurements:
         return models
@@ -151,7 +156,7 @@ def _models(report: Report, fleet: Fleet, view: tables.View) -> list[SimpleNames
 
 
 class Scale:
-    """The position of a ratio, in percent of the width."""
+    """The scale of a model's dots: positions of ratios, in percent of the width."""
 
     def __init__(self, ratios: NDArray[np.float64], limits: Sequence[float], unit: float) -> None:
         self._unit = max(unit, 1e-3)
@@ -164,15 +169,15 @@ class Scale:
         return bent
 
     def of(self, ratios: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the positions of ratios."""
+        """Return the positions of several ratios."""
         return (self._bent(ratios) - self._low) / (self._high - self._low) * 100
 
     def at(self, ratio: float) -> float:
-        """Return the position of a ratio."""
+        """Return the position of one ratio."""
         return float(self.of(np.array([ratio]))[0])
 
     def ticks(self) -> list[SimpleNamespace]:
-        """Return the marks that fit, with position and text: the median's, then the nearest on both sides."""
+        """Return ticks that do not overlap, each with position and text: the median, then the nearest on both sides."""
         ticks: list[SimpleNamespace] = []
         for percent in (sign * percentage for percentage in TICKS for sign in (1, -1) if percentage or sign > 0):
             at = self.at(1 + percent / 100) if percent > -100 else -1.0
@@ -182,13 +187,16 @@ class Scale:
 
 
 def _strip(report: Report, row: Measurement, dots: Table, scale: Scale, slow: set[int]) -> SimpleNamespace:
-    """Return the dots of a kernel: the path of normal dots; the slow dots, each with its position in percent of the
-    width and in pixels, and its card; and the position where slow begins, or None."""
+    """Return the dots of one kernel.
+
+    `path`: the SVG path of all dots; `slow`: for each slow dot, its x in percent of the width, its y in pixels, and a
+    text that names its card; `limit`: the position from which a card is slow, or None.
+    """
     label = report.labels.numbers[Label(row.operation, row.kernel, row.problem, row.unit, row.less_is_better)]
     of_kernel = dots.label == label
     cards, ratios = dots.card[of_kernel], dots.ratio[of_kernel]
     x = scale.of(ratios)
-    # Dots of a row are spread at random, with a fixed seed.
+    # The y of each dot is random, with a fixed seed, so that the dots of a row do not cover each other.
     y = np.random.default_rng(label).integers(3, HIGH - 3, len(x))
     red = np.isin(cards, [*slow]) & (ratios > (row.limit or np.inf))
     points = np.unique(np.rint(x * ACROSS / 100).astype(np.int64) * HIGH + y)

@@ -1,4 +1,4 @@
-"""A fleet as a picture: every card a dot, over its kernels."""
+"""A fleet as a picture: a row for each kernel, in which every card is a dot."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from cudabench.records.fleet import Fleet
 from cudabench.text import line
 from cudabench.views.figures import MARKERS, Figure, escaped, new_figure
 
-MOST_TEXT = 40  # characters of a name
-NAMED = 12  # slow dots that are named
-VECTORS = 20_000  # dots that are drawn as vectors; more dots become a bitmap
+MOST_TEXT = 40  # the most characters of a name
+NAMED = 12  # how many slow cards are named
+VECTORS = 20_000  # up to this many dots are drawn as vectors; more dots become a bitmap
 
 
 def draw(report: Report, fleet: Fleet) -> Figure:
-    """Return the figure of a report's last folder: a row for each kernel with its cards' costs over the median.
+    """Return the figure of a report's last folder. A dot shows how much slower a card is than the median of its model.
 
     Raises CudabenchError if matplotlib is not installed or nothing was timed.
     """
@@ -25,7 +25,7 @@ def draw(report: Report, fleet: Fleet) -> Figure:
         raise CudabenchError("There is nothing to draw: no shard has a verified time.")
     labels, rows = np.unique(dots.label, return_inverse=True)
     models = np.unique(dots.model)
-    # Dots of a row are spread at random, with a fixed seed.
+    # The y of each dot is random, with a fixed seed, so that the dots of a row do not cover each other.
     scatter = np.random.default_rng(0).uniform(-0.3, 0.3, len(rows))
     slower = (dots.ratio - 1) * 100
     figure = new_figure(1.4 + 0.36 * len(labels))

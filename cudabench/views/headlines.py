@@ -1,4 +1,4 @@
-"""The lines about results under a table and at the top of a page, as plain text."""
+"""Sentences about results, under a table and at the top of a page, as plain text."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ from cudabench.results.groups import grouped
 
 
 def reasons(named: Iterable[tuple[str, Result]]) -> Mapping[tuple[str, str | None], list[str]]:
-    """Return the reasons of kernels without figures; kernels with the same reason share an entry."""
+    """Return why kernels have no figures: {(status, reason): names}. Kernels with the same reason share an entry."""
     return grouped(((result.status, result.reason), name) for name, result in named if result.status != "ok")
 
 
 def lowest_line(results: Sequence[Result]) -> str:
-    """Return which kernels have the lowest bound, and their resource; '' for a single kernel or several sizes."""
+    """Return a sentence that names the kernels with the lowest bound on their time and the resource that sets it.
+
+    '' for a single kernel, and for several sizes.
+    """
     priced = [result for result in results if result.limits and result.status == "ok"]
     if len(priced) < 2 or several_sizes(results):
         return ""
@@ -30,12 +33,12 @@ def lowest_line(results: Sequence[Result]) -> str:
 
 
 def most_wasteful(results: Sequence[Result]) -> Result | None:
-    """Return the result that wastes most, or None."""
+    """Return the result whose accesses waste most, or None."""
     return max(results, key=lambda result: wasted(result.access or ()), default=None)
 
 
 def waste_line(result: Result, name: str) -> str:
-    """Return a kernel's waste and its most wasteful line; '' if the waste is small."""
+    """Return a sentence on a kernel's waste and its most wasteful line; '' if it wastes little."""
     if not excesses(result.access or ()):
         return ""
     row = max(result.access or (), key=wasted_cycles)
@@ -43,25 +46,25 @@ def waste_line(result: Result, name: str) -> str:
 
 
 def waste(result: Result) -> str:
-    """Return a kernel's accesses over the ideal, by unit, the more costly unit first: '4.5x sectors'."""
+    """Return how many times the ideal a kernel's accesses need, by unit, the more costly unit first: '4.5x sectors'."""
     parts = [f"{excess.times:.2g}x {excess.unit}" for excess in excesses(result.access or ())]
     return ", ".join(parts) or NOTHING
 
 
 def held_by(result: Result) -> str:
-    """Return the resource of the longest limit."""
+    """Return the name of the resource whose limit is the longest."""
     return verdict.name(result.limits[0]) if result.limits else NOTHING
 
 
 def at_least(result: Result) -> str:
-    """Return the longest limit with three digits, or why it is missing."""
+    """Return the longest limit with three digits, or the reason why there is none."""
     if not result.limits:
         return "not priced" if result.status == "ok" else result.status
     return units.seconds(result.limits[0].time_s, 3)
 
 
 def several_sizes(results: Sequence[Result]) -> bool:
-    """Return whether results have several sizes."""
+    """Return whether the results have more than one size."""
     return len({tuple(result.size.items()) for result in results}) > 1
 
 

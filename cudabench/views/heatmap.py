@@ -1,5 +1,7 @@
-"""A sweep as a map in the terminal: columns are block X, rows block Y, lighter is better. One-dimensional blocks are
-bars."""
+"""A sweep as a map in the terminal: a column is a block's X, a row its Y, and a lighter cell is better.
+
+One-dimensional blocks are bars.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +19,15 @@ if TYPE_CHECKING:
 
 NOTHING = "."
 BAD = {"wrong": "WRONG", "failed": "failed", "skipped": "skipped"}
-SHADES = (236, 238, 240, 243, 246, 249, 252, 255)  # of the 256 colours: grey, dark is slow
+SHADES = (236, 238, 240, 243, 246, 249, 252, 255)  # greys among the 256 colours of a terminal; dark is slow
 BAR = 30
 
 
 def show_maps(out: Console, results: Sequence[Result], refused: Sequence[Dim], marks: Mapping[Dim, str]) -> None:
-    """Print the maps of a sweep, one for each quantity; marks: the sign of the best blocks."""
+    """Print a map for each quantity of a sweep.
+
+    `marks`: the signs of the best blocks; `refused`: blocks that cannot run.
+    """
     is_2d = any(block[1] > 1 for block in [*(r.block for r in results), *refused])
     axes = " (block X across, Y down)" if is_2d else ""
     for quantity in of_blocks(results):
@@ -53,7 +58,7 @@ def _map(
         if value is None:
             return Text(BAD.get(result.status, NOTHING) + " ", style="red")
         good = (value - low) / (high - low) if high > low else 1.0
-        good = good if quantity.more else 1 - good  # the worst is dark, the best light
+        good = good if quantity.more else 1 - good  # the worst is 0 and dark, the best is 1 and light
         grey = SHADES[min(int(good * len(SHADES)), len(SHADES) - 1)]
         style = f"color({'16' if grey > 242 else '255'}) on color({grey})"
         return Text(f" {quantity.text(value):>6}{marks.get(dim3(block), ' ')}", style=style)

@@ -1,4 +1,4 @@
-"""The parts of a machine that cudabench needs."""
+"""Prints the parts of a machine that cudabench needs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PURPOSE = {
 
 
 def show_machine(parts: Sequence[Part], gpus: Sequence[DeviceInfo]) -> None:
-    """Print the parts, the GPUs and the next command."""
+    """Print the parts with their state, the GPUs, and the next command to type."""
     from rich.text import Text
 
     out = console.out()

@@ -1,8 +1,8 @@
-"""Results as pictures: a ladder against copy and peak, time over size, the map of a sweep.
+"""Results as pictures: a ladder with copy and peak, times over sizes, the map of a sweep, a roofline.
 
 A card has its colour, a kernel its marker and dashes. Hatches and legends repeat what the colours say, and colours
-differ in lightness, so that the picture is readable without colours. matplotlib is imported only to draw, without a
-window toolkit.
+differ in lightness, so that the picture can be read without colours. matplotlib is imported only to draw, and without
+its window toolkits.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1)), (0, (5, 1, 1, 1)))
 
 
 def kind_of(files: Sequence[ResultsFile]) -> str:
-    """Return the default kind of picture for files: a sweep of blocks, a curve over sizes, or a ladder."""
+    """Return the kind of picture that suits the files: 'sweep', 'size' or 'ladder'."""
     results = [result for file in files for result in file.results]
     kernels = {result.kernel for result in results}
     blocks = {result.block for result in results if result.status == "ok"}
@@ -45,7 +45,7 @@ def kind_of(files: Sequence[ResultsFile]) -> str:
 
 
 def draw(files: Sequence[ResultsFile], names: Sequence[str], kind: str | None = None) -> Figure:
-    """Return a figure of the files; `kind` is one of --kind, or None for the default.
+    """Return a figure of the files. `kind`: the value of --kind, or None for the kind that suits the files.
 
     Raises CudabenchError if matplotlib is not installed or there is nothing to draw, and UsageError if the files do not
     fit the kind.
@@ -73,7 +73,7 @@ def draw(files: Sequence[ResultsFile], names: Sequence[str], kind: str | None = 
 
 
 def _shown_file(file: ResultsFile) -> ResultsFile:
-    """Return a file with names that are safe in figures."""
+    """Return a copy of a file in which all names are escaped for matplotlib."""
     results = [
         replace(
             result,
@@ -91,7 +91,7 @@ def _shown_file(file: ResultsFile) -> ResultsFile:
 
 
 def render(figure: Figure, suffix: str) -> bytes:
-    """Return a figure as svg, png or pdf; the same figure gives the same bytes."""
+    """Return a figure as the bytes of an svg, png or pdf file. The same figure always gives the same bytes."""
     import matplotlib
 
     stream = io.BytesIO()
@@ -102,7 +102,7 @@ def render(figure: Figure, suffix: str) -> bytes:
 
 
 def heading(files: Sequence[ResultsFile]) -> str:
-    """Return what all files share: the problem and the device."""
+    """Return the title of a picture: what all files share, such as problem, device and cache state."""
     results = [result for file in files for result in file.results]
     first = results[0]
     devices = list(dict.fromkeys(file.device.name for file in files if file.device))
@@ -117,7 +117,7 @@ def heading(files: Sequence[ResultsFile]) -> str:
 
 
 def labels_of(names: Sequence[str], files: Sequence[ResultsFile]) -> list[str]:
-    """Return distinct labels of files: the devices if each file has its own, else the names."""
+    """Return distinct labels of files: the devices' names if all differ, else short file names."""
     devices = [file.device.name if file.device else "" for file in files]
     if len(set(devices)) == len(files) > 1:
         return devices
@@ -131,7 +131,7 @@ def _names_by_device(file: ResultsFile, name: str) -> list[str]:
 
 
 def cards_of(files: Sequence[ResultsFile]) -> list[str]:
-    """Return the name of each file's card, with its number if several cards share the name."""
+    """Return the name of each file's card, with its label if several cards have this name; '' without a device."""
     devices = [file.device for file in files]
     cards = grouped({(device.name, device.uuid or device.index) for device in devices if device})
     return [
@@ -150,7 +150,7 @@ def _plain_axes(axes: Axes) -> None:
 
 
 def row_name(result: Result, results: Sequence[Result]) -> str:
-    """Return a kernel's name, with more properties if the name is not unique in its file."""
+    """Return the name of a kernel's row, with block, type or parameters if other results of the file have this name."""
     same = [other for other in results if other.kernel == result.kernel]
     flat = all(other.block[1] <= 1 for other in results)
     block = f" {dim_text(result.block, 1 if flat else 2)}" if len({other.block for other in same}) > 1 else ""
@@ -206,7 +206,7 @@ def _ladder(figure: Figure, files: Sequence[ResultsFile], names: Sequence[str]) 
 
 
 def _bar(axes: Axes, quantity: Quantity, result: Result | None, y: float, height: float, at: int, most: float) -> None:
-    """Draw one bar with its value behind it, or a word if the value is missing."""
+    """Draw one bar with its value beside it; if the value is missing, write the status."""
     if result is None:
         return
     value = quantity.value(result) if result.status == "ok" else None
@@ -218,14 +218,18 @@ def _bar(axes: Axes, quantity: Quantity, result: Result | None, y: float, height
     ideal = quantity.ideal(result)
     if ideal is not None:
         axes.plot([ideal], [y], "k|", markersize=14 * height + 4, markeredgewidth=2)
-    # White behind the figure, so that the lines of copy and peak do not cross it.
+    # The ground of the number is white, so that the lines of copy and peak do not cross it.
     box = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
     end = max(value, ideal or 0)
     axes.text(end + most * 0.012, y, quantity.text(value), va="center", fontsize=8, bbox=box, zorder=4)
 
 
 def _scale(axes: Axes, file: ResultsFile, card: str | None, at: int, middles: Sequence[float], height: float) -> None:
-    """Draw the run's copy and the card's peak as lines; with several cards, beside each bar of the card."""
+    """Draw the speed of the run's copy and the card's peak as lines.
+
+    `card`: None if there is one card, and the lines go through the whole picture; else they are short, beside each bar
+    of this card.
+    """
     for name, value in (("copy", copy_of(file.results)), ("peak", _peak(file))):
         if value is None:
             continue
@@ -261,7 +265,7 @@ def _sizes(figure: Figure, files: Sequence[ResultsFile], names: Sequence[str]) -
         drawn.append(AT_LEAST)
     cards = cards_of(files)
     cards = cards if len(set(cards)) > 1 else [""] * len(files)
-    together = {  # a card often has one file for each size
+    together = {  # of one card there is often one file for each size
         card: replace(group[0], results=[result for file in group for result in file.results])
         for card, group in grouped(zip(cards, files, strict=True)).items()
     }
@@ -300,7 +304,7 @@ def _sizes(figure: Figure, files: Sequence[ResultsFile], names: Sequence[str]) -
 
 
 def _style(at: int, count: int) -> dict[str, Any]:
-    """Return the style of a kernel's curve: earlier curves are wider, so that they show behind later ones."""
+    """Return the style of a kernel's curve. Earlier curves have larger markers, so that they show behind later ones."""
     return {
         "linestyle": DASHES[at % 4],
         "marker": MARKERS[at % len(MARKERS)],
@@ -311,13 +315,13 @@ def _style(at: int, count: int) -> dict[str, Any]:
 
 
 def _curve(axes: Axes, points: Mapping[float, float], **style: Any) -> Any:
-    """Draw values over sizes and return the line."""
+    """Draw a curve through points, given as values by size, and return matplotlib's line."""
     (drawn,) = axes.plot(sorted(points), [points[x] for x in sorted(points)], **style)
     return drawn
 
 
 def _curves(axes: Axes, file: ResultsFile, kernels: Sequence[str], quantity: Quantity, colour: str, end: str) -> None:
-    """Draw the kernels of a file over their sizes."""
+    """Draw a curve for each kernel of a file over the sizes, and one for its least time if it is known."""
     for at, kernel in enumerate(kernels):
         points = [r for r in file.results if r.status == "ok" and row_name(r, file.results) == kernel]
         values = {elements(r): value for r in points if (value := quantity.value(r)) is not None}
@@ -330,7 +334,7 @@ def _curves(axes: Axes, file: ResultsFile, kernels: Sequence[str], quantity: Qua
 
 
 def _scales(axes: Axes, file: ResultsFile, colour: str) -> dict[str, Any]:
-    """Draw the time of the same bytes at the speed of the copy and of the peak; return the lines by name."""
+    """Draw the time for the same bytes at the speed of the copy and at the peak. Return the lines by name."""
     times = grouped(
         ((name, elements(result)), result.bytes / speed / 1e3)
         for result in file.results
@@ -351,7 +355,7 @@ def _scales(axes: Axes, file: ResultsFile, colour: str) -> dict[str, Any]:
 
 
 def _ideals(axes: Axes, file: ResultsFile, quantity: Quantity) -> Any:
-    """Draw the ideal value, the least of the kernels at each size, and return the line."""
+    """Draw the ideal value at each size, which is the least among the kernels, and return the line."""
     correct = (result for result in file.results if result.status == "ok")
     ideals = grouped((elements(r), ideal) for r in correct if (ideal := quantity.ideal(r)) is not None)
     points = {x: min(values) for x, values in ideals.items()}
@@ -377,7 +381,7 @@ def _log_log(axes: Axes, quantity: Quantity, results: Sequence[Result]) -> None:
 
 
 def _short(value: float) -> str:
-    """Return a short number for a tick: 0.5, 20, 50k, 2M."""
+    """Return a short number for the text of a tick: 0.5, 20, 50k, 2M."""
     for factor, unit_name in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= factor * 10 or (value >= factor and factor > 1e3):
             return f"{value / factor:g}{unit_name}"
@@ -385,12 +389,15 @@ def _short(value: float) -> str:
 
 
 def elements(result: Result) -> float:
-    """Return the product of a size's numbers, which orders sizes."""
+    """Return the product of the numbers of a size, by which sizes are ordered."""
     return math.prod(map(float, result.size.values()))
 
 
 def size_label(result: Result, varying: Collection[str] = ()) -> str:
-    """Return a short size: 4096 x 4096, or 2^25; for a user's own kernel the numbers that vary."""
+    """Return a size as short text: '4096 x 4096', or 2^25 as a formula.
+
+    Of a user's own kernel, only the numbers with names in `varying` are shown.
+    """
     if result.operation == "run" and varying:
         result = replace(result, size={name: value for name, value in result.size.items() if name in varying})
     numbers = list(result.size.values())
@@ -408,7 +415,7 @@ def _sweep(figure: Figure, files: Sequence[ResultsFile], names: Sequence[str]) -
     if len(kernels) > 1:
         raise UsageError(f"The map of a sweep shows one kernel, but the files hold {', '.join(kernels)}.")
     drawn = quantities(results)
-    # In the simulator, counts that are equal for all blocks are not drawn.
+    # Counts that are equal for all blocks are not drawn.
     drawn = [q for q in drawn if len({q.value(r) for r in results if r.status == "ok"}) > 1] or drawn[:1]
     is_2d = any(r.block[1] > 1 for r in results)
     rows = len({r.block[1] for r in results}) if is_2d else 6
@@ -435,7 +442,7 @@ def _map(figure: Figure, axes: Axes, quantity: Quantity, results: Sequence[Resul
             words[at] = result.status
         else:
             grid[at] = value
-    # Neither black nor white: figures stay readable, and the best cell does not look empty.
+    # The greys end before black and white, so that numbers stay readable and the best cell does not look empty.
     ends = ["0.15", "0.92"] if quantity.more else ["0.92", "0.15"]
     image = axes.imshow(grid, cmap=LinearSegmentedColormap.from_list("greys", ends), aspect="auto")
     low, high = image.get_clim()
@@ -483,7 +490,7 @@ def _line(figure: Figure, axes: Axes, quantity: Quantity, results: Sequence[Resu
 
 
 def _roofline(figure: Figure, files: Sequence[ResultsFile], names: Sequence[str]) -> None:
-    """Draw the roofline as on a page: measured kernels as filled points, bounds as hollow points."""
+    """Draw the roofline of the page: a measured kernel is a filled point, a bound a hollow point."""
     from matplotlib.patches import Patch
 
     members = [

@@ -1,4 +1,4 @@
-"""A program that ran: a table with a row for each kernel, errors of the host code, advice for what wastes most."""
+"""Shows a program that ran: a row for each kernel, errors of the host code, and advice for the most wasteful line."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from cudabench.views import table as kernels
 from cudabench.views.console import Console, say
 from cudabench.views.explanation import shortened
 
-MOST_LISTED = 12  # errors of the host, hazards of a kernel
+MOST_LISTED = 12  # the most errors of the host code, and the most hazards of a kernel, that are listed
 
 
 def show_program(out: Console, file: ResultsFile, cards: Sequence[Card]) -> None:
-    """Print the results of a program."""
+    """Print the results of a program: the table of kernels, hazards, errors, warnings and advice."""
     program, results = file.program, file.results
     assert program is not None
     out.print()
@@ -67,7 +67,7 @@ def _headline(program: Program) -> str:
 
 
 def _columns(program: Program, results: Sequence[Result], cards: Sequence[Card]) -> list[Column[Result]]:
-    """Return the columns: those of `run`, with the launches after the kernel's name and the bound on each card."""
+    """Return the columns of `run`, and in addition the number of launches and the bound on each further card."""
     launched = {launches.kernel: launches for launches in program.kernels}
     priced = any(result.limits for result in results)
     columns = kernels.bounded_columns(results) if priced else kernels.simulated_columns(results)
@@ -92,13 +92,13 @@ def _columns(program: Program, results: Sequence[Result], cards: Sequence[Card])
 
 
 def _bound(result: Result, place: int) -> str:
-    """Return the bound of a result on one of several cards."""
+    """Return the lower bound of a result on the card at this place of the list."""
     limits = result.limits_by_card
     return units.seconds(limits[place].limits[0].time_s, 3) if limits and limits[place].limits else NOTHING
 
 
 def _show_host(out: Console, program: Program) -> None:
-    """Print the errors of the host code, with their lines."""
+    """Print the errors of the host code, memory that is never freed, and CUDA functions that cudabench lacks."""
     never_freed = [finding for finding in program.findings if finding.kind == "never-freed"]
     errors = [finding for finding in program.findings if finding.kind != "never-freed"]
     for finding in errors[:MOST_LISTED]:

@@ -16,18 +16,20 @@ from cudabench.views import console
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
 
-AFTER_S = 0.5  # a shorter wait shows nothing
+AFTER_S = 0.5  # seconds; a shorter wait shows nothing
 ASIDE_S = 1.0
-EVERY_S = 10.0  # between lines of a log
-LEAST_S = 0.5  # a shorter remaining time is not shown
+EVERY_S = 10.0  # seconds between the lines of a log
+LEAST_S = 0.5  # seconds; a shorter remaining time is not shown
 SAMPLING, COMPILING = "timing", "compiling all kernels"
-PARTS = ("simulating", "launching again", "counting", "fuzzing", COMPILING)  # phases of which a fraction is known
-ONCE = ("", "making inputs", "computing the reference", "timing the CPU", COMPILING)  # for all kernels of a problem
+# phases that report which fraction of them is done
+PARTS = ("simulating", "launching again", "counting", "fuzzing", COMPILING)
+# phases that run once for all kernels of a problem
+ONCE = ("", "making inputs", "computing the reference", "timing the CPU", COMPILING)
 SAID = {SAMPLING: "sampling", "timing the CPU": "timing the CPU baseline"}
 
 
 class _Beside:
-    """Runs `show` in a thread until the context ends; shows nothing if the process may not start a thread."""
+    """Runs `show` in a thread until the context ends. If the process cannot start a thread, nothing is shown."""
 
     def __init__(self, show: Callable[[], None] | None) -> None:
         self._over = threading.Event()
@@ -46,30 +48,34 @@ class _Beside:
 
 
 class Progress(_Beside):
-    """Shows kernel, phase, a bar and the time left during a run; in a pipe a line every EVERY_S seconds, so that a log
-    distinguishes a long run from one that hangs. Without `shown` it imports no rich and prints only `finished`."""
+    """Shows kernel, phase, a bar and the time left during a run.
+
+    In a pipe it writes a line every EVERY_S seconds, so that the log of a long run shows that it does not hang. If
+    `shown` is False, it does not import rich, and prints only the kernels' own output in `finished`.
+    """
 
     def __init__(self, total: int, *, shown: bool, every: float | None = None) -> None:
         self._total, self._done, self._every = total, 0, every or EVERY_S
         self._begun = self._heard = time.monotonic()
-        self._worked = self._ended = 0.0  # seconds of repeated phases: so far, until the last finished kernel
+        # seconds of work in phases that each kernel has: until now, and until the last kernel finished
+        self._worked = self._ended = 0.0
         self._sampling = self._end = float("inf")
         self._now: tuple[int, str, str, float] | None = None
-        self._since: dict[str, tuple[str, float]] = {}  # the phase of each kernel
+        self._since: dict[str, tuple[str, float]] = {}  # for each kernel, (its phase, when the phase began)
         self._bar = _bar(self.left) if shown and sys.stderr.isatty() else None
         self._task = self._bar.add_task("starting", total=total) if self._bar else None
         super().__init__((self._move if self._bar else self._log) if shown else None)
 
     def bound(self, sampling: float, end: float | None) -> None:
-        """Set the longest time of a kernel's samples, in seconds, and the end of the budget by time.monotonic()."""
+        """Set the longest sampling time of a kernel, in seconds, and the end of the budget by time.monotonic()."""
         self._sampling, self._end = sampling, float("inf") if end is None else end
 
     def working(self, kernel: str, phase: str, fraction: float) -> None:
-        """Show that a kernel is in a phase, of which a fraction is done."""
+        """Show that a kernel is in a phase, and which fraction of the phase is done."""
         self._worked, self._heard = self._work(), time.monotonic()
         self._now = self._done, kernel, phase, fraction
         if phase == "warming up" and self._thread:
-            from cudabench.views import cards, table  # noqa: F401 (while the GPU works)
+            from cudabench.views import cards, table  # noqa: F401 (imported now, while the GPU works)
 
             console.err()
         if self._since.get(kernel, ("",))[0] != phase:
@@ -81,8 +87,11 @@ class Progress(_Beside):
             )
 
     def finished(self, printed: str) -> None:
-        """Count a kernel as done, and print the kernel's own output on standard error. A missing newline is added:
-        together with the next text, the last line could be a command to a CI runner."""
+        """Count a kernel as done, and print on standard error what the kernel itself printed.
+
+        A missing newline at its end is added. Otherwise its last line, joined with the next text, could act as a
+        command to the runner of a CI system.
+        """
         self._done += 1
         self._ended = self._work()
         if not printed:
@@ -94,8 +103,11 @@ class Progress(_Beside):
             sys.stderr.write(text.log(printed))
 
     def left(self) -> str:
-        """Return the time left as text: from the mean time of the finished kernels; before the first of them, from the
-        finished part of a phase, or from a bound; '' if nothing is known."""
+        """Return the time left as text, or '' if nothing is known about it.
+
+        It comes from the mean time of the finished kernels; before the first of them has finished, from the fraction of
+        a phase that is done, or from an upper bound.
+        """
         if self._now is None:
             return ""
         (_, kernel, phase, fraction), now = self._now, time.monotonic()
@@ -137,7 +149,7 @@ class Progress(_Beside):
 
 
 class Waiting(_Beside):
-    """Shows on a terminal what the command waits for, once the wait has lasted `after` seconds."""
+    """Shows on a terminal what the command waits for, if the wait takes longer than `after` seconds."""
 
     def __init__(self, what: str, *, shown: bool, after: float | None = None) -> None:
         self._what, self._after = what, AFTER_S if after is None else after
@@ -151,8 +163,11 @@ class Waiting(_Beside):
 
 
 class Aside(_Beside):
-    """Shows a few words on a terminal to which a program writes, too: at the right edge of the line, with the cursor
-    back where it was, once a program has lasted a moment and then each second."""
+    """Shows a few words on a terminal to which a program writes too.
+
+    They stand at the right edge of the line, and the cursor is put back where it was. They appear after ASIDE_S seconds
+    and then once in each period of ASIDE_S seconds.
+    """
 
     def __init__(self, words: Callable[[], str], *, shown: bool) -> None:
         self._words, self._begun = words, time.monotonic()
@@ -174,7 +189,7 @@ class Aside(_Beside):
 
 
 def _bar(left: Callable[[], str] = str) -> RichProgress:
-    """Return a progress line: description, bar, elapsed time and time left."""
+    """Return a progress line: description, bar, elapsed time and time left. `left` returns the time left as text."""
     from rich import progress
     from rich.text import Text
 

@@ -1,4 +1,4 @@
-"""The quantities that drawings show, with their values, texts and ideals."""
+"""The quantities that drawings show, each with its value in a result, its text and its ideal."""
 
 from __future__ import annotations
 
@@ -12,12 +12,17 @@ from cudabench.explain.accesses import Cost, total, unit
 from cudabench.records.results import Result
 from cudabench.results import compare, units
 
-ARITHMETIC = 10  # operations per byte; below, memory bounds a kernel on every current card
+ARITHMETIC = 10  # operations per byte; a kernel with fewer is limited by memory on every current card
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """A quantity: its name with the unit, its value in a result, the text of a value, the ideal value (or None)."""
+    """A quantity to draw.
+
+    `name`: its name with the unit; `value`: a function that returns its value in a result, or None; `text`: a function
+    that returns a value as text; `ideal`: a function that returns the ideal value for a result, or None; `more`: more
+    is better.
+    """
 
     name: str
     value: Callable[[Result], float | None]
@@ -27,7 +32,7 @@ class Quantity:
 
     @property
     def unit(self) -> str:
-        """The unit in the quantity's name, else the name."""
+        """The unit after 'in' in the name; without 'in' the whole name."""
         return self.name.rpartition(" in ")[2]
 
 
@@ -40,7 +45,7 @@ AT_LEAST = Quantity("at least, in µs", lambda r: r.limits[0].time_s * 1e6 if r.
 
 
 def count_of(space: str) -> Quantity:
-    """Return the simulator's count of accesses to a space, with the ideal count."""
+    """Return the quantity that the simulator counts for accesses to a memory space, with the ideal count."""
 
     def spent(result: Result) -> Cost | None:
         cost = total(result.access or (), space)
@@ -55,7 +60,7 @@ def count_of(space: str) -> Quantity:
 
 
 def quantities(results: Sequence[Result]) -> list[Quantity]:
-    """Return the quantities that results have. Raises CudabenchError if they have nothing to show."""
+    """Return the quantities to draw for these results. Raises CudabenchError if the results have none."""
     correct = [r for r in results if r.status == "ok"]
     if any(r.time for r in correct):
         if all(r.gflops is not None and is_arithmetic(r) for r in correct):
@@ -68,7 +73,7 @@ def quantities(results: Sequence[Result]) -> list[Quantity]:
 
 
 def of_blocks(results: Sequence[Result]) -> list[Quantity]:
-    """Return the quantities that differ between the blocks of a sweep; in the simulator every count that varies."""
+    """Return the quantities to draw for a sweep's blocks; in the simulator the counts that differ between blocks."""
     correct = [r for r in results if r.status == "ok"]
     if any(r.time for r in correct):
         if all(r.gflops is not None and is_arithmetic(r) for r in correct):
@@ -93,7 +98,7 @@ def _counted(name: str, result: Result) -> float | None:
 
 
 def short(value: float, gap: str = "") -> str:
-    """Return a count with three digits: 960, 65.5k; with a gap before the letter 65.5 k."""
+    """Return a count with three digits: '960', '65.5k'. `gap`: what is put before the letter."""
     for factor, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= factor:
             return f"{units.digits(float(f'{value / factor:.3g}'), 3)}{gap}{letter}"
@@ -101,21 +106,21 @@ def short(value: float, gap: str = "") -> str:
 
 
 def copy_of(results: Sequence[Result]) -> float | None:
-    """Return the speed, in GB/s, of the copy of the same bytes in the results' run."""
+    """Return the speed in GB/s of a copy of the same bytes in the same run, or None."""
     copies = [r.copy_gbps for r in results if r.copy_gbps]
     return median(copies) if copies else None
 
 
 def _scale_of(values: Sequence[float]) -> tuple[float, str]:
-    """Return the unit of time for all values."""
+    """Return the unit of time that suits all values, as (seconds, name)."""
     return next(((f, u) for f, u in units.TIME_UNITS if min(values) >= f), units.TIME_UNITS[-1])
 
 
 def is_arithmetic(result: Result) -> bool:
-    """Return whether operations describe a result better than bytes: it has ten or more operations per byte."""
+    """Return whether a result is better described by its operations than by its bytes: it has ten or more per byte."""
     return result.flops is not None and (not result.bytes or result.flops >= ARITHMETIC * result.bytes)
 
 
 def least_time(result: Result) -> float | None:
-    """Return the longest of a result's limits, its least possible time in seconds, or None."""
+    """Return the least possible time of a result in seconds, which is its longest limit; None without limits."""
     return float(result.limits[0].time_s) if result.limits else None

@@ -25,42 +25,43 @@ from cudabench.results import units
 from cudabench.results.groups import grouped
 from cudabench.views.quantities import copy_of
 
-SECTOR = 32  # bytes
-TENSOR = {"tf32": "tf32", "bfloat16": "bf16", "float16": "fp16", "float64": "fp64"}  # number formats to roofs
-LABEL = 5.5  # height of a label, in percent of the drawing's
-LETTER = 1.9  # width of a letter, in percent of a phone's
-AWAY = 2.5  # percent from a point to its label
-LEFT, RIGHT, TOP, BOTTOM = 3.0, 97.0, 5.0, 93.0  # of the drawing, where the axes end
+SECTOR = 32  # bytes of a sector
+# the ceiling of tensor units for each number format
+TENSOR = {"tf32": "tf32", "bfloat16": "bf16", "float16": "fp16", "float64": "fp64"}
+LABEL = 5.5  # the height of a label, in percent of the drawing's height
+LETTER = 1.9  # the width of a letter, in percent of the drawing's width on a phone
+AWAY = 2.5  # the distance from a point to its label, in percent
+LEFT, RIGHT, TOP, BOTTOM = 3.0, 97.0, 5.0, 93.0  # where the axes end, in percent of the drawing
 MOST_LABELS = 16
 MOST_LETTERS = 22
 
 
 @dataclass(frozen=True)
 class Line:
-    """A straight line of a chart, in percent of its width and height from its upper left corner."""
+    """A straight line of a chart. Positions are in percent of its width and height, from the upper left corner."""
 
     x1: float
     y1: float
     x2: float
     y2: float
     name: str = ""
-    below: bool = False  # whether its name is below it
-    card: int = 0  # number of the roof's card
+    below: bool = False  # the name is below the line
+    card: int = 0  # the number of the card to which this roof belongs
 
     @property
     def name_x(self) -> float:
-        """Horizontal position of the name: at the end of a level line, along a rising line."""
+        """The horizontal position of the name: at the end of a level line, near the middle of a rising line."""
         return self.x2 if self.y1 == self.y2 else self.x1 + (self.x2 - self.x1) * 0.55
 
     @property
     def name_y(self) -> float:
-        """Vertical position of the name."""
+        """The vertical position of the name."""
         return self.y1 + (self.y2 - self.y1) * 0.55
 
 
 @dataclass(frozen=True)
 class Member:
-    """A result with its run, its file, and the name of its point."""
+    """A result, the number of its run, its file, and the name of its point."""
 
     run: int
     result: Result
@@ -74,7 +75,7 @@ class _Dot:
     x: float
     y: float
     bound: bool
-    priced: Mapping[str, Any]  # the roofs of the card
+    priced: Mapping[str, Any]  # the figures of the card from which the roofs are made
 
     @property
     def card(self) -> str:
@@ -82,7 +83,7 @@ class _Dot:
 
 
 def charts(files: Sequence[ResultsFile], labels: Sequence[str]) -> tuple[SimpleNamespace, ...]:
-    """Return a chart for each problem with points: kernels with a time, or with limits that bound the time."""
+    """Return a chart for each problem that has points: kernels with a time, or with limits on the time."""
     problems = grouped(
         ((result.operation, units.size(result), result.dtype), Member(run, result, file, result.kernel))
         for run, file in enumerate(files)
@@ -93,7 +94,7 @@ def charts(files: Sequence[ResultsFile], labels: Sequence[str]) -> tuple[SimpleN
 
 
 def missing(results: Sequence[Result]) -> str:
-    """Return why a roofline cannot be drawn, as a sentence."""
+    """Return a sentence that says why a roofline cannot be drawn."""
     if not any(result.status == "ok" for result in results):
         return "No kernel is right, so the roofline is empty."
     if any(result.time for result in results):
@@ -104,10 +105,12 @@ def missing(results: Sequence[Result]) -> str:
 def chart(
     title: str, members: Sequence[Member], labels: Sequence[str], *, still: bool = False
 ) -> SimpleNamespace | None:
-    """Return the chart of one problem: the names of its axes, their ticks (position and number), roofs by card,
-    points with labels (bound: by a limit instead of a time), and arrows from rung to rung; None without points.
+    """Return the chart of one problem; None without points.
 
-    labels: the runs' labels. still: a chart that cannot be clicked, so every point has its label.
+    `across`, `up`: the names of the axes; `x_ticks`, `y_ticks`: (position, text); `roofs`: the lines; `points`: the
+    kernels with their labels (`bound`: from a limit, not from a time); `arrows`: from each kernel of the ladder to the
+    next. The argument `labels` holds the labels of the runs. `still`: the chart cannot be clicked, so every point has a
+    visible label.
     """
     members = [
         member
@@ -124,7 +127,7 @@ def chart(
     far, high, near = 300 * max(xs), 1e4 * max(ys), min(xs)
     for slopes, tops in allowed:
         ridges = [top / slope for _, slope in slopes[:1] for _, top in tops]
-        xs += [ridge * 2 for ridge in ridges if ridge < far]  # show the corners of the roofs
+        xs += [ridge * 2 for ridge in ridges if ridge < far]  # so that the corners of the roofs are in the drawing
         ys += [top for _, top in tops if top < high] + [slope * near for _, slope in slopes]
     across, up = _Axis(xs, LEFT, RIGHT), _Axis(ys, BOTTOM, TOP)
     lines = [line for at, (slopes, tops) in enumerate(allowed) for line in _roofs(slopes, tops, across, up, at)]
@@ -144,7 +147,7 @@ def chart(
                 y=y,
                 label_y=label_y,
                 left=left,
-                far=abs(label_y - y) > LABEL,  # a line must lead to the label
+                far=abs(label_y - y) > LABEL,  # a line is drawn from the point to its label
                 name=name,
                 labelled=at in places,
                 said=f"{name}{which}: {reached}",
@@ -173,7 +176,7 @@ def chart(
 
 
 def instructions(result: Result) -> int | None:
-    """Return the warp instructions of the measured code, else those of the simulator's code."""
+    """Return the warp instructions of the measured machine code, or else those that the simulator counted."""
     code = result.machine_code
     if code and code.instructions_executed:
         return code.instructions_executed
@@ -193,7 +196,7 @@ def _dot(member: Member, computes: bool) -> _Dot | None:
 
 
 def _priced(member: Member) -> Mapping[str, Any]:
-    """Return the roofs of a result's card: the card of its limits, else the card that measured."""
+    """Return the figures for the roofs of a result: those of the card of its limits, else of the card that measured."""
     on = member.file.settings.get("on")
     device: DeviceInfo | None = member.file.device_of(member.result) or member.file.device
     if isinstance(on, dict):
@@ -206,8 +209,11 @@ def _priced(member: Member) -> Mapping[str, Any]:
 
 
 def _allowed(dots: Sequence[_Dot], computes: bool) -> tuple[list[tuple[str, float]], list[tuple[str, float]]]:
-    """Return the slopes and the level roofs of one card by name. Slopes: its memory and the run's copy. Level roofs:
-    the results' types and the tensor formats of their code, or the issue rate."""
+    """Return the rising and the level roofs of one card, each as (name, value).
+
+    Rising roofs: the memory of the card and the copy of the run. Level roofs: the rates of the results' element types
+    and of the tensor formats in their code, or the issue rate.
+    """
 
     def figure(key: str) -> float:
         value = dots[0].priced.get(key)
@@ -239,7 +245,7 @@ def _rate(gflops: float) -> str:
 
 
 class _Axis:
-    """A logarithmic axis from `start` to `end` of the drawing: at least a factor of 10, with room at both ends."""
+    """A logarithmic axis from position `start` to `end`. It spans at least a factor of 10 and is free at both ends."""
 
     def __init__(self, values: Sequence[float], start: float, end: float) -> None:
         self.low, self.high = min(values) / 1.6, max(values) * 1.6
@@ -249,12 +255,12 @@ class _Axis:
             self.low, self.high = middle / math.sqrt(10), middle * math.sqrt(10)
 
     def at(self, value: float) -> float:
-        """Return the position of a value."""
+        """Return the position of a value on the axis."""
         return self._start + (self._end - self._start) * math.log(value / self.low) / math.log(self.high / self.low)
 
     @property
     def ticks(self) -> list[tuple[float, str]]:
-        """The ticks: position and number."""
+        """The ticks, as (position, text)."""
         steps = (1, 2, 5) if self.high / self.low < 200 else (1,)
         powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
         marks = (step * 10.0**power for power in powers for step in steps)
@@ -264,7 +270,7 @@ class _Axis:
 def _roofs(
     slopes: Sequence[tuple[str, float]], tops: Sequence[tuple[str, float]], across: _Axis, up: _Axis, card: int
 ) -> list[Line]:
-    """Return the lines of one card's roofs."""
+    """Return the lines of one card's roofs: rising ones up to the highest level roof, then the level ones."""
     most = min(up.high, max((top for _, top in tops), default=math.inf))
     roofs = []
     for number, (name, slope) in enumerate(slopes):
@@ -282,11 +288,12 @@ def _roofs(
 def _labels(
     dots: Sequence[_Dot], lines: Sequence[Line], across: _Axis, up: _Axis, still: bool
 ) -> dict[int, tuple[float, bool]]:
-    """Return the positions of labels, as (height, to the left): as near to their dots as possible without overlap."""
+    """Return (height, whether left of its dot) for each label, by the dot's index: near to the dot, without overlap."""
     newest = max(dot.of.run for dot in dots)
     named = [at for at, dot in enumerate(dots) if still or dot.of.run == newest]
     named = named if still or len(named) <= MOST_LABELS else []
-    # What a label must not cover, as (left, right, middle): points, names of roofs, then earlier labels.
+    # What a label must not cover: points, names of roofs, and labels placed before, as (left, right, height of the
+    # middle).
     occupied = [(across.at(dot.x) - 1.5, across.at(dot.x) + 1.5, up.at(dot.y)) for dot in dots]
     for roof in lines:
         wide = LETTER * len(roof.name)
@@ -304,7 +311,7 @@ def _labels(
 def _free(
     x: float, y: float, width: float, occupied: Sequence[tuple[float, float, float]]
 ) -> tuple[float, bool, float, float]:
-    """Return the nearest free place of a point's label, as (height, to the left, left edge, right edge)."""
+    """Return the nearest free position for a point's label, as (height, whether left, left edge, right edge)."""
     outward = x > 55
     for step in range(40):
         height = y + LABEL / 2 * ((step + 1) // 2) * (1 if step % 2 else -1)

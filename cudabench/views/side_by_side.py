@@ -1,4 +1,4 @@
-"""Two kernels side by side: the cost of each access in both, the changes, and the banks of the lanes."""
+"""Two kernels side by side: the cost of each access in both, what changed, and the banks that the lanes use."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from cudabench.views import explanation
 from cudabench.views.console import Console, say
 from cudabench.views.tables import Head, grid
 
-SAME = 0.02  # costs within this fraction are equal
-PICTURES = 8  # pairs that are drawn
-WIDE = 110  # columns of a terminal that shows all of an access
+SAME = 0.02  # costs that differ by less than this fraction count as equal
+PICTURES = 8  # the most pairs of accesses that are drawn
+WIDE = 110  # the columns of a terminal from which on an access is shown with all its figures
 Pair = tuple[Access | None, Access | None]
 
 
 def show_two_kernels(out: Console, old: Result, new: Result, *, threads: bool, banks: bool) -> None:
-    """Print the explanation of two kernels."""
+    """Print the explanation of two kernels side by side. `threads`, `banks`: also show them one by one."""
     for result in (old, new):
         out.print()
         say(out, explanation.title(result), "bold")
@@ -58,7 +58,10 @@ def show_two_kernels(out: Console, old: Result, new: Result, *, threads: bool, b
 
 
 def pairs(old: Sequence[Access], new: Sequence[Access]) -> list[Pair]:
-    """Return pairs of equivalent accesses, in order; None if one kernel lacks the access."""
+    """Return (old, new) for each pair of corresponding accesses, in order.
+
+    A side is None if its kernel lacks the access.
+    """
 
     def likeness(row: Access) -> tuple[object, ...]:
         return (row.space, row.op, row.array)
@@ -75,7 +78,7 @@ def pairs(old: Sequence[Access], new: Sequence[Access]) -> list[Pair]:
 
 
 def print_table(out: Console, old: Result, new: Result, accesses: Sequence[Pair]) -> None:
-    """Print the cost of each access in both kernels, with a word if it changed."""
+    """Print a table with the cost of each access in both kernels, and how it changed."""
     narrow = out.width < WIDE
     rows, styles = [], []
     for pair in accesses:
@@ -104,7 +107,7 @@ def _cell(row: Access | None) -> str:
 
 
 def change_text(old: Access | None, new: Access | None) -> str:
-    """Return the change between two accesses, or an empty text."""
+    """Return how the cost changed between two accesses, as text; '' if it is the same."""
     if old is None or new is None:
         return "<- only here" if old is None else "<- gone"
     before, after = cost(old).actual, cost(new).actual
@@ -117,7 +120,7 @@ def change_text(old: Access | None, new: Access | None) -> str:
 
 
 def print_changed(out: Console, old: Result, new: Result, accesses: Sequence[Pair]) -> None:
-    """Print the changed lines and, for shared memory, the bank of each lane."""
+    """Print the lines of each changed access and, for shared memory, the bank that each lane uses."""
     changed = [(b, a) for b, a in accesses if change_text(b, a)]
     width = max(len(old.kernel), len(new.kernel))
     drawn: set[object] = set()
@@ -142,7 +145,7 @@ def print_changed(out: Console, old: Result, new: Result, accesses: Sequence[Pai
 
 
 def _request(result: Result, row: Access) -> BankRequest | None:
-    """Return a kept request of a row whose wavefronts are about the mean."""
+    """Return the recorded request of an access whose number of wavefronts is nearest to the mean; None without one."""
     if row.space != "shared":
         return None
     requests = [
@@ -153,9 +156,9 @@ def _request(result: Result, row: Access) -> BankRequest | None:
 
 
 def draw_lanes(out: Console, kernel: str, request: BankRequest) -> None:
-    """Print the bank of each lane's element, the reason, and the conflict."""
+    """Print the bank that each lane uses, why they are these banks, and the bank conflict."""
     served = [(lane, bank) for row in request.passes for bank, lanes in enumerate(row) for lane in lanes]
-    banks = dict(sorted(served, key=lambda pair: -pair[1]))  # the lowest of several
+    banks = dict(sorted(served, key=lambda pair: -pair[1]))  # if a lane uses several banks, the lowest one is shown
     first = [index for index in request.elements if index is not None]
     if request.pitch_bytes and request.pitch_bytes % 4 == 0 and first and len(first[0]) > 1:
         words = request.pitch_bytes // 4

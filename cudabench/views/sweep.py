@@ -1,4 +1,4 @@
-"""A sweep in the terminal: the map of its blocks, or its points, best first; the best point and its certainty."""
+"""A sweep in the terminal: the map of its blocks or the table of its points, the best point, and how certain it is."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from cudabench.views.quantities import is_arithmetic
 from cudabench.views.table import device_line, priced_on, problem_line
 from cudabench.views.tables import Head, fitting, grid
 
-MOST_ROWS = 20  # rows of one problem
+MOST_ROWS = 20  # the most rows for one problem
 MOST_REASONS = 5
-BESIDE = 10  # columns for the mark and for the status of a bad point
+BESIDE = 10  # columns that are kept free for the mark and for the status of a point that is not correct
 MEASURED = (
     f"*: the best. =: equally fast, since the {CONFIDENCE:.0%} interval of their ratio holds 1. time: median of the "
     f"samples, and half their interquartile range. slower: than the best. Points within {CLOSE:.0%} of the best "
@@ -46,7 +46,11 @@ PRICED = (
 
 @dataclass(frozen=True)
 class SweepResult:
-    """A sweep for the report: what ran, what was refused, and the results of the second pass."""
+    """A sweep to show.
+
+    `results`: the points that ran; `refused`: the points that cannot run; `finals`: the results of the second pass, the
+    best first.
+    """
 
     operation: Operation
     device: DeviceInfo
@@ -54,29 +58,29 @@ class SweepResult:
     results: tuple[Result, ...]
     refused: tuple[Refusal, ...]
     finals: Sequence[sweep_points.Final]
-    complete: bool = True  # False: interrupted, so the best point is unknown
-    repeat: Callable[[Result], str] | None = None  # the command that repeats a result
+    complete: bool = True  # False for an interrupted sweep, whose best point is not known
+    repeat: Callable[[Result], str] | None = None  # returns the command line that repeats a result
     axes: tuple[Axis, ...] = ()
-    planned: int | None = None  # number of points; None in a search
-    file: str | None = None  # where the results are kept
-    announced: bool = False  # whether the device is printed already
+    planned: int | None = None  # the number of points; None for a search
+    file: str | None = None  # the file that holds the results
+    announced: bool = False  # the device has been printed already
 
     @property
     def priced(self) -> bool:
-        """Whether points are ordered by their bound on a card."""
+        """Whether the points are ordered by their lower bound on a card."""
         return self.device.kind == "sim" and bool(priced_on(self.results))
 
     @property
     def default_block(self) -> Dim | None:
-        """The kernel's default block; None for a user's kernel."""
+        """The default block of a ladder's kernel; None for a user's kernel."""
         kernel = self.results[0].kernel
         return next((dim3(rung.block) for rung in self.operation.kernels if rung.name == kernel), None)
 
 
 def show_sweep(out: Console, swept: SweepResult, *, map_of_blocks: bool = False) -> None:
-    """Print the device; for each problem its points, its best point and the command that repeats it; what was left out.
+    """Print the device, then for each problem its points and its best point, then which points were left out.
 
-    map_of_blocks: print the points as a map instead of a table.
+    `map_of_blocks`: print the points as a map instead of a table.
     """
     if not swept.results:
         return
@@ -108,7 +112,7 @@ def _heading(swept: SweepResult, problem: Sequence[tuple[str, str]], results: Se
 
 
 def show_sweep_by_card(out: Console, swept: SweepResult, cards: Sequence[Card]) -> None:
-    """Print for each problem the best point of each card, and what was left out."""
+    """Print for each problem the best point of each card, then which points were left out."""
     groups = [
         (_heading(swept, problem, results), results)
         for problem, results in sweep_points.by_problem(swept.results, swept.axes).items()
@@ -129,13 +133,13 @@ def _equal_figures(swept: SweepResult) -> str:
 
 
 def _finals(swept: SweepResult, results: Sequence[Result]) -> list[sweep_points.Final]:
-    """Return the finalists of one problem, best first."""
+    """Return the results of the second pass for one problem, the best first."""
     identities = {sweep_points.identity(result) for result in results}
     return [final for final in swept.finals if sweep_points.identity(final.result) in identities]
 
 
 def _marks(swept: SweepResult, results: Sequence[Result]) -> dict[int, str]:
-    """Return marks, by position, of the best result and of equally fast results; empty for an interrupted sweep."""
+    """Return the marks of results by index: '*' for the best, '=' for equally good ones; none if interrupted."""
     if not swept.complete:
         return {}
     finals = _finals(swept, results)
@@ -146,7 +150,8 @@ def _marks(swept: SweepResult, results: Sequence[Result]) -> dict[int, str]:
         return {at: sign for at, sign in marked if sign}
     best = sweep_points.best(results)
     equal = [at for at, result in enumerate(results) if any(result is tied for tied in best)]
-    equal.sort(key=lambda at: results[at].block != swept.default_block)  # of equal points the default is the best
+    # of equally good points, the default block counts as the best
+    equal.sort(key=lambda at: results[at].block != swept.default_block)
     return {at: "=" if nth else "*" for nth, at in enumerate(equal)}
 
 
@@ -224,8 +229,10 @@ def _table(out: Console, swept: SweepResult, results: Sequence[Result], marks: M
 
 
 def _best_point(swept: SweepResult, results: Sequence[Result], marks: Mapping[int, str]) -> list[str]:
-    """Return the best point of a problem with its figures, its certainty, the default block, and the command that
-    repeats it."""
+    """Return lines about the best point of a problem.
+
+    They give its figures, how certain it is, the default block in comparison, and the command that repeats it.
+    """
     if not swept.complete:
         return []
     best = next((results[at] for at, mark in marks.items() if mark == "*"), None)
@@ -265,7 +272,7 @@ def _best_point(swept: SweepResult, results: Sequence[Result], marks: Mapping[in
 
 
 def _trouble(swept: SweepResult) -> list[str]:
-    """Return the points that were left out, and those with bad results, by reason, a few of each."""
+    """Return lines about the points that were left out or are not correct, by reason, with a few points for each."""
     refused = [(("Left out", point.reason), text_of(point.values) or dim_text(point.block)) for point in swept.refused]
     bad = [
         ((result.status.capitalize(), (result.reason or "").strip().partition("\n")[0]), _point_text(result))
@@ -283,20 +290,20 @@ def _point_text(result: Result) -> str:
 
 
 def shortened_list(names: Sequence[str]) -> str:
-    """Return the first three names, and how many more there are."""
+    """Return the first three names as text, and how many more there are."""
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return ", ".join(names[:3]) + more
 
 
 def _interrupted(swept: SweepResult) -> str:
-    """Return the message on an interrupted sweep."""
+    """Return the message about an interrupted sweep."""
     measured = f"{len(swept.results)} of {swept.planned} points" if swept.planned else f"{len(swept.results)} points"
     more = f"; --resume {swept.file} continues" if swept.file and swept.file != "-" else ""
     return f"Interrupted after {measured}: the best is not known yet{more}."
 
 
 def _figures(result: Result) -> str:
-    """Return a block's figures: time with its spread and bandwidth, or counts."""
+    """Return the figures of a point as text: time with spread, and rate; in the simulator the bound or the counts."""
     if result.time is None and result.limits:
         wasted = f", {waste(result)}" if waste(result) != NOTHING else ""
         return f"at least {at_least(result)}, held by {held_by(result)}{wasted}"

@@ -1,4 +1,4 @@
-"""The report of a run: a header with the scale, a table of kernels, the baseline, warnings."""
+"""Shows a run: the device and the problem, the table of kernels, the CPU baseline, warnings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from cudabench.views import headlines, tables
 from cudabench.views.console import Console, say
 from cudabench.views.explanation import shortened
 
-OUT_OF_LINE = 0.03  # cards of one model differ by up to 2%, in addition to the noise between runs
+# the fraction by which a card may be slower than the fastest: cards of one model differ by up to 2%, and runs by noise
+OUT_OF_LINE = 0.03
 
 
 def show_run(
@@ -35,9 +36,10 @@ def show_run(
     announced: bool = False,
     more: Callable[[str], str] | None = None,
 ) -> None:
-    """Print the report; warnings and reasons go to `err`. `cpus` are the baselines, one for each size.
+    """Print the tables and sentences about a run. Warnings go to `err`.
 
-    announced: the device is printed already. more: returns the command that shows more of a kernel.
+    `cpus`: the CPU baselines, one for each size; `announced`: the device has been printed already; `more`: a function
+    that returns the command that shows more of a kernel.
     """
     if not results:
         return
@@ -45,7 +47,7 @@ def show_run(
     bounded = device.kind == "sim" and any(result.limits_on for result in results)
     for shown_device in () if announced else devices:
         say(out, device_line(shown_device, priced_on(results)), "bold")
-    if len(devices) > 1:  # a kernel's cards follow each other
+    if len(devices) > 1:  # the results of a kernel on all cards come one after the other
         order = list(dict.fromkeys(headlines.name_at(result, results) for result in results))
         results = sorted(results, key=lambda result: order.index(headlines.name_at(result, results)))
     out.print(problem_line(operation, results, settings, device))
@@ -76,7 +78,10 @@ def show_run(
 def columns_of(
     operation: Operation, devices: Sequence[DeviceInfo], results: Sequence[Result], bounded: bool
 ) -> list[Column[Result]]:
-    """Return the columns that fit the device, and those that only some tables need; bounded: limits on a card."""
+    """Return the columns for this kind of device, and those that only some tables need.
+
+    `bounded`: the results are from the simulator and have limits on a card.
+    """
     if devices[0].timed:
         columns = timed_columns(operation, results)
     else:
@@ -86,13 +91,13 @@ def columns_of(
         columns.insert(2, Column("device", lambda r: r.device, right=False))
     if headlines.several_sizes(results):
         columns.insert(2, Column("size", units.size))
-    if all(result.id is None for result in results):  # no ladder
+    if all(result.id is None for result in results):  # the kernels are not from a ladder
         columns = [column for column in columns if column.heading != "id"]
     return columns
 
 
 def print_exceptions(out: Console, operation: Operation, results: Sequence[Result]) -> None:
-    """Print the constants that rules chose, the kernels without figures and why, slow cards, and figures of users."""
+    """Print constants that rules chose, kernels without figures and why, slow cards, and the figures of checks."""
     if constants := chosen_line(operation, results):
         say(out, constants, "dim")
     named = ((headlines.name_at(result, results), result) for result in results)
@@ -111,7 +116,7 @@ def print_exceptions(out: Console, operation: Operation, results: Sequence[Resul
 
 
 def limit_lines(operation: Operation, results: Sequence[Result]) -> list[str]:
-    """Return the limit of each kernel that has limits, after a line that explains them."""
+    """Return a line on the limit of each kernel that has limits, after a line that says what limits are."""
     limited = [result for result in results if result.limits]
     if not limited:
         return []
@@ -126,7 +131,10 @@ def limit_lines(operation: Operation, results: Sequence[Result]) -> list[str]:
 def behind_lines(
     operation: Operation, devices: Sequence[DeviceInfo], results: Sequence[Result], more: Callable[[str], str] | None
 ) -> list[str]:
-    """Return a line for each rung that is far behind the fastest row, of several sizes for where it is most."""
+    """Return a line for each kernel of a ladder that is far slower than the fastest row.
+
+    If this is so at several sizes, the line is about the size where it is the slowest in comparison.
+    """
     sms = {f"cuda:{device.index}": device.sm_count or 0 for device in devices}
     slow_rungs = behind.slow_rungs(results, sms, cache(partial(chapters.ideas, operation, whole=True)))
     lines = []
@@ -144,7 +152,7 @@ BOUNDED = "at least: a lower bound on the card, not a time. Counts: per request 
 
 
 def print_conclusions(out: Console, results: Sequence[Result], more: Callable[[str], str] | None) -> None:
-    """Print the meaning of bounds and counts, the lowest bounds, the most waste, and the command that shows more."""
+    """Print what bounds and counts mean, the lowest bound, the most waste, and the command that shows more."""
     unmeasured = any(map(verdict.of_a_datasheet, results))
     say(out, f"{BOUNDED} {verdict.NOT_OF_A_DATASHEET}" if unmeasured else BOUNDED, "dim")
     if sentence := headlines.lowest_line(results):
@@ -157,7 +165,7 @@ def print_conclusions(out: Console, results: Sequence[Result], more: Callable[[s
 
 
 def chosen_line(operation: Operation, results: Sequence[Result]) -> str:
-    """Return the constants that the rungs' rules change from the source's values, or ''."""
+    """Return a sentence on the constants that rules set to other values than the source has; '' if there are none."""
     chosen = [result for result in results if result.chosen]
     files = chapters.names(operation) if chosen else ()
     written = dict(item for name in files for item in chapters.macros(chapters.read_chapter(name)).items())
@@ -185,12 +193,15 @@ def straggler_lines(results: Sequence[Result]) -> list[str]:
 
 
 def priced_on(results: Sequence[Result]) -> str:
-    """Return the card of the results' limits, or ''."""
+    """Return the name of the card for which the results have limits; '' without limits."""
     return ", ".join(dict.fromkeys(result.limits_on for result in results if result.limits_on))
 
 
 def device_line(device: DeviceInfo, card: str = "") -> str:
-    """Return the device with the properties that matter for the figures; card: prices the counts."""
+    """Return a line about a device, with the properties that matter for the figures.
+
+    `card`: the card for which the simulator's counts give bounds.
+    """
     if device.kind == "sim":
         priced = f"; bounds are of the {card}" if card else ""
         return f"{device.name}: no GPU was used, so nothing is timed{priced}"
@@ -206,7 +217,7 @@ def device_line(device: DeviceInfo, card: str = "") -> str:
 
 
 def problem_line(operation: Operation, results: Sequence[Result], settings: Settings, device: DeviceInfo) -> str:
-    """Return the problem with the bytes behind the bandwidth, the cache state and the copy that is 100%."""
+    """Return a line about the problem: its size, the bytes for the bandwidth, the cache state, and the copy's speed."""
     first, several = results[0], headlines.several_sizes(results)
     priced = device.kind == "sim" and bool(priced_on(results))
     size = f"{len({tuple(result.size.items()) for result in results})} sizes" if several else units.size(first)
@@ -217,7 +228,7 @@ def problem_line(operation: Operation, results: Sequence[Result], settings: Sett
     parts = (
         " ".join(filter(None, (operation.name, size, first.dtype))),
         (f"{formula} bytes moved" if several else alone) if moved else "",
-        # the columns of bounds leave this out, since it is equal for all kernels
+        # the columns of bounds have no block if it is equal for all kernels
         f"block {dim_text(first.block)}" if priced and block else "",
         "all verified" if priced and all_verified(results) else "",
         f"{settings.cache} L2" if device.timed else "",
@@ -227,12 +238,15 @@ def problem_line(operation: Operation, results: Sequence[Result], settings: Sett
 
 
 def all_verified(results: Sequence[Result]) -> bool:
-    """Return whether all results are correct. Skipped kernels do not count; their rows say so."""
+    """Return whether all results are correct and verified. Skipped kernels do not count, because their rows say so."""
     return {verified(result) for result in results} <= {"yes", "skipped"}
 
 
 def cpu_line(cpus: Sequence[CpuTime]) -> str:
-    """Return the CPU baseline: its call, threads and time; with several sizes, the first and the last time."""
+    """Return a line about the CPU baseline: its call, threads and time.
+
+    With several sizes, the first and the last time.
+    """
     first = cpus[0]
     plural = "thread" if first.threads == 1 else "threads"
     times = (
@@ -243,7 +257,7 @@ def cpu_line(cpus: Sequence[CpuTime]) -> str:
 
 
 def warning_lines(results: Sequence[Result]) -> list[str]:
-    """Return a line for each warning; a warning of several kernels or sizes is shown once."""
+    """Return a line for each warning. A warning that several kernels or sizes share is shown once."""
     several = headlines.several_sizes(results)
     shared = grouped(
         ((warning.code, "" if several else warning.message), (result, warning.message))
@@ -266,7 +280,7 @@ def warning_lines(results: Sequence[Result]) -> list[str]:
 
 
 def common_columns(results: Sequence[Result]) -> tuple[list[Column[Result]], Column[Result]]:
-    """Return the first columns of every report, and its last one."""
+    """Return the first columns of every table, and the last one."""
     flat = all(result.block[1] <= 1 for result in results)
     start: list[Column[Result]] = [
         Column("id", lambda r: NOTHING if r.id is None else str(r.id), expendable=4),
@@ -276,7 +290,7 @@ def common_columns(results: Sequence[Result]) -> tuple[list[Column[Result]], Col
         ),
         Column("grid", lambda r: dim_text(r.grid) if r.grid[0] else NOTHING, right=False, expendable=1),
     ]
-    # A column with the same good word for every kernel is dropped before a name or a figure is cut.
+    # If every kernel is verified, the column that says so is dropped before a name or a figure is cut.
     all_yes = all(verified(result) == "yes" for result in results)
     return start, Column("verified", verified, right=False, expendable=8 if all_yes else 0)
 
@@ -284,7 +298,7 @@ def common_columns(results: Sequence[Result]) -> tuple[list[Column[Result]], Col
 def with_detours(
     columns: Sequence[Column[Result]], operation: Operation, results: Sequence[Result]
 ) -> list[Column[Result]]:
-    """Return the columns, and a last column that marks detours."""
+    """Return the columns and, if there are detours, a last column that marks them."""
     detours = {kernel.name for kernel in operation.kernels if kernel.detour}
     if not any(result.kernel in detours for result in results):
         return list(columns)
@@ -292,7 +306,7 @@ def with_detours(
 
 
 def timed_columns(operation: Operation, results: Sequence[Result]) -> list[Column[Result]]:
-    """Return the columns of a run on a GPU."""
+    """Return the columns for a run on a GPU."""
     start, end = common_columns(results)
     middle = [
         Column("time", _time),
@@ -308,8 +322,8 @@ def timed_columns(operation: Operation, results: Sequence[Result]) -> list[Colum
     return [*start, *middle, end]
 
 
-# Columns of sectors or wavefronts per request: the space and the kinds of accesses, how early the column is dropped
-# beside bounds, and whether it is shown without a count.
+# Columns of sectors or wavefronts per request, as (heading, memory space, kinds of accesses or () for all, `expendable`
+# in a table with bounds, whether the column is shown even if no kernel has such accesses).
 COUNTS: tuple[tuple[str, str, tuple[str, ...], int, bool], ...] = (
     ("load\nsectors", "global", ("load",), 7, True),
     ("store\nsectors", "global", ("store",), 7, True),
@@ -320,7 +334,7 @@ COUNTS: tuple[tuple[str, str, tuple[str, ...], int, bool], ...] = (
 
 
 def count_columns(results: Sequence[Result], *, beside_bounds: bool) -> list[Column[Result]]:
-    """Return the columns of COUNTS, with the ideal in brackets; beside bounds only if a kernel misses the ideal."""
+    """Return the columns of COUNTS, with the ideal in brackets; beside bounds, only where a kernel misses the ideal."""
 
     def column(heading: str, space: str, ops: Sequence[str], expendable: int) -> Column[Result]:
         def spent(result: Result) -> Cost:
@@ -344,7 +358,7 @@ def count_columns(results: Sequence[Result], *, beside_bounds: bool) -> list[Col
 
 
 def simulated_columns(results: Sequence[Result]) -> list[Column[Result]]:
-    """Return the columns of a run in the simulator: the mean per request, with the ideal in brackets."""
+    """Return the columns for a run in the simulator. Counts are means per request, with the ideal in brackets."""
     start, end = common_columns(results)
     return [
         *start,
@@ -357,8 +371,10 @@ def simulated_columns(results: Sequence[Result]) -> list[Column[Result]]:
 
 
 def bounded_columns(results: Sequence[Result]) -> list[Column[Result]]:
-    """Return the columns of a simulated run with a card's prices: the bound, its resource and the waste, then the
-    counts; columns that are empty or equal for every kernel are left out."""
+    """Return the columns for a run in the simulator with bounds on a card: bound, resource, waste, then counts.
+
+    Columns that are empty, or equal for every kernel, are left out.
+    """
     (number_, kernel, block, grid), end = common_columns(results)
     same_block = len({result.block for result in results}) == 1
     occupied = {result.occupancy.fraction for result in results if result.occupancy}
@@ -379,7 +395,7 @@ def bounded_columns(results: Sequence[Result]) -> list[Column[Result]]:
 
 
 def _explained(result: Result) -> str:
-    """Return the fraction of the time that the longest limit explains, and its resource."""
+    """Return which fraction of the time the longest limit is, and the name of its resource."""
     if not result.limits or result.true_time is None:
         return NOTHING
     longest = result.limits[0]
@@ -393,7 +409,7 @@ def _time(result: Result) -> str:
 
 
 def _instructions(result: Result) -> str:
-    """Return the warp instructions of the hardware, or those of PTX if the machine code was not read."""
+    """Return the number of warp instructions of machine code; of PTX if the machine code was not read."""
     code = result.machine_code
     ran = code.instructions_executed if code and code.instructions_executed is not None else result.instructions
     return NOTHING if ran is None else f"{units.about(code)}{units.count(ran)}"
@@ -404,7 +420,7 @@ def _occupancy(result: Result) -> str:
 
 
 def hazards_column() -> Column[Result]:
-    """Return the column with the number of hazards."""
+    """Return the column with the number of hazards of each kernel."""
     return Column("hazards", _hazards)
 
 

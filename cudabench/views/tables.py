@@ -1,4 +1,4 @@
-"""Tables of the terminal: the columns that fit its width, and their rows."""
+"""Tables for the terminal: which columns fit its width, and the table of their texts."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 Row = TypeVar("Row")
-BAD = {"wrong": "red", "failed": "red", "skipped": "dim"}  # styles of rows with bad results
+BAD = {"wrong": "red", "failed": "red", "skipped": "dim"}  # the styles of rows whose result is not correct
 
 
 class Head(NamedTuple):
-    """The head of a column: whether its cells are aligned right, and may take several lines."""
+    """The head of a column. `right`: its cells are aligned right; `wrap`: a cell may take several lines."""
 
     text: str
     right: bool = False
@@ -25,7 +25,7 @@ class Head(NamedTuple):
 
 
 def grid(heads: Iterable[Head], rows: Iterable[Sequence[str | Text]], styles: Iterable[str] = repeat("")) -> Table:
-    """Return a table without lines."""
+    """Return a table without lines between its cells. `styles`: the style of each row."""
     from rich.table import Table
     from rich.text import Text
 
@@ -45,7 +45,10 @@ def grid(heads: Iterable[Head], rows: Iterable[Sequence[str | Text]], styles: It
 def table(
     columns: Sequence[Column[Row]], rows: Sequence[Row], style: Callable[[Row], str] = lambda row: "", *, wrap: bool
 ) -> Table:
-    """Return the table of rows; wrap: cells may take several lines."""
+    """Return the table of rows.
+
+    `style`: a function that returns a row's style; `wrap`: a cell may take several lines.
+    """
     from rich.text import Text
 
     cells = ([Text(c.text(row), style="dim" if c.dim(row) else "") for c in columns] for row in rows)
@@ -53,7 +56,7 @@ def table(
 
 
 def needed(columns: Sequence[Column[Row]], rows: Sequence[Row]) -> int:
-    """Return the width that a table needs."""
+    """Return the width in characters at which a table shows every text whole."""
     texts = ([column.heading, *map(column.text, rows)] for column in columns)
     return sum(2 + max(len(line) for text in texts for line in text.split("\n")) for texts in texts) - 2
 
@@ -61,7 +64,7 @@ def needed(columns: Sequence[Column[Row]], rows: Sequence[Row]) -> int:
 def fitting(
     columns: Sequence[Column[Row]], rows: Sequence[Row], width: int
 ) -> tuple[list[Column[Row]], list[Column[Row]]]:
-    """Return the columns that fit a terminal, and the less important columns that do not."""
+    """Return the columns that fit a terminal of this width, and those that were left out because they do not."""
     kept = list(columns)
     for rank in range(1, max(c.expendable for c in columns) + 1):
         if needed(kept, rows) <= width:

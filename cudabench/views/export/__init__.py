@@ -1,4 +1,7 @@
-"""Results files as text in the formats of other tools: pure. A format is a module and a line here."""
+"""Results files as text in the formats of other tools. Pure functions.
+
+A format is one module and one line of FORMATS.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from importlib import import_module
 from cudabench.results import ceilings as cards
 from cudabench.views.export.run import Run
 
-FORMATS = {  # the purpose of each format; the module of its name has `text`, which writes runs
+FORMATS = {  # what each format is for; the function `text` in the module of its name writes runs
     "csv": "a row for each kernel, in seconds, bytes and GB/s",
     "markdown": "tables for a pull request or $GITHUB_STEP_SUMMARY",
     "junit": "wrong and failed kernels and missed thresholds are failures",
@@ -19,7 +22,10 @@ FORMATS = {  # the purpose of each format; the module of its name has `text`, wh
 
 
 def export(target_format: str, runs: Sequence[Run], **options: object) -> str:
-    """Return runs in a format; `options` go to its module. Raises CudabenchError if the format cannot hold the runs."""
+    """Return runs as text in a format. `options` are passed to its module.
+
+    Raises CudabenchError if the format cannot hold the runs.
+    """
     files, names = [run.file for run in runs], [run.name for run in runs]
     if cards.all_ceilings(files, names):
         from cudabench.views.export import ceilings as writers

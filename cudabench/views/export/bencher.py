@@ -1,5 +1,7 @@
-"""Bencher Metric Format (bencher.dev/docs/reference/bencher-metric-format), for `bencher run --adapter json`: a value
-for each benchmark and measure, with the quartiles of its samples as bounds."""
+"""Bencher Metric Format (bencher.dev/docs/reference/bencher-metric-format), for `bencher run --adapter json`.
+
+It has a value for each benchmark and measure, with the quartiles of the samples as its lower and upper value.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +13,13 @@ from cudabench.records.results import Result
 from cudabench.results import compare
 from cudabench.views.export.run import Run, nothing_right, right_results
 
-LONGEST_NAME = 1024  # characters of a benchmark's name
+LONGEST_NAME = 1024  # the most characters of a benchmark's name
 
 
 def text(runs: Sequence[Run]) -> str:
-    """Return the measures of every correct result: `latency`, Bencher's own, in nanoseconds; `bandwidth` in GB/s,
-    `gflops`; the simulator's counts.
+    """Return the measures of every correct result, as JSON.
 
+    They are `latency`, which Bencher knows, in nanoseconds; `bandwidth` in GB/s; `gflops`; and the simulator's counts.
     Raises CudabenchError if there is nothing to report.
     """
     results = ((texts.line(label)[:LONGEST_NAME], _measures(result)) for result, _, label in right_results(runs))
@@ -33,7 +35,8 @@ def _measures(result: Result) -> dict[str, dict[str, float]]:
         median, low, high = (value * 1e9 for value in (result.time.median_s, result.time.q1_s, result.time.q3_s))
         measures["latency"] = _metric(median, low, high)
         for measure, rate in (("bandwidth", result.bandwidth_gbps), ("gflops", result.gflops)):
-            if rate is not None and min(low, high) > 0:  # a rate's bounds are the inverse of the time's bounds
+            # the upper value of a rate comes from the lower value of the time
+            if rate is not None and min(low, high) > 0:
                 measures[measure] = _metric(rate, rate * median / high, rate * median / low)
     for what, value in compare.counts(result).items():
         measures[what.removeprefix("PTX ").replace(" ", "-")] = {"value": value}

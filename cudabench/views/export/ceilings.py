@@ -1,4 +1,4 @@
-"""Ceilings as CSV, with the numbers of the results file, and as GitHub's Markdown, a table for each card."""
+"""Ceilings as CSV, with the numbers of the results file, and as GitHub's Markdown, with a table for each card."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cudabench.views.export.run import Run, labels_of
 
 
 def as_csv(runs: Sequence[Run]) -> str:
-    """Return a row for each ceiling with its card."""
+    """Return CSV with a row for each ceiling of each card."""
 
     def rows(file: ResultsFile) -> Iterator[list[Any]]:
         return ([file.device and file.device.name, *asdict(ceiling).values()] for ceiling in file.ceilings)
@@ -25,7 +25,7 @@ def as_csv(runs: Sequence[Run]) -> str:
 
 
 def as_markdown(runs: Sequence[Run]) -> str:
-    """Return a table for each card and group, then the reasons of missing values."""
+    """Return Markdown with a table for each card and group, then the reasons for missing values."""
     lines = []
     for run, label in zip(runs, labels_of(runs), strict=True):
         lines += [f"### {escaped(label)}", ""] if len(runs) > 1 else []

@@ -1,4 +1,4 @@
-"""A comparison as JUnit XML, in which a regression is a failed test; the schema is the one of `junit`."""
+"""A comparison as JUnit XML. A regression is a failed test. The format is the same as in `junit`."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ KINDS = {EXIT_WRONG: "wrong", EXIT_FAILED: "failed"}
 
 
 def junit(names: Sequence[str], comparisons: Sequence[Comparison], failures: Sequence[Failure]) -> str:
-    """Return a suite for each problem and a case for each kernel; a case fails if the comparison fails for its kernel.
+    """Return XML with a suite for each problem and a test case for each kernel.
 
-    `names` are the files, the base first. A kernel that only the base has is skipped. A case's time is the new median.
+    A case fails if the comparison fails because of its kernel. `names`: the files' names, the base first. A kernel that
+    only the base has is skipped. The time of a case is the new median.
     """
     failed = {id(failure.row): failure for failure in failures}
     root = ElementTree.Element("testsuites")
@@ -28,7 +29,7 @@ def junit(names: Sequence[str], comparisons: Sequence[Comparison], failures: Seq
         sides = ((row, row.new or row.base) for row in compare.worst_first(comparison.rows))
         for heading, pairs in grouped((title(result), (row, result)) for row, result in sides if result).items():
             cases = [_case(row, result, comparison, failed.get(id(row)), names[0]) for row, result in pairs]
-            utc = str(comparison.new.provenance.get("utc", ""))  # the schema needs whole seconds
+            utc = str(comparison.new.provenance.get("utc", ""))  # the format needs whole seconds
             when = utc[:19] if re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", utc) else f"{EPOCH:%Y-%m-%dT%H:%M:%S}"
             add_suite(root, f"{heading}: {names[0]} -> {label}", when, comparison.new, cases, {})
     return written(root)
@@ -46,7 +47,7 @@ def _case(row: Row, result: Result, comparison: Comparison, failure: Failure | N
 
 
 def _line(row: Row) -> str:
-    """Return a kernel with its verdict and, if known, times, ratio, changed counts and the reason."""
+    """Return a line on a kernel: its verdict and, if known, times, ratio, changed counts and the reason."""
     times = [units.seconds(side.time.median_s) for side in (row.base, row.new) if side and side.time]
     ratio = f"ratio {row.ratio.value:.3f} ({row.ratio.low:.3f}-{row.ratio.high:.3f})" if row.ratio else ""
     counts = [f"{count.name} {count.base} -> {count.new}" for count in row.counts if count.new != count.base]

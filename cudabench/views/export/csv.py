@@ -1,4 +1,4 @@
-"""CSV: a row for each kernel with the numbers of the results file: seconds, bytes, GB/s. Missing values are empty."""
+"""CSV: a row for each kernel, with the numbers of the results file: seconds, bytes, GB/s. Missing values are empty."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ Made = Callable[[Result, ResultsFile], Any]
 
 
 def keys(*names: str, of: str = "") -> dict[str, Made]:
-    """Return columns with the values of keys of a result, or of a record in it."""
+    """Return columns by name.
+
+    Each shows the field of this name in a result or, with `of`, in the result's record `of`.
+    """
 
     def getter(name: str) -> Made:
         return lambda result, file: getattr(getattr(result, of) if of else result, name, None)
@@ -52,14 +55,14 @@ COLUMNS: dict[str, Made] = {
 
 
 def text(runs: Sequence[Run]) -> str:
-    """Return a row for each result under COLUMNS."""
+    """Return CSV with the columns of COLUMNS and a row for each result."""
     return table(
         COLUMNS, runs, lambda file: ([value(result, file) for value in COLUMNS.values()] for result in file.results)
     )
 
 
 def table(columns: Iterable[str], runs: Sequence[Run], rows: Callable[[ResultsFile], Iterable[list[Any]]]) -> str:
-    """Return the rows of all runs; with several runs the last column is the file."""
+    """Return CSV with the rows of all runs. With several runs, the last column is the file."""
     several = len(runs) > 1
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")

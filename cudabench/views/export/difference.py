@@ -1,4 +1,4 @@
-"""Two revisions' machine code as text: tables, Markdown, GitHub's annotations and SARIF. Pure."""
+"""The machine code of two revisions as text: tables, Markdown, annotations for GitHub, SARIF. Pure functions."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ from cudabench.text import markdown as escaped
 from cudabench.views import annotations as github_lines
 from cudabench.views.export import sarif
 
-MOST_LINES = 8  # changed lines of a kernel that are shown
+MOST_LINES = 8  # the most changed lines of one kernel that are shown
 VERDICTS = {"same": "same code", "unsupported": "does not compile", "failed": "FAILED"}
 ORDER = ("failed", "changed", "added", "removed", "mended", "same", "unsupported")
 
 
 @dataclass(frozen=True)
 class Group:
-    """The architectures on which a kernel differs in the same way; `every`: they are all architectures."""
+    """The architectures on which a kernel differs in the same way.
+
+    `members`: the kernel's difference on each of them; `every`: they are all the architectures of the comparison.
+    """
 
     members: tuple[CodeDifference, ...]
     every: bool = False
@@ -36,14 +39,17 @@ class Group:
 
     @property
     def architectures(self) -> str:
-        """The architectures in words."""
+        """The names of the architectures as text, such as 'sm_80 sm_90' or 'all 8'."""
         if self.every and len(self.members) > 2:
             return f"all {len(self.members)}"
         return " ".join(difference.arch for difference in self.members)
 
 
 def groups(differences: Sequence[CodeDifference]) -> list[Group]:
-    """Return the differences in order; architectures with the same difference share a group."""
+    """Return the differences in groups, in order.
+
+    Architectures on which a kernel differs in the same way share a group.
+    """
 
     def shown(difference: CodeDifference) -> tuple[object, ...]:
         texts = tuple(cell(name, difference) for name in FIGURES) if difference.verdict != "same" else ()
@@ -56,7 +62,7 @@ def groups(differences: Sequence[CodeDifference]) -> list[Group]:
 
 
 def cell(name: str, difference: CodeDifference) -> str:
-    """Return a figure of both sides: '32 -> 40', or one number if both are equal."""
+    """Return a figure of both sides as text: '32 -> 40', or one number if both are equal."""
     old, new = (diff.figure_text(name, side) for side in (difference.old, difference.new))
     if old == new or difference.old is None or difference.new is None:
         return new if difference.new else old
@@ -64,7 +70,7 @@ def cell(name: str, difference: CodeDifference) -> str:
 
 
 def columns(rows: Sequence[Group]) -> list[Column[Group]]:
-    """Return the columns, without figures that no row has, and without spills and bytes that are 0 everywhere."""
+    """Return the columns of the table. A figure is left out if no row has it, or if it is 0 in all rows."""
     shown = [
         name
         for name in FIGURES
@@ -80,7 +86,7 @@ def columns(rows: Sequence[Group]) -> list[Column[Group]]:
 
 
 def _cell_of(name: str, row: Group) -> str:
-    """The figure of a row; a range if the row's architectures differ."""
+    """Return the text of a figure in a row; a range if the row's architectures differ in it."""
     texts = dict.fromkeys(cell(name, difference) for difference in row.members)
     if len(texts) == 1:
         return next(iter(texts))
@@ -89,7 +95,7 @@ def _cell_of(name: str, row: Group) -> str:
 
 
 def verdict(row: Group) -> str:
-    """Return the verdict in words, with the faults of a simulated launch."""
+    """Return the verdict of a row in words, and how a simulated launch ended if it is not correct."""
     difference = row.difference
     words = VERDICTS.get(difference.verdict, difference.verdict)
     disassembled = all(side and side.instructions is not None for side in (difference.old, difference.new))
@@ -107,7 +113,7 @@ def verdict(row: Group) -> str:
 
 
 def notes(row: Group) -> Iterator[str]:
-    """Yield the notes on a row: the first change, the reason why a side does not compile, faults."""
+    """Yield the notes on a row: why a side does not compile, the first change, how a simulated launch went wrong."""
     difference = row.difference
     title = f"{difference.kernel} on {row.architectures}"
     if difference.reason:
@@ -127,7 +133,7 @@ def notes(row: Group) -> Iterator[str]:
 
 
 def detailed(rows: Sequence[Group]) -> list[Group]:
-    """Return the rows whose changed lines are shown: the first such row of each kernel. The file has all."""
+    """Return the rows whose changed lines are shown: for each kernel the first row with such lines."""
     return [
         same_kernel[0]
         for same_kernel in grouped((row.difference.kernel, row) for row in rows if row.difference.lines).values()
@@ -135,7 +141,7 @@ def detailed(rows: Sequence[Group]) -> list[Group]:
 
 
 def line_columns(rows: Sequence[LineChange]) -> list[Column[LineChange]]:
-    """Return the columns of changed lines; counts only if a launch was simulated."""
+    """Return the columns of the table of changed lines; columns of counts only if a launch was simulated."""
 
     def pair(old: int | None, new: int | None) -> str:
         return count(new) if old == new else f"{count(old)} -> {count(new)}"
@@ -161,7 +167,7 @@ def _place(row: LineChange) -> str:
 
 
 def summary(differences: Sequence[CodeDifference]) -> str:
-    """Return the number of each verdict, and whether there is anything to measure."""
+    """Return a sentence with the number of differences for each verdict, and whether there is nothing to measure."""
     kernels, architectures = (
         len({difference.kernel for difference in differences}),
         len({difference.arch for difference in differences}),
@@ -174,7 +180,7 @@ def summary(differences: Sequence[CodeDifference]) -> str:
 
 
 def markdown(names: tuple[str, str], differences: Sequence[CodeDifference]) -> str:
-    """Return tables in GitHub's Markdown; names: of both sides."""
+    """Return the tables in GitHub's Markdown. `names`: the names of both sides."""
     rows = groups(differences)
     lines = [f"**{escaped(names[0])} -> {escaped(names[1])}**", "", *markdown_table(columns(rows), rows), ""]
     lines += [escaped(summary(differences)), "", *(f"- {escaped(note)}" for row in rows for note in notes(row))]
@@ -191,8 +197,10 @@ RULES = {EXIT_WRONG: "wrong-result", EXIT_FAILED: "failed", EXIT_THRESHOLD: "cod
 def grown(
     source: str, differences: Sequence[CodeDifference], failed: Sequence[Failure]
 ) -> Iterator[tuple[str, int, sarif.Finding]]:
-    """Yield failures and other worsenings, one for each kernel and figure: the figure's name, its exit code (0 without
-    failure), and the finding. source: the file of all findings."""
+    """Yield (figure's name, exit code, finding) for each kernel and figure that failed or became worse.
+
+    The exit code is 0 if it is no failure. `source`: the file in which all findings are.
+    """
     codes = grouped(((failure.difference.kernel, failure.metric), failure.code) for failure in failed)
 
     def sentences() -> Iterator[tuple[tuple[str, str], tuple[str, CodeDifference]]]:
@@ -218,7 +226,7 @@ def grown(
 
 
 def _line_of(difference: CodeDifference, metric: str) -> int:
-    """Return the line of a growth in the new source: the line that grew most, the first change, or the kernel."""
+    """Return the line of the new source for a finding: the line that grew most, the first change, or the kernel."""
 
     def growth(line: LineChange) -> int:
         if metric in ("sectors", "wavefronts"):
@@ -235,7 +243,7 @@ def _line_of(difference: CodeDifference, metric: str) -> int:
 
 
 def github(source: str, differences: Sequence[CodeDifference], failed: Sequence[Failure]) -> str:
-    """Return GitHub's annotations: an error for each failure, a warning for other worsenings."""
+    """Return annotations for GitHub: an error for each failure, a warning for each other figure that became worse."""
     lines = (
         github_lines.line(
             "error" if code else "warning", f"{finding.kernel}: {finding.message}", source, finding.line, metric
@@ -246,5 +254,5 @@ def github(source: str, differences: Sequence[CodeDifference], failed: Sequence[
 
 
 def sarif_log(source: str, differences: Sequence[CodeDifference], failed: Sequence[Failure]) -> str:
-    """Return a SARIF log with the same entries; source: their file."""
+    """Return a SARIF log with the same entries as `github`. `source`: the file in which they are."""
     return sarif.log([finding for _, _, finding in grown(source, differences, failed)])

@@ -1,5 +1,7 @@
-"""The array that benchmark-action/github-action-benchmark reads as customSmallerIsBetter or customBiggerIsBetter: name,
-unit, value, range, extra."""
+"""The JSON array that the action benchmark-action/github-action-benchmark reads.
+
+Its tool is customSmallerIsBetter or customBiggerIsBetter. An entry has name, unit, value, range, extra.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +21,10 @@ COUNTS = ("global sectors", "shared wavefronts", "PTX instructions")
 
 
 def text(runs: Sequence[Run], metric: Metric = "time") -> str:
-    """Return the action's array: times in microseconds and the simulator's counts, or bandwidths.
+    """Return the array: times in microseconds and the simulator's counts, or bandwidths.
 
-    One array has one direction: times and counts are better smaller, bandwidths bigger. Raises CudabenchError if there
-    is nothing to report, because the action refuses an empty array.
+    All values of an array must be better in the same direction: times and counts if smaller, bandwidths if larger.
+    Raises CudabenchError if there is nothing to report, because the action refuses an empty array.
     """
     entries = []
     for result, file, label in right_results(runs):
@@ -65,7 +67,7 @@ def _timed(result: Result, file: ResultsFile, label: str, metric: Metric) -> lis
 
 def _counts(result: Result, label: str) -> list[dict[str, Any]]:
     counts = compare.counts(result)
-    # The action divides by the previous value, which must not be zero.
+    # A count of zero is left out, because the action divides by the previous value.
     return [
         _entry(f"{label}, {what.removeprefix('PTX ')}", what.split()[-1], counts[what], None, [])
         for what in COUNTS

@@ -1,5 +1,7 @@
-"""JUnit XML that follows the schema of Ant and Jenkins (windyroad/JUnit-Schema), which GitLab, Azure and the GitHub
-reporters read too."""
+"""JUnit XML by the schema of Ant and Jenkins (windyroad/JUnit-Schema).
+
+GitLab, Azure and the reporters for GitHub read it too.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,11 @@ from cudabench.views.export.run import Run, labels_of, missed, name, title
 
 @dataclass(frozen=True)
 class Case:
-    """A test case: name, operation, seconds, failure as (kind, sentence), why it was skipped, and a line of figures."""
+    """A test case.
+
+    `failure`: (kind, sentence), or None; `skipped`: why it was skipped, or None; `line`: a line of figures for
+    system-out.
+    """
 
     name: str
     operation: str
@@ -29,9 +35,10 @@ class Case:
 
 
 def text(runs: Sequence[Run]) -> str:
-    """Return a suite for each problem and a case for each kernel. Wrong or failed kernels and missed thresholds fail.
+    """Return XML with a suite for each problem and a test case for each kernel.
 
-    A case's time is the kernel's median. With several runs, suites have the file in their name.
+    A case fails if its kernel is wrong, failed or missed a threshold. Its time is the kernel's median. With several
+    runs, the name of a suite includes the file.
     """
     root = ElementTree.Element("testsuites")
     for run, label in zip(runs, labels_of(runs), strict=True):
@@ -65,7 +72,7 @@ def add_suite(
     properties: Mapping[str, str],
     warnings: str | None = None,
 ) -> None:
-    """Add a suite with its cases; file: its host is the suite's host."""
+    """Add a suite with its cases to the document. The suite's host is the host of `file`."""
     suite = ElementTree.SubElement(
         root,
         "testsuite",
@@ -101,13 +108,13 @@ def add_suite(
 
 
 def written(root: ElementTree.Element) -> str:
-    """Return the text of a document."""
+    """Return a document as text."""
     ElementTree.indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
 
 
 def _failure(result: Result, file: ResultsFile) -> tuple[str, str] | None:
-    """Return the kind of a failure and a sentence, or None."""
+    """Return (kind, sentence) for a result that fails, or None."""
     if result.status in ("wrong", "failed"):
         return result.status, f"{result.kernel} {result.status}: {result.reason or 'no reason is recorded'}"
     below = missed(result, file)
@@ -127,4 +134,4 @@ def _figures(result: Result, file: ResultsFile) -> str:
 
 
 def _decimal(seconds: float) -> str:
-    return f"{seconds:.9f}"  # xs:decimal does not allow an exponent
+    return f"{seconds:.9f}"  # the type xs:decimal does not allow an exponent

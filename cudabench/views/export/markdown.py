@@ -1,4 +1,4 @@
-"""GitHub's Markdown: a table for each problem, for a pull request or a job summary."""
+"""Results as GitHub's Markdown: a table for each problem, for a pull request or a job summary."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from cudabench.views.export.run import Run, hazards, labels_of, missed, title, t
 
 
 def text(runs: Sequence[Run]) -> str:
-    """Return a table for each problem under its device, then the reasons of bad results; several runs have headings."""
+    """Return a table for each problem under the name of its device, then why results are not correct.
+
+    With several runs, each has a heading.
+    """
     lines = []
     for run, label in zip(runs, labels_of(runs), strict=True):
         lines += [f"### {escaped(label)}", ""] if len(runs) > 1 else []
@@ -25,7 +28,7 @@ def text(runs: Sequence[Run]) -> str:
 
 
 def _one_device(file: ResultsFile, numbered: bool) -> list[str]:
-    """Return the lines of one device, with its number if there are several."""
+    """Return the lines for one device. `numbered`: the name begins with the device's number, such as cuda:1."""
     lines = []
     if file.device:
         shown = f"cuda:{file.device.index} " if numbered else ""

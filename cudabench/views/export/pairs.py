@@ -13,7 +13,7 @@ from cudabench.views.export.run import Run
 
 
 def markdown(runs: Sequence[Run]) -> str:
-    """Return a table and a sentence for each pair of kernels in the runs."""
+    """Return a table and sentences for each pair of kernels in the runs."""
     return "\n".join(_pair(run, record) for run in runs for record in run.file.ab)
 
 

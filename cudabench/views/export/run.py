@@ -1,4 +1,4 @@
-"""A results file to export, and the names that all formats use for its content."""
+"""A results file to export, and the names that all formats use for what it holds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EPOCH = datetime.fromtimestamp(0, timezone.utc)
 
 @dataclass(frozen=True)
 class Run:
-    """A results file with its name and the time of writing, which the schema lacks."""
+    """A results file, its name, and the time when it was written, which the file itself does not hold."""
 
     file: ResultsFile
     name: str = "results.json"
@@ -30,24 +30,27 @@ class Run:
 
     @classmethod
     def load(cls, path: str) -> Run:
-        """Read a results file, or a card's by its name. Raises CudabenchError as `results.file.load` does."""
+        """Return a results file, or the file of a card that cudabench knows by name, such as h100.
+
+        Raises CudabenchError as `results.file.load` does.
+        """
         file = cards.load_file_or_card(path)
         when = EPOCH if cards.known_card(path) else datetime.fromtimestamp(Path(path).stat().st_mtime, timezone.utc)
         return cls(file, path, when)
 
 
 def short_size(result: Result) -> str:
-    """Return a size without blanks: 4096x4096, or n=64,a=2.5 for a user's own kernel."""
+    """Return a size without blanks: '4096x4096', or 'n=64,a=2.5' for a user's own kernel."""
     return units.size(result).replace(" ", "")
 
 
 def title(result: Result) -> str:
-    """Return the problem of a result: transpose 4096 x 4096 float32."""
+    """Return the problem of a result, such as 'transpose 4096 x 4096 float32'."""
     return " ".join(part for part in (result.operation, units.size(result), result.dtype) if part)
 
 
 def name(result: Result, file: ResultsFile) -> str:
-    """Return a name that stays the same from run to run: transpose smem-pad 32x8 4096x4096 float32.
+    """Return a name that is the same in every run, such as 'transpose smem-pad 32x8 4096x4096 float32'.
 
     If the file holds several cards, the name includes the card.
     """
@@ -58,7 +61,10 @@ def name(result: Result, file: ResultsFile) -> str:
 
 
 def right_results(runs: Sequence[Run]) -> Iterator[tuple[Result, ResultsFile, str]]:
-    """Yield the correct results with their files and names; a name that several runs share includes the run's name."""
+    """Yield (result, file, name) for each correct result.
+
+    If several runs have a name, the run's label is added to it.
+    """
     in_runs = Counter(
         result_name for run in runs for result_name in {name(result, run.file) for result in run.file.results}
     )
@@ -70,32 +76,35 @@ def right_results(runs: Sequence[Run]) -> Iterator[tuple[Result, ResultsFile, st
 
 
 def nothing_right(runs: Sequence[Run], lacking: str) -> CudabenchError:
-    """Return the error of runs without a correct result for a format. lacking: the missing value."""
+    """Return the error for runs that have no correct result with the value that a format needs.
+
+    `lacking`: the value.
+    """
     held = "hold" if len(runs) > 1 else "holds"
     return CudabenchError(f"{', '.join(run.name for run in runs)} {held} no right result with a {lacking}.")
 
 
 def labels_of(runs: Sequence[Run]) -> list[str]:
-    """Return the labels of runs: their files' short names."""
+    """Return the labels of runs: short names of their files."""
     return short_names([run.name for run in runs])
 
 
 def short_names(names: Sequence[str]) -> list[str]:
-    """Return file names without folder and suffix if these names are distinct, else the whole names."""
+    """Return the file names without folder and suffix if these are distinct, else the names unchanged."""
     stems = [Path(name).stem for name in names]
     return stems if len(set(stems)) == len(stems) else list(names)
 
 
 def missed(result: Result, file: ResultsFile) -> str | None:
-    """Return a sentence on the first threshold that a correct result missed, or None."""
+    """Return a sentence on the first threshold that a correct result missed; None if it missed none."""
     return next((miss.sentence for miss in thresholds.missed(result, file.settings)), None)
 
 
 def total(result: Result, space: str, op: str | None = None) -> Cost | None:
-    """Return the cost of a result's accesses to a space, or None if they were not counted."""
+    """Return the cost of a result's accesses to a memory space; None if they were not counted."""
     return None if result.access is None else sum_of(result.access, space, op)
 
 
 def hazards(result: Result) -> int | None:
-    """Return how often hazards occurred, or None if they were not checked."""
+    """Return how often hazards occurred; None if the kernel was not checked for hazards."""
     return None if result.hazards is None else sum(hazard.count for hazard in result.hazards)

@@ -1,5 +1,7 @@
-"""SARIF 2.1.0 (docs.oasis-open.org/sarif/sarif/v2.1.0), which code scanning shows beside the lines of a file: hazards,
-wrong and failed kernels, missed thresholds, and regressions from a base."""
+"""SARIF 2.1.0 (docs.oasis-open.org/sarif/sarif/v2.1.0), which code scanning shows beside the lines of a file.
+
+It holds hazards, wrong and failed kernels, missed thresholds, and regressions from a base.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ Level = Literal["error", "warning", "note"]
 
 @dataclass(frozen=True)
 class Rule:
-    """A kind of finding: its id, its sentence, its level, and its repair."""
+    """A kind of finding. `id`: its name; `sentence`: what it is; `help`: how to repair it."""
 
     id: str
     sentence: str
@@ -105,7 +107,8 @@ RULES = {
 class Finding:
     """A finding at a line of a file; line 1 if the line is not known.
 
-    `first` names the first block and thread.
+    `snippet`: the text of the line; `count`: how often it occurred; `first`: the block and the thread where it first
+    occurred.
     """
 
     rule: Rule
@@ -127,7 +130,7 @@ def text(runs: Sequence[Run], base: Run | None = None) -> str:
 
 
 def log(reported: Sequence[Finding]) -> str:
-    """Return one SARIF log with findings."""
+    """Return a SARIF log with these findings."""
     used = list(dict.fromkeys([*RULES.values(), *(finding.rule for finding in reported)]))
     document = {
         "$schema": SCHEMA,
@@ -176,17 +179,17 @@ def _of_result(rule: str, message: str, result: Result, label: str, where: Acces
 
 
 def file_of(result: Result, row: Access | Hazard | None) -> str:
-    """Return the file of a row: the result's source, or the header beside it."""
+    """Return the file that an access or a hazard is in: the source of the result, or a header in the same folder."""
     return str(PurePosixPath(result.source).with_name(row.file)) if row and row.file else result.source
 
 
 def dearest(result: Result) -> Access | None:
-    """Return the access that costs most."""
+    """Return the access with the highest cost; None if there is none."""
     return max(result.access or (), key=lambda row: cost(row).actual, default=None)
 
 
 def worse(row: Row) -> str | None:
-    """Return a sentence if a row of a comparison is worse, or None."""
+    """Return a sentence if the kernel of a row became slower or needs more; else None."""
     if row.grown and row.verdict != "unclear":
         return "takes more than the base: " + ", ".join(f"{c.name} {c.base} -> {c.new}" for c in row.grown)
     if row.verdict == "slower" and row.ratio:
@@ -196,7 +199,10 @@ def worse(row: Row) -> str | None:
 
 
 def grown(base: Result, new: Result) -> Access | None:
-    """Return the access that grew most. Lines move, so accesses are matched by their text."""
+    """Return the access whose cost grew most, or None.
+
+    Accesses are matched by source text, since line numbers change.
+    """
     before = grouped(((row.source, row.space, row.op), cost(row).actual) for row in base.access or ())
 
     def growth(row: Access) -> int:
@@ -235,12 +241,12 @@ def _result(finding: Finding, at: int) -> dict[str, Any]:
 
 
 def _message(message: str) -> str:
-    """Return a message for SARIF: a sentence with its full stop, with links and placeholders escaped."""
+    """Return a message as SARIF needs it: a sentence with a full stop, in which links and placeholders are escaped."""
     escaped = re.sub(r"\[(?=[^\[\]]*\]\()", r"\\[", message.replace("{", "{{").replace("}", "}}"))
     return escaped if escaped.endswith(".") else f"{escaped}."
 
 
 def _uri(source: str) -> str:
-    """Return a path as a URI, relative if the path is; a colon in the path is escaped."""
+    """Return a path as a URI, relative if the path is relative. A colon in the path is escaped."""
     path = PurePosixPath(source or "unknown.cu")
     return f"file://{quote(str(path))}" if path.is_absolute() else quote(str(path))

@@ -1,7 +1,7 @@
 """Results as a page: `page` returns the text of an HTML file that works offline.
 
-The page contains everything that it shows, and its content security policy forbids all fetches. Only its own script and
-style are allowed, by their hashes, so that a name in a results file cannot add a script.
+The page holds everything that it shows, and its content security policy forbids loading anything. Only its own script
+and style may run, which the policy names by their hashes, so that a name in a results file cannot add a script.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from cudabench.results import units
 if TYPE_CHECKING:
     from jinja2 import Template
 
-MOST_BYTES = 290_000  # size of a page, if possible
-LEAST_BYTES = 40_000  # size that the results always get
-MOST_SHOWN = 160  # characters of a name
+MOST_BYTES = 290_000  # the size of a page, if possible
+LEAST_BYTES = 40_000  # the size that the embedded results may always have
+MOST_SHOWN = 160  # the most characters of a name
 
 
 def page(files: Sequence[ResultsFile], names: Sequence[str]) -> str:
-    """Return the text of a page of results files; of two files the first is before, the second after.
+    """Return the HTML text of a page of results files. Of two files, the first is 'before' and the second 'after'.
 
-    names: the files' names on the page. Raises CudabenchError if the files hold nothing to show.
+    `names`: the files' names on the page. Raises CudabenchError if the files hold nothing to show.
     """
     from cudabench.views.report import content, embedded
 
@@ -52,18 +52,18 @@ def page(files: Sequence[ResultsFile], names: Sequence[str]) -> str:
     most = max(LEAST_BYTES, MOST_BYTES - len(alone.encode()))
     whole = rendered(embedded.documents(files, most))
     over = len(whole.encode()) - MOST_BYTES
-    if over > 0 and most > LEAST_BYTES:  # the shortened results change the page around them
+    if over > 0 and most > LEAST_BYTES:  # the page around the results may grow when they are shortened
         whole = rendered(embedded.documents(files, max(LEAST_BYTES, most - over)))
     return whole
 
 
 def part(name: str) -> str:
-    """Return a file of this package: the style, the script, a template."""
+    """Return the text of a file of this package, such as 'style.css'."""
     return resources.files(__name__).joinpath(name).read_text(encoding="utf-8").strip()
 
 
 def policy(style: str, script: str | None = None) -> str:
-    """Return the content security policy of a page with this style and this script, which forbids all fetches."""
+    """Return the content security policy of a page. Only this style and this script are allowed."""
     scripts = f"script-src '{_hash(script)}'; " if script is not None else ""
     return f"default-src 'none'; style-src '{_hash(style)}'; {scripts}base-uri 'none'; form-action 'none'"
 
@@ -74,25 +74,27 @@ def _hash(content: str) -> str:
 
 @cache
 def compiled(template: str) -> Template:
-    """Return a template that escapes everything it prints and spells out control codes. Its filter `shown` cuts long
-    names; `whole` prints trusted text unchanged."""
+    """Return a compiled template. It escapes everything that it prints and shows control codes as text.
+
+    Its filter `shown` cuts long names; its filter `whole` prints trusted text unchanged.
+    """
     import jinja2
     from markupsafe import Markup
 
     def harmless(value: Any) -> Any:
-        """Spell out control codes in everything printed but trusted text."""
+        """Show control codes as text in everything that is printed, except trusted text."""
         return text.visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
     environment = jinja2.Environment(
         autoescape=True, finalize=harmless, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters |= {"shown": shown, "said": sentence_html, "seconds": units.seconds, "percent": units.percent}
-    environment.filters["whole"] = Markup  # for this package's own files and JSON whose '<' is escaped
+    environment.filters["whole"] = Markup  # only for files of this package, and for JSON in which '<' is escaped
     return environment.from_string(template)
 
 
 def shown(name: str, most: int = MOST_SHOWN) -> str:
-    """Return a name or a sentence cut to `most` characters, with its length if it was cut."""
+    """Return a name or a sentence; if it is longer than `most`, its beginning and its length."""
     return name if len(name) <= most else f"{name[:most]}… ({len(name)} characters)"
 
 
@@ -100,7 +102,7 @@ OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*\b")
 
 
 def sentence_html(sentence: str, most: int = 900) -> str:
-    """Return a sentence like `shown`, as HTML with unbreakable options."""
+    """Return a sentence, cut as by `shown`, as HTML in which options such as --size do not break over lines."""
     from markupsafe import Markup
 
     whole = text.visible(shown(sentence, most))

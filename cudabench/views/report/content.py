@@ -1,4 +1,4 @@
-"""The content of a report's page; the template only lays it out."""
+"""The content of a report's page. The template only arranges it."""
 
 from __future__ import annotations
 
@@ -29,15 +29,18 @@ from cudabench.views.report.entries import (
 )
 from cudabench.views.report.ladders import change_of
 
-MOST_DETAILED = 40  # kernels with their own section
-MOST_LINES = 8  # lines on faults or changes at the top of the page
-MOST_RUNS = 4  # files of one page: more cannot be compared by eye
+MOST_DETAILED = 40  # the most kernels that have a section
+MOST_LINES = 8  # the most lines about faults or changes at the top of the page
+MOST_RUNS = 4  # the most files of one page; more cannot be compared by eye
 WORST = ("wrong", "failed", "skipped", "ok")
 
 
 @dataclass(frozen=True)
 class Headline:
-    """A line at the top of the page, the part of the page it links to (or ''), and whether it is bad."""
+    """A line at the top of the page.
+
+    `link`: the anchor of the part of the page to which it links, or ''; `bad`: it reports a fault.
+    """
 
     text: str
     link: str = ""
@@ -47,10 +50,10 @@ class Headline:
 def page(
     files: Sequence[ResultsFile], names: Sequence[str], held: Sequence[ResultsFile] | None = None
 ) -> SimpleNamespace:
-    """Return the content of a page of results files, by the template's names.
+    """Return the content of a page of results files; its attributes have the names that the template uses.
 
-    names: the files' names. held: the files as the page embeds them for its script. Raises CudabenchError if the files
-    hold nothing, UsageError for too many files.
+    `names`: the files' names; `held`: the files in the form in which the page embeds them for its script. Raises
+    CudabenchError if the files hold nothing, UsageError for too many files.
     """
     if not any(file.results or file.diff for file in files):
         raise CudabenchError(f"{names[0]} lacks results: there is nothing to report.")
@@ -110,7 +113,7 @@ def page(
 
 
 def _labels(files: Sequence[ResultsFile], names: Sequence[str]) -> tuple[str, ...]:
-    """Return the page's labels of its runs: 'before' and 'after', with the names of the files."""
+    """Return the labels of the runs on the page: short file names; of two files, after 'before: ' and 'after: '."""
     stems = short_names(names)
     return tuple(stems) if len(files) != 2 else (f"before: {stems[0]}", f"after: {stems[1]}")
 
@@ -121,13 +124,13 @@ def _comparison(files: Sequence[ResultsFile]) -> compare.Comparison | None:
     try:
         return compare.compare(files[0], files[1])
     except CudabenchError:
-        return None  # two problems: each has its own ladder
+        return None  # the files have different problems, and each has its own ladder
 
 
 def _verdict(
     files: Sequence[ResultsFile], comparison: compare.Comparison | None, order: Sequence[Entry]
 ) -> tuple[str, str]:
-    """Return 'good', 'bad' or 'plain', and the page's first sentence."""
+    """Return ('good', 'bad' or 'plain', the first sentence of the page)."""
     if not order:
         return _diff_verdict([difference for file in files for difference in file.diff])
     count, statuses = len(order), Counter(entry.status for entry in order)
@@ -145,7 +148,7 @@ def _verdict(
     return good, f"{_leader(order)}{state}."
 
 
-BETTER, WORSE = ("faster", "fewer", "mended"), ("slower", "more", "wrong", "failed")  # verdicts of compare
+BETTER, WORSE = ("faster", "fewer", "mended"), ("slower", "more", "wrong", "failed")  # verdicts of `compare`
 
 
 def _compared(comparison: compare.Comparison) -> tuple[str, str]:
@@ -159,7 +162,7 @@ def _compared(comparison: compare.Comparison) -> tuple[str, str]:
 
 
 def _leader(order: Sequence[Entry]) -> str:
-    """Return the best kernel, and its lead; '' for several problems."""
+    """Return a sentence on the best kernel and its figures; '' for several problems."""
     best = best_of(order)
     figures = quantities_of([entry.last for entry in order])
     if best is None or not figures or len({problem(entry.last) for entry in order}) > 1:
@@ -184,7 +187,7 @@ def _leader(order: Sequence[Entry]) -> str:
 
 
 def _wasteful(order: Sequence[Entry], quantity: Quantity) -> str:
-    """Return how many kernels are free of waste in a count, and which wastes most."""
+    """Return a sentence that says how many kernels waste nothing in a count, and which one wastes most."""
     ratios = [(ratio, entry) for entry in order if entry.status == "ok" and (ratio := over(quantity, entry.last))]
     lean = sum(ratio < 1.005 for ratio, _ in ratios)
     (least, best), (most, worst) = (pick(ratios, key=lambda pair: pair[0]) for pick in (min, max))
@@ -206,14 +209,20 @@ def _diff_verdict(differences: Sequence[CodeDifference]) -> tuple[str, str]:
 
 
 def _named(order: Sequence[Entry]) -> list[Result]:
-    """Return the newest results, named by the page's names of their kernels, with the problem if there are several."""
+    """Return the result of each kernel in the newest run, with the name that the page gives to the kernel.
+
+    With several problems, the name includes the problem.
+    """
     several = len({problem(entry.last) for entry in order}) > 1
     names = (f"{entry.name} ({problem(entry.last)})" if several else entry.name for entry in order)
     return [replace(entry.last, kernel=name) for entry, name in zip(order, names, strict=True)]
 
 
 def _headlines(order: Sequence[Entry], anchors: Mapping[int, str]) -> tuple[Headline, ...]:
-    """Return the lines that a terminal shows below its table: faults, hazards, the lowest bound and the most waste."""
+    """Return the lines at the top of the page: faults, hazards, the lowest bound and the most waste.
+
+    A terminal shows the same lines under its table.
+    """
     named = _named(order)
     links = {result.kernel: anchors.get(id(entry), "") for entry, result in zip(order, named, strict=True)}
     bad = headlines.reasons((result.kernel, result) for result in named if result.status in ("wrong", "failed"))
@@ -235,7 +244,7 @@ def _headlines(order: Sequence[Entry], anchors: Mapping[int, str]) -> tuple[Head
 def _changed(
     order: Sequence[Entry], anchors: Mapping[int, str], changes: Sequence[compare.Row]
 ) -> tuple[Headline, ...]:
-    """Return the changes of kernels, the worst first, and the number of unchanged kernels."""
+    """Return lines on the kernels that changed, the worst first, and on the number of kernels that did not."""
     named = _named(order)
     names = {
         id(entry.last): (result.kernel, anchors.get(id(entry), "")) for entry, result in zip(order, named, strict=True)
@@ -255,13 +264,13 @@ def _changed(
 
 
 def _hazards(named: Sequence[Result]) -> list[Headline]:
-    """Return the line that counts the hazards of each kernel; empty without hazards."""
+    """Return a list with one line, which counts the hazards of each kernel; empty without hazards."""
     counts = [f"{result.kernel} ({len(result.hazards)})" for result in named if result.hazards]
     return [Headline(f"Hazards: {', '.join(counts)}.", "hazards", bad=True)] if counts else []
 
 
 def _warnings(order: Sequence[Entry], labels: Sequence[str]) -> tuple[tuple[str, str, str], ...]:
-    """Return distinct warnings as (code, sentence, kernels)."""
+    """Return the distinct warnings, as (code, sentence, kernels)."""
     kernels_of = grouped(
         ((warning.code, warning.message), f"{entry.name} ({labels[run]})" if len(labels) > 1 else entry.name)
         for entry in order

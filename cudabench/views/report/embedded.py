@@ -1,4 +1,4 @@
-"""The results that a page embeds: the file itself, made smaller if the page would be too large."""
+"""The results that a page embeds: the whole file, or a smaller one if the page would be too large."""
 
 from __future__ import annotations
 
@@ -14,13 +14,17 @@ from cudabench.explain.accesses import by_line
 from cudabench.records.file import ResultsFile, finite, parse
 from cudabench.records.results import Result, Timing
 
-MOST_TEXT = 400  # characters of a text; the last step to save space
-MOST_SAMPLES = 2_400  # of all kernels; the first step to save space
+MOST_TEXT = 400  # the most characters of a text in the last step
+MOST_SAMPLES = 2_400  # the most samples of all kernels together; more are reduced first of all
 
 
 @dataclass(frozen=True)
 class Held:
-    """The files that a page embeds, their JSON, safe inside a script element, and what was left out."""
+    """What a page embeds.
+
+    `files`: the files, possibly with less in them; `texts`: their JSON, which is safe inside a script element;
+    `left_out`: descriptions of what was removed.
+    """
 
     files: tuple[ResultsFile, ...]
     texts: tuple[str, ...]
@@ -30,11 +34,13 @@ class Held:
 def documents(files: Sequence[ResultsFile], most: int) -> Held:
     """Return the files as JSON for a page, together at most `most` characters if possible.
 
-    Counts and statistics are kept; data that only pictures need are left out first. Each step describes its loss.
+    Data that only pictures need are removed first; counts and statistics are kept. Each step has a text that describes
+    what is lost.
     """
     left_out: list[str] = []
     samples = sum(len(result.time.samples_s) for file in files for result in file.results if result.time)
-    stride = math.ceil(samples / MOST_SAMPLES) | 1  # odd: neighbouring samples often alternate between two levels
+    # odd, since neighbouring samples often alternate between two levels, and both must remain
+    stride = math.ceil(samples / MOST_SAMPLES) | 1
     if stride > 1:
         files = [_changed(file, lambda r: thinned(r, stride)) for file in files]
         left_out.append(f"all but one in {stride} of {samples} samples, whose medians and quartiles are of all")
@@ -50,7 +56,10 @@ def documents(files: Sequence[ResultsFile], most: int) -> Held:
 
 
 def thinned(result: Result, stride: int) -> Result:
-    """Return a result with about every `stride`-th sample, in order; all places keep samples."""
+    """Return a copy of a result with about every `stride`-th sample, in order.
+
+    Each memory place keeps some of its samples.
+    """
     time = result.time
     if time is None:
         return result
@@ -68,7 +77,7 @@ def _without(key: str) -> Callable[[ResultsFile], ResultsFile]:
 
 
 def _with_code(most: int) -> Callable[[ResultsFile], ResultsFile]:
-    """Return the step that keeps at most `most` instructions of a line."""
+    """Return the function that keeps at most `most` machine instructions of each source line."""
 
     def cut(result: Result) -> Result:
         lines = result.lines
@@ -78,7 +87,7 @@ def _with_code(most: int) -> Callable[[ResultsFile], ResultsFile]:
 
 
 def _with_short_texts(file: ResultsFile) -> ResultsFile:
-    """Return a file without texts of thousands of characters, such as generated names."""
+    """Return a copy of a file in which long texts, such as generated names of thousands of characters, are cut."""
 
     def cut(value: Any) -> Any:
         if isinstance(value, dict):
@@ -88,12 +97,12 @@ def _with_short_texts(file: ResultsFile) -> ResultsFile:
         return f"{value[:MOST_TEXT]}..." if isinstance(value, str) and len(value) > MOST_TEXT else value
 
     document = json.loads(file.text())
-    listings = document.pop("listings", None)  # sources are long; an earlier step leaves them out
+    listings = document.pop("listings", None)  # the sources are not cut; an earlier step removes them
     document = cut(document)
     return parse(json.dumps({**document, **({"listings": listings} if listings else {})}), "page")
 
 
-# The lists and mappings of a result that a reader takes as empty where they are missing.
+# The lists and mappings of a result that are read as empty if they are missing.
 EMPTY = {
     field.name
     for record in (Result, Timing)
@@ -127,12 +136,12 @@ def _dumped(file: ResultsFile) -> str:
 
 
 def escaped(dumped: str) -> str:
-    """Return JSON that cannot end its script element or begin a comment."""
+    """Return JSON in which no text can end the script element around it or begin a comment."""
     return text.json(dumped).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _filled(value: Any) -> Any:
-    """Return a record without null keys, empty texts and lists that may be missing; a reader takes them as empty."""
+    """Return a record without null values, empty texts, and those empty lists that are read as empty if missing."""
     if isinstance(value, dict):
         filled = {key: item for key, item in value.items() if item is not None and item != ""}
         return {key: _filled(item) for key, item in filled.items() if item or key not in EMPTY}

@@ -1,4 +1,4 @@
-"""Groups the results of a page: kernels by problem, each with its results by run."""
+"""Groups the results of a page by problem and kernel. A kernel has a result for each run that has it."""
 
 from __future__ import annotations
 
@@ -18,29 +18,32 @@ from cudabench.views.quantities import Quantity, quantities
 
 @dataclass
 class Entry:
-    """One kernel of a problem: its results by run, each with its place in the run's file."""
+    """One kernel of a problem.
+
+    `results`: for each run, by number, the index of the result in the run's file, and the result.
+    """
 
     name: str
     results: dict[int, tuple[int, Result]]
 
     @property
     def last(self) -> Result:
-        """The result of the newest run that has it."""
+        """The result of the newest run that has the kernel."""
         return self.results[max(self.results)][1]
 
     @property
     def status(self) -> str:
-        """The status in that run."""
+        """The status in the newest run that has the kernel."""
         return self.last.status
 
     @property
     def runs(self) -> list[tuple[int, Result]]:
-        """The results, the oldest run first."""
+        """(run, result) for each run that has the kernel, the oldest first."""
         return [(run, result) for run, (_, result) in sorted(self.results.items())]
 
 
 def groups_of(files: Sequence[ResultsFile]) -> dict[str, list[Entry]]:
-    """Return the kernels by problem, in the order of the files; the same kernel of several runs is one entry."""
+    """Return the kernels of each problem, in the order of the files. A kernel that several runs have is one entry."""
     groups: dict[str, list[Entry]] = {}
     entries: dict[tuple[object, ...], Entry] = {}
     blocks = grouped(
@@ -54,7 +57,8 @@ def groups_of(files: Sequence[ResultsFile]) -> dict[str, list[Entry]]:
         for at, result in enumerate(file.results):
             title = problem(result)
             card = result.device if len(file.devices) > 1 else ""
-            # A kernel with a single block in each run is one entry, even if the runs' blocks differ.
+            # If a kernel has a single block in each run, its results are one entry even if the block differs between
+            # runs.
             block = result.block if (title, result.kernel) in several else None
             key = (title, result.kernel, block, card)
             times[key] += 1
@@ -68,7 +72,7 @@ def groups_of(files: Sequence[ResultsFile]) -> dict[str, list[Entry]]:
 
 
 def worst_first(groups: Mapping[str, Sequence[Entry]], changes: Sequence[compare.Row]) -> dict[str, list[Entry]]:
-    """Return kernels and problems with the worst change first; unchanged order without changes."""
+    """Return kernels and problems sorted by their changes, the worst first; without changes in the same order."""
     places = {id(row.new or row.base): at for at, row in enumerate(changes)}
 
     def place(entry: Entry) -> int:
@@ -79,13 +83,13 @@ def worst_first(groups: Mapping[str, Sequence[Entry]], changes: Sequence[compare
 
 
 def problem(result: Result) -> str:
-    """Return the problem of a result: 'transpose 4096 x 4096 float32'; of a user's own kernel 'saxpy.cu n=4096'."""
+    """Return the problem of a result: 'transpose 4096 x 4096 float32', or 'saxpy.cu n=4096' for a user's kernel."""
     what = PurePath(result.source).name if result.operation == "run" else result.operation
     return " ".join(part for part in (what, units.size(result), result.dtype) if part)
 
 
 def best_of(entries: Sequence[Entry]) -> Entry | None:
-    """Return the best correct kernel by the first quantity."""
+    """Return the correct kernel that is best by the first quantity; None if no kernel is correct."""
     correct = [entry for entry in entries if entry.status == "ok"]
     available = quantities_of([entry.last for entry in correct])
     if not available:
@@ -95,7 +99,7 @@ def best_of(entries: Sequence[Entry]) -> Entry | None:
 
 
 def worth_a_look(entries: Sequence[Entry], best: Entry | None) -> Entry | None:
-    """Return the kernel whose section is open: the best kernel; in the simulator the most wasteful one."""
+    """Return the kernel whose section is open at first: the best one, or in the simulator the most wasteful one."""
     if best is None or best.last.time is not None:
         return best or (entries[0] if entries else None)
 
@@ -106,13 +110,13 @@ def worth_a_look(entries: Sequence[Entry], best: Entry | None) -> Entry | None:
 
 
 def over(quantity: Quantity, result: Result) -> float | None:
-    """Return a result's value over the ideal value."""
+    """Return a result's value divided by its ideal value; None if one of them is missing or zero."""
     value, ideal = quantity.value(result), quantity.ideal(result)
     return value / ideal if value and ideal else None
 
 
 def quantities_of(results: Sequence[Result]) -> list[Quantity]:
-    """Return the quantities that results have, possibly empty."""
+    """Return the quantities to draw for these results; empty if there are none."""
     try:
         return quantities(results) if results else []
     except CudabenchError:

@@ -1,4 +1,4 @@
-"""A page's section for each kernel, and the origin of its runs."""
+"""The section of each kernel on a page, and what is known about the origin of each run."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ def section(
     *,
     is_open: bool,
 ) -> SimpleNamespace:
-    """Return a kernel's section, with a side for each run that has it: facts, source, and the command to record more.
+    """Return the section of a kernel. It has a side for each run that has the kernel.
 
-    sides: the page's number of sides. held: the files as the page embeds them. A side with the machine code and launch
-    of the newest run (same) shows source and pictures only there.
+    A side holds facts, source, and the command that would record what is missing. If an older side has the same machine
+    code and launch as the newest (`same`), only the newest side shows source and pictures. `held`: the files in the
+    form in which the page embeds them; `sides`: the number of sides on the whole page.
     """
     rows = min(source.MOST_LINES, source.MOST_ROWS // sides)
     parts = []
@@ -61,7 +62,7 @@ def section(
 
 
 def _launch(result: Result) -> tuple[object, ...] | None:
-    """Return a result's machine code and launch; None if the code is not known."""
+    """Return what identifies a result's machine code and launch, as a tuple; None if the code is not known."""
     code = result.machine_code
     return (code.sha256, result.block, result.grid, result.status) if code else None
 
@@ -71,7 +72,7 @@ def _known(pairs: Mapping[str, str | None]) -> tuple[tuple[str, str], ...]:
 
 
 def facts(result: Result) -> tuple[tuple[str, str], ...]:
-    """Return a kernel's launch and resources, as pairs of words."""
+    """Return facts about a kernel's launch and resources, as (name, text)."""
     code, occupancy = result.machine_code, result.occupancy
     executed = code.instructions_executed if code else None
     threads = code.threads_per_instruction if code else None
@@ -104,7 +105,7 @@ def _verified(result: Result) -> str | None:
 
 
 def _counted(counts: Counted | None) -> str:
-    """Return how the counts of a timed kernel were taken, as a sentence; '' without counts."""
+    """Return a sentence that says how the counts of a timed kernel were taken; '' if it has none."""
     if counts is None:
         return ""
     part = f"on {counts.blocks:,} of {counts.of:,} blocks and scaled to all of them"
@@ -114,14 +115,14 @@ def _counted(counts: Counted | None) -> str:
 
 
 def advice(result: Result) -> tuple[tuple[str, str], ...]:
-    """Return the distinct repairs of waste: their lines, or the blocks, and the sentence."""
+    """Return (lines or 'blocks', sentence) for each distinct advice about waste."""
     rows: list[Access | Branch] = [*(result.access or ()), *(result.branches or ())]
     blocks = [("blocks", result.imbalance.advice)] if result.imbalance else []
     return (*by_lines((row.advice, units.place_of(row)) for row in rows if row.advice), *blocks)
 
 
 def missing(result: Result) -> str:
-    """Return the command that records what a result's section lacks, or ''."""
+    """Return the command that records what the section of a result lacks; '' if nothing is missing."""
     if result.status in ("failed", "skipped") or (result.lines is not None and result.steps is not None):
         return ""
     what = "FILE.cu ..." if result.operation == "run" else f"{result.operation} --kernel {result.kernel}"
@@ -130,7 +131,7 @@ def missing(result: Result) -> str:
 
 
 def machine(file: ResultsFile, label: str) -> SimpleNamespace:
-    """Return a sentence on a run's machine, and its origin."""
+    """Return a sentence about the machine of a run, and facts about the run's origin."""
     provenance = file.provenance
 
     def part(key: str) -> Mapping[str, Any]:
@@ -177,7 +178,7 @@ def _before_and_after(values: Mapping[str, Any], unit: str) -> str | None:
 
 
 def clocks(file: ResultsFile) -> str:
-    """Return the clocks before and after the run, or ''."""
+    """Return a text with the clocks before and after the run; '' if they are not known."""
     readings = file.provenance.get("clocks")
     before, after = ((readings.get(when) if isinstance(readings, dict) else None) or {} for when in ("before", "after"))
     return ", ".join(

@@ -1,4 +1,4 @@
-"""A page's bars: the ladder of each problem and quantity, and the limits of each kernel."""
+"""The bars of a page: a ladder for each problem and quantity, and the limits of each kernel."""
 
 from __future__ import annotations
 
@@ -20,8 +20,11 @@ def ladders(
     anchors: Mapping[int, str],
     comparison: compare.Comparison | None,
 ) -> list[SimpleNamespace]:
-    """Return the bars of one problem, a ladder for each quantity: lines across (marks), headings of the figures, and
-    rungs, which have a bar for each run. Positions and lengths are in percent of the width."""
+    """Return the ladders of one problem, one for each quantity.
+
+    `marks`: vertical lines, such as the copy; `headings`: the names of the figures beside the bars; `rungs`: the
+    kernels, each with a bar for each run. Positions and lengths are in percent of the width.
+    """
     results = [result for entry in entries for _, result in entry.results.values()]
     verdicts = {id(row.new): row for row in comparison.rows if row.new} if comparison else {}
     best = best_of(entries)
@@ -36,10 +39,10 @@ def ladders(
         for entry in entries:
             bars = [*_bars(entry, quantity, scale)]
             if drawn and not bars:
-                continue  # later quantities show only kernels that have them
+                continue  # after the first quantity, kernels without a value are not shown
             row = None if drawn else verdicts.get(id(entry.last))
             cells = [text(entry.last) for _, text in figures]
-            if figures and len(files) == 2:  # the first figure of both runs
+            if figures and len(files) == 2:  # the first figure is shown for both runs
                 both = (figures[0][1](result) for _, result in entry.runs)
                 cells[0] = " → ".join(filter(None, dict.fromkeys(both)))
             rungs.append(
@@ -74,7 +77,7 @@ def ladders(
 
 
 def _lines(results: Sequence[Result], files: Sequence[ResultsFile]) -> list[tuple[str, float, str]]:
-    """Return the copy and the peaks of the cards with times, as (name, GB/s, kind)."""
+    """Return (name, GB/s, kind) for the copy and for the peak of each card that measured times."""
     copy = copy_of(results)
     devices = [file.device_of(result) for file in files for result in file.results if result.time]
     peaks = {device.peak_gbps: device.name for device in devices if device and device.peak_gbps}
@@ -83,7 +86,7 @@ def _lines(results: Sequence[Result], files: Sequence[ResultsFile]) -> list[tupl
 
 
 def _bars(entry: Entry, quantity: Quantity | None, scale: float) -> Iterator[SimpleNamespace]:
-    """Yield each run's value and ideal value."""
+    """Yield a bar for each run: its length and the position of its ideal value, in percent, and the run's number."""
     for run, result in entry.runs:
         value = quantity.value(result) if quantity and result.status == "ok" else None
         if quantity and value is not None:
@@ -92,7 +95,10 @@ def _bars(entry: Entry, quantity: Quantity | None, scale: float) -> Iterator[Sim
 
 
 def columns(results: Sequence[Result], quantity: Quantity | None) -> list[tuple[str, Any]]:
-    """Return the figures beside the bars as (heading, text of a result), without empty columns."""
+    """Return the figures beside the bars, as (heading, function that returns the text of a result).
+
+    Empty ones are left out.
+    """
 
     def optional(value: Any, text: Callable[[Any], str]) -> str:
         return "" if value is None else text(value)
@@ -119,7 +125,7 @@ def columns(results: Sequence[Result], quantity: Quantity | None) -> list[tuple[
 
 
 def change_of(row: compare.Row) -> str:
-    """Return the change of a kernel's time, or the first counts that changed."""
+    """Return how a kernel's time changed, such as '+6.0%', or the first two counts that changed."""
     if row.ratio is not None:
         return f"{row.ratio.change:+.1%}"
     moved = [c for c in row.counts if c.base != c.new]
@@ -127,7 +133,7 @@ def change_of(row: compare.Row) -> str:
 
 
 def limits(order: Sequence[Entry], labels: Sequence[str]) -> list[SimpleNamespace]:
-    """Return the results with lower bounds of their time; the scale is the percentage of the width for a second."""
+    """Return the results that have lower bounds on their time. `scale`: the percentage of the width for one second."""
     rows = [(entry.name, run, result) for entry in order for run, result in entry.runs if result.limits]
     times = [result.limits[0].time_s for _, _, result in rows if result.limits]
     times += [result.true_time.median_s for _, _, result in rows if result.true_time]

@@ -1,4 +1,4 @@
-"""The samples of a kernel in order, as a strip: dots for few samples, else bins."""
+"""The samples of a kernel in the order of measurement, as a strip: few samples as dots, many in bins."""
 
 from __future__ import annotations
 
@@ -11,24 +11,26 @@ from typing import TypeVar
 from cudabench.records.results import Timing
 from cudabench.results import units
 
-WIDTH, HEIGHT = 1000, 100  # of the drawing, in its units
+WIDTH, HEIGHT = 1000, 100  # the size of the drawing, in its own units
 MOST_DOTS = 200
-BINS = 100  # of one strip; many strips have fewer, at least FEWEST_BINS
+BINS = 100  # the most bins of one strip; with many strips on a page there are fewer, but at least FEWEST_BINS
 FEWEST_BINS = 40
-ALL_BINS = 2000  # of all strips of a page
-LEAST_CLOCKS = 100  # MHz that the scale of the clock spans at least, so that a step of 15 looks small
-SPAN = 0.02  # least height, as a fraction of the median, so that little noise looks small
+ALL_BINS = 2000  # the most bins of all strips on a page
+LEAST_CLOCKS = 100  # the least range of the clock's scale, in MHz, so that a step of 15 MHz looks small
+# the least range of the strip above and below the median, as a fraction of it, so that little noise looks small
+SPAN = 0.02
 
 
 Number = TypeVar("Number", int, float)
 
 
 def strip(time: Timing, strips: int = 1) -> SimpleNamespace | None:
-    """Return the drawing of a kernel's samples in units of WIDTH x HEIGHT: a path of dots, or of the bins' spans and
-    medians; None for fewer than two samples. strips: number of strips on the page.
+    """Return the drawing of a kernel's samples, in units of WIDTH x HEIGHT; None for fewer than two samples.
 
-    top, bottom: the times at the edges. median: its height. outside: number of samples slower than the top edge, where
-    they are drawn. clock: the path of the SM clock, or ''. clock_said: the range of the clock.
+    `dots`: the path of the samples as dots, or ''; `spans`, `medians`: the paths of the range and the median of each
+    bin, or ''; `top`, `bottom`: the times at the edges; `median`: its height; `outside`: how many samples are slower
+    than the top edge, where they are drawn; `clock`: the path of the SM clock, or ''; `clock_said`: the range of the
+    clock. The argument `strips` is the number of strips on the page.
     """
     values = time.samples_s
     if len(values) < 2:
@@ -68,7 +70,7 @@ def strip(time: Timing, strips: int = 1) -> SimpleNamespace | None:
 
 
 def _clock(time: Timing, bins: int) -> tuple[str, str]:
-    """Return the drawing of the SM clock on its own scale; for many samples, the lowest clock of each bin."""
+    """Return (path of the SM clock on its own scale, its range as text). In bins, the lowest clock is drawn."""
     clocks = time.samples_sm_mhz
     if len(clocks) != len(time.samples_s) or not clocks:
         return "", ""

@@ -1,4 +1,4 @@
-"""A kernel's source on a page: the lines of the kernel and other lines that ran, each with its counts as heat."""
+"""A kernel's source on a page: its lines, and other lines that ran. The counts of a line are shown as heat."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from cudabench.source.records import SourceFile
 from cudabench.views.quantities import short
 
 LEVELS = 5
-MOST_LINES = 220  # lines of one kernel
-MOST_ROWS = 640  # lines of a page
-CONTEXT = 2  # lines shown around a line that ran outside the kernel
+MOST_LINES = 220  # the most lines of one kernel
+MOST_ROWS = 640  # the most lines of a page
+CONTEXT = 2  # the lines that are shown before and after a line that ran outside the kernel
 
 
 MEANINGS = {
@@ -31,11 +31,11 @@ MEANINGS = {
 
 
 def listing(result: Result, text: str | None, most: int = MOST_LINES) -> SimpleNamespace | None:
-    """Return the source of a kernel with its counts: the headings of the columns of heat with their meanings, and rows;
-    a row with `skipped` stands for lines that are not shown. text: the source, or None if the file lacks it.
+    """Return the source of a kernel with its counts; None if no line is known.
 
-    Without the text only lines that access memory are known. Of more than `most` lines, the hottest that ran are kept.
-    None if no line is known.
+    `headings`: the columns of heat with their meanings; `rows`: the lines; a row with `skipped` stands for that many
+    lines which are not shown; `cut`: how many lines were removed because there are more than `most`; the hottest are
+    kept. `text` is the source, or None if the file lacks it: then only lines that access memory are known.
     """
     counts = _counts(result)
     places: list[Access | Branch | Hazard] = [*(result.access or ()), *(result.branches or ()), *(result.hazards or ())]
@@ -74,12 +74,12 @@ def listing(result: Result, text: str | None, most: int = MOST_LINES) -> SimpleN
 
 
 def _counts(result: Result) -> dict[int, dict[str, float]]:
-    """Return the counts of each line of the source itself, by column."""
+    """Return the counts by line of the source itself (not of headers) and by column."""
     counts: dict[int, dict[str, float]] = defaultdict(dict)
     for row in result.access or ():
         in_old_file = row.source.startswith("(") and row.source.endswith(")") and "." in row.source
         if row.file or (in_old_file and " " not in row.source):
-            continue  # a header's line
+            continue  # the line is in a header
         spent, name, by = cost(row), unit(row.space), counts[row.line]
         by[name] = by.get(name, 0.0) + spent.actual
         by[f"ideal {name}"] = by.get(f"ideal {name}", 0.0) + spent.ideal
@@ -91,7 +91,10 @@ def _counts(result: Result) -> dict[int, dict[str, float]]:
 
 
 def _wanted(result: Result, text: str, counts: Iterable[int]) -> list[int]:
-    """Return the lines to show, in order: the kernel with its comment, and other lines that ran with context."""
+    """Return the numbers of the lines to show, in order.
+
+    These are the kernel with its comment, other lines that ran, and CONTEXT lines around the latter.
+    """
     lines = text.split("\n")
     wanted: set[int] = set()
     try:
@@ -108,22 +111,22 @@ def _wanted(result: Result, text: str, counts: Iterable[int]) -> list[int]:
             wanted |= set(range(number - CONTEXT, number + CONTEXT + 1))
     ordered = sorted(wanted)
     for line, next_line in pairwise(ordered):
-        if 1 < next_line - line <= CONTEXT + 1:  # a gap as short as the line that would mark it
+        if 1 < next_line - line <= CONTEXT + 1:  # the gap has no more lines than are needed to mark it, so it is shown
             wanted |= set(range(line, next_line))
     return sorted(wanted)
 
 
 @lru_cache(maxsize=8)
 def _parsed(text: str, name: str) -> SourceFile:
-    """Return a parsed source, parsed once for all its kernels."""
+    """Return the parsed source. It is parsed once for all its kernels."""
     return parse_text(text, name)
 
 
 def _heat(name: str, value: float | None, top: float, by: dict[str, float]) -> SimpleNamespace:
-    """Return one count of a line: its text, and its heat among the lines, from 0 to LEVELS."""
+    """Return one count of a line: its text, and its level of heat from 0 to LEVELS, relative to the hottest line."""
     if value is None:
         return SimpleNamespace(text="", level=0, title="")
-    if name == "threads":  # few active threads are costly
+    if name == "threads":  # here a low value is hot, since few active threads are costly
         level = 0 if value > 31.5 else 1 + min(LEVELS - 1, int((32 - value) / 32 * LEVELS))
         return SimpleNamespace(text=f"{value:.1f}", level=level, title=f"{value:.2f} of 32 threads active")
     level = max(1, round(value / top * LEVELS)) if top and value else 0
