@@ -1,1 +1,1 @@
-"""What a kernel must not do: races, accesses out of bounds, reads of unwritten memory."""
+"""Checks for errors of a kernel: races, accesses out of bounds, reads of unwritten memory, barriers and deadlocks."""

@@ -1,12 +1,14 @@
-"""Barriers of a block: which lanes they release, and which threads are missing at them.
+"""Barriers of a thread block: which lanes they release, and which threads do not come to them.
 
 A barrier waits for the threads of its block that have not ended. NVIDIA's documents require more: all threads of the
-block reach the same barrier in the same iteration of a loop (CUDA C++ Programming Guide, "Synchronization Functions").
-A missing thread has ended or left for its end, which is not a fault by itself, or it has passed by the barrier and
-continues. compute-sanitizer's synccheck reports that as an error where it divides a warp, and reports nothing where
-whole warps pass by and reach no other barrier.
+block must reach the same barrier in the same iteration of a loop (CUDA C++ Programming Guide, "Synchronization
+Functions"). There are two kinds of missing threads. One has ended, or is on a path that leads only to its end: this is
+no error by itself. The other has passed by the barrier without executing it, and continues. compute-sanitizer's
+synccheck reports the second kind as an error if the warp is divided; it reports nothing if whole warps pass by and
+reach no other barrier.
 
-To distinguish these cases, the blocks of code that lanes ran since they were converged are noted.
+To tell these cases apart, `Barriers` records the path of the lanes since they were last converged: the basic blocks
+("blocks of code") that they ran. A "block" without such words is a thread block.
 """
 
 from __future__ import annotations
@@ -26,13 +28,13 @@ from cudabench.simulator.values import Array, Chunk
 if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
 
-MOST_BYTES = 1 << 26  # of the masks that are noted
-RELEASED = -1  # instead of a block of code: a barrier released lanes together
-Parked = tuple[int, Any, Op, Barrier]  # the block of code where lanes continue, their mask, the op and its barrier
+MOST_BYTES = 1 << 26  # limit for the masks of the recorded path
+RELEASED = -1  # in the path, in place of a block of code: a barrier released these lanes together
+Parked = tuple[int, Any, Op, Barrier]  # waiting lanes: (block of code where they continue, mask, op, its barrier)
 
 
 class Barriers:
-    """Lanes at the barriers of their blocks, and the path that lanes took since they were converged."""
+    """Releases the lanes that wait at barriers, and records the path of the lanes since they were converged."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
@@ -44,12 +46,12 @@ class Barriers:
         self.chunk = chunk
         self.way: list[tuple[int, Array | None]] = []
         self.bytes = 0
-        self.whole = True  # whether the path begins where lanes were converged
-        self.ended: Array | None = None  # the lanes that had ended when a barrier released others
-        self.turns: dict[tuple[int, int], Any] = {}  # by line of the source how often blocks have passed its barrier
+        self.whole = True  # whether the path is complete from where the lanes were converged
+        self.ended: Array | None = None  # the lanes that had ended when a barrier released other lanes
+        self.turns: dict[tuple[int, int], Any] = {}  # by (file, line) of a barrier: how often each block has passed it
 
     def ran(self, number: int, mask: Array | None) -> None:
-        """Note a block of code that lanes run."""
+        """Append a block of code, and the mask of the lanes that run it, to the path."""
         if mask is None or mask is self.chunk.root:
             self.way.clear()
             self.bytes, self.whole = 0, True
@@ -61,15 +63,16 @@ class Barriers:
         self.way.append((number, mask))
 
     def passed(self, op: Op) -> None:
-        """Note that all blocks of the chunk pass a barrier together."""
+        """Record that all blocks of the chunk pass a barrier together."""
         self.turns[op.line[:2]] = self.turns.get(op.line[:2], 0) + 1
 
     # Release of lanes.
 
     def release(self, *, spinning: bool = False) -> bool:
-        """Release parked lanes: those whose barrier is complete, and with a hazard those whose barrier never will be.
+        """Release the parked lanes whose barrier is complete; return whether there are any.
 
-        Return whether any barrier is complete. spinning: other lanes may still come, so no barrier is hopeless.
+        Lanes whose barrier can never become complete are released, too, with a hazard. spinning: other lanes may still
+        come, so each barrier may become complete.
         """
         machine = self.machine
         entries = machine.parked[:]
@@ -102,7 +105,7 @@ class Barriers:
             stuck = lanes & ~done
             hang = stuck & ~moving[:, None]
             if hang.any() and following >= 0:
-                # On a card, too, barriers of a block release each other's threads; those of a cluster do not.
+                # On a GPU, threads at two barriers of a block release each other. With a cluster barrier they hang.
                 kind = "deadlock" if of_clusters else "divergent-barrier"
                 machine.hazards.barrier(machine, op, hang, waits, kind)
             left_over, done = stuck & ~hang, done | hang
@@ -118,7 +121,7 @@ class Barriers:
         return any_complete
 
     def together(self, entries: list[Parked]) -> bool:
-        """Release all lanes of the chunk if they wait at one and the same barrier; return whether they do."""
+        """If all lanes of the chunk wait at the same barrier, release them; return whether they were released."""
         machine = self.machine
         following, mask, op, barrier = entries[0]
         if barrier.count is not None or any(other is not op for _, _, other, _ in entries):
@@ -135,14 +138,17 @@ class Barriers:
         return True
 
     def go_on(self, following: int, mask: Array | None, barrier: Barrier) -> None:
-        """Let lanes of a complete barrier continue after it."""
+        """Make the lanes of `mask` continue in the block of code `following`, after their barrier."""
         machine = self.machine
         machine.mask, machine._warps = mask, -1
         barrier.reduce(machine, mask)
         machine.arrive(following, mask)
 
     def complete(self, entries: list[Parked], full: list[Array]) -> list[Array]:
-        """Return the lanes of each entry whose barrier is complete."""
+        """Return for each entry the mask of its lanes whose barrier is complete, of shape (blocks, threads).
+
+        full: the mask of all lanes of each entry, in that shape.
+        """
         machine, chunk = self.machine, self.chunk
         identities = [barrier.identity(machine, mask) for (_, mask, _, barrier) in entries]
         exited: Any = 0 if machine.exited is None else chunk.real(machine.exited).sum(axis=1)
@@ -165,7 +171,7 @@ class Barriers:
                 if barrier.count is None:
                     sites[id(op)] = sites.get(id(op), False) | full[place]
             if len(sites) > 1:
-                # All threads of a block must meet at one barrier: those at two barriers wait for each other.
+                # All threads of a block must come to the same barrier: threads at two barriers wait for each other.
                 whole = whole & (sum(lanes.any(axis=1).astype(int) for lanes in sites.values()) <= 1)
             for place in members:
                 released[place] = full[place] & whole[:, None]
@@ -176,7 +182,11 @@ class Barriers:
     # Missing threads.
 
     def look(self, entries: list[tuple[Op, Array]], rows: Array) -> None:
-        """Check which threads are missing where a barrier releases the lanes of entries, in some rows of blocks."""
+        """Check which threads are missing at a barrier that releases lanes.
+
+        entries: (op of the barrier, the lanes that it releases). rows: whether the barrier releases each block of the
+        chunk.
+        """
         for op in {id(op): op for op, _ in entries}.values():
             masks = [mask for other, mask in entries if other is op]
             lanes = np.logical_or.reduce(masks)
@@ -192,12 +202,12 @@ class Barriers:
                 self.ended = fresh if self.ended is None else self.ended | fresh
 
     def missing(self, op: Op, present: Array, exited: Array) -> None:
-        """Note why exited lanes did not come to a barrier at which others of their blocks are."""
+        """Report why the lanes `exited` did not come to a barrier at which the lanes `present` of their blocks are."""
         machine, hazards = self.machine, self.machine.hazards
         mixed = exited & self.chunk.of_warps(present)
         behind = self.behind(op)
         pending, goes_on = exited.copy(), np.zeros_like(exited)
-        split: Array = np.full(exited.shape, -1)  # the block of code where a lane left the others
+        split: Array = np.full(exited.shape, -1)  # by lane: the block of code after which it left the others
         for number, mask in reversed(self.way):
             lanes = self.chunk.lanes(mask)
             traced = lanes & pending
@@ -209,9 +219,9 @@ class Barriers:
             pending &= ~joined
             if number in behind:
                 goes_on |= traced & ~joined
-        if not self.whole:  # the path was too long: unknown for these
+        if not self.whole:  # the beginning of the path is lost: where the pending lanes left the others is unknown
             goes_on &= ~pending
-        # Machine code decides whether a warp is divided: a part of it may execute a barrier with a predicate.
+        # Whether the warp is really divided depends on the machine code, which may execute a barrier with a predicate.
         suspected, skips = ~pending & exited & mixed, goes_on & ~mixed
         for lanes, kind in ((suspected & goes_on, "divergent-barrier"), (suspected & ~goes_on, "divergent-barrier?")):
             if lanes.any():
@@ -228,7 +238,10 @@ class Barriers:
             hazards.ended(machine, op, left, line, None if op.line.group else int(turn))
 
     def left_in(self, place: tuple[int, int]) -> int:
-        """Return the line of the source where a lane that has ended left for its end."""
+        """Return the source line from which a lane that has ended went to its end; 0 if it is unknown.
+
+        place: (block in the chunk, thread).
+        """
         blocks = self.machine.code.blocks
         for number, mask in reversed(self.way):
             if number != RELEASED and self.chunk.lanes(mask)[place]:
@@ -238,7 +251,10 @@ class Barriers:
         return 0
 
     def condition(self, number: int, op: Op) -> tuple[int, bool]:
-        """Return (line where lanes diverge after a code block, 0: unknown; whether it ends a loop around a barrier)."""
+        """Return (source line of the branch after a block of code, whether this branch ends a loop around a barrier).
+
+        number: the block of code; op: the barrier. The line is 0 if it is unknown.
+        """
         blocks = self.machine.code.blocks
         if number < 0:
             return 0, False
@@ -256,7 +272,7 @@ class Barriers:
         return end.line.line, end.line.line in lines
 
     def turns_differ(self, op: Op, waiting: Array) -> None:
-        """Report lanes that wait at one barrier in different iterations of a loop around it."""
+        """Report lanes that wait at the same barrier in different iterations of a loop around it."""
         place = self.block_of(op)
         for head in [head for members, head in self.loops if self.whole and place in members]:
             turns: Array = np.zeros(self.chunk.shape, np.int32)
@@ -283,15 +299,19 @@ class Barriers:
 
     @cached_property
     def loops(self) -> list[tuple[frozenset[int], int]]:
-        """The loops of the code, each as its blocks and its head."""
+        """The loops of the code, each as (the numbers of its blocks of code, the number of its head)."""
         return list(loops(self.machine.code.blocks))
 
     def block_of(self, op: Op) -> int:
-        """Return the block of code that ends in an op."""
+        """Return the number of the block of code whose last op is this op."""
         return next(block.number for block in self.machine.code.blocks if block.terminator is op)
 
     def behind(self, op: Op) -> frozenset[int]:
-        """Return the blocks of code after a barrier that access memory or lead to a barrier."""
+        """Return the numbers of the blocks of code that may follow a barrier and matter for it.
+
+        These are blocks that access memory, contain a collective or lead to a barrier; a lane in one of them is not
+        merely on its way to its end.
+        """
         if id(op) not in self._behind:
             blocks = self.machine.code.blocks
             accessed = {access.location.ptx_line for access in self.machine.code.accesses}

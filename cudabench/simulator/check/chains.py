@@ -1,19 +1,20 @@
-"""The order between the blocks of a launch, by fences and by flags that blocks write and read.
+"""The order between the blocks of a launch that comes from fences and flags.
 
-A fence alone orders nothing. Accesses of a block before a fence are ordered before those of another block that follow
-its read of a flag (an atomic, or a volatile, relaxed or released word), which the first block wrote after the fence; an
-atomic passes on what its word announced before (PTX ISA, "Release and Acquire Patterns" and "Release Sequence").
-Barriers of a block order its threads, so blocks are distinguished, not threads: all earlier accesses of a block count
-as made by the thread that executes the fence.
+A flag is a word that is accessed by atomics, or by volatile, relaxed or release/acquire accesses. A fence alone orders
+nothing. Block A makes accesses, executes a fence and writes a flag; block B reads this flag: then the accesses of A
+before the fence are ordered before the accesses of B after the read. We say that the flag announces the accesses. An
+atomic update of a flag keeps what the flag announced before (PTX ISA, "Release and Acquire Patterns" and "Release
+Sequence"). Barriers of a block order its threads. So only blocks are distinguished, not threads: all earlier accesses
+of a block count as made by the thread that executes the fence.
 
-The reader needs a fence of its own, unless it acquires. If it reads by an atomic, none is required: NVIDIA's
-threadFenceReduction has no fence there. A barrier of the block counts as one, as NVIDIA's CUB uses it after a volatile
-poll. And a store cannot come before the poll that decides whether it is executed at all.
+The reader needs a fence of its own after the read, with these exceptions: an acquire; an atomic read (NVIDIA's
+threadFenceReduction has no fence there); a barrier of the block (NVIDIA's CUB uses it after a volatile poll); a store
+after the read, since it cannot come before the poll that decides whether it is executed.
 
-Time is a number that grows with each access and fence. A block has a vector clock: for each other block the time until
-which its accesses are ordered before the next ones of this block. A flag word holds the number of such a clock: what
-its writer knew, and the time of its last fence. Ordered accesses stay ordered, so no correct kernel is reported; some
-races are missed, since a block counts as one thread and blocks run in one order.
+Time is a number that grows with each access and fence. Each block has a vector clock: for each other block, the time
+until which that block's accesses are ordered before the next accesses of this block. A flag holds the number of a
+clock: the clock of its writer, with the time of the writer's last fence. No correct kernel is reported. Some races are
+missed, because a block counts as one thread and because the simulator runs the blocks in one order only.
 """
 
 from __future__ import annotations
@@ -22,41 +23,49 @@ import numpy as np
 
 from cudabench.simulator.values import Array, different
 
-MOST_BLOCKS = 2048  # whose clocks are kept: three matrices of 16 MB
-MOST_BYTES = 5 << 23  # of the clocks that words hold
-MOST_NEWS = 1_000_000  # times that a block or a word gets new information
-MOST_KNOWN = 1 << 17  # pairs of a block and a clock that it has heard of
+# Limits of this module.
+MOST_BLOCKS = 2048  # blocks of a launch with clocks: three matrices of 16 MB
+MOST_BYTES = 5 << 23  # bytes of the clocks that flags hold
+MOST_NEWS = 1_000_000  # how often blocks and flags get new information
+MOST_KNOWN = 1 << 17  # entries of `Chains.known`
 
 
 class Chains:
-    """The clocks of the blocks of a launch, which have numbers from 1 on."""
+    """The clocks of the blocks of a launch; blocks are numbered from 1 on, and 0 means no block."""
 
     def __init__(self, blocks: int) -> None:
         self.blocks = blocks
         self.now = 0
-        self.lost = ""  # why nothing is known any more
-        self.fences: Array = np.zeros(blocks + 1, np.int32)  # when each block executed its last fence, 0 for never
-        self.heard: Array | None = None  # (blocks, others): the time heard of; None before the first
-        self.clock: Array | None = None  # likewise, of what is ordered before its next accesses
-        self.seen: Array | None = None  # likewise, the time of the other's latest flag it saw
-        self.news: Array = np.zeros(blocks + 1, bool)  # whether a block has heard more than is ordered
-        self.met = False  # whether blocks without a clock passed a barrier of their cluster
-        self.named: Array = np.zeros(blocks + 1, np.int32)  # of each block: the time of the last clock of its own
-        # Clocks that words hold, by number: the owner and its time, 0 where it joins several; all its times (rows).
+        self.lost = ""  # the reason why the search was given up, or ""
+        self.fences: Array = np.zeros(blocks + 1, np.int32)  # the time of each block's last fence, 0 for none
+        # Matrices (block, other block) of times, None until the first flag is read. `heard`: up to this time, a flag
+        # has announced the other's accesses to the block. `clock`: up to this time, they are ordered before the block's
+        # next accesses. `seen`: when the other wrote the latest of its flags that the block has read.
+        self.heard: Array | None = None
+        self.clock: Array | None = None
+        self.seen: Array | None = None
+        self.news: Array = np.zeros(blocks + 1, bool)  # by block: whether `heard` is ahead of `clock`
+        self.met = False  # whether blocks passed a cluster barrier although there are too many for clocks
+        self.named: Array = np.zeros(blocks + 1, np.int32)  # by block: the time of the last clock that it owns
+        # The clocks that flags hold, by number: the owner and its time (both 0 if the clock joins several), and in
+        # `rows` the times of all blocks (None: only the owner's time).
         self.owner, self.when = np.zeros((2, 1024), np.int32)
         self.rows: list[Array | None] = [None]
         self.bytes = 0
-        # For each block the number of the clock that it announces by a flag: time of its last fence, and what it knows.
+        # By block: the number of the clock that its next flag announces, 0 if it has none yet.
         self.own: Array = np.zeros(blocks + 1, np.int32)
-        self.words: dict[int, Array] = {}  # by region, for each granule the number of the clock that it holds
-        self.sums: dict[tuple[int, int], int] = {}
-        self.known: set[int] = set()  # blocks, above 32 bits, with the clocks that they have heard of
+        self.words: dict[int, Array] = {}  # by region: for each granule the number of the clock that it holds
+        self.sums: dict[tuple[int, int], int] = {}  # by the numbers of two clocks: the number of the joined clock
+        self.known: set[int] = set()  # `(block << 32) + clock` for each clock that a block has joined
         self.changes = 0
 
     # The order.
 
     def before(self, blocks: Array, others: Array, times: Array, stores: bool) -> Array:
-        """Return whether accesses of others at some times are ordered before new ones of blocks; stores: they write."""
+        """Return for each element whether the access of `others` at `times` is ordered before a new access of `blocks`.
+
+        The arrays have one element per pair of accesses. stores: whether the new accesses are stores.
+        """
         if self.lost:
             return np.ones(blocks.shape, bool)
         matrix = self.heard if stores else self.clock
@@ -66,29 +75,29 @@ class Chains:
     # Actions of blocks.
 
     def fence(self, blocks: Array) -> None:
-        """Let blocks execute a fence."""
+        """Record that blocks execute a fence."""
         self.now += 1
         self.fences[blocks] = self.now
         self.own[blocks] = 0
         self.settle(blocks)
 
     def barrier(self) -> None:
-        """Let all blocks pass a barrier of their own."""
+        """Record that every block passes a barrier (of the block)."""
         if self.heard is not None and self.news.any():
             self.settle(np.flatnonzero(self.news))
 
     def settle(self, blocks: Array) -> None:
-        """Order what blocks have heard of before their next accesses."""
+        """Order all accesses that flags have announced to these blocks before the blocks' next accesses."""
         if self.heard is None or self.clock is None:
             return
         blocks = blocks[self.news[blocks]]
         if blocks.size:
             self.clock[blocks] = self.heard[blocks]
             self.news[blocks] = False
-            self.own[blocks] = 0  # they announce that from now on
+            self.own[blocks] = 0  # their next flag announces the new clock
 
     def meet(self, blocks: Array, cluster: Array) -> None:
-        """Let blocks pass a barrier of their clusters; cluster: the number of each block's cluster."""
+        """Record that blocks pass a barrier of their clusters; `cluster`: by block, the number of its cluster."""
         self.now += 1
         if self.blocks > MOST_BLOCKS:
             self.met = True
@@ -105,7 +114,7 @@ class Chains:
         self.settle(blocks)
 
     def see(self, blocks: Array, others: Array, times: Array) -> None:
-        """Note that blocks see flags, which others wrote at some times."""
+        """Record that `blocks` read flags that `others` wrote at `times`; one element per read."""
         if self.lost or self.blocks > MOST_BLOCKS or not others.size:
             return
         if self.seen is None:
@@ -113,7 +122,10 @@ class Chains:
         self.seen[blocks, others] = np.maximum(self.seen[blocks, others], times)
 
     def write(self, base: int, granules: int, places: Array, blocks: Array) -> None:
-        """Let blocks write flags by a store, which replaces the earlier clocks; granules: the size of the region."""
+        """Record that blocks write flags by a store, which replaces the clocks of these flags.
+
+        base, granules: the region's address and size. places: the granules that are written; blocks: the writers.
+        """
         if self.lost:
             return
         self.name(blocks)
@@ -121,7 +133,7 @@ class Chains:
             self.flags(base, granules)[places] = self.own[blocks]
 
     def hear(self, base: int, places: Array, blocks: Array, acquire: bool) -> None:
-        """Let blocks read flags; acquire: what these announce is ordered before the blocks' next accesses."""
+        """Record that blocks read flags; `acquire`: what the flags announce is ordered before their next accesses."""
         if base in self.words and not self.lost:
             numbers = self.words[base][places]
             fresh = (numbers > 0) & (self.owner[numbers] != blocks)
@@ -136,7 +148,10 @@ class Chains:
             self.settle(blocks)
 
     def update(self, base: int, granules: int, places: Array, blocks: Array, returns: bool) -> None:
-        """Let blocks update flags, in the order given; returns: whether they read the old value, and acquire."""
+        """Record that blocks update flags by atomics, in the given order.
+
+        returns: whether the atomics return the old value; they then also acquire.
+        """
         if not self.lost and (base in self.words or self.fences[blocks].any()):
             order = np.argsort(places, kind="stable")
             lanes = (places[order].astype(np.int64) << 32) + blocks[order]
@@ -160,19 +175,19 @@ class Chains:
     # Clocks.
 
     def flags(self, base: int, granules: int) -> Array:
-        """Return the numbers of the clocks that the granules of a region hold."""
+        """Return an array with the number of the clock that each granule of a region holds."""
         if base not in self.words:
             self.words[base] = np.zeros(granules, np.int32)
         return self.words[base]
 
     def room(self) -> Array:
-        """Return the times that blocks have heard of, allocated on first use."""
+        """Return the matrix `heard`; allocate the matrices on the first use."""
         if self.heard is None:
             self.heard, self.clock = np.zeros((2, self.blocks + 1, self.blocks + 1), np.int32)
         return self.heard
 
     def add(self, owner: int, when: int, row: Array | None) -> int:
-        """Return the number of a new clock."""
+        """Add a clock, and return its number; the arguments are its elements of `owner`, `when` and `rows`."""
         number = len(self.rows)
         if number == len(self.owner):
             self.owner, self.when = (np.concatenate([part, np.zeros_like(part)]) for part in (self.owner, self.when))
@@ -182,7 +197,7 @@ class Chains:
         return number
 
     def count(self, row: Array | None) -> None:
-        """Count one more change, and the memory that it keeps."""
+        """Count a change and the bytes of its row, and give up or free memory beyond the limits."""
         self.changes += 1
         if self.changes > MOST_NEWS:
             self.give_up(f"blocks waited for each other more than {MOST_NEWS} times")
@@ -192,7 +207,7 @@ class Chains:
             self.bytes += row.nbytes
 
     def name(self, blocks: Array) -> None:
-        """Give numbers to the clocks that blocks announce."""
+        """Add the clock that each of these blocks announces, if the block has a fence and no such clock yet."""
         for block in different(blocks[(self.fences[blocks] > 0) & (self.own[blocks] == 0)]).tolist():
             if self.met:
                 self.too_many()
@@ -202,13 +217,13 @@ class Chains:
             if self.clock is not None and self.clock[block].any():
                 row = self.clock[block].copy()
                 row[block] = when
-            # To know a block's time is to know the first clock of that time, not what the block learnt later.
+            # Only the first clock after a fence has an owner: a later clock with the same time knows more.
             first = self.named[block] != when
             self.named[block] = when
             self.own[block] = self.add(block if first else 0, when if first else 0, row)
 
     def sum(self, number: int, own: int) -> int:
-        """Return the number of a clock that joins two, of which the second is a block's own."""
+        """Return the number of a clock that joins two; `own`: the clock that a block announces."""
         block, when, row = int(self.owner[own]), int(self.when[own]), self.rows[number]
         if not number:
             return own
@@ -226,7 +241,7 @@ class Chains:
         return joined
 
     def row(self, number: int) -> Array:
-        """Return all times of a clock."""
+        """Return the array of a clock's times, one per block."""
         row = self.rows[number]
         if row is None:
             row = np.zeros(self.blocks + 1, np.int32)
@@ -234,7 +249,7 @@ class Chains:
         return row
 
     def join(self, block: int, number: int) -> None:
-        """Let a block hear of a clock."""
+        """Record that a flag with a clock announces it to a block."""
         owner, row, pair = int(self.owner[number]), self.rows[number], (block << 32) + number
         if owner == block or pair in self.known:
             return
@@ -254,7 +269,7 @@ class Chains:
         self.count(None)
 
     def collect(self) -> None:
-        """Forget the clocks that no word holds any more."""
+        """Free the clocks that no flag holds any more."""
         used = {int(number) for number in different(self.own)}
         for words in self.words.values():
             used.update(different(words).tolist())
@@ -265,11 +280,11 @@ class Chains:
             self.give_up(f"what flags tell of other blocks takes more than {MOST_BYTES >> 20} MB")
 
     def too_many(self) -> None:
-        """Give up because of the number of blocks."""
+        """Give up because the launch has too many blocks."""
         self.give_up(f"{self.blocks} blocks that may wait for each other are over the limit of {MOST_BLOCKS}")
 
     def give_up(self, reason: str) -> None:
-        """Treat all accesses as ordered from now on."""
+        """Treat all accesses as ordered from now on, so that no more races are found; `reason`: for the message."""
         self.lost = self.lost or reason
         self.heard = self.clock = self.seen = None
         self.words, self.rows, self.sums, self.known = {}, [None] * len(self.rows), {}, set()

@@ -1,8 +1,8 @@
-"""Cures for the races of one line: a barrier and its place, or another change.
+"""The advice how to remove the races of one source line (the "cure"): a barrier and where to put it, or another change.
 
-A cure follows from all racing pairs of accesses: its scope covers the farthest pair of threads, and it stands after the
-latest of the earlier accesses. If a barrier advised for one line also orders accesses of another line, their races are
-not reported: see `Cuts`.
+The cure is computed from all racing pairs of accesses. The barrier is __syncthreads() if any of the pairs is in two
+warps, else __syncwarp(). It stands after the last of the earlier accesses. If the barrier for one line also orders the
+accesses of another line, the races of that line are not reported: see `Cuts`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
     from cudabench.simulator.program.code import Code
 
-# The scope of the cure of a race.
+# The scope of a cure: which threads the barrier must order. GRID: a barrier does not help.
 WARP, BLOCK, GRID = 1, 2, 3
 CURES = {WARP: "__syncwarp()", BLOCK: "__syncthreads()"}
 NAMES = {WARP: "warp", BLOCK: "block"}
@@ -27,10 +27,11 @@ NAMES = {WARP: "warp", BLOCK: "block"}
 
 @dataclass
 class Cure:
-    """The cure for the races of accesses in one line with earlier ones, combined from all that were found.
+    """The cure for all races that were found between the accesses of one line and earlier accesses.
 
-    barrier: its scope, 0 for none. gaps: its places, by the earlier access's line. splits: its place between the reads
-    and the writes of a statement. others: the other changes. waited: whether it follows a wait for a copy.
+    barrier: the scope of the barrier, 0 for no barrier. gaps: the places where a barrier is needed. splits: the place
+    of a barrier that divides a statement into its reads and its writes, if there is one. others: the other changes, in
+    words. waited: whether the barrier must come after the wait for an asynchronous copy.
     """
 
     barrier: int = 0
@@ -40,9 +41,9 @@ class Cure:
     waited: bool = False
 
     def add(self, what: str, gap: Gap | None, scope: int, copied: bool) -> None:
-        """Add a change other than a barrier (no gap), or the place of a barrier with a scope.
+        """Add the place of a barrier with its scope; without a gap, add the change that `what` describes.
 
-        copied: whether the earlier access was a copy, which its thread has waited for.
+        copied: whether the earlier access was an asynchronous copy that its thread has waited for.
         """
         if gap is None:
             if what not in self.others:
@@ -56,7 +57,7 @@ class Cure:
             self.stand(gap)
 
     def stand(self, gap: Gap) -> None:
-        """Add a place for a barrier; a later one between the same accesses replaces an earlier one."""
+        """Add a place for a barrier; of several places of kind 'between', keep the last in the source."""
         if gap.kind == "turn":
             around = any(
                 old.kind == "between" and gap.span[0] <= old.after <= old.before <= gap.span[1] for old in self.gaps
@@ -75,13 +76,13 @@ class Cure:
         self.gaps = [old for old in self.gaps if old.kind != "turn" or not old.span[0] <= gap.after <= old.span[1]]
 
     def told(self, race: str) -> str:
-        """Return the message of a race with its cure."""
+        """Return the message of a race, followed by its cure."""
         if self.barrier == BLOCK:
             race = race.replace(f"without {CURES[WARP]}", f"without {CURES[BLOCK]}")
         return f"{race}{self.text()}."
 
     def text(self) -> str:
-        """Return the sentences of a message that say what to do, with the full stop or the colon before them."""
+        """Return the part of a message that says what to do, beginning with the full stop or colon before it."""
         gaps = [self.splits, *self.gaps] if self.splits else self.gaps
         if not self.barrier or not gaps:
             return f": {', and '.join(self.others)}" if self.others else ""
@@ -118,7 +119,7 @@ class Cure:
 
 
 def place(gap: Gap) -> tuple[str, int]:
-    """Return a key that identifies the place of a barrier."""
+    """Return a key that is equal for gaps with the same place of the barrier."""
     return gap.kind, gap.before if gap.kind == "between" else gap.loop or gap.after
 
 
@@ -138,7 +139,10 @@ def _where(gap: Gap) -> str:
 
 
 def find_gap(machine: Machine, earlier: Location, later: Location, scope: int) -> Gap:
-    """Return where a barrier can stand between two accesses: by the source if known, else by their lines alone."""
+    """Return where a barrier can stand between two accesses.
+
+    The source decides if it is known; without it, only the line numbers of the accesses are used.
+    """
     hazards = machine.hazards
     if hazards.between is not None and earlier.file == later.file:
         divergent = {line for (file, line), reach in machine.diverged.items() if file == later.file and reach <= scope}
@@ -157,7 +161,7 @@ def find_gap(machine: Machine, earlier: Location, later: Location, scope: int) -
 
 
 def around_barrier(machine: Machine, barrier: Location) -> str:
-    """Return why not all threads of a block reach a barrier, by the source, and what to do; empty if unknown."""
+    """Return the words that say why not all threads reach a barrier, and what to do; '' if the source does not tell."""
     gap = find_gap(machine, barrier, barrier, BLOCK)
     if gap.outside and gap.is_loop:
         return (
@@ -179,12 +183,15 @@ def around_barrier(machine: Machine, barrier: Location) -> str:
 
 
 class Cuts:
-    """Advised barriers, as if they stood in the kernel.
+    """The barriers that cures advise, treated as if they were in the kernel.
 
-    Races of other lines that they order are not reported: the first cure mends those, too. Of the lines for which they
-    were advised all races are reported, so that their cures get the full scope. gaps: by those lines the places of the
-    barriers. times: until when accesses are ordered, within warps and within blocks. scopes: the scope of the barrier
-    of each line and of each place. news: whether a barrier was advised, or got a wider scope, since the log was begun.
+    If such a barrier orders the accesses of another line, the races of that line are not reported, because the same
+    barrier removes them. For the line that the barrier was advised for, all races are reported, so that the barrier
+    gets a scope wide enough for all of them.
+
+    gaps: the places of the barriers, by (file, line) that they were advised for. times: (time within warps, time within
+    blocks) until which the barriers order accesses. scopes: the scope of the barrier, by line and by place. news:
+    whether a barrier was advised, or got a wider scope, since `clear`.
     """
 
     def __init__(self, code: Code) -> None:
@@ -195,13 +202,16 @@ class Cuts:
         self.clear()
 
     def clear(self) -> None:
-        """Begin to examine a log."""
+        """Forget the times of the barriers, before a log is examined from its start."""
         self.times = (0, 0)
         self.news = False
         self.last: MemoryOp | None = None
 
     def of(self, access: MemoryOp, time: int) -> tuple[int, int]:
-        """Return the times until which accesses are ordered before this one; 0 for no cut."""
+        """Return the times (within warps, within blocks) until which accesses are ordered before this access.
+
+        0 means that no barrier is advised. time: that of this access.
+        """
         last, self.last = self.last, access
         if last is not None:
             for (file, _), gaps in self.gaps.items():
@@ -211,29 +221,29 @@ class Cuts:
         return (0, 0) if (access.location.file, access.location.line) in self.gaps else self.times
 
     def reach(self, key: object, scope: int) -> int:
-        """Note the scope that a barrier needs, and return the scope that it has."""
+        """Widen the scope of the barrier with this key to at least `scope`, and return its scope."""
         known = self.scopes.get(key, 0)
         if scope > known:
             self.news = True
             self.scopes[key] = scope
             if known:
-                self.gaps.clear()  # the other races that it mends are determined anew
+                self.gaps.clear()  # the next examination finds again which other races the barrier removes
         return max(scope, known)
 
     def stand(self, later: Location, gap: Gap) -> None:
-        """Note that a barrier was advised for a line."""
+        """Record that a barrier at `gap` is advised for the line of the access `later`."""
         gaps = self.gaps.setdefault((later.file, later.line), [])
         if gap not in gaps:
             gaps.append(gap)
             self.news = True
 
     def add(self, scope: int, time: int) -> None:
-        """Let a barrier stand after the accesses at a time."""
+        """Treat all accesses until `time` as ordered by a barrier of this scope before the later ones."""
         warp, block = self.times
         self.times = (max(warp, time), block) if scope == WARP else (warp, max(block, time))
 
     def crosses(self, gap: Gap, last: MemoryOp, access: MemoryOp) -> bool:
-        """Return whether a place for a barrier is between two consecutive accesses."""
+        """Return whether the barrier at `gap` is between two accesses that follow each other in the log."""
         before, line = last.location.line, access.location.line
         if not gap.span[0] <= line <= gap.span[1]:
             return False
@@ -243,6 +253,6 @@ class Cuts:
             return True
         if gap.kind != "turn" or before != line:
             return False
-        # In an unrolled loop, an access after a branch or a store is of a later iteration.
+        # In an unrolled loop, an access after a branch, or a load after a store, belongs to a later iteration.
         first, then = (bisect_left(self.branches, op.location.ptx_line) for op in (last, access))
         return access.number <= last.number or first != then or (last.kind, access.kind) == ("store", "load")

@@ -1,9 +1,9 @@
-"""Blocks of a cluster that may end before another block has finished using their shared memory, in any execution order.
+"""Finds blocks of a cluster that may end while another block still uses their shared memory.
 
 CUDA C++ Programming Guide, "Distributed Shared Memory": a block's shared memory exists until the block ends. So after
 an access to it, the accessing thread must arrive at the cluster's barrier, and a thread of the owning block must wait
-there. If the owning block has waited by other means since then (an mbarrier or polling), it may know of the access:
-then nothing is reported.
+there. If the owning block has waited in another way since the access (at an mbarrier, or by polling), it may know of
+the access, and nothing is reported. The result does not depend on the order in which the simulator runs the blocks.
 """
 
 from __future__ import annotations
@@ -20,20 +20,25 @@ if TYPE_CHECKING:
 
 
 class Departures:
-    """The last uses of each block's shared memory by other blocks of a chunk, and the waits after them.
+    """The last uses of each block's shared memory by other blocks of a chunk, and the waits after these uses.
 
-    uses: key: an instruction's number, and how often its threads had arrived at the barrier before; value: the
-    instruction, and for each owning block the time of the last use (0: none) and the using thread of the chunk.
+    uses: the keys are (number of the instruction, how often its thread had arrived at the cluster's barrier before);
+    the values are (the instruction, the time of the last use, the thread that used it). Time and thread are arrays with
+    an element for each owning block; the time is 0 without a use, and threads are numbered within the chunk.
     """
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self.time = 0
-        self.heard: Array = np.zeros(machine.chunk.blocks, np.int64)  # when each block last waited by other means
+        self.heard: Array = np.zeros(machine.chunk.blocks, np.int64)  # when each block last waited, by `wait`
         self.uses: dict[tuple[int, int], tuple[MemoryOp, Array, Array]] = {}
 
     def use(self, access: MemoryOp, rows: Array, lanes: Array) -> None:
-        """Note an access by lanes to the memory of blocks, given as rows of the chunk; its own row does not count."""
+        """Record that `lanes` access the shared memory of other blocks.
+
+        rows: for each lane the index, in the chunk, of the block that owns the memory; an access to the lane's own
+        block is ignored.
+        """
         shape = self.machine.chunk.shape
         lanes = lanes & (rows != np.arange(shape[0]).reshape(-1, 1))
         users = np.flatnonzero(lanes)
@@ -49,21 +54,27 @@ class Departures:
             times[owners[matches]], threads[owners[matches]] = self.time, users[matches]
 
     def wait(self, lanes: Array) -> None:
-        """Note that lanes (blocks, threads) have waited for other threads, or tested, by an mbarrier or by polling."""
+        """Record that lanes waited for other threads at an mbarrier (or tested it), or polled.
+
+        lanes: a mask of shape (blocks, threads).
+        """
         self.time += 1
         self.heard[lanes.any(axis=1)] = self.time
 
     def passed(self) -> None:
-        """Forget the uses that the cluster's barrier, which threads have just passed, makes safe."""
+        """After threads have passed the cluster's barrier, forget the uses that are now safe."""
         self.uses = {key: use for key, use in self.uses.items() if self.late(key[1], use[1]).any()}
 
     def late(self, count: int, times: Array) -> Array:
-        """Return the blocks that may have ended before uses at `times` by threads that had arrived `count` times."""
+        """Return a bool per block: whether the block may have ended before the use of its memory at `times`.
+
+        count: how often the using threads had arrived at the barrier before.
+        """
         waited = broadcast(self.machine.arrivals.waited, self.machine.chunk.shape).max(axis=1)
         return (times > self.heard) & (waited <= count)
 
     def finish(self) -> None:
-        """Record the uses without a wait after them, at the end of a chunk."""
+        """At the end of a chunk, report the uses that no wait of the owning block followed."""
         machine, chunk = self.machine, self.machine.chunk
         for (_, count), (access, times, threads) in self.uses.items():
             late = self.late(count, times)

@@ -1,8 +1,8 @@
-"""Races between blocks over global memory in kernels with fences, or with accesses that have an order of their own.
+"""Races between blocks over global memory, in kernels that have fences or accesses with a memory order.
 
-Every pair of accesses of two blocks to a granule is checked against the chains of fences and flags (`check.chains`).
-Volatile and ordered accesses do not race, nor do atomics with each other: they are flags. So is a plain store over a
-value that an atomic has updated: it releases a lock.
+For each access to a granule and the last accesses of other blocks to it, `check.chains` tells whether fences and flags
+order them. Accesses that are flags do not race: volatile accesses, accesses with a memory order, and two atomics. A
+plain store over a value that an atomic has updated counts as a flag, too, because it releases a lock.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from cudabench.simulator.check.grid_races import MANY, GridRaces, Touch
 from cudabench.simulator.check.races import idles
 from cudabench.simulator.values import Array, as_array, broadcast, different
 
-# The accesses that a plain access of each kind races with. An atomic after a plain read is not reported: the read need
-# not get the atomic's value.
+# By the kind of an access: the kinds of earlier accesses that it races with. An atomic after a plain read is not
+# reported, because the read need not get the atomic's value.
 AGAINST = {"load": ("store", "atomic"), "store": ("store", "load", "load before"), "atomic": ("store",)}
 
 
@@ -22,7 +22,7 @@ class FencedRaces(GridRaces):
     """Looks for races between the blocks of one launch of a kernel with fences."""
 
     def search(self, touch: Touch) -> None:
-        """Examine and note one access, before it is executed."""
+        """Report the races of an access with earlier ones and record it, before it is executed."""
         if not touch.start.size:
             return
         {"load": self.load, "store": self.store, "atomic": self.atomic}[touch.access.kind](touch)
@@ -36,7 +36,7 @@ class FencedRaces(GridRaces):
             )
 
     def load(self, touch: Touch) -> None:
-        """Note a load by lanes, and report its races."""
+        """Report the races of a load, and record it."""
         access = touch.access
         if access.ordered:
             self.look(touch)
@@ -54,7 +54,7 @@ class FencedRaces(GridRaces):
         if access.ordered:
             self.leave(touch, "look")
             return
-        # For each granule the block that reads it last, and the block before that.
+        # Keep for each granule the last block that read it ("load") and the block that read it before ("load before").
         trail, granules, owners = touch.trail, touch.granules, touch.owners
         others = touch.others("load")
         if others is not None and others.any():
@@ -68,7 +68,7 @@ class FencedRaces(GridRaces):
             )
 
     def look(self, touch: Touch) -> None:
-        """Note that blocks read flags, and which blocks wrote them."""
+        """Record in `chains` which blocks read flags, and which other blocks wrote these flags."""
         for kind in ("store", "atomic"):
             others = touch.others(kind)
             if others is not None:
@@ -77,7 +77,10 @@ class FencedRaces(GridRaces):
                 self.chains.see(touch.owners[others], touch.last(kind)[others], np.abs(times[others]))
 
     def too_early(self, touch: Touch, bad: Array) -> Array:
-        """Report and return the bad reads that follow the right flag and lack only the reader's own fence."""
+        """Report the reads that follow the correct flag, but lack the reader's own fence; return which these are.
+
+        bad: whether each granule's read races with a store; the result has the same shape.
+        """
         early = self.earlier(touch, bad)
         if early.any():
             place = int(np.argmax(early))
@@ -92,7 +95,10 @@ class FencedRaces(GridRaces):
         return early
 
     def earlier(self, touch: Touch, chosen: Array) -> Array:
-        """Return the chosen granules whose last store is ordered before the read, except for the reader's own fence."""
+        """Return for each granule whether its last store would be ordered before the read if the reader had a fence.
+
+        chosen: the granules to examine; the others get False.
+        """
         ordered: Array = np.zeros(chosen.shape, bool)
         indices = np.flatnonzero(chosen)
         last, _, _, times = touch.trail.kinds["store"][:, touch.granules[indices]]
@@ -100,7 +106,7 @@ class FencedRaces(GridRaces):
         return ordered
 
     def store(self, touch: Touch) -> None:
-        """Note a store by lanes, and report its races."""
+        """Report the races of a store, and record it."""
         access, trail, granules, owners = touch.access, touch.trail, touch.granules, touch.owners
         hazards, accesses = self.machine.hazards, self.machine.code.accesses
         flags: Array = np.full(granules.shape, access.ordered)
@@ -114,7 +120,7 @@ class FencedRaces(GridRaces):
             if bad:
                 reportable = self.changes(touch) & ~flags
                 for unfenced in self.lacking(touch).values():
-                    # A missing fence after these stores may be reported already, for all of them.
+                    # If a missing fence is already reported for all these earlier stores, report no race as well.
                     stores = different(trail.kinds["store"][1][granules[unfenced & reportable]]).tolist()
                     if all(hazards.known("missing-fence", accesses[number].location) for number in stores):
                         reportable &= ~unfenced
@@ -131,7 +137,7 @@ class FencedRaces(GridRaces):
             self.written_twice(touch)
 
     def atomic(self, touch: Touch) -> None:
-        """Note an atomic by lanes, and report its races."""
+        """Report the races of an atomic, and record it."""
         access, base, owners = touch.access, touch.region.base, touch.owners
         self.sign(owners)
         for kind, lanes in self.unordered(touch).items():
@@ -149,7 +155,10 @@ class FencedRaces(GridRaces):
             self.leave(touch, "look")
 
     def in_vain(self, touch: Touch) -> bool:
-        """Return whether an atomic changes nothing: it only reads, or it is a swap whose expected value is nowhere."""
+        """Return whether an atomic changes no value.
+
+        It is one like `atomicAdd(p, 0)`, or a compare-and-swap in which no lane finds its expected value.
+        """
         access, chunk = touch.access, self.machine.chunk
         operands = [as_array(value, access.dtype, chunk) for value in touch.data]
         if idles(access, operands):
@@ -161,7 +170,11 @@ class FencedRaces(GridRaces):
         return not (current == broadcast(operands[0], chunk.shape).reshape(-1)[touch.chosen]).any()
 
     def unordered(self, touch: Touch) -> dict[str, Array]:
-        """Return, by kind of the earlier access, the granules where nothing orders another block's access before."""
+        """Return the races of an access: by the kind of the earlier access, a mask of the granules.
+
+        A granule is in the mask if another block made the earlier access and nothing orders the two. Kinds without
+        races are left out.
+        """
         races: dict[str, Array] = {}
         for kind in AGAINST[touch.access.kind]:
             others = touch.others(kind)
@@ -181,10 +194,10 @@ class FencedRaces(GridRaces):
         return races
 
     def lacking(self, touch: Touch) -> dict[str, Array]:
-        """Return the granules that other blocks wrote and then announced without a fence, by the means of announcement.
+        """Return masks of the granules that other blocks wrote and then announced without a fence in between.
 
-        By an atomic: to blocks that may have waited for it by an atomic of their own. By a flag: to blocks that have
-        seen it.
+        The keys are "an atomic" (the reading block has executed an atomic, so it may have waited for the writer's) and
+        "a flag" (the reading block has read a flag that the writer wrote later). Empty masks are left out.
         """
         if "store" not in touch.trail.kinds:
             return {}

@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
 
 
-MOST_MARKED = 1 << 22  # granules whose writers are marked all at once
-LEAST_SPAN = 1 << 15  # granules that a shadow has room for, whether they are accessed or not
+MOST_MARKED = 1 << 22  # the largest range of granules that `GlobalRaces.apart` can examine
+LEAST_SPAN = 1 << 15  # a shadow of at most this many granules is never made smaller by renumbering
 
 
 class GlobalRaces(Races):
-    """Races between threads of one block over global memory."""
+    """Finds races between threads of one block over global memory."""
 
     memory = "global"
-    span = 1 << 44  # more granules than addresses have
+    span = 1 << 44  # more than the number of granules in the address space
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
@@ -41,12 +41,12 @@ class GlobalRaces(Races):
         self.grid_races = (FencedRaces if machine.code.orders else GridRaces)(machine, self.width)
 
     def start(self, chunk: Chunk) -> None:
-        """Begin a chunk."""
+        """Begin a chunk of blocks."""
         self.chunk = chunk
         self.forget()
 
     def forget(self) -> None:
-        """Begin a log."""
+        """Begin new, empty logs."""
         self.by_region: dict[int, Log] = {}
         self.writes: set[int] = set()
         self.bytes = self.count = 0
@@ -83,13 +83,16 @@ class GlobalRaces(Races):
         return self.by_region.values()
 
     def barrier(self) -> None:
-        """End the interval."""
+        """Examine and empty the logs at a barrier of the block."""
         self.grid_races.chains.barrier()
         if self.count:
             self.flush()
 
     def flush(self) -> None:
-        """Look for races in the log of each region: in one block if all are alike, else in each. Then forget it."""
+        """Look for races in the log of each region that was written, then forget the logs.
+
+        If the accesses are alike in all blocks, one block is examined; otherwise all blocks are.
+        """
         for base in self.writes:
             entries = self.by_region[base]
             while isinstance(entries[-1], Sync):
@@ -104,7 +107,7 @@ class GlobalRaces(Races):
         self.forget()
 
     def alike(self, entries: Log) -> bool:
-        """Return whether all addresses move alike from block to block."""
+        """Return whether the addresses of all accesses change by the same amount from block to block."""
         steps = {
             (entry.address.coefficients or (0,) * 6)[3:] if type(entry.address) is Affine else None
             for entry in entries
@@ -113,11 +116,11 @@ class GlobalRaces(Races):
         return len(steps) == 1 and None not in steps
 
     def apart(self, base: int, entries: Log) -> bool:
-        """Return whether no lane of the chunk accesses what another one writes: then no order is needed."""
+        """Return whether no lane of the chunk accesses a granule that another lane writes: then nothing can race."""
         chunk = self.chunk
         written: list[tuple[Array, Array]] = []
         touched: list[tuple[Array, Array]] = []
-        active: dict[int, Array] = {}  # by mask
+        active: dict[int, Array] = {}  # by id of a mask: the indices of its lanes
         for entry in entries:
             if isinstance(entry, Sync):
                 continue
@@ -146,11 +149,14 @@ class GlobalRaces(Races):
         return True
 
     def name(self, entry: LogEntry, offset: int) -> str:
-        """Return the name of an accessed place, for messages."""
+        """Return the name of the accessed element for messages; `offset`: in bytes from the region's start."""
         return in_region(self.machine.space.slots[self.base >> SLOT_BITS], offset, entry.access.width)
 
     def look(self, entries: Log, exact: bool) -> bool:
-        """Run the log through a shadow of its granules; report races (exact) or return whether it is clean."""
+        """Examine a log, and return whether it has no races.
+
+        exact: examine all blocks and report the races; otherwise, examine the first block only and report nothing.
+        """
         if not exact and any(isinstance(entry, LogEntry) and self.collides(entry) for entry in entries):
             return False
         if not exact and len(entries) == 1:
@@ -165,7 +171,7 @@ class GlobalRaces(Races):
         for event, numbers in zip(events, np.split(index, ends[:-1]), strict=True):
             event.granules = numbers
         while True:
-            self.cuts.clear()  # races that the advised barrier orders are not reported
+            self.cuts.clear()  # each new cure needs another examination, which leaves out the races that it removes
             order = WarpOrder(self.chunk.blocks if exact else 1, self.chunk.threads)
             shadow = Shadow(int(index.max()) + 1 if index.size else 0, order)
             faults = self.run_through(shadow, steps, entries, 1, True, exact)
@@ -177,7 +183,10 @@ class GlobalRaces(Races):
 
 
 def dense(places: Array, span: int) -> Array:
-    """Return dense numbers from 0 on for granules of blocks: equal for equal granules, in their order."""
+    """Renumber granules with small numbers from 0 on, which keep their order; equal granules get equal numbers.
+
+    places: `block * span + granule` for each element.
+    """
     if places.size:
         inside, blocks = places % span, places // span
         least, first = inside.min(), blocks.min()
@@ -190,7 +199,10 @@ def dense(places: Array, span: int) -> Array:
 def written_regions(
     bits: int, space: AddressSpace, parameters: Array, textures: Mapping[int, Texture]
 ) -> set[int] | None:
-    """Return the bases of the regions that a launch may write, or None for all; bits: of `flow.points_to`."""
+    """Return the base addresses of the regions that a launch may write, or None for all regions.
+
+    bits: the memory that the kernel writes, as bits of `flow.points_to`. parameters: the bytes of its parameters.
+    """
     if bits & 1:
         return None
     slots, offsets = _pointing(bits)
@@ -207,7 +219,7 @@ def written_regions(
 
 @lru_cache(256)
 def _pointing(bits: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the slots of variables and the offsets of parameters that bits of `flow.points_to` stand for."""
+    """Return (slots of the module variables, offsets of the parameters) that bits of `flow.points_to` stand for."""
     places = [place for place in range(1, bits.bit_length()) if bits >> place & 1]
     variables = tuple(place - SYMBOL_BIT for place in places if SYMBOL_BIT < place < LOCAL_BIT)
     return variables, tuple(place - 1 for place in places if place < SYMBOL_BIT)

@@ -1,19 +1,21 @@
 """Races between blocks over global memory.
 
-Blocks run in any order and concurrently. Only atomics, fences and accesses that are volatile or have an order of their
-own order them within a launch. `check.fenced_races` examines kernels with fences or such accesses. In the others a
-block is not examined from its first atomic on, since it may then have waited for another block. One case remains: it
-overwrites, with another value, the last write of a block that did nothing afterwards that others can wait for. So every
-reported race is real, but not every race is found.
+Blocks run in any order and concurrently. Within a launch, only atomics, fences, volatile accesses and accesses with a
+memory order can order two blocks. `check.fenced_races` examines the kernels with fences or such accesses. This module
+examines the other kernels. There a block is not examined after its first atomic, since it may have waited for another
+block by that atomic. There is one exception: the block overwrites, with a different value, the last write of another
+block, which since then has done nothing that others can wait for, such as an atomic. So every reported race is real,
+but not every race is found.
 
-A block that counts itself by an atomic, so that the last block may read what all have written, needs a fence between
-writing and counting (CUDA C++ Programming Guide, "Memory Fence Functions"): every kernel is checked for that.
+In some kernels each block increments a counter by an atomic, and the last block reads what all blocks have written.
+Such a kernel needs a fence between writing and counting (CUDA C++ Programming Guide, "Memory Fence Functions"). This is
+checked in every kernel.
 
 A barrier of a cluster orders its blocks (PTX ISA, "barrier.cluster": arrive releases and wait acquires, unless
 specified otherwise): accesses before it do not race with accesses after it.
 
-For each granule of a region that the kernel writes, the last block that wrote, read and updated it is kept. Two blocks
-that write the same value do no harm.
+For each granule (a few bytes) of a region that the kernel writes, the last block that wrote it, that read it and that
+updated it by an atomic are kept. Two blocks that write the same value are not reported.
 """
 
 from __future__ import annotations
@@ -40,25 +42,25 @@ if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
 
 
-MOST_LANES = 1 << 20  # of a launch that is examined; the time of an access grows with them
-MOST_GRANULES = 1 << 24  # of a region
-MANY = np.int32(-1)  # instead of a block: several blocks
-BETWEEN_BLOCKS = 4  # the scope of the cure of such a race: see `cures`
-# The accesses that an access of each kind races with
+MOST_LANES = 1 << 20  # larger launches are not examined, because the time for an access grows with the lanes
+MOST_GRANULES = 1 << 24  # larger regions are not examined
+MANY = np.int32(-1)  # in place of a block's number: several blocks
+BETWEEN_BLOCKS = 4  # the scope of such a race, see `cures`
+# By the kind of an access: the kinds of earlier accesses that it races with.
 AGAINST = {"load": ("store", "atomic"), "store": ("store", "load", "atomic"), "atomic": ("store", "load")}
 
 
 class Trail:
-    """For each granule of a region the last block (its number from 1 on) that accessed it, and the access."""
+    """For each granule of a region: the last block that accessed it (numbered from 1 on), and by which access."""
 
     def __init__(self, granules: int) -> None:
         self.granules = granules
-        # By kind of access: the block, the access, how many barriers of its cluster the block had passed, and the time,
-        # negative for accesses that do not race.
+        # By kind of access, an array of four rows: the block's number, the access's number, how many cluster barriers
+        # the block had passed, and the time (negative for an access that does not race).
         self.kinds: dict[str, Array] = defaultdict(lambda: np.zeros((4, granules), np.int32))
 
     def others(self, kind: str, granules: Array, blocks: Array) -> Array | None:
-        """Return whether another block made an access of a kind to each granule, or None where none did."""
+        """Return for each granule whether another block made an access of this kind; None if the region has none."""
         if kind not in self.kinds:
             return None
         last = self.kinds[kind][0][granules]
@@ -68,10 +70,10 @@ class Trail:
         self, kind: str, granules: Array, blocks: Array, access: int, passed: Array | None, now: int = 0,
         latest: bool = False,
     ) -> bool:  # fmt: skip
-        """Note an access, and return whether several blocks accessed a granule by it.
+        """Record an access, and return whether several blocks access the same granule by it.
 
-        passed: how many barriers of its cluster each block has passed; None for none. now: the time. latest: whether
-        the last block alone is kept, as for stores.
+        passed: by block, how many cluster barriers it has passed; None if there was none. now: the time. latest:
+        whether only the last block is kept, as always for stores.
         """
         last, numbers, when, times = self.kinds[kind]
         if passed is not None:
@@ -86,7 +88,7 @@ class Trail:
             numbers[granules] = access
             return overlap
         several = (previous != 0) & (previous != blocks)
-        numbers[granules[~several]] = access  # an earlier access of another block stays
+        numbers[granules[~several]] = access  # for a granule that several blocks accessed, the earlier access is kept
         if overlap:
             several |= overlapping
         last[granules[several]] = MANY
@@ -94,10 +96,11 @@ class Trail:
 
 
 class Touch(NamedTuple):
-    """An access by lanes to a region: an element for each lane, or for each of its granules.
+    """An access by several lanes to a region.
 
-    chosen: the lanes in the chunk's order; start: the first byte that each accesses. owners: the blocks of granules, as
-    numbers from 1 on. data: the values that a store writes.
+    trail: the trail of the region. chosen, start: with an element for each lane, the lane's index in the chunk and the
+    first byte that it accesses. granules, owners: with an element for each granule of each lane, the granule's number
+    and the number of the block that accesses it (from 1 on). data: the values that a store writes.
     """
 
     access: MemoryOp
@@ -111,31 +114,31 @@ class Touch(NamedTuple):
 
     @property
     def blocks(self) -> Array:
-        """The blocks of the lanes."""
+        """The number of the block of each lane."""
         return self.owners[:: max(1, self.granules.size // max(1, self.start.size))]
 
     def only(self, lanes: Array) -> Touch:
-        """Return the part of the access by some lanes."""
+        """Return the access restricted to some lanes; `lanes`: a bool for each lane."""
         part = np.repeat(lanes, self.granules.size // max(1, lanes.size))
         return self._replace(
             chosen=self.chosen[lanes], start=self.start[lanes], granules=self.granules[part], owners=self.owners[part]
         )
 
     def last(self, kind: str) -> Array:
-        """Return the block that last made an access of a kind to each granule, 0 for none."""
+        """Return for each granule the number of the block that last made an access of this kind, 0 for none."""
         return self.trail.kinds[kind][0][self.granules]
 
     def times(self, kind: str) -> Array:
-        """Return the time of the last access of a kind to each granule."""
+        """Return for each granule the time of the last access of this kind."""
         return self.trail.kinds[kind][3][self.granules]
 
     def others(self, kind: str) -> Array | None:
-        """Return whether another block made an access of a kind to each granule, or None where none did."""
+        """Return for each granule whether another block made an access of this kind; None if the region has none."""
         return self.trail.others(kind, self.granules, self.owners)
 
 
 def too_many(hazards: Hazards, code: Code, grid: Index3, block: Index3) -> None:
-    """Note if a launch has too many threads for a search for races between its blocks."""
+    """Record a message if a launch has too many threads to look for races between its blocks."""
     blocks = prod(grid)
     if blocks > 1 and blocks * prod(block) > MOST_LANES and code.written:
         hazards.unsearched(
@@ -156,32 +159,33 @@ class GridRaces:
         lanes = blocks * bx * by * bz
         self.looks = blocks > 1 and lanes <= MOST_LANES
         too_many(machine.hazards, machine.code, machine.grid, machine.block)
-        self.told = False  # whether the end of the search is reported
-        self.large: set[int] = set()  # regions that are too large
-        self.chains = Chains(blocks if self.looks else 0)  # without fences in the kernel only a clock
-        self.free = np.zeros(self.chains.blocks + 1, dtype=bool)  # blocks that may have waited for others
+        self.told = False  # whether it is already reported that the search was given up
+        self.large: set[int] = set()  # the bases of the regions that are too large to examine
+        self.chains = Chains(blocks if self.looks else 0)  # in a kernel without fences, only its time is used
+        self.free = np.zeros(self.chains.blocks + 1, dtype=bool)  # by block: whether it may have waited for others
         self.any_free = False
-        self.origin: Any = None  # of the chunk whose blocks have the numbers in `numbered`
-        self.numbered: Array = None
-        # The mask of the latest access, its lanes and their blocks: the next one's is often the same.
+        self.origin: Any = None  # (origin, extent) of the chunk that `numbered` belongs to
+        self.numbered: Array = None  # the number of each block of that chunk
+        # (mask, lanes, their blocks) of the latest access, kept because the next access often has the same mask.
         self.latest: tuple[Any, Array, Array] | None = None
         self.trails: dict[int, Trail] = {}
-        # The times of each block's last atomic, of the last fence before that, and of its last sign to others.
+        # By block: the times of its last atomic, of the last fence before this atomic, and of its last sign to others
+        # (an atomic, a fence or a flag).
         self.atomics, self.fenced, self.signs = np.zeros((3, self.free.size), np.int32)
-        self.updated: set[int] = set()  # regions with an atomic, such as those of locks
-        self.passed: Array | None = None  # by block the number of cluster barriers passed, None before the first
+        self.updated: set[int] = set()  # the bases of the regions that an atomic has updated, such as locks
+        self.passed: Array | None = None  # by block: how many cluster barriers it has passed; None before the first
 
     def fence(self, chunk: Chunk, mask: Array | None) -> None:
-        """Note a fence of the active lanes."""
+        """Record a fence that the lanes of `mask` execute."""
         if self.looks:
             blocks = self.numbers(chunk)[chunk.lanes(mask).any(axis=1)]
             self.chains.fence(blocks)
             self.signs[blocks] = self.chains.now
 
     def cluster_barrier(self, chunk: Chunk, mask: Array | None, waited: Array) -> None:
-        """Note that the active lanes have passed a barrier of their cluster.
+        """Record that the lanes of `mask` have passed a barrier of their cluster.
 
-        waited: the number that each lane of the chunk has passed by now.
+        waited: by lane of the chunk, how many cluster barriers it has passed by now.
         """
         if not self.looks:
             return
@@ -196,16 +200,16 @@ class GridRaces:
 
     @cached_property
     def cluster(self) -> Array:
-        """By block the number of its cluster."""
+        """The number of each block's cluster, by the block's number; -1 for number 0."""
         grid, cluster = self.machine.grid[::-1], (self.machine.plan.cluster or (1, 1, 1))[::-1]
         places = np.unravel_index(np.arange(self.chains.blocks), grid)
         within = tuple(place // size for place, size in zip(places, cluster, strict=True))
         return np.append(-1, np.ravel_multi_index(within, grid))
 
     def before_a_barrier(self, trail: Trail, kind: str, granules: Array, blocks: Array) -> Array:
-        """Return whether a barrier of the cluster is between the last access of each granule and a block's next one.
+        """Return for each granule whether a cluster barrier lies between its last access and the next one of a block.
 
-        Several blocks that accessed it last may all be of the cluster: so they count as such.
+        True also if several blocks made the last access: perhaps all of them are in the cluster.
         """
         if self.passed is None:
             return np.zeros(granules.shape, bool)
@@ -214,7 +218,7 @@ class GridRaces:
         return ordered | (last == MANY)
 
     def log(self, region: Region, entry: LogEntry) -> None:
-        """Examine and note one access, before it is executed."""
+        """Report the races of an access with earlier ones and record it, before it is executed."""
         if not self.looks:
             return
         if region.size > MOST_GRANULES * self.width:
@@ -238,11 +242,11 @@ class GridRaces:
         self.search(self.touch(region, entry, lanes, places, blocks))
 
     def search(self, touch: Touch) -> None:
-        """Examine and note one access, before it is executed."""
+        """Report the races of an access with earlier ones and record it, before it is executed."""
         access = touch.access
         reportable: Array = True
         if access.kind == "atomic":
-            if self.any_free:  # blocks that cannot have waited for others
+            if self.any_free:  # report only races of blocks that cannot have waited for others
                 reportable = ~self.free[touch.owners]
             self.sign(touch.blocks)
             self.updated.add(touch.region.base)
@@ -266,8 +270,10 @@ class GridRaces:
             self.written_twice(touch)
 
     def stored(self, touch: Touch) -> Touch:
-        """Note a store by lanes whose blocks may have waited for others, which race only with the final writes of
-        others; return the store by the other lanes."""
+        """Examine and record the part of a store whose blocks may have waited for others; return the rest of the store.
+
+        That part races only with the last write of a block that has given no sign since.
+        """
         if not self.any_free or not (free := self.free[touch.blocks]).any():
             return touch
         plain = touch.region.base not in self.updated
@@ -281,7 +287,10 @@ class GridRaces:
         return touch.only(~free)
 
     def touch(self, region: Region, entry: LogEntry, chosen: Array, address: Array, blocks: Array) -> Touch:
-        """Return an access to places in a region, by lanes of blocks."""
+        """Return the record of an access to a region.
+
+        chosen: the lanes, by index in the chunk; address, blocks: the address and the block's number of each.
+        """
         if region.base not in self.trails:
             self.trails[region.base] = Trail(-(-region.size // self.width))
         access, start = entry.access, address - region.base
@@ -290,12 +299,12 @@ class GridRaces:
         return Touch(access, region, self.trails[region.base], chosen, start, places, owners, entry.data)
 
     def leave(self, touch: Touch, kind: str, latest: bool = False) -> bool:
-        """Note an access, as `Trail.leave` does."""
+        """Record an access in the region's trail, see `Trail.leave`."""
         number = touch.access.numbers["global"]
         return touch.trail.leave(kind, touch.granules, touch.owners, number, self.passed, self.chains.now, latest)
 
     def sign(self, lanes: Array) -> None:
-        """Note an atomic of lanes, by their blocks."""
+        """Record that blocks execute an atomic; `lanes`: the number of each lane's block."""
         blocks = different(lanes)
         self.chains.now += 1
         self.atomics[blocks] = self.signs[blocks] = self.chains.now
@@ -303,26 +312,26 @@ class GridRaces:
         self.free[blocks] = self.any_free = True
 
     def quiet(self, touch: Touch) -> Array:
-        """Return the granules that another block wrote last and has given no sign of since."""
+        """Return for each granule whether another block wrote it last and has given no sign to others since."""
         return touch.others("store") & (self.signs[touch.last("store")] <= np.abs(touch.times("store")))
 
     def changes(self, touch: Touch) -> Array:
-        """Return for each granule of a store whether the value of its element changes."""
+        """Return for each granule of a store whether the store changes the value of its element."""
         access, values = touch.access, self.values(touch)
         place = (touch.start // access.width)[:, None] + np.arange(access.count)
         return self.by_granule(touch, touch.region.view(values.dtype)[place] != values)
 
     def by_granule(self, touch: Touch, elements: Array) -> Array:
-        """Return values of elements, (lanes, elements), repeated for each granule."""
+        """Return an array of shape (lanes, elements) as a flat array with one element per granule."""
         return np.repeat(elements, touch.access.size // self.width // touch.access.count, axis=1).reshape(-1)
 
     def without_fence(self, touch: Touch) -> Array:
-        """Return the granules that other blocks wrote and then announced by an atomic without a fence in between."""
+        """Return for each granule whether another block wrote it and then executed an atomic, with no fence between."""
         writers, times = touch.last("store"), np.abs(touch.times("store"))
         return touch.others("store") & (self.atomics[writers] > times) & (self.fenced[writers] <= times)
 
     def missing_fence(self, touch: Touch, bad: Array, sign: str = "an atomic") -> None:
-        """Record reads of granules that were announced without a fence, if there are any."""
+        """Report the reads of granules whose writer executed no fence before `sign`; `bad`: a bool per granule."""
         if not bad.any():
             return
         place = int(np.argmax(bad))
@@ -336,24 +345,27 @@ class GridRaces:
         )  # fmt: skip
 
     def told_place(self, touch: Touch, place: int) -> tuple[Any, Any, str]:
-        """Return (block, thread, the granule's name) of a place in an access, for a message."""
+        """Return (block, thread, name of the element) for a message; `place`: an index into the access's granules."""
         chunk = self.machine.chunk
         block, thread = divmod(int(touch.chosen[place // (touch.granules.size // touch.chosen.size)]), chunk.threads)
         spot = in_region(touch.region, int(touch.granules[place]) * self.width, touch.access.width)
         return chunk.block_index(block), chunk.thread_index(thread), spot
 
     def party(self, touch: Touch, place: int, kind: str) -> tuple[str, Location]:
-        """Return the name, for messages, of the last block with an access of a kind to a granule, and where."""
+        """Return (name for messages, source place) of the last access of a kind to a granule: by which block, where.
+
+        place: an index into the granules of `touch`.
+        """
         last, number, _, _ = touch.trail.kinds[kind][:, touch.granules[place]].tolist()
         return "another block" if last == MANY else self.called(last), self.machine.code.accesses[number].location
 
     def called(self, number: int) -> str:
-        """Return the name of a block for messages, by its number from 1 on."""
+        """Return the name of the block with this number for messages, such as 'block (2, 0, 0)'."""
         x, y, _ = self.machine.grid
         return f"block {((number - 1) % x, (number - 1) // x % y, (number - 1) // (x * y))}"
 
     def numbers(self, chunk: Chunk) -> Array:
-        """Return the number of each block of a chunk in the grid, from 1 on."""
+        """Return an array with the number in the grid, from 1 on, of each block of a chunk."""
         place = chunk.origin, chunk.extent
         if self.origin != place:
             x, y, _ = self.machine.grid
@@ -363,14 +375,14 @@ class GridRaces:
         return self.numbered
 
     def values(self, touch: Touch) -> Array:
-        """Return the bits that lanes store, (lanes, elements)."""
+        """Return the bit patterns that the lanes store, an array of shape (lanes, elements)."""
         chunk = self.machine.chunk
         bits = np.dtype(f"u{touch.access.width}")
         columns = [broadcast(as_array(data, bits, chunk), chunk.shape).reshape(-1)[touch.chosen] for data in touch.data]
         return np.stack(columns, axis=1)
 
     def written_twice(self, touch: Touch) -> None:
-        """Report granules to which blocks write different values by one and the same store."""
+        """Report granules to which several blocks write different values when the same store is executed once."""
         values = self.by_granule(touch, self.values(touch))
         order = np.argsort(touch.granules, kind="stable")
         later, earlier = order[1:], order[:-1]
@@ -382,13 +394,19 @@ class GridRaces:
             self.add(touch, place, int(bad.sum()), self.called(int(touch.owners[other])), "store", location)
 
     def stored_by_others(self, touch: Touch, place: int) -> bool:
-        """Return whether other blocks store the granule at a place too: before, or by the same store."""
+        """Return whether other blocks also store to a granule, earlier or by the same store.
+
+        place: an index into the granules of `touch`.
+        """
         together = touch.owners[touch.granules == touch.granules[place]] != touch.owners[place]
         before = touch.others("store")
         return bool(together.any() or (before is not None and before[place]))
 
     def report(self, touch: Touch, bad: Array, kind: str) -> None:
-        """Report an access that races with accesses of other blocks; bad: whether each granule does."""
+        """Report an access that races with earlier accesses of other blocks.
+
+        bad: for each granule, whether it races. kind: the kind of the earlier accesses.
+        """
         if bad.any():
             place = int(np.argmax(bad))
             lanes = int(bad.reshape(touch.start.size, -1).any(axis=1).sum())
@@ -396,7 +414,11 @@ class GridRaces:
             self.add(touch, place, lanes, party, kind.partition(" ")[0], location)
 
     def add(self, touch: Touch, place: int, count: int, party: str, kind: str, location: Location) -> None:
-        """Record the race of one access with another block's."""
+        """Record the race of an access with an access of another block as a hazard.
+
+        place: an index into the granules of `touch`. count: how many lanes race. party: the other block's name; kind,
+        location: the kind and the source place of its access.
+        """
         block, thread, spot = self.told_place(touch, place)
         access = touch.access
         line = "the same line" if location.line == access.location.line else f"line {location.line}"

@@ -1,4 +1,4 @@
-"""Hazards: what a kernel does wrong even where its result is right. One record for each kind and source line."""
+"""Hazards: the errors of a kernel, also those that did not make its result wrong. One record per kind and line."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
 
 
-PADDING = -1  # the scope of accesses out of bounds that a card does not detect
+PADDING = -1  # the scope of accesses out of bounds that stay in an array's padding, which a GPU does not detect
 VERBS = {"load": "reads", "store": "writes", "atomic": "updates"}
 
 
@@ -35,15 +35,18 @@ class Hazards:
         self.code, self.space, self.between = code, space, between
         self.places = Places(code, shared_size, declared)
         self.found: dict[tuple[str, int, int], list[Any]] = {}
-        self.suspected: dict[tuple[str, int, int], list[Any]] = {}  # wrong only where the value is used
-        self.cures: dict[tuple[int, int], Cure] = defaultdict(Cure)  # of races, by file and line
+        self.suspected: dict[tuple[str, int, int], list[Any]] = {}  # perhaps harmless, shown only with a wrong result
+        self.cures: dict[tuple[int, int], Cure] = defaultdict(Cure)  # the cures of races, by (file, line)
 
     def add(
         self, kind: str, location: Location, count: int, block: Any, thread: Any, message: str, scope: int = 0,
         suspected: bool = False,
     ) -> None:  # fmt: skip
-        """Record a hazard; later ones of the same kind and line add to its count, and replace it where their scope is
-        wider: the cure of the wider one mends both."""
+        """Record a hazard. A later hazard of the same kind and line adds its count to the existing record.
+
+        If the later one has a wider scope, it replaces the message, because the wider cure removes both. count: the
+        number of lanes. suspected: see `records`.
+        """
         new = [0, block, thread, message, location.ptx_line, scope]
         recorded = self.suspected if suspected else self.found
         record = recorded.setdefault((kind, location.file, location.line), new)
@@ -51,13 +54,16 @@ class Hazards:
             record[1:] = new[1:]
         record[0] += count
         if kind == "out-of-bounds" and (_BEFORE in message) != (_BEFORE in record[3]) and "; " not in record[3]:
-            record[3] = f"{record[3].removesuffix('.')}; {message}"  # no array can be large enough for that
+            record[3] = f"{record[3].removesuffix('.')}; {message}"  # show both: a larger array would not cure both
 
     def report(
         self, machine: Machine, kind: str, location: Location, lanes: Array, what: str,
         place: tuple[int, int] | None = None, *, suspected: bool = False, scope: int = 0,
     ) -> None:  # fmt: skip
-        """Record a hazard of lanes; the message names the lane at a place, or the first; see `first_lane`."""
+        """Record a hazard of some lanes; `what`: the message after "thread ... of block ...".
+
+        place: the (block in the chunk, thread) that the message names; None: that of the first lane.
+        """
         count, first = first_lane(lanes, machine.chunk)
         row, lane = place or first
         block, thread = machine.chunk.block_index(row), machine.chunk.thread_index(lane)
@@ -69,7 +75,10 @@ class Hazards:
         return (kind, location.file, location.line) in self.found
 
     def records(self, suspected: bool = False) -> tuple[Hazard, ...]:
-        """Return the hazards in the order of their lines; suspected: those that explain a wrong result."""
+        """Return the hazards, sorted by file and line.
+
+        suspected: return instead those that are shown only if the result is wrong, as a possible explanation.
+        """
         records = []
         recorded = self.suspected if suspected else self.found
         for (kind, file, line), (count, block, thread, message, instruction, scope) in recorded.items():
@@ -86,7 +95,11 @@ class Hazards:
         self, machine: Machine, access: MemoryOp, bad: Array, address: Array, size: int, low: int, high: int,
         scope: int = 0,
     ) -> None:  # fmt: skip
-        """Record accesses beyond the bounds of their array or memory; scope: `PADDING` if these stay in the padding."""
+        """Record accesses outside the bounds of their array or memory.
+
+        bad: the lanes. address, size: where each lane accesses how many bytes. low, high: the bounds, high excluded.
+        scope: `PADDING` if the accesses stay in the array's padding.
+        """
         chunk = machine.chunk
         if machine.mask is not None and bad.shape != chunk.shape:
             bad = chunk.lanes(bad) & machine.mask
@@ -104,7 +117,7 @@ class Hazards:
                 array = plain_name(self.code.dynamic[0])
                 text += f", for the launch gives '{array}' no dynamic shared memory: add --shared BYTES"
         elif space != "local" and access.shared_bounds == (low, high):
-            # An array's own bounds; another array may follow it.
+            # The bounds are those of one array, not of the whole shared memory.
             name = next(name for name, start, _ in self.code.shared_names if start == low)
             spot = self.places.of_shared(name, low, high - low, where, width, line)
             extent = self.places.size(name, high - low, width, line)
@@ -128,7 +141,7 @@ class Hazards:
         self.report(machine, kind, access.location, bad, f"{VERBS[access.kind]} {size} bytes {text}", scope=scope)
 
     def misaligned(self, machine: Machine, access: MemoryOp, bad: Array, address: Array, size: int) -> None:
-        """Record accesses at addresses that are not a multiple of their size."""
+        """Record accesses of the lanes `bad` at addresses that are not a multiple of `size`, the size of the access."""
         chunk = machine.chunk
         lanes = bad if machine.mask is None else bad & machine.mask
         where = int(broadcast(address, chunk.shape)[first_lane(lanes, chunk)[1]])
@@ -148,7 +161,7 @@ class Hazards:
         self.report(machine, "misaligned", access.location, lanes, text)
 
     def trap(self, machine: Machine, location: Location) -> None:
-        """Record that lanes reach a trap, which the compiler has put where the source is undefined."""
+        """Record that the active lanes reach a trap that the compiler has put in place of undefined behaviour."""
         self.report(
             machine, "out-of-bounds", location, machine.lanes(), "runs into a trap, which the compiler puts in place "
             "of an access that cannot be: through a null pointer, outside of a local array, or an atomic operation on "
@@ -161,7 +174,11 @@ class Hazards:
         self, machine: Machine, op: Op, stuck: Array, all_parked: list[tuple[Op, Array]],
         kind: str = "divergent-barrier",
     ) -> None:  # fmt: skip
-        """Record a barrier that not all threads of a block reach; kind: 'deadlock' where all wait for ever."""
+        """Record a barrier that not all threads of a block reach.
+
+        stuck: the lanes that wait at it. all_parked: (op, lanes) of all waiting lanes. kind: 'deadlock' if they wait
+        forever on a GPU, too.
+        """
         chunk = machine.chunk
         row = first_lane(stuck, chunk)[1][0]
         waiting = stuck[row]
@@ -185,9 +202,9 @@ class Hazards:
         self.report(machine, kind, op.line, stuck, text)
 
     def other_counts(self, machine: Machine, number: int, waiting: Mapping[int, tuple[Op, Array]]) -> None:
-        """Record a barrier that waits for different numbers of threads in different lines (PTX ISA, "bar").
+        """Record a barrier at which two lines ask for different numbers of threads (PTX ISA, "bar").
 
-        waiting: by the number of threads waited for, the barrier and the lanes.
+        number: the barrier's number. waiting: by the number of threads, (op of the barrier, lanes that wait there).
         """
         (first, (other, _)), (count, (op, lanes)) = [*waiting.items()][:2]
         text = (
@@ -199,10 +216,11 @@ class Hazards:
     def parted_at_barrier(
         self, machine: Machine, op: Op, present: Array, absent: Array, condition: tuple[int, bool], kind: str
     ) -> None:
-        """Note lanes that pass by a barrier at which others of their warps wait; the machine code decides what that is.
+        """Record, as a suspicion, lanes that pass by a barrier at which others of their warps wait.
 
-        condition: the line where they diverge, 0 if unknown, and whether that ends a loop around the barrier. kind:
-        'divergent-barrier', or with a question mark for lanes that only go to their end.
+        Whether it is an error depends on the machine code. present, absent: the lanes that wait, and those that pass
+        by. condition: (the line where they diverge, 0 if unknown; whether this branch ends a loop around the barrier).
+        kind: 'divergent-barrier'; 'divergent-barrier?' if the absent lanes only go to their end.
         """
         _, (row, lane) = first_lane(absent, machine.chunk)
         first = lane // 32 * 32
@@ -224,7 +242,10 @@ class Hazards:
         self.report(machine, kind, op.line, absent, text, waiting, suspected=True)
 
     def skipped_barrier(self, machine: Machine, op: Op, absent: Array, line: int) -> None:
-        """Note whole warps that pass by a barrier at which others of their blocks wait."""
+        """Record, as a suspicion, whole warps that pass by a barrier at which others of their blocks wait.
+
+        absent: their lanes. line: the line of the condition that they depend on, 0 if unknown.
+        """
         where = f" because of the condition in line {line}" if line else ""
         chunk = machine.chunk
         count, (row, lane) = first_lane(absent, chunk)
@@ -237,9 +258,10 @@ class Hazards:
         )  # fmt: skip
 
     def ended(self, machine: Machine, op: Op, exited: Array, line: int = 0, iteration: int | None = None) -> None:
-        """Note lanes that have ended, or have left for their end, when others of their blocks meet at a barrier.
+        """Record, as a suspicion, lanes that have ended or are going to their end when others of their blocks meet.
 
-        line: where they left, 0 if unknown. iteration: of the loop around a barrier; None for a group's sync().
+        op: the barrier where the others meet. exited: the lanes. line: the line where they left, 0 if unknown.
+        iteration: the iteration of the loop around the barrier; None for the sync() of a cooperative group.
         """
         chunk = machine.chunk
         count, (row, lane) = first_lane(exited, chunk)
@@ -262,7 +284,7 @@ class Hazards:
     # Masks of warp-wide functions.
 
     def not_in_mask(self, machine: Machine, op: Op, outside: Array, masks: Array) -> None:
-        """Record lanes that execute a warp-wide function and are not in their masks."""
+        """Record lanes (`outside`) that execute a warp-wide function but are not in their own mask."""
         _, place = first_lane(outside, machine.chunk)
         self.mask(
             machine, op, outside, place, int(masks[place]),
@@ -270,7 +292,7 @@ class Hazards:
         )  # fmt: skip
 
     def ended_in_mask(self, machine: Machine, op: Op, exited: Array, masks: Array) -> None:
-        """Record lanes that have ended and that the masks of others in their warps name."""
+        """Record lanes (`exited`) that have ended although the masks of others in their warps name them."""
         _, (row, thread) = first_lane(exited, machine.chunk)
         warp, lane = divmod(thread, 32)
         naming = masks[row, 32 * warp : 32 * warp + 32] >> np.uint32(lane) & np.uint32(1)
@@ -282,7 +304,7 @@ class Hazards:
         )  # fmt: skip
 
     def elsewhere_in_mask(self, machine: Machine, op: Op, missing: Array) -> None:
-        """Record a warp-wide function that names lanes which never come."""
+        """Record a warp-wide function of the active lanes whose masks name lanes (`missing`) that never come."""
         chunk = machine.chunk
         lanes = machine.lanes()
         waiting = lanes & chunk.of_warps(missing)
@@ -304,16 +326,19 @@ class Hazards:
         )  # fmt: skip
 
     def mask(self, machine: Machine, op: Op, lanes: Array, place: tuple[int, int], mask: int, what: str) -> None:
-        """Record a fault of a mask."""
+        """Record an error of a mask, which `what` describes; `place`: (block in the chunk, thread) with this mask."""
         text = f"executes {op.function} with the mask {mask:#010x}, {what}"
         self.report(machine, "invalid-mask", op.line, lanes, text, place)
 
     def unsearched(self, location: Location, message: str, kind: str = "unsearched") -> None:
-        """Note that races between blocks are not looked for; kind: 'too-large' if size excludes it from the start."""
+        """Record that races between blocks are not looked for; `kind`: 'too-large' if the launch or an array is."""
         self.add(kind, location, 1, (0, 0, 0), (0, 0, 0), message, suspected=True)
 
     def undefined_shuffle(self, machine: Machine, location: Location, lanes: Array, other: Array) -> None:
-        """Note lanes (blocks or 1, threads) that shuffle from lanes `other`, which do not take part."""
+        """Record, as a suspicion, lanes that take a value by a shuffle from a lane that does not take part in it.
+
+        lanes: a mask of shape (blocks or 1, threads). other: by lane, the lane of its warp that has the value.
+        """
         source = int(broadcast(other, machine.chunk.shape)[first_lane(lanes, machine.chunk)[1]])
         self.report(
             machine, "undefined-shuffle", location, lanes, f"takes a value from lane {source} of its warp, which does "
@@ -321,7 +346,10 @@ class Hazards:
         )  # fmt: skip
 
     def undefined_value(self, machine: Machine, location: Location, lanes: Array) -> None:
-        """Note the active lanes that use a register which is unwritten on their path."""
+        """Record, as a suspicion, the active lanes that use a register that nothing on their path has written.
+
+        lanes: the lanes where the register was never written.
+        """
         if lanes.any() and machine.chunk.real(lanes := lanes & machine.lanes()).any():
             text = "uses a variable that was never given a value"
             self.report(machine, "undefined-value", location, lanes, text, suspected=True)
@@ -329,13 +357,19 @@ class Hazards:
     def unwritten(
         self, machine: Machine, location: Location, lanes: Array, place: Callable[[tuple[int, int]], str]
     ) -> None:
-        """Note lanes that read unwritten memory; place: names what a lane reads."""
+        """Record, as a suspicion, lanes that read unwritten memory.
+
+        place: a function that returns the name of what a lane (block in the chunk, thread) reads.
+        """
         what = f"reads {place(first_lane(lanes, machine.chunk)[1])}, which nobody has written"
         self.report(machine, "unwritten", location, lanes, what, suspected=True)
 
 
 def first_lane(lanes: Array, chunk: Chunk) -> tuple[int, tuple[int, int]]:
-    """Return (number of lanes, (block, thread) of the first) of a mask that broadcasts over the chunk."""
+    """Return (number of lanes in a mask, (block in the chunk, thread) of the first of them).
+
+    The mask broadcasts to the shape (blocks, threads) of the chunk.
+    """
     full = chunk.real(lanes)
     place = int(np.argmax(full))
     return int(np.count_nonzero(full)), (place // chunk.threads, place % chunk.threads)

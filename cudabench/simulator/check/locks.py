@@ -1,4 +1,4 @@
-"""The order that atomics and fences give: of accesses under a lock, and after a word that lanes have waited for."""
+"""The order of accesses that atomics and fences give: while a lane holds a lock, and after it has waited for a word."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
 
 FREE, SWAPPED, HOLDS, LEAVES = range(4)
-WORD = 2  # bits of an address within a word
+WORD = 2  # `address >> WORD` is the number of a 4-byte word
 
 
 class Locks:
-    """The state of each lane of a chunk in taking or releasing a lock.
+    """For each lane of a chunk, whether it holds a lock, or is taking or releasing one.
 
-    A lane takes a lock by an atomic compare-and-swap or exchange and a fence after it, and releases it by a fence and
-    an atomic after that. Locks are not distinguished: every reported race is real, but not every race is found.
+    A lane takes a lock by an atomic compare-and-swap or exchange, followed by a fence. It releases the lock by a fence,
+    followed by an atomic. Different locks are not told apart: every reported race is real, but not every race is found.
     """
 
     def __init__(self, chunk: Chunk) -> None:
         self.state: Array = np.zeros(chunk.shape, dtype=np.int8)
-        self.taken: Array = np.zeros(chunk.shape, dtype=bool)  # lanes whose swap in a loop has ended that loop
-        self.under: set[int] = set()  # numbers of accesses by lanes that have taken a lock so
+        self.taken: Array = np.zeros(chunk.shape, dtype=bool)  # lanes whose last swap, in a polling loop, succeeded
+        self.under: set[int] = set()  # the numbers of the accesses that such lanes have made without a fence
 
     def atomic(self, machine: Machine, swaps: bool) -> None:
-        """Note an atomic of the active lanes; swaps: it may take a lock."""
+        """Record an atomic of the active lanes; `swaps`: whether it is a compare-and-swap or an exchange."""
         lanes = machine.lanes()
         held = lanes & (self.state >= HOLDS) if swaps else lanes & (self.state == LEAVES)
         if swaps:
@@ -38,55 +38,60 @@ class Locks:
         self.state[held] = FREE
 
     def fence(self, machine: Machine) -> None:
-        """Note a fence of the active lanes."""
+        """Record a fence of the active lanes."""
         lanes = machine.lanes()
         self.state[lanes & (self.state == HOLDS)] = LEAVES
         self.state[lanes & (self.state == SWAPPED)] = HOLDS
 
     def outside(self, mask: Array | None) -> Array:
-        """Return the lanes of a mask (None: all) that hold no lock, (blocks, threads)."""
+        """Return the lanes of a mask (None: all lanes) that hold no lock, as a mask of shape (blocks, threads)."""
         free = self.state < HOLDS
         return free if mask is None else free & mask
 
     def swapped(self, lanes: Array, won: Array, polls: bool) -> None:
-        """Note the result of a swap by lanes (blocks, threads); won: the lanes whose swap changed the value."""
+        """Record the result of a swap.
+
+        lanes: a mask of shape (blocks, threads). won: for each of these lanes, whether its swap changed the value.
+        polls: whether the swap polls.
+        """
         self.taken[lanes] = won if polls else False
 
     def note(self, entry: LogEntry, number: int) -> None:
-        """Note which lanes of an access hold a lock, by the number that the access has in its memory."""
+        """Set in a log entry which lanes hold a lock that they took without a fence; `number`: that of the access."""
         if self.taken.any():
             entry.locked = self.taken & (self.state < HOLDS)
             self.under.add(number)
 
 
 class Releases:
-    """The fences of a chunk's lanes, and those that words announce; kept for kernels with an atomic that polls.
+    """The fences of a chunk's lanes, and the fences that words announce; kept for kernels with an atomic that polls.
 
-    A word announces all accesses before the fence of the thread that last wrote the word by a strong write. That is a
-    release pattern of the PTX memory model, and an atomic which waits for that word takes part in it (PTX ISA, "Release
-    and Acquire Patterns"). The fences of all threads are numbered as they are executed. A word has the number of its
-    writer's latest fence: accesses of all threads before that fence count as announced.
+    A thread executes a fence and then a strong write of a word: the word announces the thread's accesses before the
+    fence. This is a release pattern of the PTX memory model, and an atomic that waits for the word takes part in it
+    (PTX ISA, "Release and Acquire Patterns"). The fences of all threads are numbered in the order of execution. Each
+    word keeps the number of its writer's latest fence. The accesses of all threads before that fence count as
+    announced.
     """
 
     def __init__(self, chunk: Chunk) -> None:
         self.chunk = chunk
         self.count = 0
         self.fenced: Array = np.zeros(chunk.shape, dtype=np.int32)
-        self.known: Array = np.zeros(chunk.shape, dtype=np.int32)  # the latest fence that each lane has heard of
+        self.known: Array = np.zeros(chunk.shape, dtype=np.int32)  # by lane: the latest fence announced to it
         self.words: dict[int, Array] = {}
 
     def fence(self, lanes: Array) -> int:
-        """Number a fence of some lanes (blocks, threads)."""
+        """Record a fence and return its number; `lanes`: a mask of shape (blocks, threads)."""
         self.count += 1
         self.fenced[lanes] = self.count
         return self.count
 
     def note(self, base: int, words: int, own: int, entry: LogEntry) -> tuple[bool, Array | None]:
-        """Note a strong access; an atomic passes on what its word announced before.
+        """Record a strong access. After an atomic, its word still announces what it announced before.
 
-        base: the start of its memory; words: its size in words; own: how many words each block has of its own, 0 for
-        none. Return whether it is an atomic that polls, and the fences that the words announce to it, (blocks,
-        threads), None if these are not new.
+        base: the address of the memory; words: its size in words; own: for shared memory, the words of each block, else
+        0. Return (whether it is an atomic that polls, the fences that the words announce to it). The fences are an
+        array of shape (blocks, threads), or None if they are not new.
         """
         access = entry.access
         if not access.strong or access.kind == "load":

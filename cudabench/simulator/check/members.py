@@ -1,8 +1,8 @@
-"""The mask of a warp-wide function: the lanes that must execute it together.
+"""Checks the mask of a warp-wide function (such as `__shfl_sync`), which names the lanes that must execute it together.
 
-A lane that executes it must be in its own mask, and all lanes that the mask names must execute it (CUDA C++ Programming
-Guide, "Warp Shuffle Functions"; PTX ISA, "shfl.sync": otherwise the result is undefined). A lane that has ended never
-does. A mask may name the threads that a partial warp lacks: that is no mistake.
+A lane that executes the function must be in its own mask, and all lanes that the mask names must execute the function
+(CUDA C++ Programming Guide, "Warp Shuffle Functions"; PTX ISA, "shfl.sync": otherwise the result is undefined). A lane
+that has ended will never execute it. If the last warp of a block is not full, a mask may name the missing threads.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LANES = np.arange(32, dtype=np.uint32)
 ALL = np.uint32(0xFFFFFFFF)
 
 
-# By opcode and modifier, "" for any other.
+# The CUDA C++ functions by opcode and modifier; "" stands for any other modifier.
 _FUNCTIONS = {
     "bar": {"": "__syncwarp"},
     "barrier": {"": "__syncwarp"},
@@ -37,16 +37,17 @@ _FUNCTIONS = {
 
 
 def function_name(ins: Instruction) -> str:
-    """Return the CUDA C++ function of a warp-wide instruction of PTX."""
+    """Return the name of the CUDA C++ function for a warp-wide PTX instruction."""
     names = _FUNCTIONS.get(ins.opcode, {"": ins.opcode})
     return next((names[word] for word in ins.modifiers if word in names), names[""])
 
 
 def examine(machine: Machine, op: Op, masks: Array | None) -> Array | None:
-    """Report lanes that are not in their mask, and masks that name lanes which have ended.
+    """Report lanes that are not in their own mask, and masks that name lanes which have ended.
 
-    masks: of the active lanes, (blocks or 1, threads or 1) as bits, None where all name the whole warp. Return them
-    with each lane in its own mask, so that consequences of the fault are not reported as well.
+    masks: the masks of the active lanes as 32-bit words, of shape (blocks or 1, threads or 1); None if all of them name
+    the whole warp. Return the masks to use: if a lane is not in its mask, all masks name the whole warp, so that no
+    consequences of this error are reported as well.
     """
     chunk = machine.chunk
     if masks is not None:
@@ -55,7 +56,7 @@ def examine(machine: Machine, op: Op, masks: Array | None) -> Array | None:
         if outside.any():
             machine.hazards.not_in_mask(machine, op, outside, broadcast(masks, chunk.shape))
             masks = None if machine.mask is None else np.full((1, 1), ALL)
-    # A warp barrier waits for the lanes that have not ended (CUDA C++ Programming Guide, "Synchronization Functions").
+    # __syncwarp() waits only for lanes that have not ended (CUDA C++ Programming Guide, "Synchronization Functions").
     warp_barrier = op.function == "__syncwarp"
     exited: Any = machine.exited
     if exited is None or (warp_barrier and not op.line.group):
@@ -74,7 +75,10 @@ def examine(machine: Machine, op: Op, masks: Array | None) -> Array | None:
 
 
 def named(machine: Machine, masks: Array | None) -> Array:
-    """Return the lanes that the masks of the active lanes name (None: the whole warp), (blocks, threads)."""
+    """Return the lanes that the masks of the active lanes name, as a mask of shape (blocks, threads).
+
+    masks: see `examine`.
+    """
     chunk, active = machine.chunk, machine.lanes()
     if masks is None:
         return chunk.of_warps(active)
@@ -84,7 +88,10 @@ def named(machine: Machine, masks: Array | None) -> Array:
 
 
 def missing(machine: Machine, op: Op) -> Array | None:
-    """Return the lanes that a warp-wide instruction names but that are not at it, or None if there are none."""
+    """Return the lanes that the active lanes at a warp-wide instruction still wait for, or None if there are none.
+
+    These are lanes that the masks name, that have not ended and that are not at the instruction.
+    """
     if not machine.ready and not machine.waiting and not machine.parked:
         return None
     assert op.members is not None
@@ -95,7 +102,10 @@ def missing(machine: Machine, op: Op) -> Array | None:
 
 
 def reconsider(machine: Machine) -> bool:
-    """Release lanes whose awaited lanes have all arrived or ended; return whether there are any."""
+    """Release the lanes that wait for lanes of their warp, if these have all arrived or ended.
+
+    Return whether any lanes were released.
+    """
     released = False
     mask, warps = machine.mask, machine._warps
     for number in [*machine.waiting]:

@@ -1,4 +1,4 @@
-"""Places in memory as the source has them: `s[3][4]` in a shared array, `x[128]` or `y[row 3, column 4]` in others."""
+"""The names that messages use for places in memory: `s[3][4]` in a shared array, `x[128]` or `y[row 3, column 4]`."""
 
 from __future__ import annotations
 
@@ -10,20 +10,24 @@ from cudabench.simulator.memory import Region
 from cudabench.simulator.program.code import Code
 from cudabench.symbols import plain_name
 
-# By name, bytes and line of an access: bytes of an element and elements by dimension of a shared array, where known.
+# A function that finds the declaration of a shared array in the source. Arguments: its name, its size in bytes, the
+# line of the access. Result: (bytes of an element, shape), or None if the source does not tell.
 Declared = Callable[[str, int, int], "tuple[int, tuple[int, ...]] | None"]
 
 
 class Gap(NamedTuple):
-    """Where a barrier can stand between an access and a later one, by lines; 0 for none.
+    """Where a barrier can stand between an access and a later one; all places are source lines, 0 for none.
 
-    kind: 'between' the lines `after` and `before`; 'turn': at the end of a loop, if the later access is of another
-    iteration; 'same': both are in one statement; 'head': the earlier is in the head of a statement, the later in its
-    body; 'branches': they are in the two branches of a statement. loop: the line where the loop begins. span: the first
-    and the last line of the statement after the barrier that contains the later access. around: divergent conditions
-    that contain one of the accesses, but not the barrier. outside: a divergent condition that contains both; is_loop:
-    whether it is a loop's. leaves: a condition by which threads leave before. bare: whether the body of the loop has no
-    braces. turn: if the later access may be of another iteration, the place for that.
+    kind: 'between': between the lines `after` and `before`; 'turn': at the end of a loop's body, because the later
+    access is in another iteration; 'next': the same, but the loop is unknown; 'same': both accesses are in one
+    statement; 'head': the earlier is in the head of a statement (as `if (...)`), the later in its body; 'branches':
+    they are in two branches of a statement.
+
+    loop: the line where the loop begins. span: the first and the last line of the statement after the barrier that
+    contains the later access. around: the lines of divergent conditions that contain one of the accesses, but not the
+    barrier. outside: the line of a divergent condition that contains both accesses; is_loop: whether it is the
+    condition of a loop. leaves: the line of a condition under which threads leave before the barrier. bare: whether the
+    body of the loop has no braces. turn: the place to use if the later access is in another iteration.
     """
 
     kind: str
@@ -39,18 +43,22 @@ class Gap(NamedTuple):
     turn: Gap | None = None
 
 
-# By file, lines and columns of two accesses, and the lines whose conditions make threads diverge.
+# A function that finds a place for a barrier in the source. Arguments: the file, (line, column) of each access, and the
+# lines of the conditions at which threads diverge. Result: None if the source does not tell.
 Between = Callable[[str, tuple[int, int], tuple[int, int], Collection[int]], "Gap | None"]
 
 
 class Places:
-    """The names of places; declared: finds shared arrays in the source."""
+    """Names places in shared memory for messages; `declared`: finds the declarations of shared arrays in the source."""
 
     def __init__(self, code: Code, shared_size: int, declared: Declared | None) -> None:
         self.code, self.shared_size, self.declared = code, shared_size, declared
 
     def shared(self, offset: int, width: int, line: int = 0) -> str:
-        """Return the name of a byte of the block's shared memory; width: bytes of an element, unless that is known."""
+        """Return the name of the place at a byte of the block's shared memory, such as `s[3][4]`.
+
+        width: the bytes of an element to assume if the declaration is unknown. line: the line of the access.
+        """
         for name, start, size in self.code.shared_names:
             size = size or self.shared_size - start
             if start <= offset < start + size:
@@ -58,7 +66,10 @@ class Places:
         return f"byte {offset} of the shared memory"
 
     def of_shared(self, name: str, start: int, size: int, offset: int, width: int, line: int) -> str:
-        """Return the name of a byte of shared memory as a place in a certain array, which may end before it."""
+        """Return the name of the place at a byte of shared memory, as an element of this array.
+
+        start, size: the array's first byte and size. The byte may lie past the array's end. width, line: see `shared`.
+        """
         plain = plain_name(name)
         declaration = self.declared(plain, size, line) if self.declared else None
         element, shape = declaration or (width, ())
@@ -67,15 +78,17 @@ class Places:
         return _element(plain, offset - start, element, shape, False)
 
     def size(self, name: str, size: int, width: int, line: int) -> str:
-        """Return the number of elements of a shared array of `size` bytes, for a message."""
+        """Return the number of elements of a shared array of `size` bytes in words, such as '32 x 33 elements'."""
         declaration = self.declared(plain_name(name), size, line) if self.declared else None
         element, shape = declaration or (width, (size // width,))
         return elements(shape, element, size)
 
 
 def same_memory(code: Code, offset: int) -> str:
-    """Return a sentence, if several arrays of a kernel are at the same place, for a hazard at an offset of a block's
-    shared memory; empty if the kernel has one dynamic array, or the offset is in a static one."""
+    """Return a sentence that says that the kernel's dynamic shared arrays are all the same memory.
+
+    It is '' if the kernel has fewer than two of them, or if the byte `offset` belongs to a static array.
+    """
     names = list(dict.fromkeys(f"'{plain_name(name)}'" for name in code.dynamic))
     if len(names) < 2 or offset < code.static_shared:
         return ""
@@ -87,13 +100,16 @@ def same_memory(code: Code, offset: int) -> str:
 
 
 def in_region(region: Region, offset: int, width: int) -> str:
-    """Return the name of a byte of an array; width: bytes of an element, unless the array has its own."""
+    """Return the name of the place at a byte of a region, such as `x[128]`.
+
+    width: the bytes of an element to assume if the region has no element size.
+    """
     name = plain_name(region.name)
     return _element(name, offset, region.element or width, region.shape, True)
 
 
 def elements(shape: Sequence[int], element: int, size: int) -> str:
-    """Return the number of elements by dimension for a message; the bytes where the shape does not match them."""
+    """Return an array's extents in words, such as '32 x 33 elements'; its bytes, if the shape does not match them."""
     if prod(shape) * element != size:
         return f"{size} bytes"
     return f"{' x '.join(map(str, shape))} element{'s' if tuple(shape) != (1,) else ''}"

@@ -1,7 +1,7 @@
-"""Ordinary stores to shared memory that the asynchronous proxy reads: wgmma and bulk copies, after fence.proxy.async.
+"""Finds ordinary stores to shared memory that wgmma or a bulk copy reads without a fence.proxy.async in between.
 
-PTX ISA, memory consistency model, proxies: wgmma and bulk copies see what threads store only where a
-fence.proxy.async stands between, executed by the storing thread or by the thread that starts the read.
+PTX ISA, memory consistency model, proxies: wgmma and bulk copies read memory by the asynchronous proxy. They see what a
+thread has stored only after a fence.proxy.async, executed by that thread or by the thread that starts the read.
 """
 
 from __future__ import annotations
@@ -16,18 +16,22 @@ from cudabench.simulator.values import Array, Chunk, broadcast
 if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
 
-GRANULE = 16  # bytes: the least that bulk copies and matrix operations access
+GRANULE = 16  # bytes of a piece of shared memory: bulk copies and matrix operations access no less
 
 
 class Proxies:
-    """Time and thread of the last store to each piece of the chunk's shared memory, and each thread's last fence."""
+    """For each 16-byte piece of the chunk's shared memory, the time and thread of the last store; and the last fences.
+
+    stored, writer: arrays of shape (blocks, pieces). fenced: the time of each thread's last fence, (blocks, threads).
+    used: whether the kernel has reads by the asynchronous proxy, so that anything is recorded.
+    """
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self.used = machine.code.proxies
 
     def start(self, chunk: Chunk) -> None:
-        """Begin a chunk."""
+        """Begin a chunk of blocks."""
         if self.used:
             pieces = -(-self.machine.shared_size // GRANULE)
             self.stored: Array = np.zeros((chunk.blocks, pieces), np.int64)
@@ -36,7 +40,7 @@ class Proxies:
             self.time = 0
 
     def store(self, address: Array, mask: Array | None, size: int) -> None:
-        """Note a store by the lanes of a mask to their own block's memory; the addresses are in bounds."""
+        """Record a store by the lanes of a mask to their own block's shared memory; the addresses are in bounds."""
         self.time += 1
         chunk = self.machine.chunk
         lanes = chunk.real(mask)
@@ -47,13 +51,17 @@ class Proxies:
             self.writer[rows, pieces + step] = threads
 
     def fence(self) -> None:
-        """Note a fence of the active lanes."""
+        """Record a fence.proxy.async of the active lanes."""
         if self.used:
             self.time += 1
             self.fenced[self.machine.lanes()] = self.time
 
     def read(self, location: Location, rows: Any, pieces: Array, readers: Any, what: str) -> None:
-        """Check the pieces of 16 bytes that threads of some blocks read; record stores without a fence between."""
+        """Report the stores to pieces that the asynchronous proxy now reads, if there was no fence in between.
+
+        rows: an index of the reading blocks in the chunk. pieces: the numbers of the pieces. readers: an index of the
+        threads that start the read. what: its name in the message.
+        """
         if not self.used:
             return
         blocks = np.atleast_1d(np.arange(len(self.stored))[rows])

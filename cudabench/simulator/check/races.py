@@ -1,10 +1,11 @@
-"""The log of accesses between two barriers, which the race checks of shared and global memory examine.
+"""The log of the accesses between two barriers, and its examination for races within a block.
 
-Two accesses of different threads to the same bytes race if at least one writes, not both are atomic, and nothing orders
-them: a barrier of the block, or within a warp a warp-wide synchronisation (CUDA C++ Programming Guide, "Independent
-Thread Scheduling"). The log is examined when the interval ends.
+Two accesses of different threads to the same bytes race if at least one of them writes, not both are atomic, and
+nothing orders them. A barrier of the block orders them; within a warp, so does a warp-wide synchronisation (CUDA C++
+Programming Guide, "Independent Thread Scheduling"). The time between two barriers of the block is called an interval;
+its log is examined at its end.
 
-Most intervals look the same in every block: such an interval is examined for one block.
+Most intervals are alike in all blocks; then one block is examined in place of all.
 """
 
 from __future__ import annotations
@@ -45,9 +46,10 @@ LOG_LENGTH = 4096
 class LogEntry:
     """One logged access; its address is in bounds for all lanes of the mask.
 
-    data: the values that a store writes. role: 'copy' where an asynchronous copy begins, 'done' where it ends and its
-    thread owns the data. groups: of a copy, how many groups its thread has committed since, for each thread where they
-    differ. locked: the lanes that hold a lock which they took without a fence, None for none.
+    data: the values that a store writes. role: 'copy' for the start of an asynchronous copy, 'done' for its end, when
+    its thread owns the data; 'poll' for an atomic that polls. groups: how many groups of copies the thread of a copy
+    has committed since; an array by thread if the threads differ. locked: the lanes that hold a lock that they took
+    without a fence, None for none.
     """
 
     access: MemoryOp
@@ -61,11 +63,12 @@ class LogEntry:
 
 
 class Sync(NamedTuple):
-    """A logged synchronisation by the lanes of a mask (None: all).
+    """A logged synchronisation by the lanes of a mask (None: all lanes).
 
-    'sync': they synchronised with the lanes of their warp that `what` names (bits; None: all). 'acquire': they have
-    polled, so earlier accesses of all threads are ordered before their next ones; what: by lane (blocks, threads) the
-    number of the fence that must follow those accesses, None for all until now. 'fence': `what` is its number.
+    kind 'sync': the lanes synchronised with lanes of their warp; what: these lanes as bits (None: the whole warp). kind
+    'acquire': the lanes have polled, so earlier accesses of all threads are ordered before their next accesses; what:
+    None for all accesses until now, or an array (blocks, threads) of fence numbers: only the accesses before that fence
+    are ordered. kind 'fence': a fence; what: its number.
     """
 
     kind: Literal["sync", "acquire", "fence"]
@@ -77,7 +80,10 @@ Log = list[LogEntry | Sync]
 
 
 def idles(access: MemoryOp, operands: Sequence[Array]) -> bool:
-    """Return whether an atomic leaves the value unchanged; a maximum with 0 does, too, as flags are not negative."""
+    """Return whether an atomic does not change the value in memory, as `atomicAdd(p, 0)`.
+
+    atomicMax(p, 0) counts as well, since flags are not negative.
+    """
     name = access.update
     if name == "cas":
         return bool((operands[0] == operands[1]).all())
@@ -87,7 +93,7 @@ def idles(access: MemoryOp, operands: Sequence[Array]) -> bool:
 
 
 def narrow_all(mask: Array | None) -> Array | None:
-    """Return the threads that are active in all blocks."""
+    """Return the mask of the threads that are active in all blocks, of shape (1, threads); None: all threads."""
     return mask if mask is None or mask.shape[0] == 1 else mask.all(axis=0, keepdims=True)
 
 
@@ -97,15 +103,16 @@ def same(value: Value) -> bool:
 
 
 def uniform(data: Sequence[Value]) -> int | None:
-    """Return the first value that a store writes where it is the same for all lanes, else None."""
+    """Return the first value that a store writes, if it is the same for all lanes; else None."""
     value = data[0]
     return value.base if type(value) is Affine and value.coefficients is None else None
 
 
 class Races:
-    """The log and its examination; the memories differ in how addresses become granules.
+    """The log of accesses to a memory, and its examination; base class for shared and for global memory.
 
-    memory: its state space. width: bytes of a granule. span: the distance of the granules of two blocks.
+    memory: the state space. width: the bytes of a granule. span: the difference between the numbers of the same granule
+    in two consecutive blocks.
     """
 
     memory: str
@@ -119,18 +126,18 @@ class Races:
         self.chunk: Chunk = None  # type: ignore[assignment]
         self.serial = 0
         self.cuts = Cuts(machine.code)
-        self.several: set[int] = set()  # numbers of the stores by which several threads write one place at once
-        self.polling: set[int] = set()  # numbers of the accesses that poll
+        self.several: set[int] = set()  # the numbers of the stores by which several threads write a granule at once
+        self.polling: set[int] = set()  # the numbers of the accesses that poll
         self.base = 0  # the start address of the examined memory
 
     # The log.
 
     def logs(self) -> Iterable[Log]:
-        """Return the logs that have accesses."""
+        """Return the logs that may have accesses."""
         raise NotImplementedError
 
     def sync(self, kind: Literal["sync", "acquire", "fence"], mask: Array | None, what: Any) -> None:
-        """Log a synchronisation, see `Sync`; the order of consecutive polls does not matter, so they are merged."""
+        """Append a `Sync` to each log; consecutive polls are merged, because their order does not matter."""
         mask = self.whole(mask)
         for entries in self.logs():
             lanes, last = mask, entries[-1] if entries else None
@@ -140,7 +147,10 @@ class Races:
             entries.append(Sync(kind, lanes, what))
 
     def admit(self, entry: LogEntry, base: int, words: int, own: int) -> tuple[bool, Array | None] | None:
-        """Restrict an access to the lanes that hold no lock; return the result of `Releases.note`, or None."""
+        """Restrict an access to the lanes that hold no lock; return None if there are none.
+
+        Otherwise return the result of `Releases.note`; base, words, own: see there.
+        """
         machine = self.machine
         polled: tuple[bool, Array | None] = False, None
         if machine.releases is not None:
@@ -152,7 +162,7 @@ class Races:
         return polled
 
     def enter(self, entries: Log, entry: LogEntry, nbytes: int, polled: tuple[bool, Array | None]) -> None:
-        """Log an access whose address takes `nbytes` bytes; polled: the result of `Releases.note`."""
+        """Append an access to a log; `nbytes`: the bytes of its address array; `polled`: the result of `admit`."""
         polls, heard = polled
         self.bytes += nbytes + (0 if entry.mask is None else entry.mask.nbytes)
         if self.machine.locks is not None:
@@ -169,11 +179,14 @@ class Races:
                 self.machine.order("acquire", entry.mask, heard)
 
     def whole(self, mask: Array | None) -> Array | None:
-        """Return None for a mask of all threads of the block, also where the last warp is not full."""
+        """Return the mask, but None if it contains all threads of the blocks."""
         return None if mask is self.chunk.root else mask
 
     def lane_values(self, entry: LogEntry) -> Array | None:
-        """Return the data of each lane as one comparable number, (blocks, threads); None if all write the same."""
+        """Return a number for each lane that is equal for equal stored data, (blocks, threads).
+
+        None if all lanes write the same data.
+        """
         total: Any = None
         for value in entry.data:
             if same(value):
@@ -183,14 +196,14 @@ class Races:
         return None if total is None else broadcast(total, self.chunk.shape)
 
     def name(self, entry: LogEntry, offset: int) -> str:
-        """Return the name of an accessed place, for messages."""
+        """Return the name of the accessed element for messages; `offset`: in bytes from the memory's start."""
         raise NotImplementedError
 
     def expand(self, entry: LogEntry, exact: bool, mask: Array | None = None) -> tuple[Array, Array, Array]:
-        """Return (places, blocks, threads), one element for each active lane and granule, lanes ascending.
+        """Return arrays (places, blocks, threads) with an element for each granule of each active lane, in lane order.
 
-        exact: of all blocks; else one block stands for all, with the lanes that are active in any. mask: replaces the
-        entry's.
+        places: the granules' numbers, different for each block. exact: whether to return all blocks; otherwise only the
+        first block, with the lanes that are active in any block. mask: used in place of the entry's mask.
         """
         chunk = self.chunk
         shape = chunk.shape if exact else (1, chunk.threads)
@@ -201,7 +214,7 @@ class Races:
             mask = chunk.root
         chosen: Array = np.ones(shape, bool) if mask is None else broadcast(mask, shape)
         address = entry.address
-        if not exact and type(address) is Affine:  # the first block's
+        if not exact and type(address) is Affine:  # keep only the coefficients of the thread index
             address = Affine(address.base, (*(address.coefficients or (0, 0, 0))[:3], 0, 0, 0))
         address = flat(address, entry.offset, chunk)
         places = granules(broadcast(address[: shape[0]], shape)[chosen] - self.base, entry.access.size, self.width)
@@ -212,7 +225,7 @@ class Races:
         return places + blocks * self.span, blocks, threads.astype(np.int32)
 
     def event(self, entry: LogEntry, time: int, exact: bool, mask: Array | None = None) -> Event:
-        """Return the event of an access at a time; exact, mask: see `expand`."""
+        """Return the event for a log entry that has this time; `exact`, `mask`: see `expand`."""
         places, blocks, threads = self.expand(entry, exact, mask)
         values = self.lane_values(entry) if exact and entry.access.kind == "store" else None
         if values is not None:
@@ -225,7 +238,7 @@ class Races:
         return Event(entry, places, places, threads, lanes, time, entry.access.numbers[self.memory], name, values)
 
     def collides(self, entry: LogEntry) -> bool:
-        """Return whether lanes of a block may write different values to one place by one store."""
+        """Return whether several lanes of a block may write different values to the same granule by one store."""
         if entry.access.kind != "store" or all(map(same, entry.data)):
             return False
         places, _, _ = self.expand(entry, False)
@@ -236,9 +249,10 @@ class Races:
     def run_through(
         self, shadow: Shadow, steps: Iterable[Sync | Event], entries: Log, start: int, stops: bool, exact: bool = True
     ) -> list[Callable[[], None]] | None:
-        """Apply a log to a shadow; return the functions that record races, None if there are any and it is not exact.
+        """Apply a log to a shadow, and return a list of functions; each records one race when it is called.
 
-        start: the time of the first entry. stops: end where a new barrier is advised.
+        Without `exact`, return None at the first race. steps, entries: the log as events and as it is. start: the time
+        of the first entry. stops: whether to stop as soon as a new barrier is advised.
         """
         shadow.several, known = self.several, len(self.several)
         faults: list[Callable[[], None]] = []
@@ -258,14 +272,14 @@ class Races:
         return faults
 
     def judge(self, event: Event, conflicts: Found, shadow: Shadow, entries: Log, start: int) -> Callable[[], None]:
-        """Return the function that records a race.
+        """Return a function that records the race of an event when it is called.
 
-        entries: the log, whose first entry has the time `start`. Races that the advised barrier orders are not reported
-        from then on.
+        conflicts: the result of `Shadow.conflicts`. entries: the log; its first entry has the time `start`. From now
+        on, other races that the advised barrier removes are not reported.
         """
         machine, chunk, entry, access = self.machine, self.chunk, event.entry, event.entry.access
         bad, others, numbers = conflicts
-        apart = bad & (event.threads >> 5 != (others & 1023) >> 5)  # between warps
+        apart = bad & (event.threads >> 5 != (others & 1023) >> 5)  # races between two warps, preferred in the message
         first = int(np.argmax(apart if apart.any() else bad))
         lanes = int(bad.reshape(-1, max(1, access.size // self.width)).any(axis=1).sum())
         lane, number, party = int(event.lanes[first]), int(numbers[first]), int(others[first])
@@ -327,9 +341,10 @@ class Races:
         return record
 
     def own_access(self, number: int, party: tuple[int, int], offset: int, before: Log) -> int:
-        """Return the number of the access by which a thread (block, thread) accessed a byte of the examined memory.
+        """Return the number of the access by which a thread last accessed a byte of the examined memory.
 
-        number: of the last access to the granule by any thread.
+        A shadow keeps only the number of the last access by any thread: this is `number`, the default. party: (block in
+        the chunk, thread). offset: the byte. before: the log up to the race.
         """
         entries = [entry for entry in reversed(before) if isinstance(entry, LogEntry)]
         kind = self.machine.code.accesses[number].kind
@@ -355,9 +370,10 @@ class Races:
     def cut(
         self, access: MemoryOp, number: int, party: tuple[int, int], scope: int, before: Log, start: int
     ) -> tuple[int, Gap]:
-        """Return the scope and the place of the barrier that mends a race, and let it order accesses of other lines.
+        """Return (scope, place) of the barrier that removes a race, and add this barrier to `cuts`.
 
-        number, party: the earlier access, and its (block, thread). before: the log up to the later access.
+        access: the later access. number, party: the earlier access, and its (block in the chunk, thread). before: the
+        log up to the later access; start: the time of its first entry.
         """
         earlier, later = self.machine.code.accesses[number], access.location
         stop = next((at for at in reversed(range(len(before))) if _matches(before[at], number, party)), -1)
@@ -371,10 +387,10 @@ class Races:
                 for past in before[stop + 1 :]
             )
         ):
-            # The earlier access is of another iteration, or of another statement in the line.
+            # The earlier access belongs to another iteration, or to another statement in the same line.
             gap = gap.turn or gap._replace(kind="between")
         scope = self.cuts.reach(place_of(gap), scope)
-        # The latest access that stands before the barrier.
+        # The index of the last logged access that is before the barrier.
         at = next((at for at in range(len(before) - 1, stop, -1) if _beyond(before[at], gap.span)), stop)
         self.cuts.stand(later, gap)
         self.cuts.add(scope, start + at)
@@ -387,7 +403,10 @@ class Races:
 
     @cached_property
     def updated(self) -> set[int]:
-        """The lines of the PTX that load an element and, on some path from there, store it by the same address."""
+        """The PTX lines of updates without an atomic, such as `x[i] += 1`: the line of the load and that of the store.
+
+        The store uses the same address register as the load, and some path leads from the load to it.
+        """
         blocks = self.machine.code.blocks
         kinds = {access.location.ptx_line: access.kind for access in self.machine.code.accesses}
         loads: dict[tuple[int, int], list[tuple[Block, int]]] = defaultdict(list)
@@ -398,7 +417,7 @@ class Races:
                 if kind in ("load", "store"):
                     (loads if kind == "load" else stores)[op.address, op.offset].append((block, op.line.ptx_line))
         lines = set()
-        after: dict[int, frozenset[int]] = {}  # by block of a load: the blocks that may come after it
+        after: dict[int, frozenset[int]] = {}  # by the basic block of a load: the basic blocks that may follow it
         for place in loads.keys() & stores.keys():
             for start, load in loads[place]:
                 if start.number not in after:
@@ -410,12 +429,12 @@ class Races:
 
 
 def _beyond(entry: LogEntry | Sync, span: tuple[int, int]) -> bool:
-    """Return whether a logged access is outside of a span of lines (first, last)."""
+    """Return whether a log entry is an access whose line is outside of `span` (first line, last line)."""
     return isinstance(entry, LogEntry) and not span[0] <= entry.access.location.line <= span[1]
 
 
 def _matches(entry: LogEntry | Sync, number: int, lane: tuple[int, int]) -> bool:
-    """Return whether a logged access has a number, and a lane (block, thread) takes part in it."""
+    """Return whether a log entry is the access with this number, and a lane (block, thread) takes part in it."""
     if not isinstance(entry, LogEntry) or number not in entry.access.numbers.values():
         return False
     mask = entry.mask

@@ -1,4 +1,4 @@
-"""The last accesses to each granule of memory, and which lanes have synchronised since."""
+"""The last accesses to each granule of memory (a few bytes), and which lanes have synchronised since."""
 
 from __future__ import annotations
 
@@ -15,46 +15,50 @@ if TYPE_CHECKING:
     from cudabench.simulator.check.races import LogEntry, Sync
 
 NO_THREAD = np.int32(1 << 20)
-ENGINE = np.int32(1 << 12)  # added to a thread's number for writes of its asynchronous copy
-TOGETHER = np.int32(1 << 13)  # and for writes by the same execution of one instruction
+ENGINE = np.int32(1 << 12)  # added to a thread's number if its asynchronous copy writes
+TOGETHER = np.int32(1 << 13)  # added to a thread's number if the same execution of one instruction writes
 
 
-# The same for threads of one block, where a load that polls has a kind of its own.
+# By the kind of an access: the kinds of earlier accesses of its block that it races with; 'poll': a load that polls.
 WITHIN = {**AGAINST, "store": (*AGAINST["store"], "poll"), "poll": ("store",)}
 
 
 class WarpOrder:
     """When each lane last synchronised with each lane of its warp, and when it last acquired all others' accesses.
 
-    With one row and a `Sync` of several blocks, the row stands for all blocks: only what holds in every block counts.
+    rows: the number of blocks; with 1, one row represents all blocks, and a `Sync` counts only for the lanes that took
+    part in it in every block.
     """
 
     def __init__(self, rows: int, threads: int) -> None:
         self.shape = (rows, threads // 32, 32)
         self.all_lanes = 0
         self.pairs: Array | None = None
-        self.acquired: Array | None = None  # by lane the time of its last poll, or of one that it learnt of
-        self.latest = 0  # of these times
-        self.fences, self.fenced = [0], [0]  # the numbers of fences, and their times
+        self.acquired: Array | None = None  # by lane: the time of its last poll, or of a poll that a sync passed on
+        self.latest = 0  # the maximum of `acquired`
+        self.fences, self.fenced = [0], [0]  # the numbers and the times of all fences
 
     def note(self, time: int, sync: Sync) -> None:
-        """Note a synchronisation at a time."""
+        """Record a synchronisation at a time: call the method named like its kind."""
         getattr(self, sync.kind)(time, sync.mask, sync.what)
 
     def over(self, values: Array, least: np.ufunc) -> Array:
-        """Return values by lane in the shape of the order; least: combines those of several blocks."""
+        """Return an array of values by lane in the shape `self.shape`.
+
+        least: the ufunc that combines the values of several blocks into one row, such as `np.minimum`.
+        """
         rows, warps, lanes = self.shape
         if values.shape[0] > rows:
             values = least.reduce(values, axis=0, keepdims=True)
         return np.broadcast_to(values, (rows, warps * lanes)).reshape(self.shape)
 
     def fence(self, time: int, mask: Array | None, number: int) -> None:
-        """Note a fence of some thread."""
+        """Record a fence of any thread; `number`: its number."""
         self.fences.append(number)
         self.fenced.append(time)
 
     def acquire(self, time: int, mask: Array | None, fences: Array | None) -> None:
-        """Note that the lanes of the mask have polled."""
+        """Record that the lanes of the mask have polled; `fences`: `Sync.what`."""
         if self.acquired is None:
             self.acquired = np.zeros(self.shape, dtype=np.int32)
         times: Any = np.int32(time)
@@ -65,7 +69,7 @@ class WarpOrder:
         self.latest = max(self.latest, int(self.acquired.max()))
 
     def sync(self, time: int, mask: Array | None, named: Array | None) -> None:
-        """Note that the lanes of the mask synchronised with the lanes that they name."""
+        """Record that the lanes of the mask synchronised with the lanes in `named` (bits; None: the whole warp)."""
         if mask is None and named is None:
             self.all_lanes, self.pairs = time, None
             if self.acquired is not None:
@@ -84,7 +88,10 @@ class WarpOrder:
             np.maximum(self.acquired, acquired, out=self.acquired)
 
     def ordered(self, lanes: Array, when: Array, low: Array, high: Array) -> Array:
-        """Return whether lanes (flat numbers) synchronised with threads low and high of their warp after the times."""
+        """Return for each lane whether it synchronised with two threads of its warp after the time `when`.
+
+        lanes: indices in all rows; low, high: the threads. The arrays have one element for each lane.
+        """
         ordered = when < self.all_lanes
         if self.pairs is not None:
             table = self.pairs.reshape(-1, 32)
@@ -94,11 +101,12 @@ class WarpOrder:
 
 @dataclass(slots=True)
 class Event:
-    """A logged access of the active lanes: one element for each of their granules, lanes ascending.
+    """A logged access; the arrays have an element for each granule of each active lane, in lane order.
 
-    granules: as a shadow numbers them; places: as their memory does. lanes: places in `WarpOrder`. time, number: of the
-    access. value: identifies the written data if they are the same for all lanes, else it is unique; values: the data
-    of each lane, None where they are not requested or all the same.
+    granules: the granules' numbers in the shadow; places: their numbers in the memory (see `Races.expand`). threads:
+    the thread in its block; lanes: the index in the rows of `WarpOrder`. time: the time of the access; number: the
+    access's number. value: a number for the written data; equal for two accesses only if all their lanes write the same
+    data. values: for each element a number for its lane's data, None if it is not needed or the same for all lanes.
     """
 
     entry: LogEntry
@@ -113,16 +121,20 @@ class Event:
 
     @property
     def kind(self) -> str:
-        """The kind of access; a load that polls has a kind of its own."""
+        """The kind of the access; 'poll' for a load that polls, and for an atomic that only waits."""
         access = self.entry.access
         return "poll" if self.entry.role == "poll" or (access.polls and access.kind == "load") else access.kind
 
 
-Found = tuple[Array, Array, Array]  # conflicting elements, the other threads, the numbers of the other accesses
+# The races of an event, by element: (whether it races, the other thread, the number of the other access).
+Found = tuple[Array, Array, Array]
 
 
 class Shadow:
-    """The last write, read and update of each granule of memory: threads as (lowest, highest), a time, an access."""
+    """The last accesses to each granule of memory, by kind of access.
+
+    kinds: by kind, arrays (lowest thread, highest thread, time, number of the access) with an element per granule.
+    """
 
     def __init__(self, granules: int, order: WarpOrder) -> None:
         self.order = order
@@ -131,17 +143,18 @@ class Shadow:
         )
         self.value = np.zeros(granules, dtype=np.int64)
         self.scratch = np.zeros(granules, dtype=np.int32)
-        self.strong: set[int] = set()  # the strong stores, by the number of their access
-        self.taking: set[int] = set()  # the atomics that wait for a value and replace it, likewise
-        self.several: set[int] = set()  # the stores in which threads wrote one place at once, likewise
+        # Sets of accesses, by number.
+        self.strong: set[int] = set()  # strong stores
+        self.taking: set[int] = set()  # atomics that wait for a value and replace it
+        self.several: set[int] = set()  # stores by which several threads wrote the same granule at once
 
     def conflicts(self, event: Event, cuts: tuple[int, int] = (0, 0)) -> Found | None:
-        """Return the races of an access, or None; the caller notes the access next.
+        """Return the races of an access with earlier ones, or None; the caller must call `note` for the access next.
 
-        A copy begins when its thread issues it, so it races like an access of that thread at that time; but until it
-        ends no thread owns its data, not even its own. An access that polls does not race with a strong store or an
-        atomic (PTX ISA, "Morally strong operations"). cuts: the times until which all is ordered before, within warps
-        and within blocks, 0 for none.
+        An asynchronous copy races like an access of its thread at the time when the thread starts it. Until the copy
+        ends, its data may not be accessed by any thread, not even by its own. An access that polls does not race with a
+        strong store or an atomic (PTX ISA, "Morally strong operations"). cuts: the times (within warps, within blocks)
+        until which advised barriers order accesses, 0 for none.
         """
         kind, access, granules, threads = event.kind, event.entry.access, event.granules, event.threads
         strong, takes = access.strong and kind == "store", access.polls and kind == "atomic"
@@ -167,7 +180,8 @@ class Shadow:
             if past == "store" and kind == "store":
                 conflict &= (self.value[granules] != event.value) | (high >= ENGINE)
             if conflict.any():
-                # Of the two threads the one of another warp, which nothing has ordered, else the unordered one.
+                # Name one of the two threads: the one in another warp, which nothing has ordered; if both are in this
+                # warp, the one that is not ordered.
                 warps = threads >> 5
                 known = (low == threads) | self.order.ordered(event.lanes, when, low, low)
                 party = np.where(low >> 5 != warps, low, np.where((high >> 5 != warps) | known, high, low))
@@ -180,7 +194,7 @@ class Shadow:
         if kind == "store" and (first != last).any():
             self.several.add(event.number)
             if event.values is not None:
-                # Lanes of one instruction write the same place: harmless if they write the same.
+                # Several lanes of one instruction write the same granule: harmless if they write the same value.
                 by_place = np.argsort(granules, kind="stable")
                 same = granules[by_place][1:] == granules[by_place][:-1]
                 differ = np.zeros(granules.size, dtype=bool)
@@ -191,7 +205,11 @@ class Shadow:
         return conflicts
 
     def ordered(self, event: Event, low: Array, high: Array, when: Array, cuts: tuple[int, int]) -> Array:
-        """Return whether accesses of threads low to high at some times are ordered before an event."""
+        """Return for each element of an event whether the earlier accesses to its granule are ordered before it.
+
+        low, high, when: the lowest and the highest thread of the earlier accesses, and their time. cuts: see
+        `conflicts`.
+        """
         warps = event.threads >> 5
         within: Array = (low >> 5 == warps) & (high >> 5 == warps)
         ordered = within & self.order.ordered(event.lanes, when, low, high)
@@ -202,7 +220,7 @@ class Shadow:
         return ordered
 
     def note(self, event: Event, cuts: tuple[int, int] = (0, 0)) -> None:
-        """Note the access that `conflicts` examined last; cuts: see there."""
+        """Record the access for which `conflicts` was called last; `cuts`: see there."""
         kind, granules = event.kind, event.granules
         first, last = self.ends
         again = kind in self.kinds
@@ -216,8 +234,9 @@ class Shadow:
                 self.kinds[past][1][granules] = -1
         else:
             if again:
-                # Readers of the same warp before its last synchronisation need not be remembered. Nor need those before
-                # the last poll: for the thread that polled they are ordered, and the new ones are not.
+                # Forget the earlier readers that are ordered before this access, as those of the same warp before its
+                # last synchronisation. Forget also those before the last poll: for the thread that polled they are
+                # ordered, but the new readers are not.
                 times = when[granules]
                 stale = self.ordered(event, low[granules], high[granules], times, cuts) | (times < self.order.latest)
                 low[granules[stale]], high[granules[stale]] = NO_THREAD, -1
@@ -229,7 +248,7 @@ class Shadow:
 
 
 def _with_conflicts(known: Found | None, conflict: Array, threads: Array, numbers: Array) -> Found:
-    """Return conflicts with new ones added, for elements that had none."""
+    """Add new races to the known ones; an element that already has a race keeps it."""
     if known is None:
         return conflict, threads, numbers
     new = conflict & ~known[0]

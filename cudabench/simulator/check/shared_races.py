@@ -1,4 +1,4 @@
-"""Races within a block over shared memory, and reads of unwritten shared memory."""
+"""Finds races within a block over shared memory, and reads of shared memory that nothing has written."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 
 class SharedRaces(Races):
-    """Races and uninitialised reads in shared memory."""
+    """Finds races and uninitialised reads in shared memory.
+
+    state: whether each granule is initialised, of shape (blocks, granules), or (1, granules) if all blocks agree.
+    """
 
     memory = "shared"
 
@@ -32,26 +35,26 @@ class SharedRaces(Races):
         self.span = -(-self.size // self.width) if self.size else 0
 
     def start(self, chunk: Chunk) -> None:
-        """Begin a chunk: nothing is initialised."""
+        """Begin a chunk of blocks; no granule is initialised."""
         self.chunk = chunk
         self.shadow: Shadow | None = None
         self.time = 0
         self.forget()
         self.asynchronous = False
-        self.flying: list[LogEntry] = []  # asynchronous copies without a wait so far
+        self.flying: list[LogEntry] = []  # asynchronous copies that their threads have not yet waited for
         self.state: Array = np.zeros((1, self.span), dtype=bool)
 
     def forget(self) -> None:
-        """Begin a log."""
+        """Begin a new, empty log."""
         self.entries = []
         self.bytes = 0
 
     def take(self, state: Array) -> None:
-        """Store which granules are initialised; one row stands for all blocks if they agree."""
+        """Set `self.state`; keep only one row if all blocks agree."""
         self.state = state[:1].copy() if (state == state[0]).all() else state
 
     def each(self) -> Array:
-        """Return a copy of the initialised flags, with a row for each block."""
+        """Return a copy of `self.state` with a row for each block."""
         return np.broadcast_to(self.state, (self.chunk.blocks, self.span)).copy()
 
     def log(self, access: MemoryOp, address: Value, offset: int, mask: Array | None, data: Sequence[Value]) -> None:
@@ -74,17 +77,20 @@ class SharedRaces(Races):
             self.flush(False)
 
     def logs(self) -> Iterable[Log]:
-        """Return the log, unless nothing has been accessed."""
+        """Return the log in a tuple, which is empty if nothing has been accessed since the last barrier."""
         return (self.entries,) if self.entries or self.shadow is not None else ()
 
     def commit(self, mask: Array | None) -> None:
-        """Close the active threads' groups of the asynchronous copies begun so far."""
+        """Record that the threads of a mask commit their copies so far as a group (cp.async.commit_group)."""
         new: Any = 1 if self.whole(mask) is None else mask
         for entry in self.flying:
             entry.groups = entry.groups + new
 
     def wait(self, count: int | None, mask: Array | None) -> None:
-        """Complete all groups of the active threads but each thread's `count` latest; None: all copies."""
+        """Record that the threads of a mask wait for their copies, except for their latest `count` groups.
+
+        count: None to wait for all copies (cp.async.wait_all).
+        """
         if count is None:
             self.commit(mask)
             count = 0
@@ -102,24 +108,28 @@ class SharedRaces(Races):
                 self.flying.append(self.part(entry, "copy", ~ended) if done else entry)
 
     def part(self, entry: LogEntry, role: str, lanes: Array | None) -> LogEntry:
-        """Return a copy's entry in a role, for some of its threads or (None) for all."""
+        """Return the log entry of a copy with another role, restricted to `lanes` (None: all its lanes)."""
         mask = entry.mask
         if lanes is not None:
             mask = lanes if mask is None else mask & lanes
         return replace(entry, mask=mask, role=role, locked=None)
 
     def written(self, rows: Array, offsets: Array, size: int) -> None:
-        """Note writes from outside of a block to the memory of some of the chunk's blocks."""
+        """Mark as initialised what bulk copies, or other blocks of the cluster, write.
+
+        rows, offsets: for each write, the index in the chunk of the block that owns the memory, and the first byte.
+        size: the bytes of a write.
+        """
         if rows.size:
             state = self.each()
             state[rows[:, None], offsets[:, None] // self.width + np.arange(max(1, size // self.width))] = True
             self.take(state)
 
     def barrier(self) -> None:
-        """End the interval."""
+        """End the interval at a barrier of the block, and examine its log."""
         if self.entries or self.shadow is not None:
             self.flush(True)
-            # Copies without a wait go on writing after the barrier.
+            # Copies that nobody has waited for may still write after the barrier.
             self.entries.extend(self.flying)
 
     def finish(self) -> None:
@@ -128,7 +138,7 @@ class SharedRaces(Races):
         self.barrier()
 
     def flush(self, ends: bool) -> None:
-        """Examine the log; ends: then forget it, else later accesses can still race with it."""
+        """Examine the log; `ends`: whether the interval ends here. If not, later accesses can still race with it."""
         entries = self.entries
         self.forget()
         if self.shadow is None and ends and entries:
@@ -142,7 +152,7 @@ class SharedRaces(Races):
             self.shadow = None
 
     def quiet(self, entries: Log) -> bool:
-        """Return whether the kinds of accesses alone exclude races, and all granules read are initialised."""
+        """Return whether no races are possible (only loads, or only atomics) and all granules read are initialised."""
         accesses = [entry for entry in entries if isinstance(entry, LogEntry)]
         kinds = {entry.access.kind for entry in accesses}
         if kinds - {"load"} and kinds - {"atomic"}:
@@ -160,7 +170,10 @@ class SharedRaces(Races):
         return True
 
     def initialise(self, entries: Log, common: Array | None) -> None:
-        """Note what stores and atomics initialise; common: the state after them if it is the same in all blocks."""
+        """Mark as initialised what the log's stores and atomics write.
+
+        common: the result of `one_block`.
+        """
         writes = [entry for entry in entries if isinstance(entry, LogEntry) and entry.access.kind != "load"]
         if common is not None and all(entry.mask is None or entry.mask.shape[0] == 1 for entry in writes):
             self.state = common
@@ -171,12 +184,15 @@ class SharedRaces(Races):
             self.take(state)
 
     def name(self, entry: LogEntry, offset: int) -> str:
-        """Return the name of an accessed place, for messages."""
+        """Return the name of the accessed element for messages; `offset`: in bytes."""
         return self.machine.hazards.places.shared(offset, entry.access.width, entry.access.location.line)
 
     def one_block(self, entries: Log) -> Array | None:
-        """Examine the log for one block that makes the accesses of all; return the state after it, None where there are
-        hazards or blocks access different places."""
+        """Examine the log for one block that makes the accesses of all blocks together.
+
+        Return `state` after the log, of shape (1, granules); None if there are hazards, or if the blocks access
+        different addresses.
+        """
         addresses = (entry.address for entry in entries if isinstance(entry, LogEntry))
         if len(self.state) > 1 or any(not isinstance(address, Affine) and len(address) > 1 for address in addresses):
             return None
@@ -187,7 +203,7 @@ class SharedRaces(Races):
                 shadow.order.note(time, entry)
                 continue
             kind = entry.access.kind
-            # A copy counts as ended only where it has ended in every block.
+            # A copy counts as ended only for the threads for which it has ended in every block.
             event = self.event(entry, time, False, narrow_all(entry.mask) if entry.role == "done" else None)
             if (kind != "store" and not state[event.granules].all()) or self.collides(entry):
                 return None
@@ -200,7 +216,7 @@ class SharedRaces(Races):
         return state.reshape(1, -1)
 
     def all_blocks(self, entries: Log, ends: bool) -> None:
-        """Examine the log exactly, for all blocks at once."""
+        """Examine the log for each block, and report the hazards; `ends`: see `flush`."""
         fresh = self.shadow is None and ends
         while True:
             if self.shadow is None:
@@ -214,15 +230,16 @@ class SharedRaces(Races):
             self.time += len(entries)
             if not (fresh and self.cuts.news):
                 break
-            self.shadow = None  # races that the advised barrier orders are not reported
+            self.shadow = None  # examine once more, to leave out the races that the new cure removes
         self.take(state)
         for record in (*unset, *(races or ())):
             record()
 
     def steps(self, entries: Log, start: int, flags: Array, faults: list[Callable[[], None]]) -> Iterator[Sync | Event]:
-        """Yield the steps of a log whose first entry has the time `start`; faults gets the uninitialised reads.
+        """Yield the events and synchronisations of a log whose first entry has the time `start`.
 
-        flags: for the granules of all blocks whether they are initialised.
+        flags: whether each granule of all blocks is initialised; stores and atomics set it. faults: gets a function for
+        each uninitialised read, which reports it when it is called.
         """
         for time, entry in enumerate(entries, start):
             if isinstance(entry, Sync):

@@ -1,7 +1,7 @@
-"""Reads through the read-only cache of memory that the same launch has written.
+"""Finds reads through the read-only cache from memory that the same launch has written.
 
 PTX ISA, `ld.global.nc`; CUDA C++ Programming Guide, "Read-Only Data Cache Load Function", "Read/Write Coherency": the
-cache is not kept coherent while a kernel runs, whichever thread writes, with a barrier or without.
+cache is not kept coherent while a kernel runs. It does not matter which thread writes, or whether there is a barrier.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
 
 
-# How a load goes through the read-only cache, and what to do instead, for messages.
+# Words for messages, by `CachedAs`: (how a load goes through the read-only cache, what to do instead).
 HOW = {
     "asked": ("by __ldg() or another ld.global.nc", "use a plain load"),
     "load": (
@@ -35,7 +35,10 @@ HOW = {
 
 
 def regions_of(code: Code, space: AddressSpace, parameters: Array, textures: Mapping[int, Texture]) -> set[int] | None:
-    """Return the bases of the regions that a launch may write and read through the read-only cache, None for all."""
+    """Return the base addresses of the regions that a launch may both write and read through the read-only cache.
+
+    None stands for all regions.
+    """
     if not code.cached:
         return set()
     cached, written = (written_regions(bits, space, parameters, textures) for bits in (code.cached, code.written))
@@ -43,23 +46,23 @@ def regions_of(code: Code, space: AddressSpace, parameters: Array, textures: Map
 
 
 class StaleReads:
-    """The last write to each granule of the regions that the launch writes and reads through the read-only cache."""
+    """Records the last write to each granule of the regions of `regions_of`, and checks the cached reads there."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self.width = min(machine.code.granule["global"], 8)
-        self.written: dict[int, Array] = {}  # by the region's base: 1 more than the number of the access, 0 for none
-        # None for all.
+        # By the region's base: for each granule, the number of the access that wrote it last, plus 1; 0 for none.
+        self.written: dict[int, Array] = {}
         self.regions = regions_of(machine.code, machine.space, machine.parameters.bytes, machine.textures)
         self.used = self.regions is None or bool(self.regions)
 
     def note(self, region: Region, entry: LogEntry) -> None:
-        """Note the writes of lanes, or check their reads through the cache."""
+        """Record an access that writes, or check one that reads through the read-only cache."""
         access = entry.access
         if self.regions is not None and region.base not in self.regions:
             return
         if access.kind == "load" and (not access.cached or region.base in self.machine.surface_writes):
-            return  # `isa.textures` reports those of surfaces
+            return  # `isa.textures` checks regions that are written as a surface
         chunk = self.machine.chunk
         lanes = chunk.real(entry.mask)
         start = broadcast(flat(entry.address, entry.offset - region.base, chunk), chunk.shape)[lanes] // self.width

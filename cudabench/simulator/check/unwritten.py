@@ -1,7 +1,7 @@
-"""Reads of unwritten memory: local memory, and arrays that begin unwritten.
+"""Finds reads of memory that nothing has written: local memory, and arrays that have no content before the launch.
 
-Such a read alone is not a fault: compilers copy whole structures, and the value may have no use. It is one if a result
-depends on the value: a second run with another byte in this memory shows that.
+Such a read alone is no error: compilers copy whole structs, and the value may never be used. It is an error if a result
+depends on the value. To find out, the kernel runs a second time with this memory filled with another byte.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 
 
 class Unwritten:
-    """The memory that the launches of one run have written.
+    """Records which bytes the launches of one run have written.
 
     byte: the value that fills local memory before a block starts, and that an undefined shuffle returns. arrays: the
-    names of the arrays that begin unwritten; None if reads are not checked: then the byte fills registers too.
+    names of the arrays that have no content at the start; None if reads are not checked. In this case the byte also
+    fills the registers that no code writes.
     """
 
     def __init__(self, byte: int, arrays: Collection[str] | None) -> None:
@@ -34,12 +35,12 @@ class Unwritten:
         self._local: Array = None
 
     def written(self, name: str) -> Array:
-        """Return for each byte of an array whether it is written: 0 if not."""
+        """Return a uint8 array with an element for each byte of an array: 0 if the byte was never written."""
         marks = self._arrays[name]
         return np.zeros(1, np.uint8) if marks is None else marks
 
     def start(self, machine: Machine) -> None:
-        """Forget the local memory of earlier blocks, and fill the registers that no code writes."""
+        """Begin a chunk of blocks: fill its local memory, and its unwritten registers if reads are not checked."""
         if machine.local is not None:
             machine.local.fill(self.byte)
             self._local = np.zeros_like(machine.local) if self.looks else None
@@ -50,7 +51,10 @@ class Unwritten:
                 machine.registers[index] = bool(self.byte & 1) if width == 1 else Affine(word)
 
     def _marks(self, machine: Machine) -> Array:
-        """Return which bytes of local memory are written; recursive calls enlarge it."""
+        """Return a uint8 array in the shape of local memory: 0 for bytes that were never written.
+
+        Recursive calls enlarge the local memory; then the array is enlarged, too.
+        """
         marks, size = self._local, machine.local.shape
         if marks is None or marks.shape != size:
             self._local = np.zeros(size, np.uint8)
@@ -59,7 +63,7 @@ class Unwritten:
         return self._local
 
     def load_local(self, machine: Machine, access: MemoryOp, index: int | Array) -> None:
-        """Check lanes that read elements of their local memory; index: see `local_index`."""
+        """Check a load of the active lanes from their local memory; `index`: see `local_index`."""
         if not self.looks:
             return
         marks = self._marks(machine).view(UNSIGNED[8 * access.width])
@@ -71,7 +75,7 @@ class Unwritten:
         self._report(machine, access, read, machine.lanes(), lambda lane: what)
 
     def store_local(self, machine: Machine, access: MemoryOp, index: int | Array, mask: Array | None) -> None:
-        """Note lanes that write elements of their local memory."""
+        """Mark what the lanes of a mask write to their local memory; `index`: see `local_index`."""
         if not self.looks:
             return
         marks = self._marks(machine).view(UNSIGNED[8 * access.width])
@@ -84,7 +88,7 @@ class Unwritten:
     def reach(
         self, machine: Machine, access: MemoryOp, region: Region, address: Value, offset: int, mask: Array | None
     ) -> None:
-        """Check lanes that read elements of a region, and note those that write it."""
+        """Check an access that reads from a region, and mark what an access writes to it."""
         if region.name not in self._arrays:
             return
         marks = self._arrays[region.name]
@@ -111,7 +115,10 @@ class Unwritten:
         self, machine: Machine, access: MemoryOp, read: list[Array], lanes: Array,
         place: Callable[[tuple[int, int]], str],
     ) -> None:  # fmt: skip
-        """Note lanes that read elements with an unwritten byte; place: names what a lane reads."""
+        """Record the lanes that read an element of which at least one byte is unwritten.
+
+        read: the marks of the elements that the lanes read. place: see `Hazards.unwritten`.
+        """
         bad = lanes & np.logical_or.reduce([marks != ~marks.dtype.type(0) for marks in read])
         if machine.chunk.real(bad).any():
             machine.hazards.unwritten(machine, access.location, bad, place)

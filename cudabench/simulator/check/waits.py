@@ -1,12 +1,13 @@
-"""Waits that nothing ends, detected by a state that returns.
+"""Finds waits that nothing ends: deadlocks and endless loops.
 
-Threads that are back at a place, with the same values in all that their path depends on, in memory that has not changed
-meanwhile, repeat the same steps for ever, in any order of execution. If that holds for every thread that still runs,
-and the others wait at barriers for them, nothing ends the launch: a deadlock, or an endless loop.
+A thread is in a cycle if it comes back to the same place in the code, all values that its path depends on are the same
+as before, and memory has not changed in between. It then repeats the same steps forever, in any order of execution. If
+every thread that still runs is in a cycle, and the others wait at barriers for these threads, the launch never ends.
 
-A long launch is examined from time to time. An examination begins with registers alone, adds memory once lanes have
-returned to a state, and ends once a thread changes memory. Lanes that have returned rest until all have. A loop that
-counts tries, reads the clock or alternates values in memory does not return, and is left to the limits of a launch.
+A long launch is examined from time to time. An examination first compares only registers. Once lanes have returned to
+an earlier state, it also compares memory; it ends as soon as a thread changes memory. Lanes that have returned pause
+until all lanes have returned. A loop that counts its tries, reads the clock or alternates values in memory never
+returns to an earlier state; it is stopped by the limits of a launch.
 """
 
 from __future__ import annotations
@@ -30,33 +31,34 @@ from cudabench.simulator.values import BOOL, UNSIGNED, Affine, Array, Chunk, Val
 if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
 
-FIRST = 20_000  # steps of a launch before the first examination; the next follows after twice as many
-TURNS = 4096  # of an examination at most, or one turn for so many steps of the launch:
+# A turn is one call of `Waits.turn`, which the scheduler makes before it chooses the next block of code.
+FIRST = 20_000  # steps of a launch before its first examination; the next one follows after twice as many
+TURNS = 4096  # an examination has at most this many turns, or one turn per SHARE steps of the launch if that is more
 SHARE = 16
-EPOCH = 16  # turns until a new state is taken for comparison, at first
-MOST_BYTES = 1 << 28  # of memory that is compared
-# Opcodes that may write memory. All others only compute, read or branch.
+EPOCH = 16  # turns until a new state is saved for comparison; doubles each time
+MOST_BYTES = 1 << 28  # a memory with more bytes than this is not compared
+# Opcodes that may write memory; all others only compute, read or branch.
 WRITERS = frozenset(("st", "atom", "red", "cp", "call", "mbarrier", "stmatrix", "wmma", "sust"))
 SPACES = ("shared", "global", "local")
 _SHARED = frozenset(("global", "shared", "generic"))  # memory that other threads may write
 _NOTHING: tuple[frozenset[str], int] = frozenset(), 0
-READY, WAITING = 0, 1  # instead of an op's id
+READY, WAITING = 0, 1  # in the keys of `Waits.places`, in place of a barrier's id
 
 
 class Waits:
-    """One examination of a launch."""
+    """One examination of a launch; "block of code" means a basic block."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self.turns, self.next, self.length = 0, 1, EPOCH
         self.most = max(TURNS, machine.steps // SHARE)
         self.with_memory = False
-        self.blocks: set[int] = set()  # blocks of code that ran
-        self.dirty: set[str] = set()  # memories that the previous block may have written
-        self.copies: dict[str, list[Array]] = {}
-        self.last: tuple[int, Array | None] | None = None
-        self.seen: dict[int, tuple[Op, Array, Value]] = {}  # by id: ops by which lanes wait, the lanes, the address
-        self.kinds: dict[int, tuple[set[str], int]] = {}  # by line of the PTX: spaces accessed there, bytes
+        self.blocks: set[int] = set()  # the blocks of code that ran
+        self.dirty: set[str] = set()  # state spaces that the previous block of code may have written
+        self.copies: dict[str, list[Array]] = {}  # by state space: copies of its arrays
+        self.last: tuple[int, Array | None] | None = None  # (block of code, mask) that ran last
+        self.seen: dict[int, tuple[Op, Array, Value]] = {}  # by id of a reading op: (op, lanes, value of the address)
+        self.kinds: dict[int, tuple[set[str], int]] = {}  # by PTX line of an access: (state spaces, bytes)
         for access in machine.code.accesses:
             self.kinds.setdefault(access.location.ptx_line, (set(), access.size))[0].add(access.space)
         self.needed: dict[frozenset[int], frozenset[int] | None] = {}
@@ -64,7 +66,7 @@ class Waits:
     # From turn to turn.
 
     def ran(self, number: int, mask: Array | None) -> None:
-        """Note a block of code that is about to run, and the lanes that run it."""
+        """Record that a block of code is about to run; `mask`: the lanes that run it."""
         self.last = number, mask
         if self.turns == 0:
             return
@@ -77,9 +79,9 @@ class Waits:
                 self.copies[space] = [array.copy() for array in self.memory(space)]
 
     def turn(self) -> Collection[int]:
-        """Return the blocks of code that may run next; none where all may.
+        """Return the numbers of the blocks of code that may run next; an empty collection means all.
 
-        Raises BudgetExceeded, its hazards recorded, where nothing ends the launch.
+        Raises BudgetExceeded if nothing ends the launch; the hazards are recorded before.
         """
         machine = self.machine
         self.turns += 1
@@ -102,7 +104,7 @@ class Waits:
         return awake
 
     def begin(self) -> None:
-        """Take the present state, with which lanes are compared from now on."""
+        """Save the present state; from now on, lanes are compared with it."""
         machine = self.machine
         self.next = self.turns + self.length
         self.length *= 2
@@ -115,8 +117,10 @@ class Waits:
         self.dirty.discard("local")
 
     def places(self) -> dict[tuple[int, int], Array]:
-        """Return all lanes by the block of code where they continue, and what they wait for: READY (nothing), WAITING
-        (others of their warps), or a barrier's op."""
+        """Return the masks of all lanes by (block of code where they continue, what they wait for).
+
+        They wait for nothing (READY), for other lanes of their warps (WAITING), or at a barrier (the id of its op).
+        """
         machine, real = self.machine, self.machine.chunk.real
         lanes = {(number, READY): real(mask) for number, mask in machine.ready.items()}
         lanes |= {(number, WAITING): real(mask) for number, mask in machine.waiting.items()}
@@ -126,7 +130,7 @@ class Waits:
         return lanes
 
     def unchanged(self) -> bool:
-        """Return whether shared and global memory is unchanged; note the reads of the previous block."""
+        """Return whether shared and global memory are unchanged; also record the reads of the last block of code."""
         if self.last is not None:
             self.note_waits(*self.last)
         for space in self.dirty - {"local"}:
@@ -137,7 +141,7 @@ class Waits:
         return True
 
     def memory(self, space: str) -> list[Array]:
-        """Return the arrays of a memory; if they are too large, a NaN, which never equals itself."""
+        """Return the arrays of a state space; if they are too large, [NaN], which is never equal to another copy."""
         machine = self.machine
         own = machine.shared if space == "shared" else machine.local
         arrays = [] if own is None else [own]
@@ -146,14 +150,14 @@ class Waits:
         return arrays if sum(array.nbytes for array in arrays) <= MOST_BYTES else [np.full(1, np.nan)]
 
     def written(self, op: Op) -> set[str]:
-        """Return the memories that an op may write."""
+        """Return the state spaces that an op may write."""
         spaces = self.kinds.get(op.line.ptx_line, ({"generic"}, 0))[0]
         if "surface" in spaces:
             return {"global"}
         return set(SPACES) if "generic" in spaces else spaces & set(SPACES)
 
     def back(self, number: int, mask: Array | None) -> bool:
-        """Return whether lanes have run and returned to their place and state."""
+        """Return whether the lanes at a block of code have run and come back to it in the saved state."""
         if self.rested.get(number, False) is mask:
             return True
         lanes, then = self.machine.chunk.real(mask), self.then.get((number, READY))
@@ -163,7 +167,7 @@ class Waits:
         return True
 
     def same_state(self, number: int, lanes: Array) -> bool:
-        """Return whether lanes at a block of code have the state that they had there."""
+        """Return whether lanes at a block of code have the same state as in the saved state."""
         machine = self.machine
         needed = self.depends()
         if needed is None:
@@ -182,7 +186,7 @@ class Waits:
         return not machine.code.calls or self.same_stack(lanes)
 
     def same_stack(self, lanes: Array) -> bool:
-        """Return whether lanes have the call stack that they had."""
+        """Return whether lanes have the same call stack as in the saved state."""
         machine = self.machine
         chunk, stack = machine.chunk, machine.stack
         depth, backs, levels = self.stack
@@ -202,9 +206,9 @@ class Waits:
         return True
 
     def depends(self) -> frozenset[int] | None:
-        """Return the registers that decide the path of lanes in the blocks that ran, and what they write.
+        """Return the registers that the path of lanes, and what they write, depend on in the blocks of code that ran.
 
-        None where these depend on the clock, too.
+        None if they also depend on the clock.
         """
         key = frozenset(self.blocks)
         if key not in self.needed:
@@ -222,7 +226,7 @@ class Waits:
         return self.needed[key]
 
     def note_waits(self, number: int, mask: Array | None) -> None:
-        """Note the reads of lanes in a block of code that they ran."""
+        """Record the reads that lanes made in a block of code; `mask`: the lanes that ran it."""
         machine = self.machine
         ops = machine.code.blocks[number].ops
         for place, op in enumerate(ops):
@@ -236,11 +240,14 @@ class Waits:
     # The end of a wait.
 
     def all_rest(self) -> None:
-        """Release lanes whose barrier is complete, or end the launch, once all lanes that can run have returned."""
+        """When all lanes that can run have returned, release lanes that wait, if possible; otherwise end the launch.
+
+        Raises BudgetExceeded if nothing ends the launch.
+        """
         machine = self.machine
         if reconsider(machine):
             return
-        # Whether lanes wait at the same barriers, and for the same lanes of their warps, as they did.
+        # Whether lanes wait at the same barriers, and for other lanes of their warps, as in the saved state.
         now = self.places()
         together = now.keys() == self.then.keys() and all(
             (lanes == self.then[number, why]).all() and (number < 0 or why == READY or self.same_state(number, lanes))
@@ -254,14 +261,14 @@ class Waits:
         self.begin()
 
     def stop(self) -> None:
-        """Record what each lane waits for, and end the launch. Raises BudgetExceeded."""
+        """Record as hazards what the lanes wait for, then raise BudgetExceeded to end the launch."""
         machine = self.machine
         code, chunk = machine.code, machine.chunk
         places = []
         for (number, why), lanes in self.then.items():
             if why == READY:
                 tested, ops = self.waited_for(lanes), code.blocks[number].every
-                # For a loop: the last op with a source line.
+                # For an endless loop, name the last op that has a source line.
                 named = next((op for op in reversed(ops) if op.line.line), ops[-1])
                 places.append((tested, tested or named, lanes))
         first = places[0][1]
@@ -287,7 +294,7 @@ class Waits:
         lines = {op.line.line for _, op, _ in places}
         for op, lanes in stuck:
             if op.line.group and op.line.line in lines:
-                continue  # one thread of the block waits for the grid, the others for that thread
+                continue  # a grid barrier: one thread of the block waits for the grid, the others for that thread
             machine.hazards.barrier(machine, op, lanes, others)
         for number, mask in machine.waiting.items():
             machine.mask = mask
@@ -298,7 +305,7 @@ class Waits:
         raise BudgetExceeded(f"kernel {code.name} was stopped at {where}, where nothing will ever end it.")
 
     def reads_global(self) -> bool:
-        """Return whether lanes wait for global memory that the kernel may write."""
+        """Return whether some lanes poll global memory that the kernel may write."""
         chunk, written = self.machine.chunk, self.machine.global_races.written
         for op, lanes, address in self.seen.values():
             spaces, _ = self.kinds.get(op.line.ptx_line, ({"generic"}, 0))
@@ -311,7 +318,7 @@ class Waits:
         return False
 
     def waited_for(self, lanes: Array) -> Op | None:
-        """Return the op by which the first of some lanes tests what it waits for."""
+        """Return the op by which the first of these lanes reads what it waits for; None for an endless loop."""
         needed = self.depends() or frozenset()
         _, place = first_lane(lanes, self.machine.chunk)
         candidates = [
@@ -324,7 +331,7 @@ class Waits:
         return max(candidates, key=lambda op: (_WAITS.index(op.opcode), op.line.ptx_line), default=None)
 
     def hoisted(self) -> str:
-        """Return advice where the compiler reads the memory of the loop once, before the loop; empty elsewhere."""
+        """Return advice for a message if the compiler reads the loop's memory only once, before the loop; else ''."""
         for block in self.machine.code.blocks:
             end = block.terminator
             if block.number in self.blocks or end is None or self.blocks.isdisjoint(block.successors):
@@ -340,7 +347,7 @@ class Waits:
         return ""
 
     def ended_block(self) -> str:
-        """Return which block has ended, for a message."""
+        """Return words for a message that say which block has ended without coming to the grid barrier."""
         machine, chunk = self.machine, self.machine.chunk
         exited = np.zeros((1, 1), bool) if machine.exited is None else machine.exited
         ended = chunk.real(exited).sum(axis=1) == chunk.real_threads
@@ -351,7 +358,7 @@ class Waits:
         return f"block {chunk.block_index(row)} has ended{f' (line {line})' if line else ''}"
 
     def words(self, op: Op, place: tuple[int, int]) -> str:
-        """Return the message of a thread that waits for ever at an op; place: (block in the chunk, thread)."""
+        """Return the message for a thread that waits forever at an op; `place`: (block in the chunk, thread)."""
         machine, chunk = self.machine, self.machine.chunk
         _, size = self.kinds[op.line.ptx_line]
         addresses = broadcast(flat(self.seen[id(op)][2], op.offset, chunk), chunk.shape)
@@ -383,11 +390,11 @@ class Waits:
         return f"{does} {name}, which stays {number}: {reason}"
 
 
-_WAITS = ("ld", "ldu", "atom", "mbarrier")  # opcodes by which lanes wait; a later one is more specific
+_WAITS = ("ld", "ldu", "atom", "mbarrier")  # opcodes by which lanes wait, the most specific last
 
 
 def same(x: Value, y: Value, lanes: Array, width: int, chunk: Chunk) -> bool:
-    """Return whether two values of a register are equal in some lanes."""
+    """Return whether two values of a register are equal in all of the given lanes."""
     if x is y:
         return True
     if type(x) is Affine and type(y) is Affine and x.base == y.base and x.coefficients == y.coefficients:

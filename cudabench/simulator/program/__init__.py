@@ -1,1 +1,1 @@
-"""PTX as text, parsed, lowered to operations, and loaded as a program."""
+"""From PTX text to a program that can be launched: the parser, the translation to operations, and their records."""

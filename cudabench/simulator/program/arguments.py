@@ -1,4 +1,4 @@
-"""The bytes and addresses of a launch's arguments."""
+"""Give the arguments of a launch their addresses and write them as the bytes of the kernel's parameters."""
 
 from __future__ import annotations
 
@@ -24,13 +24,17 @@ _FORMATS = {
 
 
 class Struct(NamedTuple):
-    """A struct by value with pointers inside: its bytes, and (offset, title, array) of what they point at."""
+    """A struct that is passed by value and contains pointers.
+
+    content: the struct's bytes. pointers: for each pointer in it (its offset in bytes, the name that messages use, the
+    array that it points to).
+    """
 
     content: bytes
     pointers: tuple[tuple[int, str, Array], ...]
 
     def pointing(self, addresses: Mapping[int, int]) -> bytes:
-        """Return the bytes with the arrays' addresses, given by the arrays' ids, in their places."""
+        """Return the struct's bytes with the pointers filled in; `addresses`: each array's address by `id(array)`."""
         content = bytearray(self.content)
         for offset, _, array in self.pointers:
             content[offset : offset + 8] = addresses[id(array)].to_bytes(8, "little")
@@ -38,21 +42,25 @@ class Struct(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Pointers to the rows of an array, so many of them, `pitch` bytes apart: what a kernel takes as `float **`."""
+    """The argument of a `float **` parameter: `number` pointers into one array, `pitch` bytes apart, one per row."""
 
     array: Array
     number: int
     pitch: int
 
     def table(self, base: int) -> Array:
-        """Return the bytes of the pointers, given the array's address."""
+        """Return the table of the pointers as a uint8 array; `base`: the array's address."""
         return (np.arange(self.number, dtype=np.uint64) * np.uint64(self.pitch) + np.uint64(base)).view(np.uint8)
 
 
 @dataclass(slots=True)
 class Placed:
-    """The arguments of a launch as its kernel finds them: the address space with all arrays, the bytes of the
-    parameters, and what their handles of textures and tensor maps stand for; addresses: of arrays, by their ids."""
+    """The arguments of a launch after they have got addresses.
+
+    space: the address space with all arrays. parameters: the bytes of the kernel's parameters. textures, maps: the
+    textures and tensor maps by the handle that stands for them in the parameters. addresses: each array's address by
+    `id(array)`.
+    """
 
     space: AddressSpace
     parameters: bytes = b""
@@ -64,7 +72,10 @@ class Placed:
 def place_arguments(
     code: Code, space: AddressSpace, arguments: Sequence[Any], names: Sequence[str] | None, beside: Mapping[str, Array]
 ) -> Placed:
-    """Give the arguments of a launch their places in an address space; see `launch.run`."""
+    """Place the arguments of a launch in an address space, and return them with their addresses and bytes.
+
+    names, beside: as in `launch.run`. Raises LaunchError if the arguments do not fit the kernel's parameters.
+    """
     if len(arguments) != len(code.parameters):
         raise LaunchError(f"kernel {code.name} takes {len(code.parameters)} arguments, not {len(arguments)}.")
     titles = list(names) if names is not None else [f"argument {number}" for number in range(len(arguments))]
@@ -102,7 +113,10 @@ def place_arguments(
 
 
 def with_numbers(placed: Placed, code: Code, arguments: Sequence[Any], names: Sequence[str] | None) -> Placed:
-    """Return the places of a launch's arguments, all arrays and numbers, if the arrays have their places already."""
+    """Return `placed` with the numbers of this launch; its arrays must be the same as in `placed`.
+
+    All arguments must be arrays or numbers.
+    """
     raw = bytearray(placed.parameters)
     for number, (value, parameter) in enumerate(zip(arguments, code.parameters, strict=True)):
         if not isinstance(value, np.ndarray):
@@ -117,7 +131,7 @@ _POINTERS = {np.ndarray: "an array", Rows: "an array of pointers", Texture: "a t
 
 
 def scalar_bytes(value: Any, parameter: Variable, name: str) -> bytes:
-    """Return the bytes of a scalar argument."""
+    """Return the bytes of an argument that is a number or the bytes of a struct; `name`: its name in messages."""
     if isinstance(value, (bytes, bytearray, np.void)):
         raw = value.tobytes() if isinstance(value, np.void) else bytes(value)
         if len(raw) != parameter.size:
@@ -142,7 +156,7 @@ def scalar_bytes(value: Any, parameter: Variable, name: str) -> bytes:
 
 
 def _float_bytes(value: Any, letter: str, name: str) -> bytes:
-    """Return the bytes of a floating-point argument; one out of the type's range is an infinity."""
+    """Return the bytes of a floating-point argument; a number out of the type's range becomes an infinity."""
     if not isinstance(value, (int, float)):
         raise LaunchError(f"argument '{name}' must be a number, not {value!r}.")
     try:
@@ -158,7 +172,7 @@ def _integer_bytes(value: Any, parameter: Variable, name: str) -> bytes:
     if not isinstance(value, int):
         raise LaunchError(f"argument '{name}' must be an integer, not {value!r}.")
     bits = parameter.size * 8
-    # C's int reaches PTX as .u32: both readings of the bits are accepted.
+    # PTX has .u32 also for C's int, so the number may be in the range of the signed or of the unsigned type.
     if not -(1 << (bits - 1)) <= value < 1 << bits:
         raise LaunchError(f"argument '{name}' = {value} does not fit into {bits} bits.")
     return (value & ((1 << bits) - 1)).to_bytes(parameter.size, "little")
@@ -167,10 +181,11 @@ def _integer_bytes(value: Any, parameter: Variable, name: str) -> bytes:
 def place_arrays(
     space: AddressSpace, arrays: Sequence[tuple[str, Array]], beside: Sequence[tuple[str, Array]] = ()
 ) -> dict[int, int]:
-    """Give each array addresses and return them by id; arrays that share memory share a region.
+    """Place each array in the address space, and return its address by `id(array)`.
 
-    Their order is that of `beside`, arrays that are placed whether a launch has them as arguments or not, then their
-    own: the addresses on the host do not matter, so that a launch is the same in every process.
+    Arrays that overlap in the host's memory share one region. The arrays of `beside`, which are placed even if they are
+    no arguments of the launch, come first; then `arrays` in their order. The order does not depend on the addresses on
+    the host, so a launch gets the same addresses in every process.
     """
     extents = []
     for rank, (name, array) in enumerate((*beside, *arrays) if beside else arrays):
@@ -178,11 +193,11 @@ def place_arrays(
             raise LaunchError(f"array '{name}' is not C-contiguous: pass numpy.ascontiguousarray of it.")
         if array.dtype.hasobject:
             raise LaunchError(f"array '{name}' has dtype {array.dtype}, which has no bytes a kernel could use.")
-        # If an array has two names, that of an argument counts.
+        # `rank < len(beside)` sorts an argument before an equal array of `beside`: the region gets the argument's name.
         extents.append((array.__array_interface__["data"][0], -array.nbytes, rank < len(beside), rank, name, array))
-    wholes: list[list[tuple[int, int, bool, int, str, Array]]] = []  # an array that is in no other, and those in it
+    wholes: list[list[tuple[int, int, bool, int, str, Array]]] = []  # groups: an outermost array, then those inside it
     end = 0
-    for extent in sorted(extents):  # the ranks differ
+    for extent in sorted(extents):  # ranks are unique, so the arrays themselves are never compared
         start, size, *_ = extent
         if size and wholes and start - size <= end:
             wholes[-1].append(extent)

@@ -1,7 +1,7 @@
-"""From a kernel's parsed functions to ops, calls inlined where they can be (see `calls`).
+"""Translates a kernel's parsed functions into ops. Calls are inlined where that is possible (see `calls`).
 
-One list of blocks with increasing numbers holds the whole kernel, so that "lowest block first" is a good order for
-divergent lanes. Registers become indices; `.param` variables of calls become registers.
+One list of basic blocks holds the whole kernel, including its inlined functions. Registers become indices; the
+`.param` variables of calls become registers, too.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ _SPECIAL_WORDS = (
     "%lanemask_gt", "%smid", "%nsmid", "%gridid", "%dynamic_smem_size", "%total_smem_size",
     *GRID_BARRIER,
 )  # fmt: skip
-_CLOCKS = {  # bits, and where they begin
+_CLOCKS = {  # the width in bits, and the first bit of the 64-bit clock that the register holds
     "%clock": (32, 0), "%clock_hi": (32, 32), "%clock64": (64, 0),
     "%globaltimer": (64, 0), "%globaltimer_lo": (32, 0), "%globaltimer_hi": (32, 32),
 }  # fmt: skip
 MAX_INLINED = 400_000
 STACK_POINTERS = ("%SP", "%SPL")
-DYNAMIC_SHARED = -1  # an address: the end of the static shared memory, known once all is decoded
+DYNAMIC_SHARED = -1  # stands for the end of the static shared memory, which is known once the kernel is decoded
 
 Known = TypeVar("Known", bound=Hashable)
 Build = Callable[["Builder", Instruction], Run | Op | None]
@@ -72,7 +72,11 @@ BuildCall = Callable[["Builder", tuple[Operand, ...], tuple[Operand, ...]], Op]
 
 
 class Builder:
-    """Turns a kernel's instructions into ops; the builders of instructions call its `source`, `target`, `address`..."""
+    """Turns a kernel's instructions into ops.
+
+    The function that builds an opcode's op gets the builder, and calls its `source`, `target`, `address`, ... to read
+    the operands.
+    """
 
     def __init__(self, module: ptx.Module, name: str, symbols: Mapping[str, int], opcodes: Registered) -> None:
         self.module, self.symbols, self.opcodes = module, symbols, opcodes
@@ -80,14 +84,14 @@ class Builder:
         self.widths: list[int] = []
         self.initial: list[Value] = []
         self.constants: dict[tuple[int, int], int] = {}
-        self.scratch: dict[tuple[int, int], int] = {}  # registers of the native engine alone, by width and number
+        self.scratch: dict[tuple[int, int], int] = {}  # registers that only the native engine uses: (width, number)
         self.special: dict[str, int] = {}
         self.stream: list[Op | str] = []
         self.refused: dict[Unsupported, None] = {}
         self.frames = self.local_bytes = self.static_shared = 0
         self.shared: dict[str, tuple[int, int]] = {}
         self.dynamic: dict[str, None] = {}
-        self.dynamic_align = 16  # of what begins after the static shared memory
+        self.dynamic_align = 16  # alignment of the dynamic shared memory in bytes
         self.granule = {"shared": 16, "global": 16}
         self.accesses: list[MemoryInstruction] = []
         self.frame = Frame(self.kernel, "")
@@ -98,27 +102,28 @@ class Builder:
         self.dynamic_constants: list[int] = []
         self.pointer: int | None = None
         self.write_addresses: list[int] = []
-        self.cached: list[tuple[MemoryOp, int]] = []  # loads through the read-only cache, and where their addresses are
-        self.clocks: list[tuple[Op, list[int]]] = []  # ops that read the clock, and how much of their block follows
-        self.loads: list[tuple[MemoryOp, int, tuple[int, ...]]] = []  # with the registers of address and results
-        self.strong: MemoryOp | None = None  # of the instruction that is being built, where it is a strong load
+        self.cached: list[tuple[MemoryOp, int]] = []  # loads through the read-only cache: (load, address register)
+        # Ops that read the clock, each with the number of instructions in its block from the op on (set at the end).
+        self.clocks: list[tuple[Op, list[int]]] = []
+        self.loads: list[tuple[MemoryOp, int, tuple[int, ...]]] = []  # (load, address register, result registers)
+        self.strong: MemoryOp | None = None  # the load of the instruction that is being built, if it is a strong load
         self.strong_loads: list[StrongLoad] = []
-        self.signed: set[int] = set()  # ops after which waiting blocks may continue, by identity
+        self.signed: set[int] = set()  # ids of the ops after which waiting blocks may continue
         self.signs = False  # whether the instruction that is being built may end the wait of other blocks
-        self.swaps: list[tuple[int, int]] = []  # of compare-and-swaps the registers of what they expect and the address
-        self.swapping = self.fencing = False  # whether the kernel has atomics that take a lock, and fences
+        self.swaps: list[tuple[int, int]] = []  # compare-and-swaps: registers of (the expected value, the address)
+        self.swapping = self.fencing = False  # whether the kernel has atomics that take a lock; whether it has fences
         self.proxies = False  # whether wgmma or bulk copies read shared memory
-        self.products: dict[int, Step] = {}  # of warp groups, by the identity of their ops
-        self.local_starts: list[int] = []  # of local arrays, in bytes
-        self.kept: list[debug_info.Variable] = []  # variables in local memory, of code with debug information
-        self.fixed: list[flow.Slot] = []  # what such code keeps in local memory
-        self.wandering = False  # whether a stack pointer has an untracked use
+        self.products: dict[int, Step] = {}  # wgmma instructions, by the id of their op
+        self.local_starts: list[int] = []  # the first byte of each local array whose address is taken
+        self.kept: list[debug_info.Variable] = []  # variables that the debug information places in local memory
+        self.fixed: list[flow.Slot] = []  # loads and stores of unoptimised code at fixed places of local memory
+        self.wandering = False  # whether a stack pointer is used in a way that `note_slot` does not understand
         self.local_accesses: list[BoundedAccess] = []
         self.shared_accesses: list[BoundedAccess] = []
-        self.shared_addresses: dict[tuple[str, int], int] = {}  # registers, by array and offset
-        self.orders = False  # whether anything but an atomic may order blocks: a fence, or an access with an order
+        self.shared_addresses: dict[tuple[str, int], int] = {}  # registers with a shared address, by (array, offset)
+        self.orders = False  # whether a fence, or an access with a memory order that is no atomic, may order blocks
         self.address_register, self.address_offset = -1, 0
-        self.access_made: MemoryOp | None = None  # of the instruction that is being built
+        self.access_made: MemoryOp | None = None  # the memory access of the instruction that is being built
         self.ins: Instruction = None  # type: ignore[assignment]
         self.calls = Calls(module, name)
         self.shared_functions = {
@@ -126,9 +131,9 @@ class Builder:
             for number, called in enumerate(self.calls.order)
         }
         self.sites: list[Site] = []
-        self.returns: dict[str, Op] = {}  # of shared functions, by the labels of their entries
-        self.activation: Shared | None = None  # the function entered by jumps that is being decoded
-        self.stack_pointer = self.new(64, Affine(0))  # in local memory; of recursive functions
+        self.returns: dict[str, Op] = {}  # the return op of each shared function, by the label of the function's entry
+        self.activation: Shared | None = None  # the shared function (entered by jumps) that is being decoded
+        self.stack_pointer = self.new(64, Affine(0))  # address in local memory of a recursive function's frame
         self.parameter_offsets: dict[str, int] = {}
         self.parameter_bytes = 0
         for parameter in self.kernel.parameters:
@@ -139,13 +144,13 @@ class Builder:
     # Registers and operands.
 
     def new(self, width: int, value: Value) -> int:
-        """Return a new register of a width in bits (1 for a predicate)."""
+        """Add a register and return its index; `width`: in bits, 1 for a predicate; `value`: its initial value."""
         self.widths.append(width)
         self.initial.append(value)
         return len(self.widths) - 1
 
     def once(self, registers: dict[Known, int], key: Known, width: int, value: Value) -> int:
-        """Return the register that a table has under a key, a new one where it has none."""
+        """Return the register `registers[key]`; if the key is missing, add a new register there first."""
         if key not in registers:
             registers[key] = self.new(width, value)
         return registers[key]
@@ -167,7 +172,7 @@ class Builder:
         return self.widths[index]
 
     def constant(self, value: int, width: int) -> int:
-        """Return a register that always holds the integer (or bool)."""
+        """Return a register that always holds this integer (or this bool, if the width is 1)."""
         return self.once(self.constants, (value, width), width, bool(value) if width == 1 else Affine(value))
 
     def source(self, operand: Operand, type_: str) -> int:
@@ -183,7 +188,7 @@ class Builder:
         raise Refuse(f"instruction {self.ins.text} with this operand")
 
     def immediate(self, operand: Immediate, type_: str) -> int:
-        """Return the register of a literal, as bits of the type."""
+        """Return a register that holds a literal, converted to the bits of the type."""
         width = ptx.BITS[type_]
         value = operand.value
         if type_ == "pred":
@@ -199,7 +204,11 @@ class Builder:
         return self.constant(value, width)
 
     def named(self, symbol: Symbol, width: int) -> int:
-        """Return the register of a special register or of a variable's address."""
+        """Return the register for a name that is no register of the function.
+
+        It holds a special register such as `%tid.x`, or the address of a variable. Raises Refuse for a special register
+        that the simulator lacks.
+        """
         name = symbol.name
         base, _, axis = name.partition(".")
         if name in _CLOCKS:
@@ -211,12 +220,15 @@ class Builder:
         return self.named_address(name, symbol.offset)
 
     def clock(self, width: int, shift: int) -> int:
-        """Return a register into which the instruction before this one reads the clock: it counts instructions."""
+        """Append an op that reads the clock, and return the register with its result.
+
+        The clock is the number of instructions that have run. width, shift: which bits of it the register gets.
+        """
         index = self.new(width, Affine(0))
         before = [0]
 
         def run(machine: Machine) -> None:
-            # `steps` counts the whole block already.
+            # `steps` already includes the whole block: subtract the instructions from this op on.
             machine.put(index, Affine((machine.steps - before[0]) >> shift & (1 << width) - 1))
 
         op = Op(run, "plain", self.ins.location, "clock", defs=(index,), pointer=0)
@@ -225,23 +237,26 @@ class Builder:
         return index
 
     def named_address(self, name: str, offset: int) -> int:
-        """Return the register of a variable's address plus an offset."""
+        """Return a register that holds a variable's address plus an offset."""
         local = self.frame.variables.get(name)
         if local is not None and local.space == "local" and self.activation is not None and self.activation.recursive:
             return self.in_frame(self.activation.place(f"{name}{self.frame.suffix}", local.align, local.size) + offset)
         address, key = self.variable(name), self.key(name)
         if key in self.shared:
-            # Not the register of an equal constant: this one identifies the array.
+            # A register of its own, not that of an equal constant, so that it identifies the array.
             return self.once(self.shared_addresses, (key, offset), 64, Affine(address + offset))
         if address != DYNAMIC_SHARED:
             return self.constant(address + offset, 64)
-        # The dynamic shared memory begins where the static ends, which is known once all is decoded.
+        # The dynamic shared memory begins where the static ends; `build` adds that address once it is known.
         index = self.new(64, Affine(offset))
         self.dynamic_constants.append(index)
         return index
 
     def in_frame(self, offset: int) -> int:
-        """Return a register into which the instruction before this one puts an address in the activation's frame."""
+        """Append an op that computes an address in the recursive function's frame; return the register of its result.
+
+        offset: from the stack pointer, in bytes.
+        """
         index, pointer = self.new(64, Affine(0)), self.stack_pointer
 
         def run(machine: Machine) -> None:
@@ -255,7 +270,7 @@ class Builder:
         return index
 
     def variable(self, name: str) -> int:
-        """Return the address of a variable in its own state space."""
+        """Return the address of a variable in its own state space; DYNAMIC_SHARED for dynamic shared memory."""
         local = self.frame.variables.get(name)
         if local is not None and local.space == "local":
             key = f"{name}{self.frame.suffix}"
@@ -284,11 +299,11 @@ class Builder:
         raise PtxError(f"the PTX uses the unknown name '{name}'.")
 
     def key(self, name: str) -> str:
-        """Return the name of a variable among those of the module and of all functions."""
+        """Return a variable's name that is unique in the module: `function::name` if the function declares it."""
         return f"{self.frame.function.name}::{name}" if name in self.frame.variables else name
 
     def shared_offset(self, key: str, variable: ptx.Variable) -> int:
-        """Return a shared variable's offset; all dynamic ones begin after the static ones."""
+        """Return a static shared variable's offset in bytes; for a dynamic one, return DYNAMIC_SHARED."""
         if variable.dynamic:
             self.dynamic_align = max(self.dynamic_align, variable.align)
             self.dynamic[key] = None
@@ -329,7 +344,11 @@ class Builder:
         return self.address_register, operand.offset
 
     def access(self, space: str, kind: AccessKind, size: int, granule: int, what: str = "") -> int:
-        """Return the number under which a memory instruction's requests are counted."""
+        """Register a memory access, and return its index in `accesses`, under which its requests are counted.
+
+        size: the bytes that it moves for a lane. granule: the largest unit, in bytes, in which races of this access can
+        be checked; a kernel uses the smallest one of its accesses. what: see `MemoryInstruction`.
+        """
         for name in self.granule if space == "generic" else (space,):
             if name in self.granule:
                 self.granule[name] = min(self.granule[name], granule)
@@ -337,10 +356,10 @@ class Builder:
         return len(self.accesses) - 1
 
     def local_pointer(self, ins: Instruction) -> int | None:
-        """Return the bit of the local array whose address an instruction makes, None where it makes none.
+        """Return the bit (see `flow.points_to`) of the local array whose address an instruction computes, or None.
 
-        A function's local arrays lie in one variable, and compilers take each one's address as its stack pointer, %SP
-        or %SPL, plus the array's place.
+        All local arrays of a function lie in one variable. Compilers compute the address of an array as
+        `add %rd1, %SP, 16`: a stack pointer (%SP or %SPL) plus the array's offset.
         """
         if ins.opcode != "add" or len(ins.operands) != 3 or (self.activation and self.activation.recursive):
             return None
@@ -350,28 +369,35 @@ class Builder:
         start = self.in_stack(place.value)
         if start is None:
             return None
-        start = next((kept.start for kept in self.kept if kept.start < start < kept.end), start)  # inside of one
+        # An address inside a variable that the debug information names counts as the variable's address.
+        start = next((kept.start for kept in self.kept if kept.start < start < kept.end), start)
         if start not in self.local_starts:
             self.local_starts.append(start)
         return 1 << (LOCAL_BIT + self.local_starts.index(start))
 
     def in_stack(self, offset: int) -> int | None:
-        """Return the place at an offset of the variable in which a function's local arrays lie, None without one."""
+        """Return the local address at an offset in the variable that holds the function's local arrays.
+
+        None if the function has no such variable.
+        """
         stack = next((name for name, variable in self.frame.variables.items() if variable.space == "local"), None)
         return None if stack is None else self.variable(stack) + offset
 
     def local_arrays(self) -> list[tuple[int, int]]:
-        """Return (start, end) of the local arrays, in the order in which their addresses are taken.
+        """Return (start, end) in bytes of each local array, in the order in which their addresses are taken.
 
-        An array ends where debug information says so, else where the next array begins whose address is taken.
+        Debug information says where an array ends. Without it, an array ends where the next known one begins.
         """
         ends = {kept.start: kept.end for kept in sorted(self.kept)}
         edges = sorted({*self.local_starts, *ends, *self.slots_local.values(), self.local_bytes})
         return [(start, ends.get(start) or edges[edges.index(start) + 1]) for start in self.local_starts]
 
     def note_slot(self, ins: Instruction, op: Op) -> None:
-        """Note what an instruction does with a stack pointer besides adding to it: code with debug information keeps
-        variables, pointers among them, at fixed places in local memory."""
+        """Record how an instruction uses a stack pointer; only for code with debug information.
+
+        Such code keeps variables, also pointers, at fixed places of local memory. A load or store there is appended to
+        `fixed`. Any use other than these and an addition sets `wandering`.
+        """
         named = [place for place in ins.operands if isinstance(place, Symbol) and place.name in STACK_POINTERS]
         address = next(
             (place for place in ins.operands if isinstance(place, Address) and place.base in STACK_POINTERS), None
@@ -385,7 +411,7 @@ class Builder:
                 access.variable = next((kept for kept in self.kept if kept.start <= place < kept.end), None)
                 self.fixed.append(flow.Slot(op, place, access.size, stored))
                 return
-        made = named and ins.operands[0] == named[0] and len(named) <= 2  # %SPL from the variable, %SP from %SPL
+        made = named and ins.operands[0] == named[0] and len(named) <= 2  # sets %SPL, or %SP from %SPL
         added = ins.opcode == "add" and len(named) == 1 and op.pointer
         if not (made or added):
             self.wandering |= bool(named) or address is not None
@@ -393,31 +419,34 @@ class Builder:
     # Params of calls.
 
     def param_name(self, name: str) -> str | None:
-        """Return the call-wide name of a .param variable, or None where the name is not such a variable."""
+        """Return the name that a .param variable has in the whole kernel, or None if the name is no .param variable.
+
+        Caller and callee use the same one.
+        """
         local = self.frame.variables.get(name)
         own = f"{name}{self.frame.suffix}" if local is not None and local.space == "param" else None
         return self.frame.params.get(name, own)
 
     def slot(self, variable: str, offset: int, width: int) -> int:
-        """Return the register for some bytes of a .param variable (width in bits)."""
+        """Return the register for the bytes of a .param variable at an offset in bytes; `width`: how many bits."""
         return self.once(self.slots.setdefault(variable, {}), (offset, width), width, Affine(0))
 
     # The stream.
 
     def build(self) -> Code:
-        """Decode the kernel with all that it calls."""
+        """Decode the kernel and the functions that it calls, and return the code."""
         self.inline(self.frame)
         entries = append_shared(self)
         self.initial[self.stack_pointer] = Affine(-(-self.local_bytes // 16) * 16)
         base = -(-self.static_shared // self.dynamic_align) * self.dynamic_align
         if self.dynamic:
-            self.static_shared = base  # as ptxas counts it
-        dynamic = tuple((key, base, 0) for key in [*self.dynamic][:1])  # all of them are one array
+            self.static_shared = base  # ptxas includes the padding, too
+        dynamic = tuple((key, base, 0) for key in [*self.dynamic][:1])  # all dynamic arrays begin at one address
         for index in self.dynamic_constants:
             self.initial[index] = Affine(self.initial[index].base + base)
         variables = {address >> SLOT_BITS for address in self.symbols.values()}
         pointers = ((value >> SLOT_BITS, index) for (value, width), index in self.constants.items() if width == 64)
-        # Other literals, -16 among them, are numbers.
+        # A 64-bit literal that lies in no variable's slot, such as -16, is a number.
         symbols = {index: 1 << (SYMBOL_BIT + slot) for slot, index in pointers if slot in variables}
         arrays = [*self.shared]
         for (name, _), index in self.shared_addresses.items():
@@ -427,7 +456,8 @@ class Builder:
         written = flow.reached(pointees, self.write_addresses)
         cached = flow.reached(pointees, (index for _, index in self.cached))
         for access, index in self.cached:
-            # No compiler reads through the read-only cache by itself where the kernel writes by the same pointer.
+            # If the kernel writes through the same pointer, the source itself asked for the read-only cache (`__ldg`):
+            # a compiler would not choose it there.
             if pointees[index] & written & ~1 and access.cached == "load":
                 access.cached = "asked"
         flow.mark_guesses(self.stream, pointees, self.loads, self.swaps)
@@ -467,8 +497,10 @@ class Builder:
         )  # fmt: skip
 
     def find_bounds(self, pointees: Sequence[int]) -> None:
-        """Give each access that can only reach one local or shared array the bounds of that array, and the variable
-        that it is if debug information names it; pointees: what registers point to."""
+        """Set the bounds of each access that can reach only one local or shared array to those of this array.
+
+        If debug information names a local array, also set the access's variable. pointees: see `flow.points_to`.
+        """
         variables = {kept.start: kept for kept in self.kept}
         arrays = self.local_arrays()
         for access, index in self.local_accesses:
@@ -480,8 +512,10 @@ class Builder:
             access.shared_bounds = flow.only(pointees[index], SHARED_BIT, arrays)
 
     def through_pointers(self, pointees: Sequence[int]) -> set[int]:
-        """Return the loads and stores, by their identity, with which code that is not optimised may reach its local
-        memory through pointers; pointees: what registers point to."""
+        """Return the ids of the loads and stores by which unoptimised code may reach its local memory through pointers.
+
+        Empty for other code. pointees: see `flow.points_to`.
+        """
         if not self.kept:
             return set()
         local = (1 << SHARED_BIT) - (1 << LOCAL_BIT) | 1
@@ -490,7 +524,7 @@ class Builder:
         return {id(op) for op in ops if id(op) not in strong and pointees[op.address] & local}
 
     def inline(self, frame: Frame) -> None:
-        """Append a function's ops to the stream; those without a source line get that of the call."""
+        """Append a function's ops to the stream; an op without a source line gets the line of the call."""
         site = None if self.ins is None else self.ins.location
         caller, self.frame = self.frame, frame
         for item in frame.function.body or ():
@@ -510,7 +544,7 @@ class Builder:
         self.frame = caller
 
     def refuse(self, ins: Instruction, feature: str) -> None:
-        """Append an op that ends the launch where it is executed: code that never runs refuses nothing."""
+        """Append an op that raises UnsupportedKernel when it runs, so code that is never executed does no harm."""
         lack = Unsupported(self.module.files.get(ins.location.file, ""), ins.location.line, feature)
         self.refused[lack] = None
         kernel = self.kernel.name
@@ -524,7 +558,7 @@ class Builder:
         self.finish(ins, Op(run, "plain", ins.location))
 
     def finish(self, ins: Instruction, op: Op) -> None:
-        """Append an instruction's op with its guard and the registers that were named for it."""
+        """Set an op's line, opcode, guard and registers (those of the operands read so far), and append it."""
         op.line, op.opcode, op.defs = ins.location, ins.opcode, tuple(self.defs)
         if ins.guard is not None:
             op.guard, op.inverted = self.predicate(Symbol(ins.guard))[0], ins.inverted
@@ -532,7 +566,7 @@ class Builder:
         self.stream.append(op)
 
     def skip(self, ins: Instruction, label: str) -> None:
-        """Append a branch past what a guarded instruction stands for, where its guard does not hold."""
+        """If an instruction has a guard, append a branch to `label` for the lanes whose guard is false."""
         if ins.guard is not None:
             guard, _ = self.predicate(Symbol(ins.guard))
             op = Op(
@@ -541,7 +575,7 @@ class Builder:
             self.stream.append(op)
 
     def append(self, ins: Instruction) -> None:
-        """Append one instruction's op."""
+        """Append the op of one instruction, or all ops of a call."""
         self.uses, self.defs, self.pointer, self.address_register = [], [], None, -1
         self.strong, self.signs, self.access_made = None, False, None
         if ins.opcode == "call":
@@ -567,4 +601,4 @@ class Builder:
             self.strong_loads.append((op, self.strong))
         if self.signs and self.strong_loads:  # other blocks may run before the next op, see `schedule`
             self.signed.add(id(op))
-            self.stream.append(f"~{len(self.stream)}")  # a label that no source has
+            self.stream.append(f"~{len(self.stream)}")  # starts a new basic block; no label of a source has this name

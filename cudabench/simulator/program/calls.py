@@ -1,8 +1,9 @@
-"""Calls that cannot be inlined: of functions that call themselves, and through pointers.
+"""Calls that cannot be inlined: calls of recursive functions, and calls through function pointers.
 
-Such a function is decoded once for a kernel and entered by jumps. The lanes' return addresses, and registers that a
-caller still needs and the callee may overwrite, are on a stack (`simulator.stack`). A call through a pointer can reach
-each function of the call's prototype whose address the module takes anywhere.
+A function that is called like this is named "shared" here: it is decoded once for a kernel and entered by jumps. A
+stack (`simulator.stack`) holds the lanes' return addresses, and the registers that the caller needs after the call but
+the callee may overwrite. A call through a pointer can reach each function that matches the call's prototype and whose
+address is taken anywhere in the module.
 """
 
 from __future__ import annotations
@@ -46,20 +47,23 @@ _REFUSED_CALLS = {
     **dict.fromkeys(("cudaCGGetIntrinsicHandle", "cudaCGSynchronize"), "grid sync (cooperative groups)"),
 }  # fmt: skip
 
-RESULT = "%result"  # the .param variable that all shared functions return in
-FUNCTION_BYTES = 16  # from one function's address to the next
+RESULT = "%result"  # the .param variable that holds the result of every shared function
+FUNCTION_BYTES = 16  # distance from one function's address to the next
 
-Piece = tuple[int, int]  # of a .param variable: its first byte, its bits
+Piece = tuple[int, int]  # a part of a .param variable: (its first byte, its size in bits)
 
 
 def function_addresses(module: Module) -> dict[str, int]:
-    """Return an address for each function of a module that has a body."""
+    """Return an address for each function that has a body, by the function's name."""
     bodies = (name for name in module.functions if name in module.functions.bodies)
     return {name: FUNCTION_WINDOW + FUNCTION_BYTES * place for place, name in enumerate(bodies, 1)}
 
 
 def pieces(function: Function, variable: str, opcode: str) -> tuple[Piece, ...]:
-    """Return the parts of a .param variable that a function's ld or st instructions access, in their order."""
+    """Return the parts of a .param variable that a function accesses, in the order of the accesses.
+
+    opcode: "ld" for the parts that it reads, "st" for those that it writes.
+    """
     parts: dict[Piece, None] = {}
     for item in function.body or ():
         if not isinstance(item, Instruction) or item.opcode != opcode or "param" not in item.modifiers:
@@ -73,9 +77,11 @@ def pieces(function: Function, variable: str, opcode: str) -> tuple[Piece, ...]:
 
 
 class Target(NamedTuple):
-    """The callee of a call instruction: a function's name, or None and the name of a prototype.
+    """What a call instruction calls, and with which operands.
 
-    operand: the operand that names it, a register or the function.
+    function: the name of the callee, or None in a call through a pointer; there, prototype is the name of the call's
+    prototype. operand: the operand for the callee: the function, or the register with the pointer. results, arguments:
+    the call's operands.
     """
 
     function: str | None
@@ -86,7 +92,7 @@ class Target(NamedTuple):
 
 
 def target(ins: Instruction, function: Function) -> Target:
-    """Return the target of a call instruction in a function."""
+    """Return what a call instruction of `function` calls."""
     first, *operands = ins.operands
     results: tuple[Operand, ...] = ()
     if isinstance(first, Vector):
@@ -100,9 +106,10 @@ def target(ins: Instruction, function: Function) -> Target:
 
 
 class Calls:
-    """Which functions of a module a kernel may call, and how.
+    """The functions of a module that a kernel may call.
 
-    recursive: those that may be active twice. order: the functions that are entered by jumps, callees first.
+    recursive: the names of the functions that may be active twice at once. order: the names of the functions that are
+    entered by jumps, callees first. addresses: the address of each function, by name.
     """
 
     def __init__(self, module: Module, kernel: str) -> None:
@@ -137,7 +144,10 @@ class Calls:
         self.order = tuple(name for name in after if name in self.recursive or name in pointed)
 
     def candidates(self, function: Function, prototype: str) -> list[Function]:
-        """Return the functions that a call through a pointer may reach, by a prototype that a function declares."""
+        """Return the functions that a call through a pointer may reach.
+
+        function: the caller; prototype: the name of the call's prototype, which the caller declares.
+        """
         shape = function.prototypes.get(prototype)
         return [candidate for candidate in self.taken if shape in (None, candidate.shape)]
 
@@ -165,9 +175,10 @@ def _symbols(operands: Sequence[Operand]) -> Iterator[str]:
 class Shared:
     """A function that is entered by jumps.
 
-    number: its place among them, callees first. frame: bytes of local memory that one activation takes, where it is
-    recursive, else 0: its local variables then have places of their own. reads: of its parameters; writes: of its
-    result.
+    number: its index in `Calls.order`. suffix: what is appended to the names of its labels and variables. entry: the
+    label of its first op. frame: the bytes of local memory that one activation of a recursive function takes; 0 for
+    other functions, whose local variables have fixed addresses. reads: the parts that it reads of each parameter, by
+    name. writes: the parts that it writes of its result.
     """
 
     def __init__(self, function: Function, number: int, recursive: bool) -> None:
@@ -180,7 +191,7 @@ class Shared:
         self.writes = tuple(piece for result in function.results for piece in pieces(function, result.name, "st"))
 
     def place(self, key: str, align: int, size: int) -> int:
-        """Return the place of a local variable in its frame."""
+        """Return the offset of a local variable in the frame, in bytes; add the variable if it is new."""
         if key not in self.locals:
             start = -(-self.frame // align) * align
             self.locals[key] = start
@@ -191,9 +202,10 @@ class Shared:
 class Site:
     """A call of a shared function.
 
-    after: the label, `back` the block, where lanes continue after it. callees, addresses: which functions it may
-    reach. frame: the function around it, None in the kernel. saved: the registers that the caller needs after the
-    call and that the callee may overwrite.
+    after, back: the label and the number of the block where lanes continue after the call. callees, addresses: the
+    functions that the call may reach, and their addresses. frame: the shared function that contains the call, None if
+    the kernel contains it. saved: the registers that the caller needs after the call and that the callee may overwrite.
+    recursive: whether the caller and a callee are recursive functions.
     """
 
     def __init__(self, after: str, callees: Sequence[Shared], addresses: Sequence[int], frame: Shared | None) -> None:
@@ -207,7 +219,11 @@ class Site:
 
 
 class Frame:
-    """One inlined instance of a function: its names resolve to registers, offsets and param slots of its own."""
+    """One inlined copy of a function, with its own registers, local variables and .param variables.
+
+    suffix: what is appended to its names to make them unique. params: for each parameter and result, the name of the
+    .param variable of the caller. end: the label after the copy.
+    """
 
     def __init__(self, function: ptx.Function, suffix: str) -> None:
         self.function = function
@@ -219,7 +235,7 @@ class Frame:
 
 
 def append_shared(builder: Builder) -> list[str]:
-    """Append the functions that are entered by jumps; return the labels of their entries, in the stream's order."""
+    """Append the functions that are entered by jumps; return the labels of their entries, in the order of appending."""
     if not builder.sites:
         return []
     builder.stream.append(Op(None, "exit", builder.kernel.location))
@@ -245,23 +261,24 @@ def append_shared(builder: Builder) -> list[str]:
 
 
 def functions_first(builder: Builder, blocks: Sequence[Block], order: Sequence[int]) -> list[int]:
-    """Return blocks in an order in which each function's come before those of its callers, else as they are.
+    """Return the numbers of the blocks, sorted so that a function's blocks come before those of its callers.
 
-    Lanes in functions must return before the lanes that wait for them continue.
+    Otherwise the order stays that of `order`. Lanes inside a function must return before the lanes that wait for them
+    continue.
     """
     owner = {number: called.number for number, called in segments(blocks)}
     return sorted(order, key=lambda number: owner.get(number, len(builder.shared_functions)))
 
 
 def calls(blocks: Sequence[Block]) -> Iterator[tuple[Op, Site]]:
-    """Yield the calls of shared functions."""
+    """Yield each call of a shared function as (its op, its record)."""
     for end in (block.terminator for block in blocks):
         if end is not None and end.site is not None:
             yield end, end.site
 
 
 def segments(blocks: Sequence[Block]) -> Iterator[tuple[int, Shared]]:
-    """Yield (number of a block, the shared function that it is of)."""
+    """Yield (number of the block, the shared function that it belongs to) for each block of a shared function."""
     starts = {at: callee for end, site in calls(blocks) for at, callee in zip(end.targets, site.callees, strict=False)}
     called = None
     for block in blocks:
@@ -271,7 +288,7 @@ def segments(blocks: Sequence[Block]) -> Iterator[tuple[int, Shared]]:
 
 
 def find_saved(builder: Builder, blocks: Sequence[Block]) -> None:
-    """Set which registers each recursive call saves: those needed after it that functions in its cycle write."""
+    """Set the registers that each recursive call saves: recursive functions write them, and the caller needs them."""
     ops = [op for number, called in segments(blocks) if called.recursive for op in blocks[number].ops]
     written = {index for op in ops for index in op.defs}
     written -= {builder.stack_pointer, *builder.slots.get(RESULT, {}).values()}
@@ -283,7 +300,10 @@ def find_saved(builder: Builder, blocks: Sequence[Block]) -> None:
 
 
 def call(builder: Builder, ins: Instruction) -> None:
-    """Append a call: the callee's ops with its parameters bound."""
+    """Append the ops of a call instruction.
+
+    Usually these are the ops of the callee, inlined. Raises Refuse for a call that the simulator lacks.
+    """
     called = target(ins, builder.frame.function)
     name, results, arguments = called.function, called.results, called.arguments
     if name is None:
@@ -327,7 +347,11 @@ def enter(
     builder: Builder, ins: Instruction, callees: Sequence[Shared], selector: int,
     results: tuple[Operand, ...], arguments: tuple[Operand, ...],
 ) -> None:  # fmt: skip
-    """Append a call of a function that is entered by jumps; selector: the register of its address, or -1."""
+    """Append a call of a shared function.
+
+    callees: the functions that it may reach. selector: the register with the function's address, or -1 if there is only
+    one.
+    """
     number = len(builder.sites)
     past, after = f"past#{number}", f"after#{number}"
     site = Site(
@@ -363,7 +387,7 @@ def enter(
 
 
 def bind(builder: Builder, callee: Shared, formal: ptx.Variable, actual: Operand, location: Location) -> None:
-    """Append the ops that give a shared function's parameter its value."""
+    """Append the ops that copy an argument (`actual`) to a shared function's parameter (`formal`)."""
     parameter = f"{formal.name}{callee.suffix}"
     name = builder.param_name(actual.name) if isinstance(actual, Symbol) else None
     if name is None:
@@ -388,7 +412,7 @@ def bind(builder: Builder, callee: Shared, formal: ptx.Variable, actual: Operand
 def compose(
     builder: Builder, target: int, bits: int, parts: Sequence[tuple[int, int, int]], location: Location
 ) -> None:
-    """Append target = pieces of registers: (register, its bits, the first bit in the target)."""
+    """Append an op that puts registers together in `target`, which has `bits` bits; `parts`: see `composed`."""
 
     def run(machine: Machine) -> None:
         machine.put(target, composed(machine, bits, parts))
@@ -397,7 +421,7 @@ def compose(
 
 
 def move(builder: Builder, target: int, source: int, location: Location) -> None:
-    """Append target = source."""
+    """Append an op that copies the register `source` to `target`."""
 
     def run(machine: Machine) -> None:
         machine.put(target, machine.registers[source])
@@ -406,7 +430,10 @@ def move(builder: Builder, target: int, source: int, location: Location) -> None
 
 
 def composed(machine: Machine, bits: int, parts: Sequence[tuple[int, int, int]]) -> Value:
-    """Return a value of at most 64 bits from pieces: (register, its bits, the first bit in the value)."""
+    """Return a value of `bits` bits, at most 64, that is put together from registers.
+
+    parts: for each register (its index, its width in bits, its first bit in the value; negative: bits are cut off).
+    """
     total: Value = np.uint64(0)
     for slot, width, shift in parts:
         part = machine.array(slot, UNSIGNED[width]).astype(np.uint64)

@@ -1,4 +1,4 @@
-"""A kernel ready to run: basic blocks of decoded instructions, and what a launch must know of them."""
+"""A decoded kernel, ready to run: its ops in basic blocks, and the facts about them that a launch needs."""
 
 from __future__ import annotations
 
@@ -17,26 +17,28 @@ if TYPE_CHECKING:
     from cudabench.simulator.program.calls import Site
 
 
-# What executes an instruction for the active lanes.
+# A function that executes one instruction for the active lanes.
 Run = Callable[["Machine"], None]
 Kind = Literal["plain", "branch", "table", "exit", "barrier", "collective", "call", "return"]
 AccessKind = Literal["load", "store", "atomic"]
-# How a load uses the read-only cache: not, by ld.global.nc, by one that the source requests, by a texture fetch.
+# How a load uses the read-only cache. "": not at all; "load": the compiler chose ld.global.nc; "asked": the source
+# requests it, as by `__ldg`; "fetch": a texture fetch.
 CachedAs = Literal["", "load", "asked", "fetch"]
-# The address of the barrier of a cooperative launch, its upper and its lower half: cooperative groups read them.
+# Special registers with the two halves of the grid barrier's address, which cooperative groups read in a cooperative
+# launch: the upper half, then the lower half.
 GRID_BARRIER = ("%envreg1", "%envreg2")
-# Special registers: the place of a block in its cluster, and of a cluster in the grid.
+# Special registers that tell the position of a block in its cluster, and of a cluster in the grid.
 CLUSTER_WORDS = frozenset(
     ("%clusterid", "%nclusterid", "%cluster_ctaid", "%cluster_nctaid", "%cluster_ctarank", "%cluster_nctarank",
      "%is_explicit_cluster")
 )  # fmt: skip
-SYMBOL_BIT = 8192  # see `flow.points_to`
+SYMBOL_BIT = 8192  # the numbers of bits, see `flow.points_to`
 LOCAL_BIT = 2 * SYMBOL_BIT
 SHARED_BIT = 3 * SYMBOL_BIT
 
 
 class Unsupported(NamedTuple):
-    """A feature that a kernel uses and the simulator lacks, with its place."""
+    """A feature that a kernel uses and the simulator lacks; file, line: where the source uses it."""
 
     file: str
     line: int
@@ -44,14 +46,16 @@ class Unsupported(NamedTuple):
 
 
 class Refuse(Exception):
-    """Raised by a builder for an instruction that the simulator lacks; the message names the feature."""
+    """Raised while an instruction is decoded that the simulator lacks; the message names the feature."""
 
 
 class Barrier:
-    """The request of a bar instruction: its number, how many threads it counts, and a reduction of predicates.
+    """What a `bar` instruction asks for.
 
-    number, count: registers; a count of None stands for all threads of the block. reduces: of bar.red the operation,
-    the register of the result, that of the predicate, and whether it is read inverted.
+    number: the register with the barrier's number. count: the register with the number of threads that it waits for;
+    None: all threads of the block. arrive: whether it is `bar.arrive`, which does not wait. reduction: for `bar.red`, a
+    function that computes the result. reduces: for `bar.red` (the operation, the result's register, the predicate's
+    register, whether the predicate is inverted).
     """
 
     def __init__(self, number: int, count: int | None, arrive: bool) -> None:
@@ -60,27 +64,34 @@ class Barrier:
         self.reduces: tuple[str, int, int, bool] | None = None
 
     def reduce(self, machine: Machine, mask: Array | None) -> None:
-        """Give the lanes that pass together the result of bar.red."""
+        """Set the result of `bar.red` for the lanes of `mask`, which pass the barrier together."""
         if self.reduction is not None:
             self.reduction(machine, mask)
 
     def identity(self, machine: Machine, mask: Array | None) -> tuple[int, int | None]:
-        """Return (number of the barrier, threads that it waits for; None for all of the block)."""
+        """Return (the barrier's number, how many threads it waits for: None for all threads of the block)."""
         return machine.first_value(self.number), None if self.count is None else machine.first_value(self.count)
 
 
 @dataclass(slots=True, eq=False)
 class Op:
-    """One decoded instruction: `run(machine)` and what the scheduler must know about it.
+    """One decoded instruction: `run(machine)` executes it, and the other fields tell the scheduler about it.
 
-    guard: the predicate's register, or -1. defs, uses: registers written and read. members (of a collective): the
-    lanes of the warp that must take part, as bits, or None for all; function: its name in CUDA C++. labels, targets (of
-    a branch): where it may lead, as names until the blocks are cut and as block numbers from then on. selector: the
-    register that picks from them. address: the register that a memory instruction's address is in, or -1; offset:
-    the bytes to add to it. pointer: what the results point to (see `flow.points_to`), or None: what the operands
-    point to. site: of a call, what it may reach: its targets are their first blocks, in their order, then the block
-    after the call. native: what it is in the native engine, None where that lacks it. undefined: the registers that it
-    reads and that may never have been written. watched: whether anything else is noted before it runs.
+    line: its place in the source. guard: the register of its guard predicate, or -1; inverted: whether the guard is
+    inverted. defs, uses: the registers that it writes and reads.
+
+    For a branch, labels: the names of its possible targets; targets: their block numbers, once the blocks exist;
+    selector: the register that selects one of them, or -1. For a call, site: the record of the call; its targets are
+    the first blocks of the callees, in their order, then the block after the call.
+
+    For a memory instruction, address: the register of the address, or -1; offset: the bytes to add to it. pointer: the
+    bits for what the results point to (see `flow.points_to`); None: they point to the same as the operands.
+
+    For a collective (such as `__shfl_sync`), members: a function that returns the lanes of each warp that must take
+    part, as bits, or None for all; function: its name in CUDA C++.
+
+    native: the op of the native engine, None if that engine lacks it. undefined: the registers that it reads although
+    perhaps nothing has written them. watched: whether `before` added a function other than the check of `undefined`.
     """
 
     run: Run | None
@@ -106,7 +117,7 @@ class Op:
     watched: bool = False
 
     def before(self, note: Run) -> None:
-        """Call `note` each time before it runs."""
+        """Call `note(machine)` each time before the op runs."""
         run = self.run
         assert run is not None
         self.watched = True
@@ -122,9 +133,10 @@ class Op:
 class Block:
     """A basic block: straight-line ops, then at most one op that may split, stop or park the lanes.
 
-    live: a bit for each register that a lane waiting before the block may still read. runs: of the ops, where none has
-    a guard (`simple`). weight: instructions. lines: of the PTX, where they stand. rank: its place in the order in which
-    blocks run (see `order.arranged`).
+    ops, terminator: the straight-line ops, and that last op, if there is one. successors: the numbers of the blocks
+    that may follow. live: the set of registers, one bit each, that a lane waiting before the block may still read.
+    simple: whether no op has a guard. runs: the `run` functions of the ops. weight: the number of instructions. rank:
+    its position in the order in which blocks run (see `order.arranged`). lines: the lines of the PTX text of its ops.
     """
 
     number: int
@@ -140,17 +152,17 @@ class Block:
 
     @property
     def every(self) -> list[Op]:
-        """The ops, with the terminator."""
+        """The ops, including the terminator."""
         return self.ops if self.terminator is None else [*self.ops, self.terminator]
 
 
-BoundedAccess = tuple["MemoryOp", int]  # an access that may stay in one array, and the register of its address
+BoundedAccess = tuple["MemoryOp", int]  # (an access that perhaps reaches only one array, the register of its address)
 
 
 class MemoryInstruction(NamedTuple):
-    """A memory instruction in one state space, counted separately, with the bytes that it moves for a lane.
+    """A memory instruction in one state space, whose requests are counted separately.
 
-    what: of an atomic its operation and type, 'add.f32'.
+    size: the bytes that it moves for a lane. what: the operation and type of an atomic, such as 'add.f32'.
     """
 
     location: Location
@@ -161,17 +173,27 @@ class MemoryInstruction(NamedTuple):
 
 
 class Code(NamedTuple):
-    """A kernel ready to run.
+    """A decoded kernel, ready to run.
 
-    dynamic: the names of its dynamic shared arrays, all of which begin after the static ones.
+    blocks: its basic blocks. widths, initial: the width in bits and the initial value of each register. special: the
+    registers of the special registers, by name. dynamic: the names of the dynamic shared arrays, all of which begin
+    after the static ones. shared_names: (name, first byte, bytes) of each shared array. granule: by state space, the
+    unit in bytes in which races are checked. accesses: the memory instructions. unsupported: the features that it uses
+    and the simulator lacks.
 
-    calls: whether it enters functions by jumps, with a stack; recursive: whether such a function may be active twice.
-    waits: whether atomics poll. written, cached: what it writes, and what it reads through the read-only cache, as the
-    bits of `flow.points_to`. polling: the blocks of code in which accesses poll. signs: those after an access that may
-    end a poll. communicates: whether a block may learn from global memory what others did in the same launch: by
-    atomics that return the old value, by volatile or ordered reads, or by fences. fair: whether lanes may loop until
-    others act, so that all must get their turn. encoded: the code as the native engine takes it, by library, and other
-    data that are made of it once. looked: the counts of lanes there, by block, see `native.looks`.
+    read: the registers that some op reads. written, cached: the memory that it writes, and the memory that it reads
+    through the read-only cache, as bits of `flow.points_to`. orders: whether fences, or accesses with a memory order,
+    may order blocks. locks: whether it has both fences and atomics that may take a lock. calls: whether it enters
+    functions by jumps, with a stack; recursive: whether such a function may be active twice. proxies: whether wgmma or
+    bulk copies read shared memory.
+
+    waits: whether atomics poll. polling: the numbers of the basic blocks with accesses that poll. signs: the numbers of
+    the basic blocks after an access that may end a poll. communicates: whether a thread block may learn from global
+    memory what others did in the same launch: by atomics that return the old value, by volatile or ordered reads, or by
+    fences. fair: whether lanes may loop until others act, so that the scheduler must let all lanes run now and then.
+
+    encoded: the code for the native engine, by library, and other data that is computed from the code once. looked:
+    what the native engine counted in earlier launches, by the size of a thread block, see `native.looks`.
     """
 
     name: str
@@ -208,5 +230,5 @@ class Code(NamedTuple):
 
     @property
     def cooperative(self) -> bool:
-        """Whether the kernel synchronises its grid, for which all blocks must run at once."""
+        """Whether the kernel uses a grid barrier, so that all its blocks must run at once."""
         return any(name in self.special for name in GRID_BARRIER)

@@ -1,4 +1,4 @@
-"""Where unoptimised code keeps the source's variables: the DWARF that a compiler puts into PTX for debuggers."""
+"""Finds where unoptimised code keeps the source's variables, from the DWARF debug information in the PTX."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ if TYPE_CHECKING:
     from elftools.dwarf.die import DIE
 
 POINTER = 8  # bytes of an address
-# Instead of an address of local memory, which PTX writes as a name: this plus the number of the name.
+# PTX writes an address of local memory as a name, such as `__local_depot0`. In the bytes of a section this number
+# replaces it, plus the index of the name.
 _MARK = 0x4C4F43414C000000
 _SECTION = re.compile(r"\.section\s+(\.debug_\w+)\s*\{([^}]*)\}")
 _DATA = re.compile(r"^\s*\.b(8|16|32|64)\s+([^\n]*?);?\s*$", re.MULTILINE)
-# Operations of DWARF that say where a variable is, in their order.
+# The sequences of DWARF operations that this module understands as the place of a variable.
 _FORMS = [["DW_OP_addr", *more, *last] for more in ([], ["DW_OP_plus_uconst"]) for last in ([], ["DW_OP_deref"])]
 _SAME_AS = ("DW_TAG_typedef", "DW_TAG_const_type", "DW_TAG_volatile_type", "DW_TAG_restrict_type")
 _ADDRESSES = ("DW_TAG_pointer_type", "DW_TAG_reference_type", "DW_TAG_rvalue_reference_type")
 
 
 class Variable(NamedTuple):
-    """A variable's bytes in a function's local memory, and its name in the source."""
+    """A variable in a function's local memory: its first byte, the byte after its last, and its name in the source."""
 
     start: int
     end: int
@@ -32,9 +33,10 @@ class Variable(NamedTuple):
 
 
 def local_variables(text: str) -> dict[str, tuple[Variable, ...]]:
-    """Return the variables of a module that are in local memory, by the name of that memory; empty without DWARF.
+    """Return the variables in local memory, by the PTX name of the function's local memory (`__local_depot0`).
 
-    text: PTX without comments. Variables whose place or size is unknown are left out.
+    text: PTX without comments. The dict is empty if the PTX has no DWARF; variables whose place or size is unknown are
+    left out.
     """
     names: dict[str, int] = {}
     sections = {name: _bytes(body, names) for name, body in _SECTION.findall(text)}
@@ -53,7 +55,10 @@ def local_variables(text: str) -> dict[str, tuple[Variable, ...]]:
 
 
 def _bytes(body: str, names: dict[str, int]) -> bytes:
-    """Return a section's bytes; names of local memory become marks, other labels 0."""
+    """Return a section's bytes. A name of local memory becomes `_MARK` plus its index in `names`; other labels, 0.
+
+    `names` gets each new name.
+    """
     data = bytearray()
     for bits, values in _DATA.findall(body):
         for value in values.split(","):
@@ -81,12 +86,15 @@ def _entries(sections: dict[str, bytes]) -> Iterator[DIE]:
     try:
         for unit in DWARFInfo(config, **{name: section(name) for name in parameters}).iter_CUs():
             yield from unit.iter_DIEs()
-    except (DWARFError, ELFParseError):  # unknown format: the remaining entries stay unknown
+    except (DWARFError, ELFParseError):  # a format that elftools does not know: yield no further entries
         return
 
 
 def _place(die: DIE, names: Sequence[str]) -> tuple[str, int, bool] | None:
-    """Return (memory, first byte, whether a pointer to the variable is there), None where it is elsewhere."""
+    """Return (name of the local memory, first byte, whether a pointer to the variable is there, not the variable).
+
+    None if the variable is not in local memory.
+    """
     from elftools.common.exceptions import ELFParseError
     from elftools.dwarf.dwarf_expr import DWARFExprParser
 
@@ -105,7 +113,7 @@ def _place(die: DIE, names: Sequence[str]) -> tuple[str, int, bool] | None:
 
 
 def _origin(die: DIE) -> DIE:
-    """Return the entry that a variable of an inlined function is an instance of."""
+    """Return the entry that describes a variable's name and type: for an inlined function, the original's entry."""
     while "DW_AT_abstract_origin" in die.attributes:
         die = die.get_DIE_from_attribute("DW_AT_abstract_origin")
     return die
@@ -118,7 +126,7 @@ def _name(die: DIE) -> str:
 
 @cache
 def _size(die: DIE) -> int:
-    """Return the bytes of a variable, or of a type; 0 if unknown."""
+    """Return the size of a variable or of a type in bytes; 0 if it is unknown."""
     die = _origin(die)
     if die.tag in _ADDRESSES:
         return POINTER

@@ -1,4 +1,4 @@
-"""Control and data flow of a decoded kernel: basic blocks, live registers, the memory that it may write."""
+"""Control flow and data flow of a decoded kernel: basic blocks, live registers, what each register may point to."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 def cut_blocks(stream: Sequence[Op | str], kernel: Location) -> list[Block]:
-    """Return the stream of ops and labels as basic blocks; `kernel` is the location of the kernel, for its end."""
+    """Divide the stream of ops and labels into basic blocks; `kernel`: the location for an exit that is added."""
     blocks = [Block(0)]
     labels: dict[str, int] = {}
     for item in stream:
         current = blocks[-1]
-        # A collective has a block of its own, where lanes can wait for their warp.
+        # A collective gets a block of its own, so that lanes can wait before it for the other lanes of their warp.
         alone = not isinstance(item, str) and item.kind == "collective"
         if current.terminator is not None or (current.ops and (alone or isinstance(item, str))):
             current = Block(len(blocks))
@@ -55,7 +55,7 @@ def cut_blocks(stream: Sequence[Op | str], kernel: Location) -> list[Block]:
 
 
 def find_live_registers(blocks: list[Block]) -> None:
-    """Set each block's `live`: a bit for each register that a lane waiting before the block may still read."""
+    """Set each block's `live`: one bit for each register that a lane waiting before the block may still read."""
     kills = []
     for block in blocks:
         kill = 0
@@ -75,10 +75,10 @@ def find_live_registers(blocks: list[Block]) -> None:
 
 
 def watch_undefined(blocks: list[Block], initial: Sequence[Value]) -> None:
-    """Let ops that may read a register which nothing has written, or a copy of one, report such a read.
+    """Make ops report a read of a register that was never written, or of a copy of such a register.
 
-    Copies do not: compilers move and select undefined values whose result is never used. The result of another op may
-    be unused, too: so its report is a suspicion, shown only with a wrong result.
+    `mov` and `selp` report nothing, because compilers copy undefined values that are never used. The result of another
+    op may also be unused, so its report is only a suspicion: it is shown only if the kernel's result is wrong.
     """
     undefined = {index for index, value in enumerate(initial) if blocks[0].live >> index & 1 and is_undefined(value)}
     if not undefined:
@@ -90,11 +90,14 @@ def watch_undefined(blocks: list[Block], initial: Sequence[Value]) -> None:
         if read and op.opcode not in _COPIES and op.run is not None:
             watched = op.watched
             op.before(partial(_note_undefined, read, op.line))
-            op.undefined, op.watched = read, watched  # the native engine checks by itself
+            op.undefined, op.watched = read, watched  # the native engine checks `undefined` itself
 
 
 def closure(registers: Iterable[int], steps: Sequence[tuple[Collection[int], Collection[int]]]) -> set[int]:
-    """Return registers and all that steps lead to: a step leads from any of its first registers to all others."""
+    """Return the registers, and all registers that the steps lead to from them.
+
+    Each step is (sources, targets): if one of the sources is in the set, all targets are added.
+    """
     registers = set(registers)
     before = -1
     while len(registers) > before:
@@ -109,7 +112,7 @@ _COPIES = frozenset(("mov", "selp"))
 
 
 def _note_undefined(read: tuple[int, ...], line: Location, machine: Machine) -> None:
-    """Note lanes where a register that an op reads was never written."""
+    """Report the lanes in which a register that an op reads was never written."""
     for index in read:
         machine.hazards.undefined_value(machine, line, undefined_lanes(machine.registers[index]))
 
@@ -117,17 +120,16 @@ def _note_undefined(read: tuple[int, ...], line: Location, machine: Machine) -> 
 def points_to(
     stream: Sequence[Op | str], registers: int, pointers: Mapping[int, int], kept: Mapping[int, Slot] | None = None
 ) -> list[int]:
-    """Return for each register what it may point to, as bits.
+    """Return for each register an int whose bits say what the register may point to.
 
-    Bit 0: anything (a pointer that came from memory); bit 1 + n: the pointer at byte n of the parameters; bit
-    SYMBOL_BIT + n: the module variable in slot n; bit LOCAL_BIT + n: the n-th local array; bit SHARED_BIT + n: the n-th
-    shared array whose size the PTX has.
+    Bit 0: anything (a pointer that was read from memory); bit 1 + n: the memory of the pointer at byte n of the
+    parameters; bit SYMBOL_BIT + n: the module variable in slot n; bit LOCAL_BIT + n: the n-th local array; bit
+    SHARED_BIT + n: the n-th shared array whose size the PTX gives.
 
-    registers: how many there are; pointers: the bits of those that hold an address from the start; kept: by the
-    identity of their ops the loads and stores of pointers that unoptimised code keeps in local memory, each in a place
-    that nothing else reaches (see `find_slots`): such a place is as good as a register.
+    registers: the number of registers. pointers: the bits of the registers that initially hold an address. kept: the
+    result of `find_slots`; such a place in local memory is treated like a register.
     """
-    steps: list[tuple[Sequence[int], Sequence[int], int]] = []  # from registers to registers, and further bits
+    steps: list[tuple[Sequence[int], Sequence[int], int]] = []  # (source registers, target registers, bits to add)
     for op in stream:
         if isinstance(op, str) or not (op.defs or kept):
             continue
@@ -154,8 +156,11 @@ def points_to(
 
 
 class Slot(NamedTuple):
-    """A load or store at a fixed place in a function's local memory: where that is, in bytes, how many it moves, and
-    the register that a store takes them from, or -1 unless there is exactly one."""
+    """A load or store at a fixed place in a function's local memory.
+
+    place: its first byte. size: how many bytes it moves. stored: the register that a store writes there; -1 for a load,
+    and for a store of several registers.
+    """
 
     op: Op
     place: int
@@ -164,10 +169,10 @@ class Slot(NamedTuple):
 
 
 def find_slots(slots: Iterable[Slot], taken: Iterable[tuple[int, int]]) -> dict[int, Slot]:
-    """Return the loads and stores, by the identity of their ops, of places that hold one pointer and nothing else.
+    """Return the loads and stores, by `id(op)`, of places in local memory that hold one pointer and nothing else.
 
-    Such a place has 8 bytes, is always loaded and stored whole, and lies in none of the (start, end) of variables whose
-    addresses are taken, so that no other access reaches it.
+    Such a place has 8 bytes and is always loaded and stored as a whole. It lies in no range of `taken`: these are the
+    (start, end) of the variables whose addresses are taken. So no other access reaches it.
     """
     others = list(taken)
     by_place: dict[int, list[Slot]] = {}
@@ -188,7 +193,7 @@ _POINTER = 8  # bytes of an address
 
 
 def reached(pointees: Sequence[int], addresses: Iterable[int]) -> int:
-    """Return all that registers with addresses may point to; pointees: what each register points to."""
+    """Return the bits of all memory that the registers `addresses` may point to; `pointees`: see `points_to`."""
     return reduce(or_, (pointees[index] or 1 for index in addresses), 0)
 
 
@@ -198,11 +203,12 @@ def mark_guesses(
     loads: Iterable[tuple[MemoryOp, int, Sequence[int]]],
     swaps: Iterable[tuple[int, int]],
 ) -> None:
-    """Mark the loads whose value a compare-and-swap of the same memory expects: `old = *p; do ... atomicCAS(p, old`.
+    """Mark each load whose value is the expected value of a compare-and-swap of the same memory.
 
-    pointees: what registers point to; loads, swaps: as `Builder` collects them.
+    Example: `old = *p; do { ... } while (atomicCAS(p, old, new) != old)`. pointees: see `points_to`; loads, swaps: as
+    `Builder` collects them.
     """
-    # A call's parameters and results are registers here, although `ld` and `st` move them.
+    # The `ld.param` and `st.param` of a call only copy registers here; such an op has no address register.
     ops = (op for op in stream if not isinstance(op, str) and (op.opcode not in _MEMORY or op.address < 0))
     steps = [(op.defs, op.uses) for op in ops]
     for expected, place in swaps:
@@ -216,9 +222,10 @@ _MEMORY = frozenset(("ld", "ldu", "atom", "red", "st"))
 
 
 def only(bits: int, first: int, arrays: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
-    """Return the only array of a kind that a register points to, None where it may be several or anything.
+    """Return (start, end) of the one array that a register can point to; None if it may be several, or anything.
 
-    bits: what it points to; first: the bit of the first array; arrays: (start, end) of each, in bytes.
+    bits: what the register points to; first: the bit number of the first array (LOCAL_BIT or SHARED_BIT); arrays:
+    (start, end) of each array in bytes.
     """
     candidates = bits >> first & (1 << SYMBOL_BIT) - 1
     return None if bits & 1 or not candidates or candidates & (candidates - 1) else arrays[candidates.bit_length() - 1]

@@ -1,9 +1,9 @@
 """The order in which divergent lanes run, so that they reconverge as early as their paths do.
 
-In hardware, lanes that diverge at a branch reconverge at its immediate post-dominator. Here blocks have an order in
-which each comes after all blocks from which lanes may still reach it, and the first block with lanes runs: forward
-edges run forward, a loop is one piece without a gap, and its head is that piece's last block, so that lanes that begin
-another iteration, or that have left, wait for those that are still inside.
+On a GPU, lanes that diverge at a branch reconverge at its immediate post-dominator. Here the basic blocks are sorted,
+and of the blocks in which lanes wait, the first in this order runs. Each block comes after all blocks from which lanes
+may still reach it. The blocks of a loop are contiguous, with the loop's head as the last one. So lanes that begin
+another iteration, or that have left the loop, wait for the lanes that are still in it.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from graphlib import TopologicalSorter
 
 from cudabench.simulator.program.code import Block
 
-DEEPEST = 16  # nested loops; dense jumps count as deeper nests, and keep the order of the code
+DEEPEST = 16  # levels of nested loops that are sorted; deeper blocks, as with many jumps, keep the order of the code
 
 
 def arranged(blocks: Sequence[Block]) -> list[int]:
-    """Return the blocks in their order; where several orders would do, the one nearest to that of the code.
+    """Return the numbers of the blocks in the order in which blocks run.
 
-    A call counts as an edge to the block after it, and no edge leads back from a function: functions are separate.
+    If several orders are possible, it is the one nearest to the order of the code. Functions are separate: a call
+    counts as an edge to the block after it, and a return has no edge.
     """
     order: list[int] = []
     _arrange(range(len(blocks)), [ways(block) for block in blocks], order)
@@ -28,7 +29,7 @@ def arranged(blocks: Sequence[Block]) -> list[int]:
 
 
 def ways(block: Block) -> Sequence[int]:
-    """Return the blocks to which a block leads within its function."""
+    """Return the numbers of the blocks that may follow a block within its function."""
     end = block.terminator
     if end is not None and end.kind == "return":
         return ()
@@ -38,7 +39,7 @@ def ways(block: Block) -> Sequence[int]:
 
 
 def reachable(blocks: Sequence[Block], start: Iterable[int], members: Container[int]) -> frozenset[int]:
-    """Return the blocks among `members` that can be reached from the blocks `start`, including these."""
+    """Return the blocks that can be reached from the blocks `start` without leaving `members`, including `start`."""
     reached: set[int] = set()
     work = list(start)
     while work:
@@ -52,7 +53,7 @@ def reachable(blocks: Sequence[Block], start: Iterable[int], members: Container[
 def _arrange(
     members: Collection[int], successors: Sequence[Sequence[int]], order: list[int], depth: int = DEEPEST
 ) -> None:
-    """Append some blocks in their order; a loop's head goes after the rest of it."""
+    """Append the blocks `members` to `order`, sorted; a loop's head comes after the other blocks of the loop."""
     inside = set(members)
     if not depth:
         order += sorted(inside)
@@ -86,7 +87,10 @@ def _arrange(
 def strongly_connected(
     roots: Sequence[int], successors: Sequence[Sequence[int]], inside: Collection[int]
 ) -> list[list[int]]:
-    """Return the strongly connected components of a graph (Tarjan, 1972, without recursion)."""
+    """Return the strongly connected components that can be reached from `roots`, successors first (Tarjan, 1972).
+
+    successors: the targets of each node's edges. inside: the nodes of the graph; edges to other nodes are ignored.
+    """
     index: dict[int, int] = {}
     low: dict[int, int] = {}
     stack: list[int] = []

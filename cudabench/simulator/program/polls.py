@@ -1,16 +1,17 @@
-"""Reads that poll: they repeat in a loop until another thread has written the value that they wait for.
+"""Reads that poll: a loop repeats them until another thread has written the value that the loop waits for.
 
-A strong read (volatile, relaxed or acquire) polls if a loop reads one place again and again, and the value decides
-whether the loop continues. After such a loop, earlier accesses of other threads are ordered before the next ones of the
-thread, if both used fences (PTX ISA, "Causality Order"); that is not checked, so no correct kernel is reported.
+A strong read (volatile, relaxed or acquire) polls if a loop reads one address again and again, and the value decides
+whether the loop continues. After such a loop, earlier accesses of other threads are ordered before the thread's next
+accesses, if both used fences (PTX ISA, "Causality Order"). The fences are not checked here: they are taken for granted,
+so no correct kernel is reported.
 
-An atomic that returns the old value polls likewise. Whether it changes the value shows when it runs: one that adds 0,
-or swaps a value for itself, only waits, and the accesses that the writer of the place announced by a fence are ordered
-before the next ones of the thread (`check.locks`).
+An atomic that returns the old value can poll in the same way. Whether it changes the value is known only when it runs.
+An atomic that adds 0, or replaces a value by itself, only waits. Then the accesses that the writer of this memory made
+before its fence are ordered before the thread's next accesses (`check.locks`).
 
-A read of the same place before the loop, which decides whether the loop is entered, polls as well: compilers turn
-`while (flag == 0) work();` into `if (flag == 0) do work(); while (flag == 0);`. A loop with a barrier of the block in
-it does not poll: there threads wait for each other at the barrier.
+A read of the same address before the loop, which decides whether the loop is entered, polls, too: compilers turn
+`while (flag == 0) work();` into `if (flag == 0) do work(); while (flag == 0);`. A loop that contains a barrier of the
+thread block does not poll: there threads wait for each other at the barrier.
 """
 
 from __future__ import annotations
@@ -33,10 +34,11 @@ StrongLoad = tuple[Op, "MemoryOp"]
 
 
 class Places:
-    """The registers that ops read and write, and the places in local memory where unoptimised code keeps variables.
+    """Tells what an op reads and writes: registers, and places in local memory where unoptimised code keeps variables.
 
-    Such a place, by its first byte, counts as a register (-2 - place), and all local memory that is reached through
-    pointers as one more (-1).
+    A place that begins at byte n of local memory counts as register -2 - n. All local memory that is reached through
+    pointers counts as register -1. slots: loads and stores of such places. pointed: the ids of the loads and stores
+    through pointers.
     """
 
     def __init__(self, slots: Sequence[Slot], pointed: Collection[int]) -> None:
@@ -44,7 +46,7 @@ class Places:
         self.pointed = pointed
 
     def of(self, op: Op) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Return (what an op reads, what it writes)."""
+        """Return (the registers that an op reads, the registers that it writes), with the places as registers."""
         slot = self.slots.get(id(op))
         if slot is not None:
             place = (-2 - slot.place,)
@@ -55,9 +57,10 @@ class Places:
 
 
 def mark_polls(blocks: Sequence[Block], loads: Sequence[StrongLoad], places: Places) -> bool:
-    """Mark the loads that poll, and let them note their reads; mark atomics, and return whether there are any.
+    """Mark the loads and atomics that poll, and return whether an atomic polls.
 
-    loads: the strong ones of shared and global memory, and the atomics that return the old value.
+    Each marked load then also orders its lanes after the writes that it reads. loads: the strong loads of shared and
+    global memory, and the atomics that return the old value.
     """
     if not loads:
         return False
@@ -85,8 +88,11 @@ def mark_polls(blocks: Sequence[Block], loads: Sequence[StrongLoad], places: Pla
 
 
 def may_wait(blocks: Sequence[Block], places: Places) -> bool:
-    """Return whether a thread may loop until another thread acts, in a kernel without strong reads and atomics that
-    return the old value: also by plain reads of one place, which no compiler has to repeat."""
+    """Return whether a thread may loop until another thread acts.
+
+    The kernel has no strong reads, and no atomics that return the old value. A plain read of one address in a loop
+    counts as well, although a compiler may read it only once.
+    """
     ops = [op for block in blocks for op in block.ops]
     if any(op.kind != "plain" or op.opcode in _WAITING for op in ops):
         return True
@@ -100,18 +106,18 @@ def may_wait(blocks: Sequence[Block], places: Places) -> bool:
     return False
 
 
-MOST_LOOKED_AT = 4096  # ops of a kernel
+MOST_LOOKED_AT = 4096  # a kernel with more ops than this may wait if it has any loop
 _WAITING = frozenset(("activemask", "barrier", "call", "fence", "griddepcontrol", "mbarrier", "membar", "nanosleep"))
 
 
 def _polled(run: Run, machine: Machine) -> None:
-    """Run a load that polls, and note which lanes did."""
+    """Run a load that polls, and record an acquire of its lanes."""
     run(machine)
     machine.order("acquire", machine.mask)
 
 
 def loops(blocks: Sequence[Block]) -> Iterator[tuple[frozenset[int], int]]:
-    """Yield each loop, outer ones first: its blocks and its head."""
+    """Yield each loop as (the numbers of its blocks, the number of its head), outer loops first."""
     successors = [ways(block) for block in blocks]
     before: list[list[int]] = [[] for _ in blocks]
     for number, following in enumerate(successors):
@@ -131,14 +137,14 @@ def loops(blocks: Sequence[Block]) -> Iterator[tuple[frozenset[int], int]]:
 
 
 class Loop:
-    """A loop and its ops; changing: the registers that may differ from one of its iterations to the next."""
+    """A loop and its ops; `changing`: the registers that may differ between two iterations."""
 
     def __init__(
         self, blocks: Sequence[Block], members: frozenset[int], head: int, places: Places, strong: Collection[int]
     ) -> None:
         self.blocks, self.members, self.head = blocks, members, head
         self.places = places
-        self.ops: list[tuple[Op, int, tuple[int, ...], tuple[int, ...]]] = []  # with block, what is read and written
+        self.ops: list[tuple[Op, int, tuple[int, ...], tuple[int, ...]]] = []  # (op, its block, reads, writes)
         for number in sorted(members):
             self.ops += [(op, number, *places.of(op)) for op in blocks[number].every]
         self.changing = changing(self.ops, strong)
@@ -147,7 +153,7 @@ class Loop:
         """Return the registers that decide whether the loop continues."""
         direct: set[int] = set()
         rest = self.members - {self.head}
-        guards: dict[int, set[int]] = {}  # by block: the registers that decide within an iteration whether it runs
+        guards: dict[int, set[int]] = {}  # by block: the registers that decide whether an iteration runs the block
         for op, number, _, _ in self.ops:
             decides = {index for index in (op.guard, op.selector) if index >= 0}
             if op.kind not in _WAYS or not decides:
@@ -166,10 +172,11 @@ _WAYS = ("branch", "table", "exit", "return")
 
 
 def changing(ops: Sequence[tuple[Op, int, tuple[int, ...], tuple[int, ...]]], strong: Collection[int]) -> set[int]:
-    """Return the registers that may differ from one iteration of a loop to the next: all that are set in it, except
-    those that are set once from registers that do not differ.
+    """Return the registers that may differ between two iterations of a loop.
 
-    A plain load from an unchanged address does not differ: changes by other threads are not meant to be seen.
+    These are all registers that the loop sets, except those with a single assignment from registers that do not differ.
+    The result of a plain load from an unchanged address does not differ: a plain load need not see changes by other
+    threads.
     """
     setters = Counter(index for *_, written in ops for index in written)
     steps = [
@@ -190,7 +197,7 @@ _CHANGING = frozenset(("activemask", "atom", "call", "clock"))
 
 
 def _ahead(blocks: Sequence[Block], members: frozenset[int], polling: Sequence[Op]) -> Iterator[Op]:
-    """Yield the loads before a loop, of the place that it polls, whose block decides whether it is entered."""
+    """Yield the loads before a loop that read an address which the loop polls and decide whether it is entered."""
     places = {(op.address, op.offset) for op in polling}
     if not places:
         return
@@ -199,7 +206,7 @@ def _ahead(blocks: Sequence[Block], members: frozenset[int], polling: Sequence[O
         end = block.terminator
         plain = end is None or (end.kind == "branch" and end.guard < 0)
         if block.number not in members and plain and not members.isdisjoint(block.successors):
-            entries.add(block.number)  # it only leads into the loop
+            entries.add(block.number)  # this block leads only into the loop
     for block in blocks:
         end = block.terminator
         if block.number in members or end is None or end.kind != "branch" or end.guard < 0:

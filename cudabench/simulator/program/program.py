@@ -1,4 +1,4 @@
-"""PTX text, parsed once: its kernels, decoded on their first use, and its module variables."""
+"""Loads PTX text as a program: its kernels, each decoded when it is first used, and its module variables."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from cudabench.simulator.program.code import Code, Unsupported
 from cudabench.simulator.values import Array
 from cudabench.symbols import plain_name
 
-MOST_PLACED = 1 << 20  # bytes of the arrays whose places are kept for the next launch
+MOST_PLACED = 1 << 20  # bytes of a launch's arrays up to which their addresses are kept for the next launch
 
 
 class Kernel:
-    """A kernel of a program: its name, its parameters and where it stands in the source."""
+    """A kernel of a program, with its name, parameters, source file and memory sizes."""
 
     def __init__(self, program: Program, name: str) -> None:
         self._program = program
@@ -34,17 +34,17 @@ class Kernel:
 
     @property
     def function(self) -> ptx.Function:
-        """The parsed function."""
+        """The parsed function of the kernel."""
         return self._program.module.functions[self.name]
 
     @property
     def parameters(self) -> tuple[ptx.Variable, ...]:
-        """Its parameters."""
+        """The parameters of the kernel."""
         return self.function.parameters
 
     @property
     def file(self) -> str:
-        """The source file that it stands in, '' if the PTX does not name it."""
+        """The path of the source file that defines the kernel; '' if the PTX does not name it."""
         return self._program.module.files.get(self.function.location.file, "")
 
     @property
@@ -64,23 +64,23 @@ class Kernel:
 
 
 class Program:
-    """Parsed PTX; each kernel is decoded on its first use, once. Module variables keep their values between
-    launches; `memory` allocates their bytes, all 0."""
+    """Parsed PTX. Each kernel is decoded once, when it is first used; module variables keep their values between
+    launches. `memory` allocates the bytes of a variable, all 0."""
 
     def __init__(
         self, module: ptx.Module, first_slot: int = 1, space: AddressSpace | None = None,
         memory: Callable[[int], Array] = lambda nbytes: np.zeros(nbytes, np.uint8),
     ) -> None:  # fmt: skip
-        """space: a lasting one, whose next slots the variables get; else they get the slots from first_slot on in the
-        space of each launch."""
+        """With `space`, an address space that lasts longer than a launch, the variables get its next free slots.
+        Without it, they get the slots from `first_slot` on in the address space of each launch."""
         first_slot = first_slot if space is None else len(space.slots)
         self.module = module
         self._first_slot = first_slot
         self.kernels = {name: Kernel(self, name) for name in module.functions.entries}
         self._codes: dict[str, Code] = {}
-        # The plan of a launch, by the arguments of `Plan`: that of an earlier equal launch, or a new one.
+        # Returns the plan of a launch; launches with equal arguments of `Plan` share one.
         self.plan = lru_cache(MOST_PLANS)(lambda kernel, *how: Plan(self.code(kernel), *how))
-        self._placed: tuple[Any, Any, Placed] | None = None  # the last arguments: their key, the arrays, their places
+        self._placed: tuple[Any, Any, Placed] | None = None  # the last launch: (key, arrays, placed arguments)
         self._symbols: dict[str, int] = {}
         self._storage: list[tuple[str, ptx.Variable, Array]] = []
         holding = [module.functions[name] for name in module.functions.holding]
@@ -97,8 +97,8 @@ class Program:
             self._place_in(space)
 
     def reset(self) -> None:
-        """Give all module variables their first values, free the heap, and forget what earlier launches did: the
-        counts of later ones do not depend on it."""
+        """Set all module variables to their initial values, free the heap, and forget what earlier launches did, so
+        that the counts of later launches do not depend on it."""
         self.plan.cache_clear()
         for code in self._codes.values():
             code.looked.clear()
@@ -108,7 +108,7 @@ class Program:
             self.heap.clear()
 
     def changed(self) -> tuple[str, ...]:
-        """Return the names, as the PTX has them, of the variables that kernels left with other than first values."""
+        """Return the PTX names of the `__device__` variables whose values differ from their initial values."""
         return tuple(
             name.rpartition("::")[2]
             for (name, variable, data), first in zip(self._storage, self._first, strict=True)
@@ -141,13 +141,14 @@ class Program:
         return {symbol: data for symbol, _, data in self._storage}[name]
 
     def variables(self) -> list[tuple[str, int, Array]]:
-        """Return the symbol, the address and the bytes of each module variable."""
+        """Return a list of (symbol, address, bytes) of the module variables."""
         return [(name, self._symbols[name], data) for name, _, data in self._storage]
 
     def code(self, kernel: str) -> Code:
-        """Return a kernel decoded to ops."""
+        """Return the decoded code of a kernel; raises LaunchError for an unknown kernel."""
         if kernel not in self._codes:
-            # Not above: they take longer to import than all the rest, and a request for names alone needs none of them.
+            # Imported only here: this takes longer than all other imports, and callers that only list kernels do not
+            # need it.
             from cudabench.simulator.isa.instructions import OPCODES
 
             if kernel not in self.kernels:
@@ -161,8 +162,11 @@ class Program:
     def place(
         self, code: Code, arguments: Sequence[Any], names: Sequence[str] | None, beside: Mapping[str, Array], first: int
     ) -> Placed:
-        """Give the arguments of a launch their places in an address space, see `launch.run`; those of the last launch
-        if it had the same, small arrays, which are kept meanwhile. first: the slot of the first array."""
+        """Return a launch's arguments with their addresses in an address space; names, beside: as in `launch.run`.
+
+        If the last launch had the same arrays, at most MOST_PLACED bytes, they keep their addresses. first: the slot of
+        the first array.
+        """
         arrays = [array for array in (*beside.values(), *arguments) if isinstance(array, np.ndarray)]
         plain = all(isinstance(x, (np.ndarray, np.generic, int, float)) for x in arguments) and not code.cooperative
         if not plain or sum(array.nbytes for array in arrays) > MOST_PLACED:
@@ -184,27 +188,27 @@ class Program:
         return space
 
     def lines(self, kernel: str) -> tuple[int, ...]:
-        """Return the lines of the PTX that hold the instructions of a kernel and of the functions it calls."""
+        """Return the numbers of the PTX lines with the instructions of a kernel and of the functions it calls."""
         blocks = self.code(kernel).blocks
         return tuple(sorted(frozenset[int]().union(*(block.lines for block in blocks)) - {0}))
 
     def unsupported(self, kernel: str) -> tuple[Unsupported, ...]:
-        """Return every feature that a kernel uses and the simulator lacks, in the order of the source."""
+        """Return every feature that a kernel uses and the simulator lacks, sorted by file and line."""
         return tuple(sorted(self.code(kernel).unsupported))
 
     @property
     def slots(self) -> int:
-        """How many slots of the address space come before those of a launch's arrays."""
+        """The first slot of the address space that a launch's arrays may use; the slots before it are taken."""
         return self._first_slot + len(self._storage) + (self.heap is not None)
 
     def space(self) -> AddressSpace:
-        """Return an address space that holds the module variables."""
+        """Return a new address space that contains the module variables and the heap."""
         space = AddressSpace()
         self._place_in(space)
         return space
 
     def unload(self) -> None:
-        """Free the variables of a program that was loaded into a lasting space."""
+        """Remove the variables from the address space that the program was loaded into, if it was given one."""
         if self._lasting is not None:
             for slot in range(self._first_slot, self.slots):
                 self._lasting.free(slot << SLOT_BITS)
@@ -226,9 +230,10 @@ class Program:
 
 
 def load(ptx_text: str, first_slot: int = 1, space: AddressSpace | None = None) -> Program:
-    """Parse PTX text once, for many launches; its module variables get the slots of the address space from first_slot
-    on. Programs that are loaded beside each other need different slots. space: a lasting one for them, see `memory`.
+    """Parse PTX text, and return it as a program for any number of launches.
 
-    Raises PtxError where the text is not PTX for 64-bit addresses.
+    The module variables get the slots of the address space from `first_slot` on; programs that are used together need
+    different slots. space: an address space that lasts longer than a launch; its next free slots are used instead.
+    Raises PtxError if the text is not PTX for 64-bit addresses.
     """
     return Program(ptx_parser.parse(ptx_text), first_slot, space)

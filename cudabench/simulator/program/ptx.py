@@ -1,4 +1,4 @@
-"""The records of a parsed PTX file: functions, variables, instructions with their source lines."""
+"""The records of a parsed PTX file: functions, variables, and instructions with their source lines."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from cudabench.simulator.program import debug_info
 
-# Bits of PTX' fundamental types (PTX ISA 5.2.1).
+# The width in bits of each PTX type (PTX ISA 5.2.1).
 BITS = {
     "pred": 1, "b8": 8, "u8": 8, "s8": 8, "b16": 16, "u16": 16, "s16": 16, "f16": 16, "bf16": 16,
     "b32": 32, "u32": 32, "s32": 32, "f32": 32, "f16x2": 32, "bf16x2": 32, "u16x2": 32, "s16x2": 32, "tf32": 32,
@@ -17,10 +17,11 @@ BITS = {
 
 
 class Location(NamedTuple):
-    """A place in a source file; file is an index into the module's `.file` table.
+    """A place in a source file.
 
-    ptx_line: of an instruction, where it stands in the PTX text, from 1; 0 for anything else. column: from 1, or 0.
-    group: whether it is code of cooperative groups, called from that place.
+    file: an index into the module's `.file` table. line, column: counted from 1; 0 if unknown. ptx_line: for an
+    instruction, its line in the PTX text, counted from 1; otherwise 0. group: whether the instruction is code of
+    cooperative groups, which this place calls.
     """
 
     file: int
@@ -31,7 +32,7 @@ class Location(NamedTuple):
 
 
 class Immediate(NamedTuple):
-    """A literal: an int, or the IEEE bits of a float with its width (32 or 64)."""
+    """A literal. value: the integer, or the IEEE bits of a float; float_bits: the float's width (32 or 64), else 0."""
 
     value: int
     float_bits: int = 0
@@ -45,13 +46,13 @@ class Address(NamedTuple):
 
 
 class Negated(NamedTuple):
-    """`!p`, a predicate read inverted, or `-r` of vmad."""
+    """`!p`, an inverted predicate, or `-r`, a negated operand of `vmad`."""
 
     name: str
 
 
 class Pair(NamedTuple):
-    """`d|p`, a destination with a second, predicate destination."""
+    """`d|p`: a destination register, and a predicate that is a second destination."""
 
     first: Operand
     second: Operand
@@ -64,7 +65,7 @@ class Vector(NamedTuple):
 
 
 class Symbol(NamedTuple):
-    """`name+offset` of a variable, or a plain name: a register, a variable, a label or a function."""
+    """A name, of a register, variable, label or function; for a variable also `name+offset`."""
 
     name: str
     offset: int = 0
@@ -74,7 +75,11 @@ Operand = Immediate | Address | Negated | Pair | Vector | Symbol
 
 
 class Instruction(NamedTuple):
-    """One instruction: `@guard opcode operands` with the source line that it came from."""
+    """One instruction, `@guard opcode.modifiers operands`, with its place in the source.
+
+    guard: the name of the guard predicate, or None; inverted: whether it is inverted (`@!p`). text: the opcode with the
+    modifiers.
+    """
 
     opcode: str
     modifiers: tuple[str, ...]
@@ -92,7 +97,12 @@ class Label(NamedTuple):
 
 
 class Variable(NamedTuple):
-    """A variable of any state space: size in bytes, and initial values as (byte offset, width, value or symbol)."""
+    """A variable of any state space.
+
+    space: its state space, '' for a register. align, size: in bytes. dynamic: whether it is an array without a size.
+    initial: its initial values, each as (byte offset, width in bytes, number or symbol, mask: which bits of the value
+    are stored, -1 for all).
+    """
 
     name: str
     space: str
@@ -105,17 +115,20 @@ class Variable(NamedTuple):
 
 
 class Prototype(NamedTuple):
-    """What a call through a pointer declares of its callee: the bytes of its results and of its parameters."""
+    """What a call through a pointer declares about its callee: the size in bytes of each result and parameter."""
 
     results: tuple[int, ...]
     parameters: tuple[int, ...]
 
 
 class Function(NamedTuple):
-    """An entry or a device function; `body` is None for a declaration.
+    """A kernel (an entry) or a device function.
 
-    prototypes: of calls through pointers, by label. most_threads: of a block, by `__launch_bounds__`; needs_block: the
-    block that `__block_size__` demands, x first. cluster: the blocks of a cluster, by `__cluster_dims__`.
+    body: its instructions and labels, None for a declaration. registers: the type of each register; a range such as
+    `%r<5>` has the name `%r<>`. variables: those declared in the body. tables: the labels of each `.branchtargets`.
+    location: the first place of its body. prototypes: the prototypes of its calls through pointers, by label.
+    most_threads: the most threads of a block, from `__launch_bounds__`. needs_block: the block that `__block_size__`
+    requires, x first. cluster: the blocks of a cluster, from `__cluster_dims__`, x first.
     """
 
     name: str
@@ -134,11 +147,11 @@ class Function(NamedTuple):
 
     @property
     def shape(self) -> Prototype:
-        """What a call through a pointer declares of it."""
+        """The prototype with which a call through a pointer can reach the function."""
         return Prototype(*(tuple(variable.size for variable in side) for side in (self.results, self.parameters)))
 
     def type_of(self, name: str) -> str | None:
-        """Return the type of a register, which may be one of a range `%r<5>`; None where the name is not a register."""
+        """Return the type of a register, which may belong to a range `%r<5>`; None if the name is no register."""
         base, at, scope = name.partition("@")
         prefix = base.rstrip("0123456789") + at + scope
         return self.registers.get(name) or (self.registers.get(prefix + "<>") if prefix != name else None)
@@ -147,8 +160,8 @@ class Function(NamedTuple):
 class Functions(Mapping[str, Function]):
     """The functions of a module by name, each parsed when it is first requested.
 
-    entries: the kernels that have a body. bodies: all functions that have one. holding: those of them that declare
-    variables in global or constant memory.
+    entries: the names of the kernels that have a body. bodies: the names of all functions that have a body. holding:
+    the names of the functions whose body declares variables in global or constant memory.
     """
 
     def __init__(self) -> None:
@@ -159,7 +172,7 @@ class Functions(Mapping[str, Function]):
         self.holding: dict[str, None] = {}
 
     def add(self, name: str, parse: Callable[[], Function]) -> None:
-        """Add a function, or put another in its place."""
+        """Add a function, or replace the function of this name; `parse` returns the parsed function."""
         self._parse[name] = parse
 
     def __getitem__(self, name: str) -> Function:
@@ -177,7 +190,8 @@ class Functions(Mapping[str, Function]):
 class Module(NamedTuple):
     """A parsed PTX file.
 
-    kept: of code with debug information, the source's variables in local memory, by the name of that memory.
+    files: the paths of the `.file` table. variables: the module variables by name. kept: for code with debug
+    information, the result of `debug_info.local_variables`.
     """
 
     version: str

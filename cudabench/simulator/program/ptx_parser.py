@@ -1,6 +1,6 @@
-"""From PTX text to the records of `ptx`.
+"""Parses PTX text into the records of `ptx`.
 
-Only the syntax is handled here (PTX ISA, chapters 4, 5, 10 and 11); `instructions` knows what instructions mean.
+Only the syntax is handled here (PTX ISA, chapters 4, 5, 10 and 11); the package `isa` implements the instructions.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from cudabench.simulator.program.ptx import (
 )
 
 _COMMENT = re.compile(r'("[^"\n]*")|//[^\n]*|/\*.*?\*/', re.S)
-# The compiler's own traps stand outside of inline assembly, where __trap() puts those that a source requests.
+# `__trap()` in the source becomes a `trap` in inline assembly. A `trap` outside of it was added by the compiler.
 _ASM = re.compile(r"// begin inline asm.*?// end inline asm", re.S)
 _TOP = re.compile(
     r"\s*(?:"
@@ -58,12 +58,12 @@ _PROTOTYPE = re.compile(r"\.callprototype\s*(?:\((?P<results>[^()]*)\))?\s*[\w$%
 _HEADER = re.compile(r"\s*(?:\((?P<results>[^)]*)\)\s*)?(?P<name>[\w$%]+)\s*(?:\((?P<takes>.*)\))?(?P<rest>.*)", re.S)
 _SPACES = ("global", "shared", "const", "local", "param", "tex")
 _HANDLES = ("texref", "samplerref", "surfref")
-# Text without commas; brackets stay whole with their content, nested once at most.
+# A part between two commas; a bracket with its content, in which brackets may be nested once, is not divided.
 _PART = re.compile(r"(?:[^,\[{(]+|[\[{(](?:[^\[\]{}()]|[\[{(][^\[\]{}()]*[\]})])*[\]})]|[\[{(])+")
 _BRACKET = re.compile(r"[\[{(]")
 _NUMBER = re.compile(r"[-+]?\d")
 _SYMBOL = re.compile(r"([A-Za-z_$%][\w$.]*)\s*([+-]\s*-?\s*[\w]+)?$")
-# Headers of the toolkit: for a line inlined from them, the user's line is shown.
+# Headers of the CUDA toolkit: if a line comes from an inlined function of such a header, the caller's line is shown.
 _TOOLKIT = re.compile(
     r"(^|/)(include|targets|cuda-?[\d.]*|nvidia|cccl)/.*\.(h|hpp|cuh|inl)$|\.hpp$|__nv_nvrtc|cooperative_groups"
     r"|(^|/)cccl/|(^|/)cuda/(std/|__|barrier$|pipeline$|ptx$|atomic$|semaphore$|latch$)"
@@ -72,14 +72,14 @@ _TOOLKIT = re.compile(
 
 
 def integer(text: str) -> int:
-    """Return the value of a PTX integer literal (PTX ISA 4.5.1): as C writes it, and 0b for binary digits."""
+    """Return the value of a PTX integer literal (PTX ISA 4.5.1): as in C, or binary digits after `0b`."""
     digits = text.replace(" ", "").rstrip("U").lstrip("+-")
     value = int(digits, 8 if digits[:1] == "0" and digits.isdigit() else 0)
     return -value if text.count("-") % 2 else value
 
 
 def literal(text: str) -> Immediate:
-    """Return an integer or floating-point literal (PTX ISA 4.5)."""
+    """Parse an integer or floating-point literal (PTX ISA 4.5)."""
     if text[:2] in ("0f", "0F") and len(text) == 10:
         return Immediate(int(text[2:], 16), 32)
     if text[:2] in ("0d", "0D") and len(text) == 18:
@@ -90,20 +90,20 @@ def literal(text: str) -> Immediate:
 
 
 def split(text: str) -> list[str]:
-    """Split at the commas outside of all brackets."""
+    """Split a text at the commas that are outside of all brackets; empty parts are left out."""
     if _BRACKET.search(text) is None:
         return [part for piece in text.split(",") if (part := piece.strip())]
     return [part for match in _PART.findall(text) if (part := match.strip())]
 
 
 def array_size(dims: str) -> tuple[int, bool]:
-    """Return the number of elements in `[a][b]` and whether a dimension is open."""
+    """Return (number of elements in `[a][b]`, whether a dimension is empty, as in `[]`); with one, the number is 0."""
     sides = [side.strip() for side in re.findall(r"\[([^\]]*)\]", dims)]
     return (math.prod(map(integer, sides)), False) if all(sides) else (0, True)
 
 
 def named(text: str, what: str, shown: str) -> Symbol:
-    """Return a name with its offset; what, shown: what a message says where the text is not a name."""
+    """Parse a name with an optional offset; `what` and `shown`: the words of the error message if it is no name."""
     match = _SYMBOL.match(text)
     if match is None:
         raise PtxError(f"cannot read the {what} '{shown}'.")
@@ -111,15 +111,20 @@ def named(text: str, what: str, shown: str) -> Symbol:
 
 
 def extents(directive: str, header: str) -> tuple[int, int, int] | None:
-    """Return the block that a function's performance directive names, missing extents 1; None without it."""
+    """Return the extents (x, y, z) of a performance directive such as `maxntid`; None if the header lacks it.
+
+    Missing extents are 1.
+    """
     match = re.search(rf"\.{directive}\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?", header)
     return (int(match[1]), int(match[2] or 1), int(match[3] or 1)) if match else None
 
 
 @dataclass
 class _Scope:
-    """Names declared in one `{ }`; nested blocks rename what they declare, so that a function has one flat name
-    space."""
+    """The names declared in one `{ }`.
+
+    Names of a nested `{ }` get its number as a suffix, such as `%r1@2`, so that all names of a function are unique.
+    """
 
     number: int
     names: set[str] = field(default_factory=set)
@@ -169,7 +174,7 @@ class _Parser:
         return Module(version, target, self.files, functions, variables, kept)
 
     def define(self, functions: Functions, match: re.Match[str], position: int) -> int:
-        """Add the function or declaration whose header ends at a position; return where its text ends."""
+        """Add the function or declaration whose header `match` found and ends at `position`; return its end."""
         body, first = None, 0
         if match["end"] == "{":
             end = self.closing(position)
@@ -203,7 +208,7 @@ class _Parser:
         assert head is not None
         plain = re.sub(r"\([^)]*\)", " ", head[1])
         words = re.findall(r"\.([\w:]+)", plain)
-        # In a parameter's `.ptr .global` the second word qualifies the pointer.
+        # The first space counts: in `.param .u64 .ptr .global`, `.global` is the space that the pointer points to.
         space = next((word for word in words if word in _SPACES), "")
         type_ = next((word for word in reversed(words) if word in BITS or word in _HANDLES), "")
         align = int([0, *re.findall(r"\.(?:align|ptr)\s+(\d+)", plain)][-1])
@@ -238,7 +243,7 @@ class _Parser:
         return values
 
     def function(self, entry: bool, match: re.Match[str], body: str | None, first: int) -> Function:
-        """Return a function by its header and its body, which begins on line `first`."""
+        """Parse a function from the match of its header and the text of its body, which begins on line `first`."""
         results, parameters = self.parameters(match["results"]), self.parameters(match["takes"])
         most, needs, cluster = (extents(word, match["rest"]) for word in ("maxntid", "reqntid", "reqnctapercluster"))
         code = None
@@ -261,7 +266,7 @@ class _Parser:
         return tuple(variable for part in split(text or "") for variable in self.variables(part))
 
     def line(self, text: str) -> Location:
-        """Return the user's line: the innermost, unless that lies in a header of the toolkit."""
+        """Return the place that a `.loc` directive gives; if it is in a header of the toolkit, the caller's place."""
         match = _LOC.match(text)
         if match is None:
             return self.location
@@ -273,11 +278,14 @@ class _Parser:
             if place[0] not in self.toolkit or place not in self.inlined:
                 break
             place = self.inlined[place]
-        # Line 0 marks code that the compiler moved; the previous line is a better guess.
+        # Line 0 marks code that the compiler moved; then keep the previous place, a better guess.
         return Location(place[0], place[1], 0, place[2], group) if place[1] else self.location
 
     def body(self, text: str, number: int) -> tuple[tuple[Instruction | Label, ...], Location]:
-        """Return the items of a function's body, which begins on line `number` of the PTX, and the function's place."""
+        """Parse a function's body, which begins on line `number` of the PTX.
+
+        Return (its instructions and labels, the first place in the source).
+        """
         counted = 0
         code: list[Instruction | Label] = []
         self.scopes = [_Scope(0)]
@@ -380,7 +388,7 @@ class _Parser:
         return Instruction(opcode, tuple(modifiers), operands, guard, inverted, location, word)
 
     def operand(self, text: str) -> Operand:
-        """Return an operand; outside of nested blocks, the same text means the same in all functions."""
+        """Parse an operand; results are cached, except in a nested `{ }`, where names may be redeclared."""
         if len(self.scopes) > 1:
             return self._operand(text)
         if text not in self.known:
@@ -392,7 +400,7 @@ class _Parser:
         if first == "[":
             inner = text[1:-1].strip()
             if "," in inner:
-                # A texture or tensor map and its coordinates.
+                # `[map, {x, y}]`: a texture or tensor map and its coordinates.
                 return Vector(tuple(map(self.operand, split(inner))))
             if _NUMBER.match(inner):
                 return Address(None, integer(inner))
@@ -411,8 +419,5 @@ class _Parser:
 
 
 def parse(text: str) -> Module:
-    """Parse PTX text.
-
-    Raises PtxError where the text is not PTX for 64-bit addresses.
-    """
+    """Parse PTX text; raises PtxError if the text is not PTX for 64-bit addresses."""
     return _Parser(text).module()

@@ -1,8 +1,9 @@
-"""Registers of products that a warp group has begun: accesses before the wait, and products without a fence.
+"""Checks the registers of wgmma: accesses before the wait for a product, and products without a fence before them.
 
-wgmma.mma_async writes its results some time later. PTX ISA, wgmma.mma_async: an access to its registers, by anything
-but a product of the same shape, is undefined until a wgmma.wait_group for its group; the first product stands after a
-wgmma.fence. The code alone shows where that is so; it is reported when the op runs.
+A product (wgmma.mma_async) writes its result registers some time later. PTX ISA, wgmma.mma_async: until a
+wgmma.wait_group for its group, any access to its registers is undefined, except by another product of the same shape;
+and a wgmma.fence must come before the first product. Both are found in the code when it is decoded, and reported when
+the op runs.
 """
 
 from __future__ import annotations
@@ -16,14 +17,18 @@ from cudabench.simulator.program.code import Block, Op
 if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
 
-OPEN = -1  # the age of a product in no group yet; in the latest group it is 0
+# The age of a product is the number of groups committed after its own; OPEN while it is in no group.
+OPEN = -1
 MOST_GROUPS = 64
-_COPIES = frozenset(("mov", ""))  # copies, which the assembler leaves out where both registers become one
+_COPIES = frozenset(("mov", ""))  # copies that the assembler drops if it gives both registers the same place
 
 
 class Step(NamedTuple):
-    """The effect of an op on the products under way: of a product its results and the registers of A, of a wait the
-    number of groups that it leaves."""
+    """What an op does to the products that have not finished.
+
+    results, operands: for a product, the registers of its results and of its matrix A. left: for a wait, how many of
+    the latest groups may be unfinished after it.
+    """
 
     kind: Literal["product", "fence", "commit", "wait"]
     results: tuple[int, ...] = ()
@@ -32,15 +37,18 @@ class Step(NamedTuple):
 
 
 class State(NamedTuple):
-    """The state at a place in the code: whether a fence is on all paths to it, and the age of the product to which each
-    register belongs, as (register, "result") or as one of A, (register, "operand")."""
+    """The state at a place in the code.
+
+    fenced: whether every path to it has a fence. ages: the ages of the unfinished products, by their registers:
+    (register, "result"), or (register, "operand") for a register of matrix A.
+    """
 
     fenced: bool
     ages: dict[tuple[int, str], int]
 
 
 def watch_products(blocks: Sequence[Block], steps: Mapping[int, Step]) -> None:
-    """Let ops that access a product's registers too early report it when they run. steps: by the identity of the op."""
+    """Make the ops that access a product's registers too early report it when they run; `steps`: by `id(op)`."""
     if not any(step.kind == "product" for step in steps.values()):
         return
     entering: dict[int, State] = {0: State(False, {})}
@@ -62,14 +70,14 @@ def watch_products(blocks: Sequence[Block], steps: Mapping[int, Step]) -> None:
 
 
 def _merged(first: State, second: State) -> State:
-    """Return the state where two paths join: of each product the youngest age."""
+    """Return the state where two paths join: each register gets the lower of its two ages."""
     x, y = first.ages, second.ages
     ages = {key: min(x.get(key, MOST_GROUPS), y.get(key, MOST_GROUPS)) for key in x.keys() | y.keys()}
     return State(first.fenced and second.fenced, ages)
 
 
 def _through(block: Block, state: State, steps: Mapping[int, Step], faults: list[tuple[Op, str, str]] | None) -> State:
-    """Return the state after a block; `faults` gets the faults of its ops."""
+    """Return the state after a basic block; `faults`, if given, gets (op, kind of hazard, message) for each fault."""
     fenced, ages = state.fenced, dict(state.ages)
     for op in block.ops:
         step = steps.get(id(op))
@@ -91,7 +99,7 @@ def _through(block: Block, state: State, steps: Mapping[int, Step], faults: list
 
 
 def _plain(op: Op, ages: dict[tuple[int, str], int], faults: list[tuple[Op, str, str]] | None) -> None:
-    """Update the ages for an op that is not a step of a product."""
+    """Update the ages for an op that is no step of wgmma, and add its faults to `faults`."""
     if op.opcode in _COPIES and len(op.uses) == 1 and len(op.defs) == 1:
         age = ages.get((op.uses[0], "result"))
         if age is not None:
@@ -109,5 +117,5 @@ def _plain(op: Op, ages: dict[tuple[int, str], int], faults: list[tuple[Op, str,
 
 
 def _report(op: Op, kind: str, text: str, machine: Machine) -> None:
-    """Record the fault of an op."""
+    """Report a fault of an op for the active lanes."""
     machine.hazards.report(machine, kind, op.line, machine.lanes(), text)
