@@ -116,7 +116,7 @@ class Counters:
         self.rows: dict[tuple[int, Place], Row] = {}
         self.elsewhere: set[int] = set()  # numbers of accesses to other blocks' shared memory, see `cluster`
         self.shared_starts = [offset for _, offset, _ in plan.code.shared_names]
-        self.footprints: Footprints | None = None  # if the footprint of the launch is requested
+        self.footprints: Footprints | None = None  # set if the footprint of the launch is requested
 
     def add(
         self, number: int, requests: int, pieces: int, ideal: int, array: Place = NOWHERE, look: Look = UNKNOWN

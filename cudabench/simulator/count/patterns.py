@@ -75,10 +75,10 @@ def shape(addresses: list[int], size: int, lanes: Sequence[int] = ()) -> Shape:
     count = len(addresses)
     if count == 1:
         return Shape("single", 0, 1, 0)
-    if max(addresses) - min(addresses) >= HALF_SLOT:  # in several arrays
+    if max(addresses) - min(addresses) >= HALF_SLOT:  # the lanes access several arrays
         return Shape("gather", 0, 32, 0)
     if lanes:
-        # A constant step per lane is regular, even if some lanes are inactive.
+        # If addresses grow by a constant step per lane, the pattern is regular, even if some lanes are inactive.
         step, rest = divmod(addresses[1] - addresses[0], lanes[1] - lanes[0])
         if not rest and all(a - addresses[0] == step * (b - lanes[0]) for a, b in zip(addresses, lanes, strict=True)):
             return Shape(_kind(step, size), step, 32, 0)

@@ -116,7 +116,7 @@ class Lanes:
 
     @property
     def on(self) -> Array:
-        """The mask, or True if all lanes are active."""
+        """The mask of active lanes, or True if all lanes are active."""
         return np.True_ if self.mask is None else self.mask
 
     def fill(self, value: int) -> Array:

@@ -39,7 +39,7 @@ SUMS = {
 _NOTHING = -4096  # stands for the exponent of zero; less than every real exponent
 _LEAST = -400  # less than the exponent of every product
 _BIAS, _MANTISSA = 1023, 52  # exponent bias and mantissa bits of float64
-PIECE = 1 << 15  # results summed at a time, so that they stay in the CPU's cache
+PIECE = 1 << 15  # how many results are summed at a time, so that they stay in the CPU's cache
 
 
 def exponents(x: Array, least: int) -> Array:
@@ -152,7 +152,7 @@ def _aligned(operands: Iterable[Array], c: Array, ec: Array, fraction: int, tota
     for k in range(x.shape[-1]):
         np.add(ex[..., :, k, None], ey[..., None, k, :], out=sums)
         np.maximum(largest, sums, out=largest)
-    np.maximum(largest, np.int16(_LEAST), out=largest)  # where all are zero
+    np.maximum(largest, np.int16(_LEAST), out=largest)  # for results whose addends are all zero
     scale = _power(np.int16(fraction) - largest)
     np.multiply(c, scale, out=total)
     np.trunc(total, out=total)

@@ -128,7 +128,7 @@ def _compare_and_swap(
         _, firsts = np.unique(segment[hits], return_index=True)
         winners = hits[firsts]
         touched = segment[winners]
-        # Lanes up to the winner are done; later ones see the new value.
+        # For each address, the lanes up to the winner are done; later lanes see the new value.
         limit = np.full(starts.size, -1, dtype=np.int64)
         limit[touched] = winners
         passed = np.arange(count) <= limit[segment]

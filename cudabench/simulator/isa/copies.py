@@ -199,7 +199,7 @@ def reduction(ins: Instruction) -> str:
 
 
 def build_copy(builder: Builder, ins: Instruction) -> Run:
-    """Build cp.async.bulk and cp.reduce.async.bulk of bytes."""
+    """Build a bulk copy of bytes (cp.async.bulk), or a bulk reduction of numbers (cp.reduce.async.bulk)."""
     words, reduces = ins.modifiers, "reduce" in ins.modifiers
     if "cp_mask" in words or "ignore_oob" in words:
         raise Refuse(f"bulk copies of some bytes ({ins.text})")
@@ -358,7 +358,7 @@ def build_tensor(builder: Builder, ins: Instruction) -> Run:
             tensor, receiving = mapped.map, [lane[0]]
             if spot is not None:
                 content: Array = np.zeros((tensor.rows, tensor.tile[0]), UNSIGNED[8 * tensor.width])
-                if tensor.fill == "nan" and tensor.width > 1:  # as an H200 writes it
+                if tensor.fill == "nan" and tensor.width > 1:  # the bits that an H200 writes
                     content.view(np.uint16)[:] = 0x7FF7
                 overlap = inside(mapped, corner)
                 if overlap is not None:

@@ -160,7 +160,7 @@ _EXACT: dict[str, Function] = {
 @instruction(*_ROUNDED, *_EXACT, types=FLOATS)
 def _arithmetic(builder: Builder, ins: Instruction) -> Run:
     type_ = ins.modifiers[-1]
-    if type_ == "f64" and {"approx", "ftz"} <= set(ins.modifiers):  # rcp and rsqrt, as the PTX ISA defines them
+    if type_ == "f64" and {"approx", "ftz"} <= set(ins.modifiers):  # rcp and rsqrt, which the PTX ISA defines so
         function = _upper(np.reciprocal if ins.opcode == "rcp" else _ROOT)
         return build_float(builder, ins._replace(modifiers=("f64",)), function, type_, keeps_nan=True)
     function, name, operands = _ROUNDED.get(ins.opcode) or (_EXACT[ins.opcode], "", None)

@@ -75,7 +75,7 @@ class Barriers:
         targets, starts = np.unique(places[order], return_index=True)
         for place, changes in zip(targets.tolist(), np.split(amounts[order], starts[1:]), strict=True):
             word = int(self.words[place])
-            if changes[:, 0].sum() <= (word & _FIELD):  # all arrive in this phase
+            if changes[:, 0].sum() <= (word & _FIELD):  # all arrivals belong to this phase, so their sums suffice
                 changes = changes.sum(axis=0, keepdims=True)
             for amount in changes.tolist():
                 word = arrived(word, *amount)

@@ -90,7 +90,7 @@ def places(matrix: str, shape: Shape, bits: int) -> tuple[Array, Array]:
     if matrix == "a":
         high = m // 8
         return group + 8 * (register % high), packed * member + within + 4 * packed * (register // high)
-    along = k // (4 * packed)  # registers of a tile
+    along = k // (4 * packed)  # registers per tile
     return packed * member + within + 4 * packed * (register % along), group + 8 * (register // along)
 
 
@@ -365,7 +365,7 @@ class _Moved:
         builder.pointer = 0
         self.stride = builder.source(ins.operands[2], "u32") if len(ins.operands) > 2 else None
         self.packed_length = shape.sides(matrix)[rows_first]
-        packed = self.each = max(1, 32 // bits)  # elements of a register
+        packed = self.each = max(1, 32 // bits)  # elements per register
         row, column = places(matrix, shape, bits)
         slow, fast = self.slow, self.fast = (row, column) if rows_first else (column, row)
         self.held = row.shape[1] // packed

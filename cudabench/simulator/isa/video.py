@@ -22,7 +22,7 @@ Compute = Callable[[Array, Array], Array]
 _COMPUTE: dict[str, Compute] = {
     "vadd": np.add, "vsub": np.subtract, "vabsdiff": lambda a, b: np.abs(a - b), "vmin": np.minimum, "vmax": np.maximum,
 }  # fmt: skip
-_AVERAGE: dict[str, Compute] = {"vavrg": lambda a, b: (a + b + (a + b >= 0)) >> 1}  # halves away from zero
+_AVERAGE: dict[str, Compute] = {"vavrg": lambda a, b: (a + b + (a + b >= 0)) >> 1}  # rounds halves away from zero
 _SECOND: dict[str, Compute] = {"add": np.add, "min": np.minimum, "max": np.maximum}
 _TYPES = ("u32", "s32")
 _SELECTION = re.compile(r"([^@]+)\.([bh])(\d+)(@.*)?")

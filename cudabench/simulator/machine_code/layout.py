@@ -22,7 +22,7 @@ COUNTED = np.dtype([(name, "i8") for name in ("warps", "lanes", "requests", "pie
 
 
 class Launch(ctypes.Structure):
-    """`MachineLaunch` of sass.hpp."""
+    """The structure `MachineLaunch` of sass.hpp."""
 
     _fields_ = [
         ("code", ctypes.c_void_p), ("constants", ctypes.c_void_p), ("banks", ctypes.c_void_p * BANKS),

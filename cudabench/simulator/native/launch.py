@@ -38,7 +38,7 @@ from cudabench.simulator.textures import Texture
 from cudabench.simulator.values import Array
 from cudabench.system import children, native
 
-_REGION = struct.Struct("<qqQiiii")  # REGION
+_REGION = struct.Struct("<qqQiiii")  # the layout of a REGION record
 SLICE_S = 0.05  # for how long the engine runs before signals and the time limit are checked again
 WIDE = 1 << 17  # a launch with at least so many threads is wide, see `wanted`
 MOST_KEPT = 64  # the arguments of a launch are kept for the next launch if it has at most so many regions
