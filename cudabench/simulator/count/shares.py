@@ -62,7 +62,7 @@ class Shares:
         self.table, self.number = table, number
 
     def imbalance(self, grid: Index) -> Imbalance | None:
-        """Return the imbalance of the launch, None if no block has much more work than the others; grid: its gridDim."""
+        """Return the imbalance of the launch, or None if no block has much more work than the others."""
         per_block = self.table.sum(axis=0)
         blocks, busiest = len(per_block), int(per_block.argmax())
         most = int(per_block[busiest])

@@ -177,7 +177,7 @@ def _code(
 
 
 def differ(left: Array, right: Array) -> bool:
-    """Return whether two arrays of bytes differ by more than rounding errors, for every type of float."""
+    """Return whether two arrays of bytes differ by more than rounding errors, whatever type of floats they hold."""
     words = left.size // 8 * 8
     if np.array_equal(left[:words].view(np.uint64), right[:words].view(np.uint64)) and np.array_equal(
         left[words:], right[words:]
