@@ -1,1 +1,1 @@
-"""The counts that the hardware would give: requests, sectors, wavefronts."""
+"""Counts of memory requests, sectors and wavefronts, as the hardware's counters would give them."""

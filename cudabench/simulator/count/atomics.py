@@ -1,14 +1,17 @@
-"""The cost of atomics that contend: wavefronts of shared memory, and sectors of global memory.
+"""The cost of atomics whose lanes contend: wavefronts in shared memory, sectors in global memory.
 
-NVIDIA does not document it. These rules hold for all single requests that were measured with Nsight Compute on an H200
-(benchmarks/results/atomics_h200.md):
+NVIDIA does not document these costs. The following rules hold for all single requests that were measured with Nsight
+Compute on an H200 (benchmarks/results/atomics_h200.md):
 
-* A native atomic of shared memory takes a wavefront for each lane that contends with another for a bank, also for the
-  same word ("lanes"). Adding the constant one takes them word by word, as a store does ("words"). Compare-and-swap
-  takes two wavefronts a lane ("swap"). For 8 bytes, each half warp is served separately.
-* Other atomics, such as the addition of floats, are a loop of the machine code ("loop"): all lanes load, and in each
-  turn one lane of every bank may store, in two wavefronts, if its word is unchanged since it loaded it.
-* In global memory, a request's sector is counted once for each lane of its most accessed word.
+* "lanes": A native atomic on shared memory takes as many wavefronts as the bank with the most lanes has lanes, even if
+  these lanes access the same word.
+* "words": An addition of the constant 1 takes as many wavefronts as the bank with the most distinct words has words,
+  as a store does.
+* "swap": A compare-and-swap takes twice as many wavefronts as in "lanes". For 8 bytes, each half warp is served
+  separately.
+* "loop": Other atomics, such as the addition of floats, are a loop in the machine code. In each iteration, all waiting
+  lanes load. Then one lane of each bank may store, in two wavefronts, if its word has not changed since its load.
+* In global memory, each sector of a request is counted as often as its most accessed word has lanes.
 """
 
 from __future__ import annotations
@@ -24,14 +27,14 @@ from cudabench.simulator.values import Array
 
 Served = Literal["words", "lanes", "swap", "loop"]
 NO_WORD = -1
-ONE_LANE = -1  # in place of bytes a lane: an atomic that one lane of a warp carries out for all
+ONE_LANE = -1  # stands in place of the bytes per lane for an atomic that one lane of a warp executes for all lanes
 
 
 class Cost(NamedTuple):
-    """Requests of atomics on shared memory, summed.
+    """The cost of atomic requests to shared memory, summed over requests.
 
-    wavefronts: of the atomics alone. ideal: of as many lanes without contention, with the loads of a loop.
-    reloads: the wavefronts of a loop's loads.
+    `wavefronts`: of the atomics themselves, without the loads of a loop; `reloads`: of the loads of a loop; `ideal`:
+    the sum of both if the same lanes did not contend.
     """
 
     wavefronts: int
@@ -40,9 +43,9 @@ class Cost(NamedTuple):
 
 
 def served(operation: str, type_: str, by_one: bool) -> Served:
-    """Return how shared memory serves an operation of the PTX ("add") on a type ("u32") from sm_70 on.
+    """Return how shared memory serves a PTX operation such as "add" on a type such as "u32", from sm_70 on.
 
-    by_one: an addition of the constant one, whose result is not used.
+    by_one: whether it is an addition of the constant 1 whose result is not used.
     """
     if type_ in ("u32", "s32", "b32"):
         return "words" if by_one else "swap" if operation == "cas" else "lanes"
@@ -52,7 +55,11 @@ def served(operation: str, type_: str, by_one: bool) -> Served:
 
 
 def shared(addresses: Array, width: int, mask: Array | None, how: Served) -> Cost:
-    """Return what requests to shared memory cost; addresses: bytes (requests, 32); mask: active lanes, or None."""
+    """Return the cost of atomic requests to shared memory.
+
+    addresses: byte addresses of shape (requests, 32); width: bytes per lane; mask: the active lanes, None for all; how:
+    the result of `served`.
+    """
     if not len(addresses):
         return Cost(0, 0)
     if how == "words":
@@ -68,19 +75,23 @@ def shared(addresses: Array, width: int, mask: Array | None, how: Served) -> Cos
 
 
 def _banks(addresses: Array, width: int) -> Array:
-    """Return the bank of each lane, or for 8 bytes the pair of banks."""
+    """Return the number of each lane's bank; for 8 bytes per lane, the number of its pair of banks."""
     return (addresses >> 3) & 15 if width == 8 else (addresses >> 2) & 31
 
 
 def _fullest_bank(places: Array, on: Array, groups: int) -> Array:
-    """Return the number of lanes in the fullest bank, by row and group of lanes served together: (rows * groups,)."""
+    """Return how many active lanes the bank with the most active lanes has, for each group of lanes of each request.
+
+    places: the lanes' banks; groups: how many groups of a request's lanes are served separately. The result has shape
+    (requests * groups,).
+    """
     rows = len(places) * groups
     flat = places.reshape(rows, -1) + np.arange(rows, dtype=np.int64)[:, None] * 32
     return np.bincount(flat[on.reshape(rows, -1)], minlength=rows * 32).reshape(rows, 32).max(axis=1)
 
 
 def _loop(addresses: Array, width: int, on: Array, groups: int) -> Cost:
-    """Simulate the loop turn by turn, for all requests at once."""
+    """Return the cost of a "loop": all iterations are simulated, for all requests at once."""
     rows = np.flatnonzero(on.any(axis=1))
     addresses, waiting = addresses[rows], on[rows].copy()
     places, words = _banks(addresses, width), addresses >> (3 if width == 8 else 2)
@@ -89,7 +100,7 @@ def _loop(addresses: Array, width: int, on: Array, groups: int) -> Cost:
     while len(waiting):
         reloads += int(banks.wavefronts(addresses, width, waiting).sum())
         wavefronts += 2 * int(np.count_nonzero(waiting.reshape(len(waiting) * groups, -1).any(axis=1)))
-        stored = np.full((len(waiting), 32), NO_WORD, dtype=np.int64)  # by bank: the word that was stored this turn
+        stored = np.full((len(waiting), 32), NO_WORD, dtype=np.int64)  # by bank: the word stored in this iteration
         size = 32 // groups
         for first in range(0, 32, size):
             row, lane = np.nonzero(waiting[:, first : first + size])
@@ -108,7 +119,10 @@ def _loop(addresses: Array, width: int, on: Array, groups: int) -> Cost:
 
 
 def sectors(addresses: Array, size: int, mask: Array | None) -> tuple[int, int]:
-    """Return (sectors, ideal sectors) of atomics on global memory, summed; arguments as for `shared`, size as width."""
+    """Return the sectors and the ideal sectors of atomic requests to global memory, summed over requests.
+
+    addresses: byte addresses of shape (requests, 32); size: bytes per lane; mask: the active lanes, None for all.
+    """
     if not len(addresses):
         return 0, 0
     if mask is None:
@@ -119,7 +133,7 @@ def sectors(addresses: Array, size: int, mask: Array | None) -> tuple[int, int]:
         on = order != high
     new = np.ones(order.shape, dtype=bool)
     np.not_equal(order[:, 1:], order[:, :-1], out=new[:, 1:])
-    starts = np.flatnonzero(new)  # of the lanes at one address
+    starts = np.flatnonzero(new)  # where the lanes of each distinct address begin
     times = np.diff(starts, append=order.size)
     places = order.reshape(-1)[starts] >> SECTOR_SHIFT
     rows = starts // order.shape[1]

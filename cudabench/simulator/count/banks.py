@@ -1,10 +1,12 @@
 """The model of shared memory's 32 banks of 4 bytes.
 
-A request is served in wavefronts: in each, every bank delivers one 4-byte word, to all lanes that request it (CUDA C++
-Programming Guide, "Shared Memory"). Lanes of 8 bytes are served by half warps and lanes of 16 bytes by quarter warps,
-each of which can fill all banks at once. Loads of 8 and 16 bytes serve twice as many lanes together where every active
-lane's neighbour (lane ^ 1), or every active lane's next but one (lane ^ 2), is inactive or has the same address.
-NVIDIA does not document that; it holds for all of 286 patterns measured with Nsight Compute on an H200
+A request is served in wavefronts. In each wavefront, every bank delivers one 4-byte word to all lanes that request this
+word (CUDA C++ Programming Guide, "Shared Memory"). With 8 bytes per lane, the half warps are served one after the
+other; with 16 bytes per lane, the quarter warps are: each of these groups can use all banks at once.
+
+Loads of 8 or 16 bytes per lane serve two such groups together if, for every active lane, lane ^ 1 is inactive or has
+the same address; or if, for every active lane, lane ^ 2 is inactive or has the same address. NVIDIA does not document
+this rule; it holds for all 286 patterns that were measured with Nsight Compute on an H200
 (benchmarks/results/shared_wavefronts_h200.md).
 """
 
@@ -22,14 +24,15 @@ NO_WORD = 0xFFFF
 
 
 def lanes_together(width: int) -> int:
-    """Return how many lanes of `width` bytes are served together: a warp, a half or a quarter of one."""
+    """Return how many lanes are served together if each accesses `width` bytes: 32, 16 or 8."""
     return {8: 16, 16: 8}.get(width, 32)
 
 
 def merged(addresses: Array, mask: Array | None) -> Array:
-    """Return whether the lanes of wide loads are served in groups of twice the size: bool of shape (...).
+    """Return, for each load of 8 or 16 bytes per lane, whether two groups of lanes are served together.
 
-    addresses: (..., 32); mask: the active lanes, same shape, or None for all.
+    addresses: byte addresses of shape (..., 32); mask: the active lanes, of the same shape, or None for all. The result
+    is a bool array of shape (...).
     """
     lanes = np.arange(32)
     result: Array = np.zeros(addresses.shape[:-1], dtype=bool)
@@ -43,19 +46,19 @@ def merged(addresses: Array, mask: Array | None) -> Array:
 
 
 def wavefronts(addresses: Array, width: int, mask: Array | None = None, *, load: bool = True) -> Array:
-    """Return the wavefronts that each warp's request takes.
+    """Return the number of wavefronts of each warp's request, of shape (...); 0 if no lane is active.
 
-    addresses: byte addresses of shape (..., 32), one lane in each place; width: bytes per lane (1 to 16, aligned;
-    below 256 KiB); mask: the active lanes, same shape; load: a load, or else a store or an atomic. The result has shape
-    (...): 0 where no lane is active.
+    addresses: byte addresses below 256 KiB, of shape (..., 32), one per lane, multiples of `width`; width: bytes per
+    lane, 1 to 16; mask: the active lanes, of the same shape, or None for all; load: True for a load, False for a store
+    or an atomic.
     """
     return both(addresses, width, mask, load=load)[0]
 
 
 def both(addresses: Array, width: int, mask: Array | None = None, *, load: bool = True) -> tuple[Array, Array]:
-    """Return (wavefronts, ideal wavefronts); arguments as for `wavefronts`.
+    """Return the numbers of wavefronts and of ideal wavefronts of each request; arguments as for `wavefronts`.
 
-    The ideal is that of the same distinct words without any conflict: ceil(words / 32), at least 1.
+    The ideal number is what the same distinct words would take without bank conflicts: ceil(words / 32).
     """
     addresses = np.asarray(addresses)
     shape = addresses.shape[:-1]
@@ -78,8 +81,11 @@ def both(addresses: Array, width: int, mask: Array | None = None, *, load: bool 
 
 
 def _words(addresses: Array, width: int, mask: Array | None) -> Array:
-    """Return the 4-byte words that each request's lanes touch, NO_WORD for inactive ones: (requests, words)."""
-    # All of a block's words fit into 16 bits, which sort fastest.
+    """Return the numbers of the 4-byte words that each request accesses, of shape (requests, words).
+
+    Inactive lanes have NO_WORD.
+    """
+    # Word numbers of a block's shared memory fit in 16 bits, which are fastest to sort.
     words = (addresses >> 2).astype(np.uint16)
     if mask is not None:
         words = np.where(mask, words, NO_WORD)
@@ -93,13 +99,13 @@ def _words(addresses: Array, width: int, mask: Array | None) -> Array:
 
 
 def _wavefronts(words: Array) -> tuple[Array, Array]:
-    """Return the wavefronts and the number of distinct words of each row of words served together."""
+    """Return the number of wavefronts, and of distinct words, of each row of words that are served together."""
     order = np.sort(words, axis=1)
     rows = order.shape[0]
     new = np.ones(order.shape, dtype=bool)
     np.not_equal(order[:, 1:], order[:, :-1], out=new[:, 1:])
     new &= order != NO_WORD
-    # A word that differs from its left neighbour in sorted order is a distinct one: count those per bank.
+    # In sorted order, each word that differs from its left neighbour is a new one: count the new words of each bank.
     place = (order & (BANKS - 1)).astype(np.int64) + np.arange(rows, dtype=np.int64)[:, None] * BANKS
     load = np.bincount(place.reshape(-1), weights=new.reshape(-1), minlength=rows * BANKS).astype(np.int64)
     return load.reshape(rows, BANKS).max(axis=1), np.count_nonzero(new, axis=1)

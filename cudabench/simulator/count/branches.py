@@ -1,4 +1,4 @@
-"""Branches by source line: how often they diverge warps, and what that costs until the paths reconverge."""
+"""The branches of each source line: how often warps diverge there, and what that costs until the paths reconverge."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 def branches(code: Code, executed: Sequence[Executed], ways: Ways) -> tuple[Branch, ...]:
-    """Return the conditional branches that ran, one record per source line, in the order of the source.
+    """Return one record for each source line with conditional branches that were executed, sorted by line.
 
-    executed: how often each basic block ran.
+    executed: how often each basic block was executed.
     """
     lines: dict[tuple[str, int], list[Block]] = {}
     regions: dict[tuple[str, int], set[int]] = {}
@@ -31,7 +31,7 @@ def branches(code: Code, executed: Sequence[Executed], ways: Ways) -> tuple[Bran
                 loops.add(place)
             if block.number in ways.decided_by_data:
                 by_data.add(place)
-    # Each block counts for the innermost branch around it, whose region is the smallest.
+    # The cost of a block counts for the innermost branch around it, which is the one with the smallest region.
     owners: dict[int, tuple[str, int]] = {}
     for place in sorted(regions, key=lambda place: -len(regions[place])):
         owners.update(dict.fromkeys(regions[place], place))

@@ -1,4 +1,4 @@
-"""Contention of atomics: the hits of an instruction's most used address, and the number of blocks that hit it."""
+"""Contention of atomics: how often an instruction's most used address is hit, and by how many blocks."""
 
 from __future__ import annotations
 
@@ -6,22 +6,23 @@ import numpy as np
 
 from cudabench.simulator.values import Array
 
-MOST_KEPT = 1 << 21  # addresses, and pairs of address and block, that are kept for an instruction
+MOST_KEPT = 1 << 21  # the most addresses, or pairs of address and block, that are kept for an instruction
 
 
 class Contention:
-    """The addresses of one atomic instruction in global memory, with the blocks that hit them and how often.
+    """The global addresses that one atomic instruction accesses, with the blocks that access them and how often.
 
-    by_block: whether blocks are distinguished, else all are 0; full: whether there are too many addresses.
+    `by_block`: whether blocks are distinguished; if not, all have number 0. `full`: whether there are more addresses
+    than can be kept.
     """
 
     def __init__(self) -> None:
-        self.found: list[tuple[Array, Array, Array]] = []  # addresses, blocks and hits, each pair once in each entry
+        self.found: list[tuple[Array, Array, Array]] = []  # (addresses, blocks, hits of each pair)
         self.pairs = 0
         self.by_block, self.full = True, False
 
     def add(self, addresses: Array, blocks: Array) -> None:
-        """Add the lanes of one execution: an address and a block number for each."""
+        """Add one execution; addresses, blocks: the address and the block number of each active lane."""
         if self.full or not addresses.size:
             return
         self.found.append(summed(addresses, blocks if self.by_block else np.zeros_like(blocks), None))
@@ -39,9 +40,9 @@ class Contention:
         self.found, self.pairs = [merged], 0
 
     def hottest(self) -> tuple[int | None, int | None]:
-        """Return the hits of the most used address and the number of blocks that hit it, None if there were too many.
+        """Return how often the most used address was hit, and how many blocks hit it.
 
-        Both are None if no lane was active.
+        A number is None if there were too many addresses, or pairs, to keep. Both are None if no lane was active.
         """
         if self.found:
             self.merge()
@@ -54,14 +55,17 @@ class Contention:
 
 
 def summed(places: Array, blocks: Array, hits: Array | None) -> tuple[Array, Array, Array]:
-    """Return the distinct pairs of addresses and blocks, and the sums of their hits, by default one each."""
+    """Return three arrays: addresses and blocks of the distinct pairs, and the sum of hits of each pair.
+
+    hits: the hits of each given pair; None for one each.
+    """
     width = int(blocks.max()) + 1
     addresses, inverse = np.unique(places, return_inverse=True)
-    pairs, sums = totals(inverse.reshape(-1) * width + blocks, hits)  # one integer per pair: rows are slow to compare
+    pairs, sums = totals(inverse.reshape(-1) * width + blocks, hits)  # one integer stands for a pair
     return addresses[pairs // width], pairs % width, sums
 
 
 def totals(values: Array, hits: Array | None) -> tuple[Array, Array]:
-    """Return the distinct integers and the sums of their hits, by default one each."""
+    """Return the distinct integers and the sum of hits of each; hits: None for one hit per given integer."""
     distinct, inverse = np.unique(values, return_inverse=True)
     return distinct, np.bincount(inverse.reshape(-1), weights=hits)

@@ -1,8 +1,9 @@
 """Counts of memory requests: sectors for global and local memory, wavefronts for shared and constant memory.
 
-A request is one warp-level instruction with an active lane. Its sectors are the distinct 32-byte pieces of memory
-that its active lanes touch; the ideal is what the same distinct bytes would need if they were packed. Constant memory
-serves one address at a time, to all lanes that read it (CUDA C++ Programming Guide, "Constant Memory").
+A request is one execution of a memory instruction by a warp with at least one active lane. Its sectors are the distinct
+32-byte sectors of memory that its active lanes access. Its ideal sectors are how many the same distinct bytes would
+need if they were contiguous. Constant memory serves one address at a time, to all lanes that read it (CUDA C++
+Programming Guide, "Constant Memory"). "Pieces" stands for sectors or wavefronts.
 """
 
 from __future__ import annotations
@@ -45,35 +46,35 @@ if TYPE_CHECKING:
     from cudabench.simulator.plan import Plan
 
 Place = int | tuple[int, ...]  # an array, see `Counters`
-Counted = tuple[int, int, Look]  # pieces, ideal pieces, pattern
-NOWHERE = -1
-ENOUGH = 64  # executions from which a step is found
-ALWAYS_SEEN = 8  # first executions of an instruction, whose patterns are all computed
-MOST_PATTERN = 1 << 14  # the most bytes of addresses and lanes whose counts are cached
+Counted = tuple[int, int, Look]  # (pieces, ideal pieces, pattern)
+NOWHERE = -1  # stands for no array
+ENOUGH = 64  # how many executions are examined to find the step of a row
+ALWAYS_SEEN = 8  # the pattern is computed in each of the first so many executions of an instruction
+MOST_PATTERN = 1 << 14  # counts are cached if addresses and mask have at most so many bytes
 ELSEWHERE = "counted a request for each block of the cluster that lanes go to; how hardware takes them apart is open"
 
 
 @dataclass(slots=True)
 class Row:
-    """The counts of one memory instruction on one array, by pattern."""
+    """The counts of one memory instruction on one array, split by access pattern."""
 
     number: int
     array: Place
-    looks: dict[Look, list[int]] = field(default_factory=dict)  # requests, pieces, ideal
+    looks: dict[Look, list[int]] = field(default_factory=dict)  # [requests, pieces, ideal pieces] of each pattern
     reloads: int = 0  # see `report.Access`
-    first: int | None = None  # the first address that was seen
-    last: int = 0
-    step: int = 0  # bytes from an execution to the next, the least that was seen
-    steps: Counter[int] = field(default_factory=Counter)  # of a warp with data-dependent addresses, and how often
-    sent_to: dict[int, int] = field(default_factory=dict)  # the last address of its lanes
+    first: int | None = None  # the address of the first lane in the first execution
+    last: int = 0  # its address in the last execution
+    step: int = 0  # bytes from one execution's address to the next; the smallest that occurred
+    steps: Counter[int] = field(default_factory=Counter)  # for data-dependent addresses: how often each step occurred
+    sent_to: dict[int, int] = field(default_factory=dict)  # for data-dependent addresses: each lane's last address
 
     @property
     def totals(self) -> list[int]:
-        """Requests, pieces and ideal pieces in all."""
+        """The sums [requests, pieces, ideal pieces] over all patterns."""
         return [*map(sum, zip(*self.looks.values(), strict=True))]
 
     def went(self, place: int) -> None:
-        """Note the address of the first lane."""
+        """Record the first lane's address in one execution, and update the step."""
         if self.first is None:
             self.first = place
         elif place != self.last:
@@ -81,8 +82,11 @@ class Row:
         self.last = place
 
     def sent(self, row: Array, mask: Array | None) -> None:
-        """Note the data-dependent addresses of the first warp, given those of a block or more: the step of an execution
-        is that of most lanes, and the row's that of most executions."""
+        """Record the data-dependent addresses of the first warp in one execution, and update the step.
+
+        row, mask: addresses and active lanes of at least the first block. The step of an execution is the one of most
+        lanes; the step of the row is the one of most executions, or 0 if no step has at least half of them.
+        """
         if self.steps.total() >= ENOUGH:
             return
         lanes = np.arange(LANES) if mask is None else np.flatnonzero(mask[:LANES])
@@ -96,28 +100,28 @@ class Row:
 
 
 class Counters:
-    """Requests and pieces per memory instruction, array and pattern; patterns that recur are counted once.
+    """Requests and pieces of each memory instruction, array and pattern. Counts of patterns that recur are cached.
 
-    An array is a slot of the address space (several for an instruction whose lanes access several), or the number of
-    a shared variable.
+    An array is given by its slot in the address space, or by a tuple of slots if an instruction accesses several; a
+    shared variable is given by its number.
     """
 
     def __init__(self, plan: Plan, merged: Mapping[int, tuple[int, int]]) -> None:
-        """`merged`: the memory instructions that differ in the machine code (`launch.run`)."""
+        """merged: the memory instructions that the machine code has in another form (see `launch.run`)."""
         self.plan = plan
         self.issued = merged
         self.merged = [0] * len(plan.code.accesses)
-        self.patterns: dict[Key, Any] = {}  # cached counts of accesses, by pattern
+        self.patterns: dict[Key, Any] = {}  # cached counts
         self.seen = plan.seen
         self.rows: dict[tuple[int, Place], Row] = {}
-        self.elsewhere: set[int] = set()  # accesses to the shared memory of other blocks, see `cluster`
+        self.elsewhere: set[int] = set()  # numbers of accesses to other blocks' shared memory, see `cluster`
         self.shared_starts = [offset for _, offset, _ in plan.code.shared_names]
-        self.footprints: Footprints | None = None  # if the footprint of the launch is requested
+        self.footprints: Footprints | None = None  # set if the footprint of the launch is requested
 
     def add(
         self, number: int, requests: int, pieces: int, ideal: int, array: Place = NOWHERE, look: Look = UNKNOWN
     ) -> Row:
-        """Add to the counts of a memory instruction, and return them."""
+        """Add to the counts of a memory instruction on an array; return its row."""
         row = self.rows.get((number, array))
         if row is None:
             row = self.rows[number, array] = Row(number, array)
@@ -128,7 +132,11 @@ class Counters:
         return row
 
     def latest(self, number: int, array: Place, find: Callable[[], Look], always: bool = False) -> Look:
-        """Return the pattern of an execution: computed in the first and then ever fewer ones, else the last pattern."""
+        """Return the pattern of an execution of an instruction on an array.
+
+        It is computed by `find` in the first executions and then in every 2^k-th (or always); other executions get the
+        pattern that was computed last.
+        """
         seen = self.seen.setdefault((number, array), [0, UNKNOWN])
         seen[0] += 1
         if always or seen[0] <= ALWAYS_SEEN or not seen[0] & (seen[0] - 1):
@@ -137,9 +145,10 @@ class Counters:
         return pattern
 
     def linear(self, address: Affine, base: int, size: int, chunk: Chunk, mask: Array | None) -> tuple[int, int]:
-        """Return (sectors, ideal ones) of global accesses, counted once per distinct start of a block in a line.
+        """Return the sectors and the ideal sectors of a linear access to global memory by all blocks of a chunk.
 
-        base: of the address with its offset; mask: (1, threads) or None.
+        Blocks whose addresses start at the same offset in a line are counted once and multiplied. base: the constant
+        part of the address, including the instruction's offset; mask: of shape (1, threads), or None.
         """
         lanes, starts = linear_parts(address, base, chunk)
         pieces = ideal = 0
@@ -151,7 +160,7 @@ class Counters:
         return pieces, ideal
 
     def linear_look(self, address: Affine, base: int, size: int, chunk: Chunk, mask: Array | None) -> Look:
-        """Return the pattern of global accesses; arguments as for `linear`."""
+        """Return the pattern of a linear access to global memory; arguments as for `linear`."""
         lanes, starts = linear_parts(address, base, chunk)
         on = None if mask is None else mask.reshape(-1, 32)
         return look(lanes.reshape(-1, 32), on, size, thread_steps(address, chunk), starts)
@@ -159,7 +168,10 @@ class Counters:
     def as_issued(
         self, number: int, address: Affine | Array, offset: int, size: int, warps: int
     ) -> tuple[Affine | Array, int, int]:
-        """Return address, offset and bytes of an access in the machine code; 0 bytes if another access includes it."""
+        """Return the address, the offset and the bytes per lane that an access has in the machine code.
+
+        It has 0 bytes if the machine code does it as a part of another access.
+        """
         shift, size = self.issued[number]
         if not size:
             self.merged[number] += warps
@@ -169,10 +181,10 @@ class Counters:
         self, number: int, address: Affine | Array, offset: int, size: int, mask: Array | None, warps: int,
         chunk: Chunk, array: Place, linear: Affine | Array = None,
     ) -> None:  # fmt: skip
-        """Count global accesses.
+        """Count one execution of a load or store of global memory.
 
-        warps: the number of requests; mask broadcasts over (blocks, threads); linear: the address before it was
-        resolved to an array, if it was.
+        size: bytes per lane; mask: the active lanes, broadcasts to (blocks, threads); warps: the number of requests;
+        linear: the affine address, if `address` is an array that was computed from it.
         """
         if number in self.issued:
             address, offset, size = self.as_issued(number, address, offset, size, warps)
@@ -216,7 +228,7 @@ class Counters:
             row.sent(rows[0], None if on is None else on[0])
 
     def one_place_look(self, number: int, array: Place, mask: Array | None, warps: int, chunk: Chunk) -> Look:
-        """Return the pattern of lanes at one address, by their number in a warp."""
+        """Return the pattern of lanes that all access one address; it depends on how many lanes a warp has active."""
         if mask is None or mask is chunk.root:
             return BROADCAST
 
@@ -228,7 +240,7 @@ class Counters:
     def one_place(
         self, number: int, array: Place, mask: Array | None, warps: int, chunk: Chunk, pieces: int | None = None
     ) -> None:
-        """Count lanes at one address, with `pieces`, or else a piece for each warp."""
+        """Count one execution whose lanes all access one address; pieces: by default one per warp."""
         seen = self.one_place_look(number, array, mask, warps, chunk)
         self.add(number, warps, warps if pieces is None else pieces, warps, array, seen)
 
@@ -236,7 +248,7 @@ class Counters:
         self, number: int, array: Place, rows: Array, mask: Array | None, size: int, axes: Steps | None = None,
         always: bool = False,
     ) -> Look:  # fmt: skip
-        """Return the pattern of addresses (blocks, threads): computed if it is due, else the last one."""
+        """Return the pattern of addresses of shape (blocks, threads), computed in some executions (see `latest`)."""
 
         def find() -> Look:
             if mask is None:
@@ -248,7 +260,7 @@ class Counters:
         return self.latest(number, array, find, always)
 
     def variable(self, address: Affine | Array, offset: int, mask: Array | None, chunk: Chunk) -> int:
-        """Return the number of the shared variable that the first active lane addresses."""
+        """Return the number of the shared variable that the first active lane accesses."""
         if len(self.shared_starts) < 2:
             return 0
         if type(address) is Affine and (mask is None or mask is chunk.root):
@@ -263,14 +275,15 @@ class Counters:
         self, number: int, address: Affine | Array, offset: int, size: int, mask: Array | None, warps: int,
         chunk: Chunk, load: bool,
     ) -> None:  # fmt: skip
-        """Count shared accesses; arguments as for `global_`, and whether they are loads."""
+        """Count one execution of an access to shared memory; arguments as for `global_`; load: whether it is a load."""
         if number in self.issued:
             address, offset, size = self.as_issued(number, address, offset, size, warps)
             if not size:
                 return
         key = None
         array = self.variable(address, offset, mask, chunk)
-        # A word for all lanes takes one wavefront; a wider one takes one for each group of lanes with an active one.
+        # If all lanes access one word, it takes one wavefront. If the access is wider than a word, each group of lanes
+        # (see `banks`) with an active lane takes one.
         narrow = size <= banks.WORD
         axes: Steps | None = None
         if type(address) is Affine:
@@ -279,7 +292,7 @@ class Counters:
                 self.one_place(number, array, mask, warps, chunk)
                 return
             if all_active and not (address.coefficients and any(address.coefficients[3:])):
-                # The base only rotates the banks, so that only the coefficients matter.
+                # Another base only rotates the banks, so the counts depend on the coefficients alone.
                 key = ("shared", address.coefficients, size, load, array)
                 cached = self.patterns.get(key)
                 if cached is not None:
@@ -293,7 +306,7 @@ class Counters:
             return
         times = repeats(address, mask, chunk)
         if address.shape[0] == 1 and mask is not None and mask.shape[0] > 1 and narrow:
-            # If all lanes together have no conflict, fewer have none.
+            # If there is no bank conflict with all lanes active, there is none with fewer active lanes.
             pieces, _, seen = self._shared(number, array, address, size, None, chunk, True, axes)
             if pieces == chunk.warps:
                 self.add(number, warps, warps, warps, array, seen)
@@ -307,7 +320,7 @@ class Counters:
         self, number: int, array: Place, address: Array, size: int, mask: Array | None, chunk: Chunk, load: bool,
         axes: Steps | None,
     ) -> Counted:  # fmt: skip
-        """Return the counts of one pattern of addresses and lanes, cached if it is small."""
+        """Return the counts of one array of addresses and its mask; they are cached if the array is small."""
 
         def count() -> Counted:
             rows, on, _ = spread(address, mask, chunk)
@@ -320,7 +333,10 @@ class Counters:
         return counted
 
     def once(self, key: Key | None, count: Callable[[], Any]) -> Any:
-        """Return the counts of a key of `lanes_key`: cached, or counted and kept; without a key only counted."""
+        """Return the cached counts of a key; if there are none, call `count` and cache the result.
+
+        key: from `lanes_key`; with None, nothing is cached.
+        """
         if key is None:
             return count()
         cached = self.patterns.get(key)
@@ -331,7 +347,10 @@ class Counters:
     def shared_atomic(
         self, number: int, address: Array, size: int, mask: Array | None, warps: int, chunk: Chunk, how: atomics.Served
     ) -> None:
-        """Count atomics on shared memory; arguments as for `global_`, how: of `atomics.served`."""
+        """Count one execution of an atomic on shared memory.
+
+        Arguments as for `global_`; how: the result of `atomics.served`.
+        """
         array = self.variable(address, 0, mask, chunk)
         if number in self.issued:
             self.one_place(number, array, mask, warps, chunk)
@@ -353,10 +372,11 @@ class Counters:
         self, number: int, rows: Array, offset: Array, size: int, on: Array, chunk: Chunk, load: bool,
         how: atomics.Served | None = None,
     ) -> None:  # fmt: skip
-        """Count accesses to the shared memory of a cluster's blocks: a request for each block that a warp accesses.
+        """Count one execution of an access to the shared memory of a cluster's blocks.
 
-        rows: the block of the chunk that each lane accesses; offset: bytes in its memory; on: active lanes; all of
-        shape (blocks, threads). how: of an atomic, see `atomics.served`.
+        If the lanes of a warp access several blocks, the pieces are those of one request for each block. rows: the
+        block of the chunk that each lane accesses; offset: the byte offset in its shared memory; on: the active lanes;
+        all of shape (blocks, threads). how: for an atomic, the result of `atomics.served`.
         """
         if not on.any():
             return
@@ -380,7 +400,7 @@ class Counters:
     def global_atomic(
         self, number: int, address: Array, size: int, mask: Array | None, warps: int, chunk: Chunk, array: Place
     ) -> None:
-        """Count atomics on global memory; arguments as for `global_`."""
+        """Count one execution of an atomic on global memory; arguments as for `global_`."""
         if self.footprints is not None:
             self.footprints.note(number, address, 0, size, mask, chunk, array)
         if number in self.issued:
@@ -397,16 +417,17 @@ class Counters:
         self, number: int, source: Affine | Array, source_offset: int, target: Affine | Array, target_offset: int,
         mask: Array | None, chunk: Chunk,
     ) -> None:  # fmt: skip
-        """Correct the sectors of an asynchronous copy of 16 bytes a lane; arguments as for `global_`.
+        """Add the sectors that an asynchronous copy of 16 bytes per lane requests twice; arguments as for `global_`.
 
-        It requests a sector once for each sector of shared memory that receives a line of 128 bytes of global memory:
-        a row that is padded by 16 bytes, or begins in the middle of a sector, requests more than it reads. An H200
-        gives the same counts (benchmarks/results/counts_h200.md).
+        For each 128-byte line of global memory, such a copy requests as many sectors as there are sectors of shared
+        memory that receive the line's bytes. These may be more than it reads: for example, if rows of shared memory are
+        padded by 16 bytes or begin in the middle of a sector. The counts were checked on an H200
+        (benchmarks/results/counts_h200.md).
         """
         shift = target_offset - source_offset
         alike = type(source) is Affine and type(target) is Affine and source.coefficients == target.coefficients
         if alike and (target.base - source.base + shift) % SECTOR == 0:
-            return  # each sector is copied to one sector
+            return  # each sector of global memory is copied to one sector of shared memory
         places = [a.array(chunk, INT64) if isinstance(a, Affine) else a.astype(np.int64) for a in (source, target)]
         sources, on, times = spread(np.broadcast_to(places[0] + source_offset, chunk.shape), mask, chunk)
         lanes = rows_of(sources, on)
@@ -422,7 +443,10 @@ class Counters:
     def constant(
         self, number: int, address: Array, size: int, mask: Array | None, warps: int, chunk: Chunk, array: Place
     ) -> None:
-        """Count constant accesses, a wavefront for each address; arguments as for `global_`."""
+        """Count one execution of a load from constant memory: each distinct address of a warp takes a wavefront.
+
+        Arguments as for `global_`.
+        """
         if address.shape[1] == 1:
             self.one_place(number, array, mask, warps, chunk)
             return
@@ -435,8 +459,11 @@ class Counters:
 
 
 def linear_parts(address: Affine, base: int, chunk: Chunk) -> tuple[Array, Array]:
-    """Return the threads' part of addresses, (1, threads), and the starts of blocks in a line: those of all blocks,
-    or one if they are alike."""
+    """Return what threads and what blocks contribute to the addresses of a linear access.
+
+    The first array, of shape (1, threads), is the threads' part. The second is the offset of each block's start in a
+    128-byte line; if all blocks start at the same offset in a sector, it has one element.
+    """
     coefficients = address.coefficients or (0, 0, 0, 0, 0, 0)
     lanes = broadcast(Affine(0, (*coefficients[:3], 0, 0, 0)).array(chunk, INT64), (1, chunk.threads))
     if not any(coefficient & (SECTOR - 1) for coefficient in coefficients[3:]):
@@ -445,7 +472,7 @@ def linear_parts(address: Affine, base: int, chunk: Chunk) -> tuple[Array, Array
 
 
 def lanes_key(what: str, address: Array, mask: Array | None, *more: Hashable) -> Key | None:
-    """Return a cache key of addresses and lanes; None if they are too many."""
+    """Return a cache key for addresses and their mask; None if they are too large to be cached."""
     if address.nbytes + (0 if mask is None else mask.nbytes) > MOST_PATTERN:
         return None
     lanes = None if mask is None else (mask.shape, mask.tobytes())

@@ -1,25 +1,26 @@
-"""The memory that a launch touches: the distinct sectors of the whole launch, and repeated requests of its blocks.
+"""The memory that a launch accesses: the distinct sectors of the whole launch, and repeated accesses by its blocks.
 
-A request's sectors are its requests to the L1 cache. A sector that a block has accessed before may still be in the L1,
-and one that the launch has accessed may be in the L2. So three things are counted of accesses to global memory, only if
-they are requested:
+Each sector of a request is looked up in the L1 cache. A sector that the same block has accessed before may still be in
+the L1, and one that the launch has accessed before may be in the L2. So, if a footprint is requested, three things are
+counted for accesses to global memory:
 
-* of the launch: the distinct sectors of each array that it reads and that it writes; sectors that it has written before
-  it reads them do not count as read, since the caches have them;
-* of some blocks, spread over the launch and each followed separately: the sectors that are new to the block, and the
-  requests with such a sector;
-* of the same blocks: the lines and the turns that a request takes in the L1, and the sectors of which a store writes
-  only a part.
+* For the launch: the distinct sectors of each array that it reads, and that it writes. Sectors that it has written
+  before it reads them do not count as read, since the caches have them.
+* For some blocks, which are spread over the launch and followed one by one: how many sectors are new to the block, and
+  how many requests contain such a sector.
+* For the same blocks: the lines of 128 bytes and the L1 cycles ("turns") that a request takes, and the sectors of which
+  a store writes only a part.
 
-A request takes as many turns as distinct words of one bank, as in shared memory, which is the same storage: 32 for a
-column of a matrix of 4096 floats, about 4 for scattered words of a table in the L1. Nine scattered reads for each of
-2^25 threads (`lookup global`) used 46% of the turns of an H200 by Nsight Compute, which is 3.9 each. It takes at least
-a quarter of its lines of 128 bytes: four are looked up at a time.
+The L1 is the same storage as shared memory, with the same banks. So a request takes as many turns as the bank with the
+most distinct words has words: 32 for a column of a matrix with 4096 columns of floats, about 4 for scattered words of a
+table in the L1. Nine scattered reads by each of 2^25 threads (`lookup global`) used 46% of the turns of an H200
+according to Nsight Compute, which is 3.9 turns per request. A request takes at least a quarter as many turns as it has
+lines, since four lines are looked up at a time.
 
-The last two are given as shares of the launch's requests and sectors, which are counted exactly.
+The results for the followed blocks are scaled to the requests and sectors of the launch, which are counted exactly.
 
-Of constants that lanes read at different addresses: the lines of 64 bytes that cannot all have been in the constant
-cache of 2 KiB of a multiprocessor (`ConstantLines`).
+For constants that lanes read at different addresses: the least number of 64-byte lines that were not in the constant
+cache of a multiprocessor, which has 2 KiB (`ConstantLines`).
 """
 
 from __future__ import annotations
@@ -41,17 +42,18 @@ if TYPE_CHECKING:
     from cudabench.simulator.program.code import MemoryInstruction
 
 LINES_AT_A_TIME = 4
-FOLLOWED = 16  # blocks of a launch that are followed
+FOLLOWED = 16  # about how many blocks of a launch are followed
 CONSTANT_SHIFT = 6
-CONSTANT_LINES = 32  # of the cache: 2 KiB (arXiv 1804.06826, 2402.13499)
-CONSTANT_BANK = 1024  # lines of 64 KiB, the most constants that a kernel indexes
-LOOKED_AT = 64  # the most requests of a step, and steps, that are examined
+CONSTANT_LINES = 32  # lines of the constant cache, which has 2 KiB (arXiv 1804.06826, 2402.13499)
+CONSTANT_BANK = 1024  # lines of 64 KiB, the most constant memory that a kernel indexes
+LOOKED_AT = 64  # the most steps that are examined, and about the most requests of a step
 
 
 def _words_of_a_bank(request: Array, places: Array, size: int) -> Array:
-    """Return, for each request, the most distinct words that it accesses in one bank.
+    """Return, for each request, how many distinct words it accesses in the bank with the most of them.
 
-    request, places: pairs of a request and an address of `size` bytes, each once, in order.
+    request, places: for each access of `size` bytes, the number of its request and its address; the pairs are distinct
+    and sorted.
     """
     words = (places >> 2)[:, None] + np.arange(max(1, size // WORD))
     requests = np.broadcast_to(request[:, None], words.shape).reshape(-1)
@@ -65,12 +67,13 @@ def _words_of_a_bank(request: Array, places: Array, size: int) -> Array:
 
 
 class ConstantLines:
-    """The least number of constant lines to fetch for requests whose lanes read at different addresses.
+    """Computes the least number of lines that the constant cache must fetch.
 
-    The order of warps is not known, so the best case is assumed: of a request's lines the cache has those that it
-    shares with the most similar request of the same step of all warps or of the step before, and more if there is
-    room; or those that all requests read most often. So warps that go through a table together fetch nothing, and
-    tables that fit the cache are never fetched again.
+    Only requests whose lanes read different addresses count. A step is one execution of such a load by all warps. The
+    order of warps is not known, so the better of two cases is assumed for each request. First: the cache has the lines
+    that the request shares with the most similar request of the same step or of the step before, and others if there is
+    room. Second: it has the lines that all requests together read most often. So warps that go through a table together
+    fetch nothing, and a table that fits in the cache is not fetched again.
     """
 
     def __init__(self) -> None:
@@ -78,10 +81,14 @@ class ConstantLines:
         self.steps = 0
         self.before: Array = np.zeros((0, CONSTANT_BANK), np.float32)
         self.wanted: Array = np.zeros(CONSTANT_BANK)
-        self.seen: list[Array] = []  # by step: lines of each request, and those that the cache may have
+        self.seen: list[Array] = []  # for each step: the lines of each request, and how many of them may be cached
 
     def note(self, addresses: Array, mask: Array | None, requests: int) -> None:
-        """Note one step of all warps; addresses, mask: of (blocks, threads), whole warps."""
+        """Add one step.
+
+        addresses: the lanes' byte addresses; mask: the active lanes, None for all; both of shape (blocks, threads) with
+        whole warps. requests: how many requests the step has.
+        """
         self.requests += requests
         if self.steps == LOOKED_AT:
             return
@@ -104,7 +111,7 @@ class ConstantLines:
         self.before = now
 
     def fetched(self) -> float:
-        """Return the least number of lines that all requests together fetch."""
+        """Return the least number of lines that all requests together must fetch."""
         if not self.seen:
             return 0.0
         counts, cached = np.concatenate(self.seen, axis=1)
@@ -117,22 +124,23 @@ class Footprints:
     """Collects the footprint of one launch."""
 
     def __init__(self, space: AddressSpace, accesses: list[MemoryInstruction], blocks: int) -> None:
-        """`blocks`: how many will run."""
+        """blocks: how many blocks will run."""
         self.space, self.accesses = space, accesses
         self.marks: dict[tuple[int, bool], Array] = {}
-        # Of one instruction on one array, in the blocks that were followed.
+        # The counts in the followed blocks, keyed by (number of the instruction, array).
         self.sums: dict[tuple[int, object], dict[str, float]] = {}
         self.stride = max(1, -(-blocks // FOLLOWED))
-        self.before = 0  # blocks of earlier chunks
+        self.before = 0  # how many blocks the earlier chunks had
         self.chosen: Array = np.empty(0, INT64)
-        # By slot and whether written: the sectors that blocks have touched, (blocks followed, sectors of the array).
+        # Keyed by (slot, written): a mask of the sectors that blocks have accessed, (followed blocks, sectors of the
+        # array).
         self.seen: dict[tuple[int, bool], Array] = {}
         self.followed = 0
         self.constants = ConstantLines()
-        self.parts: list[tuple[int, int]] = []  # blocks of each chunk, and the instructions before it
+        self.parts: list[tuple[int, int]] = []  # for each chunk: its blocks, and the instructions before it
 
     def start(self, chunk: Chunk, instructions: int) -> None:
-        """Choose the blocks of a chunk that are followed; instructions: of the chunks before it."""
+        """Begin a chunk and choose the blocks to follow; instructions: how many the earlier chunks have executed."""
         self.parts.append((chunk.blocks, instructions))
         first = (self.stride // 2 - self.before) % self.stride
         self.chosen = np.arange(first, chunk.blocks, self.stride)
@@ -144,7 +152,7 @@ class Footprints:
         self, number: int, address: Affine | Array, offset: int, size: int, mask: Array | None, chunk: Chunk,
         where: object,
     ) -> None:  # fmt: skip
-        """Note one execution; arguments as of `Counters.global_`, `where` the array."""
+        """Add one execution of an access to global memory; arguments as for `Counters.global_`; where: the array."""
         store = self.accesses[number].kind == "store"
         slots = where if isinstance(where, tuple) else (where,)
         plain = type(address) is Affine and mask is None and not chunk.ragged
@@ -177,7 +185,7 @@ class Footprints:
         self, number: int, address: Affine | Array, offset: int, size: int, mask: Array | None, chunk: Chunk,
         where: object, slots: tuple[int, ...], store: bool,
     ) -> None:  # fmt: skip
-        """Count one execution in the followed blocks."""
+        """Count one execution in the followed blocks; slots: those of the array; store: whether it is a store."""
         shape = (len(self.chosen), chunk.threads)
         whole = address.array(chunk, INT64) + offset if isinstance(address, Affine) else address
         on = np.ones(shape, np.bool_)
@@ -191,7 +199,8 @@ class Footprints:
         block, lane = np.nonzero(on)
         places = self.rows(whole, shape)[on]
         request = block * chunk.warps + (lane >> 5)
-        # Distinct pairs of request and address in order, one integer each: addresses count from the lowest sector.
+        # Distinct pairs of request and address, sorted. One integer stands for a pair, with an address relative to the
+        # lowest sector.
         low = int(places.min()) >> SECTOR_SHIFT << SECTOR_SHIFT
         span = int(places.max()) - low + SECTOR
         pairs = different(request * span + (places - low))
@@ -219,25 +228,34 @@ class Footprints:
             seen[rows, inside] = True
             if store:
                 self.sectors(self.seen, slot, False, len(self.chosen))[rows, inside] = True
-            # If several warps of a block request a sector at once, one fetches it, and the others may come later.
+            # If several warps of a block request a new sector at once, it counts only once, for one of them.
             keys, first_of = np.unique(rows[fresh] * seen.shape[1] + inside[fresh], return_index=True)
             sums["fresh"] += len(keys) * wide
             sums["missing"] += len(different(request[in_region][fresh][first_of]))
 
     def sectors(self, table: dict[tuple[int, bool], Array], slot: int, written: bool, *blocks: int) -> Array:
-        """Return which sectors of an array were touched, or written: by all blocks, or by each of `blocks`."""
+        """Return the mask of accessed (or written) sectors for an array, from a table; create it if it is not there.
+
+        blocks: the number of followed blocks, if each has its own mask; the shape is (*blocks, sectors).
+        """
         if (slot, written) not in table:
             table[slot, written] = np.zeros((*blocks, (self.space.slots[slot].size >> SECTOR_SHIFT) + 2), np.bool_)
         return table[slot, written]
 
     def rows(self, array: Array, shape: tuple[int, int]) -> Array:
-        """Return the followed blocks' part of an array that broadcasts over (blocks, threads)."""
+        """Return the part of an array for the followed blocks, broadcast to `shape`.
+
+        array: broadcasts to (blocks, threads).
+        """
         part = array[self.chosen] if array.shape[0] > 1 else array
         return np.broadcast_to(part, shape)
 
     def footprint(self, counted: Mapping[tuple[int, Any], Sequence[int]], blocks: int, instructions: int) -> Footprint:
-        """Return the footprint; counted: requests, sectors and ideal ones of all blocks that ran, by instruction and
-        array; instructions: warp instructions of all blocks."""
+        """Return the footprint of the launch.
+
+        counted: the requests, sectors and ideal sectors of all blocks that ran, keyed by (instruction, array); blocks:
+        how many blocks the grid has; instructions: the warp instructions of all blocks.
+        """
 
         def distinct(written: bool) -> dict[int, int]:
             slots = sorted(slot for slot, kind in self.marks if kind == written)
@@ -252,10 +270,10 @@ class Footprints:
 
 
 class Touched(NamedTuple):
-    """The raw footprint of a launch that has ended, from any engine.
+    """The raw counts of a launch that has ended, from which any engine makes the `Footprint`.
 
-    sums: of the blocks that were followed, by instruction and array. read, written: distinct sectors by slot. ran,
-    followed, parts, constants: as of `Footprint`.
+    `sums`: the counts in the followed blocks, keyed by (instruction, array); `read`, `written`: the number of distinct
+    sectors read or written, keyed by slot; `ran`, `followed`, `parts`, `constants`: as in `Footprint`.
     """
 
     sums: Mapping[tuple[int, Any], Mapping[str, float]]
@@ -270,7 +288,7 @@ class Touched(NamedTuple):
         self, space: AddressSpace, accesses: Sequence[MemoryInstruction],
         counted: Mapping[tuple[int, Any], Sequence[int]], blocks: int,
     ) -> Footprint:  # fmt: skip
-        """Return the record; counted: as for `Footprints.footprint`; blocks: of the grid."""
+        """Return the footprint; counted and blocks as for `Footprints.footprint`."""
         touches = []
         for (number, array), (requests, sectors, _) in sorted(
             counted.items(), key=lambda item: (item[0][0], str(item[0][1]))
@@ -285,7 +303,7 @@ class Touched(NamedTuple):
             touches.append(
                 Touch(
                     access.location.ptx_line, access.kind, space.slots[slot].name, access.size, requests, sectors,
-                    # For instructions that no followed block ran, the least possible counts.
+                    # If no followed block executed the instruction, take the least possible counts.
                     sums["turns"] * per_request if sums else requests,
                     sums["fresh"] * per_sector if sums else 0,
                     sums["missing"] * per_request if sums else 0,
@@ -304,8 +322,10 @@ class Touched(NamedTuple):
 
 
 def corners(address: Affine, chunk: Chunk) -> Array:
-    """Return addresses that cover all sectors which the lanes of a chunk access, fewer than the lanes if steps are
-    short or an axis does not matter."""
+    """Return addresses in all sectors that the lanes of a chunk access by a linear address.
+
+    If several lanes access one sector, these are fewer addresses than lanes.
+    """
     addresses: Array = np.array([address.base], INT64)
     for factor, span in zip(address.coefficients or (), chunk.spans, strict=False):
         if not factor or not span:

@@ -1,4 +1,4 @@
-"""How often each line of the PTX ran, from how often each basic block ran."""
+"""How often each line of the PTX was executed, computed from how often each basic block was executed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ if TYPE_CHECKING:
 
 
 def executed_lines(ways: Ways, executed: Sequence[Executed]) -> dict[int, Executed]:
-    """Return how often each PTX line ran, from how often each block ran; the copies of an inlined function add up."""
+    """Return how often each PTX line was executed, keyed by line; executed: how often each basic block was.
+
+    An inlined function may have several copies with the same lines; their counts are added.
+    """
     branching = [number for number, times in enumerate(executed) if times.taken or times.diverged]
     counts = [Executed(times.warps, times.lanes) if times.taken or times.diverged else times for times in executed]
     lines = {line: counts[number] for line, number in ways.first.items()}

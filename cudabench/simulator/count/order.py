@@ -1,7 +1,7 @@
-"""Counts that depend on the order of threads: here one order of many, on hardware another each time.
+"""Finds counts that depend on the order in which threads run: the simulator runs one order, hardware others.
 
-They are found by registers alone: those that an atomic or a load that waits for another thread returns, those that are
-computed from them, and the branches that depend on these.
+Only registers are examined: those that get the result of an atomic, or of a load that waits for another thread; those
+that are computed from them; and the branches that depend on such registers.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ REPEATED = (TRIES, BRANCHES, WAITS, TURNS)  # reasons that change how often inst
 
 
 class Ways:
-    """Paths through the code of a kernel and the data that decide them, each computed on first use.
+    """The paths through a kernel's code and the data that decide them. Each property is computed on first use.
 
-    first: the first block of each line of the PTX; again: (line, block) of the others. The copies of an inlined
-    function have the same lines.
+    An inlined function may have several copies with the same PTX lines. `first`: for each PTX line, the number of the
+    first basic block that contains it; `again`: (line, block number) for each further block that contains it.
     """
 
     def __init__(self, code: Code) -> None:
@@ -37,7 +37,7 @@ class Ways:
 
     @cached_property
     def ends(self) -> tuple[tuple[Block, tuple[str, int]], ...]:
-        """The blocks that end in a conditional branch, with its file and line."""
+        """The blocks that end in a conditional branch, each with the (file, line) of the branch."""
         ends = ((block, block.terminator) for block in self.blocks if len(block.successors) > 1)
         return tuple(
             (block, (self.code.files.get(end.line.file, ""), end.line.line))
@@ -47,7 +47,10 @@ class Ways:
 
     @cached_property
     def post_dominators(self) -> list[int]:
-        """For each block, as bits, the blocks on every path from it to the end, including itself."""
+        """For each block, the set of blocks that are on every path from it to the end (bit k for block k).
+
+        A block is in its own set.
+        """
         everything = (1 << len(self.blocks)) - 1
         dominators = [everything if block.successors else 1 << block.number for block in self.blocks]
         before: list[int] = []
@@ -61,7 +64,7 @@ class Ways:
         return dominators
 
     def between(self, start: Block) -> frozenset[int]:
-        """Return the blocks on the paths from a branch to their reconvergence."""
+        """Return the numbers of the blocks between the branch that ends block `start` and its reconvergence."""
         if start.number not in self._between:
             reconvergence = self.post_dominators[start.number] & ~(1 << start.number)
             inside: set[int] = set()
@@ -75,31 +78,32 @@ class Ways:
         return self._between[start.number]
 
     def grown(self, registers: Iterable[int]) -> set[int]:
-        """Return registers, and those that hold values computed from them."""
+        """Return the set of the given registers and of all registers whose values are computed from them."""
         return closure(registers, [((*op.uses, op.guard), op.defs) for op in self.ops])
 
     def computed(self, sources: Iterable[Op]) -> set[int]:
-        """Return the registers that hold results of ops, or values computed from these."""
+        """Return the set of registers that hold results of the given ops, or values computed from these results."""
         return self.grown(index for op in sources for index in op.defs)
 
     def decided(self, registers: set[int]) -> list[Block]:
-        """Return the blocks whose branch or exit depends on the registers."""
+        """Return the blocks that end in a branch or exit which depends on one of the registers."""
         ends = ((block, block.terminator) for block in self.blocks)
         choices = ((block, end) for block, end in ends if end is not None and end.kind in ("branch", "table", "exit"))
         return [block for block, end in choices if not registers.isdisjoint((end.guard, end.selector))]
 
     @cached_property
     def _read(self) -> set[int]:
-        """The registers that hold values read from memory, or values computed from these.
+        """The registers that hold values read from global or shared memory, or values computed from these.
 
-        Constant and local memory do not count: they hold the tables of sinf and cosf, and a thread's own values.
+        Constant and local memory do not count: they hold tables, such as those of sinf and cosf, and a thread's own
+        values.
         """
         lines = {access.location.ptx_line for access in self.code.accesses if access.space in ("global", "shared")}
         return self.computed(op for op in self.ops if op.line.ptx_line in lines)
 
     @cached_property
     def led_by_data(self) -> frozenset[int]:
-        """The lines of the PTX whose address depends on values read from memory."""
+        """The PTX lines of memory instructions whose address depends on values read from memory."""
         return frozenset(op.line.ptx_line for op in self.ops if op.address in self._read)
 
     @cached_property
@@ -109,7 +113,7 @@ class Ways:
 
     @cached_property
     def undecided(self) -> dict[int, str]:
-        """The lines of the PTX whose counts depend on the order of atomics or on waits of threads, with the reasons."""
+        """The PTX lines whose counts depend on the order of atomics or on waiting threads: a dict of line: reason."""
         reasons = dict[int, str]()
         polled = self.computed(op for n in self.code.polling for op in self.blocks[n].ops if op.opcode == "ld")
         for block in self.decided(polled):
@@ -128,7 +132,7 @@ class Ways:
 
 
 def ways_of(code: Code) -> Ways:
-    """Return the `Ways` of a kernel's code, made once."""
+    """Return the `Ways` of a kernel's code; they are created once for each code."""
     ways: Ways | None = code.encoded.get(Ways)
     if ways is None:
         ways = code.encoded[Ways] = Ways(code)

@@ -1,7 +1,8 @@
 """Access patterns of a warp's lanes in one memory instruction: contiguous, strided, broadcast, scattered.
 
-A pattern is that of most warps which were examined: of an address that is linear in threadIdx all warps of a block, of
-others some, in the first executions of the instruction and then ever more rarely.
+The pattern of an instruction is the one that most of the examined warps have. If the address is linear in threadIdx,
+all warps of a block are examined; otherwise some warps are, in the first executions of the instruction and then more
+and more rarely.
 """
 
 from __future__ import annotations
@@ -19,36 +20,34 @@ from cudabench.simulator.values import Array
 Kind = Literal["single", "broadcast", "contiguous", "rows", "stride", "permutation", "gather"]
 SECTOR_SHIFT, LINE_SHIFT = 5, 7
 SECTOR, LINE = 1 << SECTOR_SHIFT, 1 << LINE_SHIFT  # bytes
-MOST_WARPS = 32  # of a block; of more, SOME_WARPS are examined
+MOST_WARPS = 32  # if there are more warps than this, only about SOME_WARPS are examined
 SOME_WARPS = 8
 
 
 class Pattern(NamedTuple):
     """How the addresses of a warp's active lanes relate to each other, in the order of the lanes.
 
-    kind: one lane alone; all or groups of lanes at one place; neighbours; rows of neighbours with gaps; a step of
-    more than an element; neighbours in another order; anything else. stride: bytes from a lane to the next, in a run;
-    run: lanes until the stride breaks; jump: bytes from the start of a run to that of the next, 0 where that varies or
-    there is one run. offset: of the lowest address after a multiple of 128 bytes, in the first warp; varies: whether
-    other warps start elsewhere in their sector. lanes: active ones. axes: bytes that a step of threadIdx.x, y and z
-    makes, or None for an address that is not linear in them. gaps: whether there are inactive lanes in between.
+    `kind`: "single", one active lane; "broadcast", all lanes, or groups of lanes, at one address; "contiguous",
+    neighbouring elements; "rows", runs of neighbouring elements with gaps between them; "stride", a constant step of
+    more than an element; "permutation", neighbouring elements in another order; "gather", anything else.
     """
 
     kind: Kind
-    stride: int = 0
-    run: int = 32
-    jump: int = 0
-    offset: int = 0
-    varies: bool = False
-    lanes: int = 32
-    axes: tuple[int, int, int] | None = None
-    gaps: bool = False
+    stride: int = 0  # bytes from a lane to the next, within a run
+    run: int = 32  # how many lanes follow each other with this stride
+    jump: int = 0  # bytes from the start of a run to the start of the next; 0 if they vary, or there is one run
+    offset: int = 0  # of the lowest address in the first warp, modulo 128 bytes
+    varies: bool = False  # whether other warps begin at another offset in a sector
+    lanes: int = 32  # the number of active lanes
+    axes: tuple[int, int, int] | None = None  # `requests.Steps`; None if the address is not linear in threadIdx
+    gaps: bool = False  # whether there are inactive lanes between active lanes
 
 
 class Look:
-    """A pattern, and the addresses of one warp that has it: bytes, None for inactive lanes.
+    """A pattern with an example.
 
-    least: the lowest of them, None without any.
+    `example`: the byte address of each lane of one warp with this pattern, None for inactive lanes; may be empty.
+    `least`: the lowest address in the example, None if it is empty.
     """
 
     __slots__ = ("example", "least", "pattern")
@@ -59,7 +58,7 @@ class Look:
 
 
 class Shape(NamedTuple):
-    """The part of a pattern that one warp shows."""
+    """Those fields of a `Pattern` that the addresses of one warp determine."""
 
     kind: Kind
     stride: int
@@ -70,15 +69,16 @@ class Shape(NamedTuple):
 def shape(addresses: list[int], size: int, lanes: Sequence[int] = ()) -> Shape:
     """Return how the addresses of a warp's active lanes relate to each other.
 
-    addresses: in bytes; size: bytes of a lane; lanes: the active lanes, if there are inactive ones in between.
+    addresses: one byte address per active lane; size: bytes per lane; lanes: the numbers of the active lanes, if there
+    are inactive lanes between them.
     """
     count = len(addresses)
     if count == 1:
         return Shape("single", 0, 1, 0)
-    if max(addresses) - min(addresses) >= HALF_SLOT:  # in several arrays
+    if max(addresses) - min(addresses) >= HALF_SLOT:  # the lanes access several arrays
         return Shape("gather", 0, 32, 0)
     if lanes:
-        # A constant step per lane is regular, even if some lanes are inactive.
+        # If addresses grow by a constant step per lane, the pattern is regular, even if some lanes are inactive.
         step, rest = divmod(addresses[1] - addresses[0], lanes[1] - lanes[0])
         if not rest and all(a - addresses[0] == step * (b - lanes[0]) for a, b in zip(addresses, lanes, strict=True)):
             return Shape(_kind(step, size), step, 32, 0)
@@ -92,7 +92,7 @@ def shape(addresses: list[int], size: int, lanes: Sequence[int] = ()) -> Shape:
         return Shape("permutation", 0, 32, 0)
     step, times = Counter(steps).most_common(1)[0]
     if 2 * times < count:
-        # Pairs of lanes have one step within and one between them.
+        # Perhaps the lanes form pairs: then one step is constant within pairs, and another from pair to pair.
         pairs = [after - before for before, after in zip(addresses[::2], addresses[2::2], strict=False)]
         inner = set(steps[::2])
         if len(inner) == 1 and len(set(pairs)) == 1:
@@ -109,8 +109,8 @@ def shape(addresses: list[int], size: int, lanes: Sequence[int] = ()) -> Shape:
     jump = jumps.pop() if regular else 0
     kind = _kind(step, size)
     if kind == "stride" and not regular and 4 * run < count:
-        return Shape("gather", 0, 32, 0)  # two steps in no regular order, as along a diagonal
-    if kind == "contiguous" and not (regular and jump == 0):  # a repeated run is one run
+        return Shape("gather", 0, 32, 0)  # irregular, such as two different steps along a diagonal
+    if kind == "contiguous" and not (regular and jump == 0):  # with jump 0, all runs are at the same addresses
         kind = "rows"
     return Shape(kind, step, run, jump)
 
@@ -128,15 +128,15 @@ UNKNOWN = Look(Pattern("gather"))
 def look(
     rows: Array, mask: Array | None, size: int, axes: tuple[int, int, int] | None = None, starts: Array = None
 ) -> Look:
-    """Return the pattern of most warps, and an example.
+    """Return the pattern that most warps have, with an example.
 
-    rows: byte addresses (warps, 32); mask: active lanes, same shape, or None; size: bytes of a lane; axes: see
-    `Pattern`; starts: the blocks' part of the addresses, or None for 0.
+    rows: byte addresses, of shape (warps, 32); mask: the active lanes, of the same shape, or None for all; size: bytes
+    per lane; axes: as in `Pattern`; starts: what each block adds to the addresses, None for 0.
     """
     first = rows[:, 0] if mask is None else rows[mask[:, 0], 0]
     varies = len(first) > 1 and bool(((first - first[0]) % SECTOR).any())
     if len(rows) > MOST_WARPS:
-        sampled = slice(0, None, -(-len(rows) // SOME_WARPS) | 1)  # odd, to cover all residues
+        sampled = slice(0, None, -(-len(rows) // SOME_WARPS) | 1)  # an odd step, so that even and odd warps occur
         rows, mask = rows[sampled], None if mask is None else mask[sampled]
     if mask is None:
         mask = np.ones(rows.shape, np.bool_)
@@ -146,13 +146,13 @@ def look(
     if not len(rows):
         return UNKNOWN
     steps = np.where(mask, rows - np.take_along_axis(rows, mask.argmax(axis=1)[:, None], axis=1), 0)
-    known: dict[tuple[bytes, bytes], tuple[Shape, int, bool]] = {}  # by relative addresses and mask
+    known: dict[tuple[bytes, bytes], tuple[Shape, int, bool]] = {}  # keyed by the relative addresses and the mask
     warps: dict[tuple[Shape, int, bool], list[int]] = {}
     for warp in range(len(rows)):
         key = steps[warp].tobytes(), mask[warp].tobytes()
         if key not in known:
             on = np.flatnonzero(mask[warp]).tolist()
-            gapped = on if on[-1] - on[0] >= len(on) else []  # the active lanes, if there are inactive ones in between
+            gapped = on if on[-1] - on[0] >= len(on) else []  # as `shape` expects them
             known[key] = shape(rows[warp, on].tolist(), size, gapped), len(on), bool(gapped)
         warps.setdefault(known[key], []).append(warp)
     commonest = max(warps, key=lambda pattern: len(warps[pattern]))

@@ -1,4 +1,4 @@
-"""Parts of requests: the warps with active lanes, and the sectors of global memory that their lanes touch."""
+"""Helpers to count requests: which warps have active lanes, and how many sectors of global memory they access."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ import numpy as np
 from cudabench.simulator.count.patterns import SECTOR, SECTOR_SHIFT
 from cudabench.simulator.values import Affine, Array, Chunk, broadcast
 
-LANES = 32  # of a warp
-Steps = tuple[int, int, int]  # bytes by axis of threadIdx
+LANES = 32  # lanes of a warp
+Steps = tuple[int, int, int]  # by how many bytes the address grows if threadIdx.x, y or z grows by 1
 _FULL_WARP = np.uint64(0x0101010101010101)
 
 
 def warp_bits(mask: Array) -> tuple[Array, Array]:
-    """Return for a bool array (..., 32 * warps) which warps have any lane and which have all: two flat bool arrays."""
+    """Return two flat bool arrays: for each warp, whether any of its lanes is active, and whether all are.
+
+    mask: the active lanes, of shape (..., 32 * warps).
+    """
     words = np.ascontiguousarray(mask).view(np.uint64).reshape(-1, 4)
     any_ = (words[:, 0] | words[:, 1] | words[:, 2] | words[:, 3]) != 0
     all_ = (words[:, 0] & words[:, 1] & words[:, 2] & words[:, 3]) == _FULL_WARP
@@ -23,7 +26,10 @@ def warp_bits(mask: Array) -> tuple[Array, Array]:
 
 
 def active(mask: Array | None, chunk: Chunk) -> tuple[int, int]:
-    """Return (warps of the chunk with an active lane, active lanes); a mask broadcasts over (blocks, threads)."""
+    """Return the number of warps of the chunk with an active lane, and the number of active lanes.
+
+    mask: broadcasts to (blocks, threads); None if all lanes are active.
+    """
     if mask is None:
         return chunk.blocks * chunk.warps, chunk.blocks * chunk.threads
     times = chunk.blocks if mask.shape[0] == 1 else 1
@@ -32,7 +38,10 @@ def active(mask: Array | None, chunk: Chunk) -> tuple[int, int]:
 
 
 def changes(first: Array, *others: Array) -> Array:
-    """Return which rows of the columns differ from the row before; the first row counts as different."""
+    """Return a mask of the rows that differ from the row before them; the first row counts as different.
+
+    Each argument is one column of the rows.
+    """
     changed = np.ones(len(first), np.bool_)
     np.not_equal(first[1:], first[:-1], out=changed[1:])
     for column in others:
@@ -50,9 +59,10 @@ def distinct(rows: Array) -> Array:
 
 
 def _parts(addresses: Array, mask: Array | None) -> Iterator[Array]:
-    """Yield the addresses of the warps whose lanes are all active, then of those with some, each (rows, 32).
+    """Yield the addresses of the warps with active lanes, as one or two arrays of shape (rows, 32).
 
-    In the latter, inactive lanes repeat an active one.
+    The first array has the warps whose lanes are all active, the second the warps with some active lanes. In the
+    second, inactive lanes repeat the address of an active lane.
     """
     lanes = addresses.reshape(-1, 32)
     if mask is None:
@@ -74,19 +84,22 @@ def _parts(addresses: Array, mask: Array | None) -> Iterator[Array]:
 
 
 def rows_of(addresses: Array, mask: Array | None) -> Array:
-    """Return the addresses of the warps with an active lane, (rows, 32), inactive lanes repeating an active one."""
+    """Return the addresses of all warps with an active lane, of shape (rows, 32).
+
+    Inactive lanes repeat the address of an active lane.
+    """
     return np.concatenate([np.empty((0, LANES), addresses.dtype), *_parts(addresses, mask)])
 
 
 def sectors(addresses: Array, size: int, mask: Array | None) -> tuple[int, int]:
-    """Return (sectors, ideal sectors), summed over all requests.
+    """Return the number of sectors and of ideal sectors, summed over all requests.
 
-    addresses: bytes, (..., 32 * warps) int64, aligned to size; size: bytes per lane; mask: same shape, or None for
-    all lanes.
+    addresses: byte addresses of shape (..., 32 * warps), int64, multiples of `size`; size: bytes per lane; mask: the
+    active lanes, of the same shape, or None for all lanes.
     """
     pieces = ideal = 0
     for rows in _parts(addresses, mask):
-        # Aligned accesses of one size are equal or disjoint, so distinct addresses give the distinct bytes.
+        # Aligned accesses of one size do not overlap unless they are equal, so distinct addresses are distinct bytes.
         steps = rows[:, 1:] - rows[:, :-1]
         if (steps < 0).any():
             rows = np.sort(rows, axis=1)
@@ -102,18 +115,18 @@ def sectors(addresses: Array, size: int, mask: Array | None) -> tuple[int, int]:
 
 
 def thread_steps(address: Affine, chunk: Chunk) -> Steps:
-    """Return the bytes that a step of threadIdx.x, y and z makes, 0 where the block is one thread wide."""
+    """Return by how many bytes the address grows if threadIdx.x, y or z grows by 1; 0 if blocks have size 1 there."""
     x, y, z = (c if span else 0 for c, span in zip((address.coefficients or (0, 0, 0))[:3], chunk.spans, strict=False))
     return x, y, z
 
 
 def repeats(address: Array, mask: Array | None, chunk: Chunk) -> int:
-    """Return how many blocks each row of addresses and lanes stands for."""
+    """Return how many blocks each row of the addresses and of the mask stands for: all blocks of the chunk, or 1."""
     return int(chunk.blocks // max(address.shape[0], 1 if mask is None else mask.shape[0]))
 
 
 def spread(address: Array, mask: Array | None, chunk: Chunk) -> tuple[Array, Array | None, int]:
-    """Return addresses and mask broadcast to a common shape of whole warps, and how many blocks a row stands for."""
+    """Return addresses and mask broadcast to one shape (rows, threads), and how many blocks each row stands for."""
     blocks = max(address.shape[0], 1 if mask is None else mask.shape[0])
     shape = (blocks, chunk.threads)
     return broadcast(address, shape), None if mask is None else broadcast(mask, shape), chunk.blocks // blocks

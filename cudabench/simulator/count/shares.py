@@ -1,4 +1,4 @@
-"""The instructions of each block of a launch, by basic block of the code: which blocks have more work than others."""
+"""How many instructions each block of a launch executes, to find blocks that have much more work than the others."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ from cudabench.simulator.values import Array, Chunk
 if TYPE_CHECKING:
     from cudabench.simulator.program.code import Code
 
-LEAST_BLOCKS = 8  # of a grid: fewer are not compared
-MORE = 1.5  # times the mean: a block with more work than the others
-LEAST_MORE = 50  # instructions of a warp above the mean: fewer do not matter
-LATE = 0.75  # share of a grid's blocks: later ones are among the last to start
-MOST = 8 << 20  # counts that are kept
+LEAST_BLOCKS = 8  # grids with fewer blocks are not examined
+MORE = 1.5  # a block has much more work if it executes at least this multiple of the mean
+LEAST_MORE = 50  # smaller differences to the mean, in instructions per warp, do not matter
+LATE = 0.75  # blocks after this share of the grid's blocks are among the last to start
+MOST = 8 << 20  # the most counts that are kept
 
 
 class Shares:
-    """Warp instructions of PTX, int64 (basic blocks of the code, blocks of the grid in the order in which they run).
+    """The PTX warp instructions that each block of the grid executes, split by basic block of the code.
 
-    Blocks run in chunks; `number` has the place of each in the grid.
+    `table`: the counts, int64, of shape (basic blocks, blocks of the grid in the order in which they run).
+    `number`: for each column of `table`, the number of the block in the grid.
     """
 
     def __init__(self, code: Code, blocks: int) -> None:
-        """`blocks`: of the grid, all of which run."""
+        """blocks: how many blocks the grid has; all of them run."""
         self.code = code
         self.table = np.zeros((len(code.blocks), blocks), np.int64)
         self.number = np.zeros(blocks, np.int64)
@@ -38,16 +39,16 @@ class Shares:
 
     @staticmethod
     def fit(code: Code, blocks: int) -> bool:
-        """Return whether there are enough blocks to compare, and their counts are few enough to keep."""
+        """Return whether a grid has enough blocks to compare, but not so many that the table gets too large."""
         return blocks >= LEAST_BLOCKS and len(code.blocks) * blocks <= MOST
 
     def start(self, numbers: Array) -> None:
-        """Begin a chunk of blocks with these places in the grid."""
+        """Begin a chunk; numbers: the numbers of its blocks in the grid."""
         self.here = slice(self.here.stop, self.here.stop + len(numbers))
         self.number[self.here] = numbers
 
     def add(self, block: int, weight: int, mask: Array | None, chunk: Chunk) -> None:
-        """Count a basic block of `weight` instructions for the warps that have active lanes."""
+        """Count one execution of a basic block, which has `weight` instructions, by each warp with an active lane."""
         if mask is None:
             warps: int | Array = chunk.warps
         elif mask.shape[1] == 1:
@@ -57,15 +58,15 @@ class Shares:
         self.table[block, self.here] += weight * warps
 
     def take(self, table: Array, number: Array) -> None:
-        """Take counts of another engine, and the places of the blocks in the grid."""
+        """Replace the table and the block numbers by those of another engine."""
         self.table, self.number = table, number
 
     def imbalance(self, grid: Index) -> Imbalance | None:
-        """Return the imbalance of the launch, None if no block has much more work than the others."""
+        """Return the imbalance of the launch, or None if no block has much more work than the others."""
         per_block = self.table.sum(axis=0)
         blocks, busiest = len(per_block), int(per_block.argmax())
         most = int(per_block[busiest])
-        working = self.table[self.touching].any(axis=0)  # others return at once: a grid may be larger than needed
+        working = self.table[self.touching].any(axis=0)  # other blocks return at once, as grids are often too large
         if np.count_nonzero(working) < LEAST_BLOCKS:
             return None
         mean = float(per_block[working].mean())
@@ -81,7 +82,10 @@ class Shares:
         )  # fmt: skip
 
     def _heaviest_line(self, busiest: int, working: Array) -> tuple[tuple[str, int], float]:
-        """Return the source line with most of a block's instructions beyond the mean, and its share of these."""
+        """Return the source line that contributes most to the busiest block's instructions above the mean.
+
+        Also return its share of these instructions.
+        """
         beyond = self.table[:, busiest] - self.table[:, working].mean(axis=1)
         lines: Counter[tuple[str, int]] = Counter()
         for block in self.code.blocks:

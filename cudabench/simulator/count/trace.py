@@ -1,4 +1,4 @@
-"""The record of single accesses, for drawing small problems thread by thread and bank by bank."""
+"""Records of single accesses to global and shared memory, from which pictures of small launches are drawn."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 MAX_EVENTS = 100_000
 MAX_REQUESTS = 4_000
-FEW = 4  # executions of an instruction whose lanes are recorded, of one watched warp
+FEW = 4  # if one warp is watched: how many executions of each instruction are recorded
 
 
 class GlobalEvent(NamedTuple):
     """One lane's access to global memory.
 
-    width: bytes; argument: the number of the array among the launch's arguments (-1 for a module variable); offset:
-    the byte offset from the array's start; instruction: the line of the PTX; order: the same within one execution
-    of an instruction, and higher for a later one.
+    `width`: how many bytes it accesses; `argument`: the number of the array among the launch's arguments (-1 for a
+    module variable); `offset`: the byte offset from the array's start; `instruction`: its line in the PTX; `order`: a
+    number that is equal for all lanes of one execution of an instruction, and higher for later executions.
     """
 
     file: str
@@ -44,10 +44,11 @@ class GlobalEvent(NamedTuple):
 
 
 class SharedRequest(NamedTuple):
-    """One request of a warp to shared memory: a byte address per lane, None for inactive lanes.
+    """One request of a warp to shared memory.
 
-    block: its index; warp: its number in the block; threads: threadIdx of each lane; instruction, order: as in
-    `GlobalEvent`.
+    `width`: bytes per lane; `addresses`: the byte address of each lane, None for inactive lanes; `block`: the index of
+    the block; `warp`: the number of the warp in the block; `threads`: threadIdx of each lane; `instruction`, `order`:
+    as in `GlobalEvent`.
     """
 
     file: str
@@ -63,11 +64,11 @@ class SharedRequest(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """Accesses in program order: global ones by lane (at most MAX_EVENTS), shared ones by request (MAX_REQUESTS).
+    """The recorded accesses, in the order of execution.
 
-    Of one watched warp, global ones of the first FEW executions of each instruction.
-
-    variables: (name, offset, bytes) of the shared memory. complete: whether no limit was reached.
+    `accesses`: one record per lane's access to global memory, at most MAX_EVENTS; if one warp is watched, only of the
+    first FEW executions of each instruction. `shared`: one record per request to shared memory, at most MAX_REQUESTS.
+    `variables`: (name, offset, bytes) of each shared variable. `complete`: whether no limit was reached.
     """
 
     accesses: tuple[GlobalEvent, ...]
@@ -77,7 +78,10 @@ class Trace(NamedTuple):
 
 
 class Recorder:
-    """Collects the trace of a launch: of all warps, or of one, given as (number of the block, x first; warp)."""
+    """Collects the trace of a launch, of all warps or of one.
+
+    watch: (block, warp), the number of the watched warp's block, with x fastest, and its number in the block.
+    """
 
     def __init__(
         self,
@@ -96,7 +100,10 @@ class Recorder:
         self.order = 0
 
     def record(self, machine: Machine, access: MemoryOp, space: str, address: Array, mask: Array | None) -> None:
-        """Record one instruction's accesses: byte addresses and lanes that broadcast over (blocks, threads)."""
+        """Record one execution of an instruction.
+
+        address: byte addresses; mask: the active lanes, None for all; both broadcast to (blocks, threads).
+        """
         chunk = machine.chunk
         self.order += 1
         for block, warp in self.warps(chunk):
@@ -109,7 +116,7 @@ class Recorder:
                 self.warp(machine, access, space, _row(address, block, lanes), active, block, warp)
 
     def warps(self, chunk: Chunk) -> list[tuple[int, int]]:
-        """Return the watched warps of the chunk, as (block, warp)."""
+        """Return the watched warps of the chunk, as a list of (block in the chunk, warp in the block)."""
         if self.watch is None:
             return [(block, warp) for block in range(chunk.blocks) for warp in range(chunk.warps)]
         block, warp = self.watch
@@ -120,7 +127,7 @@ class Recorder:
     def warp(
         self, machine: Machine, access: MemoryOp, space: str, address: Array, active: Array, block: int, warp: int
     ) -> None:
-        """Record one warp's access: byte addresses and active lanes, (32,) or (1,)."""
+        """Record the access of one warp; address: byte addresses; active: the active lanes; of shape (32,) or (1,)."""
         chunk, location = machine.chunk, access.location
         source_fields = machine.code.files.get(location.file, ""), location.line, access.kind, access.size
         order_fields = location.ptx_line, self.order
@@ -146,7 +153,7 @@ class Recorder:
             self.events.append(GlobalEvent(*source_fields, index, threads[lane], argument, offset, *order_fields))
 
     def owner(self, address: int) -> tuple[int, int]:
-        """Return (argument number, byte offset) of an address."""
+        """Return the number of the array argument that contains an address (-1 if none), and the byte offset in it."""
         for start, nbytes, place in self.arguments:
             if start <= address < start + nbytes:
                 return place, address - start
@@ -159,6 +166,6 @@ class Recorder:
 
 
 def _row(part: Array, block: int, lanes: slice) -> Array:
-    """Return a warp's part of an array that broadcasts over (blocks, threads)."""
+    """Return the part of an array that belongs to one warp's lanes; the array broadcasts to (blocks, threads)."""
     row = part[block if part.shape[0] > 1 else 0]
     return row[lanes] if row.shape[0] > 1 else row

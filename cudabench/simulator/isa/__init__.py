@@ -1,1 +1,1 @@
-"""What each PTX instruction does."""
+"""What each PTX instruction does on the NumPy engine: one builder for each opcode and type."""

@@ -1,4 +1,4 @@
-"""The common parts of loads, stores and atomics: the access record, its lanes, the checks of their addresses."""
+"""What loads, stores and atomics share: the record of a memory instruction, its lanes, and their address checks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COUNTED_AS = {"const": "constant", "param": "global"}
 
 
 class MemoryOp:
-    """One memory instruction: its location, kind, element type and bytes per lane."""
+    """One memory instruction: its location in the source, its kind, element type and bytes per lane."""
 
     def __init__(
         self, builder: Builder, kind: AccessKind, dtype: np.dtype[Any], count: int, space: str, what: str = ""
@@ -41,28 +41,30 @@ class MemoryOp:
         builder.access_made = self
         if kind != "load" and "global" in spaces:
             builder.write_addresses.append(builder.address_register)
-        self.guess = False  # a load whose value a compare-and-swap expects
-        self.cached: CachedAs = ""  # how a load goes through the read-only cache
-        self.ordered = False  # volatile, atomic or with a memory order: other blocks may wait for it
+        self.guess = False  # whether this load reads the expected value of a later compare-and-swap
+        self.cached: CachedAs = ""  # how this load uses the read-only cache
+        self.ordered = False  # whether other blocks may wait for it: it is volatile, atomic or has a memory order
         self.acquires = False  # an acquire load: released writes that it sees are ordered before later accesses
-        self.target: int | None = None  # of an atomic: the register of the old value
-        self.strong = kind == "atomic"  # volatile or with a memory order, in any state space
-        self.update = what.partition(".")[0]  # of an atomic: its operation
-        self.copied: MemoryOp | None = None  # of the store of an asynchronous copy: its load
-        self.polls = False  # a load or atomic in a loop that waits for a value from another thread
-        self.bounds: tuple[int, int] | None = None  # of the accessed local array, if known
-        self.variable: Variable | None = None  # that local array, if debug information has it
+        self.target: int | None = None  # for an atomic: the register that receives the old value
+        self.strong = kind == "atomic"  # atomic, volatile or with a memory order, in any state space
+        self.update = what.partition(".")[0]  # for an atomic: the name of its operation, such as "add"
+        self.copied: MemoryOp | None = None  # if this is the store of an asynchronous copy: the copy's load
+        self.polls = False  # whether it is in a loop that waits for a value from another thread
+        self.bounds: tuple[int, int] | None = None  # byte range of the accessed local array, if known
+        self.variable: Variable | None = None  # the accessed local array, if the debug information describes it
         if "local" in spaces:
             builder.local_accesses.append((self, builder.address_register))
-        self.shared_bounds: tuple[int, int] | None = None  # of the accessed shared array, if known
+        self.shared_bounds: tuple[int, int] | None = None  # byte range of the accessed shared array, if known
         if "shared" in spaces:
             builder.shared_accesses.append((self, builder.address_register))
         self.numbers = {name: builder.access(name, kind, self.size, self.width, what) for name in spaces}
 
     @property
     def skewed(self) -> bool:
-        """Whether the access is aligned only by chance: its variable starts at a multiple of its declared alignment,
-        which is less than the access size."""
+        """Whether the accessed local array starts at an offset that is no multiple of the access size.
+
+        Such an access is aligned only if the compiler happens to place the array well.
+        """
         return self.variable is not None and self.variable.start % self.size != 0
 
 
@@ -76,12 +78,16 @@ def space_of(ins: Instruction) -> str:
 
 
 def aligned(address: Affine, offset: int, size: int) -> bool:
-    """Return whether all lanes' addresses are multiples of a power of two."""
+    """Return whether `address + offset` is a multiple of `size`, a power of two, in every lane."""
     return reduce(or_, address.coefficients or (), address.base + offset) & (size - 1) == 0
 
 
 class Lanes:
-    """The lanes of a general access: byte addresses (int64, in the smallest shape) and the mask of active ones."""
+    """The lanes of an access whose addresses need not be affine: `address` and `mask`.
+
+    `address`: the lanes' byte addresses (int64); a dimension along which they are equal has length 1.
+    `mask`: which entries of `address` have an active lane, None for all.
+    """
 
     __slots__ = ("address", "mask")
 
@@ -90,27 +96,27 @@ class Lanes:
         self.mask: Array | None = active_places(machine.mask, self.address)
 
     def exact(self, machine: Machine) -> Array | None:
-        """Return the mask by lane; `mask` may have one entry for lanes that share an address."""
+        """Return the mask with one entry per lane; in `mask`, lanes that share an address may share one entry."""
         if self.mask is None or machine.mask is None:
             return machine.mask if self.mask is None else self.mask
         return self.mask & machine.mask
 
     def extremes(self) -> tuple[int, int, int]:
-        """Return (lowest, highest, bitwise or) of the active addresses."""
+        """Return the lowest active address, the highest, and the bitwise or of all active addresses."""
         address = self.spread()
         if self.mask is not None:
             address = address[broadcast(self.mask, address.shape)]
         return int(address.min()), int(address.max()), int(np.bitwise_or.reduce(address, axis=None))
 
     def spread(self) -> Array:
-        """Return the addresses in the shape of the mask."""
+        """Return the addresses, broadcast to the shape of the mask."""
         if self.mask is None or self.mask.shape == self.address.shape:
             return self.address
         return broadcast(self.address, np.broadcast_shapes(self.address.shape, self.mask.shape))
 
     @property
     def on(self) -> Array:
-        """The mask, or True if all lanes are active."""
+        """The mask of active lanes, or True if all lanes are active."""
         return np.True_ if self.mask is None else self.mask
 
     def fill(self, value: int) -> Array:
@@ -121,7 +127,7 @@ class Lanes:
 
 
 def active_places(mask: Array | None, address: Array) -> Array | None:
-    """Return which entries of an address array have an active lane, None for all."""
+    """Return a mask of the entries of an address array that have an active lane; None if all have one."""
     if mask is None:
         return None
     places = narrow(mask, address.shape)
@@ -129,7 +135,7 @@ def active_places(mask: Array | None, address: Array) -> Array | None:
 
 
 def bounded(machine: Machine, access: MemoryOp, lanes: Lanes, low: int, high: int) -> bool:
-    """Return whether any lane is in [low, high) and aligned; report and mask off the others."""
+    """Report and mask off the lanes outside [low, high) or misaligned; return whether any lane is left."""
     least, most, bits = lanes.extremes()
     if least >= low and most + access.size <= high and not bits & (access.size - 1):
         return True
@@ -139,9 +145,9 @@ def bounded(machine: Machine, access: MemoryOp, lanes: Lanes, low: int, high: in
 def check(
     machine: Machine, access: MemoryOp, lanes: Lanes, low: int, high: int, size: int, padded: int = 0
 ) -> bool:  # fmt: skip
-    """Report and mask off lanes outside [low, high) or misaligned; return whether any lane is left.
+    """Report and mask off the lanes outside [low, high) or misaligned; return whether any lane is left.
 
-    padded: the end of the padding behind the array; a GPU does not report accesses to it.
+    size: bytes per lane. padded: where the padding behind the array ends; a GPU reports no accesses to the padding.
     """
     address = lanes.spread()
     misaligned = (address & (size - 1) != 0) & lanes.on & (size & (size - 1) == 0)
@@ -160,7 +166,7 @@ def check(
 
 @contextmanager
 def only(machine: Machine, lanes: Array | None) -> Iterator[None]:
-    """Restrict the active lanes to those of a mask; None keeps them all."""
+    """Within this context, only active lanes in the mask `lanes` stay active; None keeps all of them."""
     mask, warps = machine.mask, machine._warps
     if lanes is not None:
         machine.mask, machine._warps = lanes if mask is None else mask & lanes, -1
@@ -169,7 +175,7 @@ def only(machine: Machine, lanes: Array | None) -> Iterator[None]:
 
 
 def active_lanes(machine: Machine) -> Iterator[tuple[int, int]]:
-    """Yield (block, thread) of each active lane, with only that lane active."""
+    """Yield (block, thread) of each active lane; while the caller handles it, only that lane is active."""
     for block, thread in np.argwhere(machine.chunk.real(machine.mask)).tolist():
         lane_mask: Array = np.zeros(machine.chunk.shape, bool)
         lane_mask[block, thread] = True
@@ -178,18 +184,21 @@ def active_lanes(machine: Machine) -> Iterator[tuple[int, int]]:
 
 
 def source_place(machine: Machine, location: Location) -> str:
-    """Return 'file:line' for a message."""
+    """Return a source location as 'file:line', for a message."""
     return f"{machine.code.files.get(location.file, '')}:{location.line}"
 
 
 def read_only(machine: Machine, access: MemoryOp, region: Region) -> None:
-    """Stop a launch that writes to read-only memory."""
+    """Raise KernelTrap, which ends the launch: the kernel writes to a read-only array."""
     place = source_place(machine, access.location)
     raise KernelTrap(f"kernel {machine.code.name} writes to '{region.name}' at {place}, which is read-only.")
 
 
 def put(view: Array, index: Array, value: Array, mask: Array | None) -> None:
-    """Write values to a flat view at an index, for the lanes of the mask; all three broadcast together."""
+    """Set `view[index] = value` in the lanes of the mask (None: all lanes), for a 1-D view of memory.
+
+    `index`, `value` and `mask` are broadcast to one shape.
+    """
     if mask is None:
         if index.shape != value.shape:
             index = broadcast(index, np.broadcast_shapes(index.shape, value.shape))

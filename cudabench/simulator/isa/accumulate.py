@@ -1,9 +1,9 @@
-"""Sums of tensor cores of compute capability 9.0: products and C are aligned to one exponent, truncated and summed.
+"""A B + C as the tensor cores of compute capability 9.0 compute it.
 
-Products are exact. All addends of one sum, L products and C, are aligned to their largest exponent and truncated to F
-fraction bits. Their sum is exact, and is then truncated to the result's mantissa (float32) or rounded to nearest
-(float16). The scheme is that of Fasi, Higham, Mikaitis and Pranesh, "Numerical behavior of NVIDIA tensor cores" (PeerJ
-Comput. Sci. 2021); F and L of this generation were checked on an H100.
+Products are exact. Each sum has L products and C as its addends. All are aligned to the largest exponent among them
+and truncated to F fraction bits. Their sum is exact; the result is truncated to its mantissa (float32) or rounded to
+nearest (float16). This scheme is described by Fasi, Higham, Mikaitis and Pranesh, "Numerical behavior of NVIDIA tensor
+cores" (PeerJ Comput. Sci. 2021); the values of F and L for compute capability 9.0 were checked on an H100.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ F64: np.dtype[Any] = np.dtype(np.float64)
 
 
 class Sum(NamedTuple):
-    """The sums of a type of A and B: products per sum, fraction bits kept, mantissa bits of a float32 result."""
+    """How tensor cores sum products of one type of A and B."""
 
-    length: int
-    fraction: int
-    mantissa: int
+    length: int  # L, the products per sum
+    fraction: int  # F, the fraction bits that each addend keeps
+    mantissa: int  # the mantissa bits of a float32 result
     least: int  # the exponent of the type's subnormal numbers
 
 
@@ -36,14 +36,14 @@ SUMS = {
 }
 
 
-_NOTHING = -4096  # the exponent of a zero, below all others
-_LEAST = -400  # below the exponent of every product
-_BIAS, _MANTISSA = 1023, 52  # of float64
-PIECE = 1 << 15  # results summed at a time, so that they stay in the CPU's cache
+_NOTHING = -4096  # stands for the exponent of zero; less than every real exponent
+_LEAST = -400  # less than the exponent of every product
+_BIAS, _MANTISSA = 1023, 52  # exponent bias and mantissa bits of float64
+PIECE = 1 << 15  # how many results are summed at a time, so that they stay in the CPU's cache
 
 
 def exponents(x: Array, least: int) -> Array:
-    """Return the stored exponents of float64 numbers: `least` for subnormals, far less for zeros."""
+    """Return the exponents of float64 numbers (int16), at least `least` as for subnormals; _NOTHING for zeros."""
     stored = ((x.view(np.int64) >> _MANTISSA) & 0x7FF).astype(np.int16) - np.int16(_BIAS)
     return np.where(stored == -_BIAS, np.int16(_NOTHING), np.maximum(stored, np.int16(least)))
 
@@ -53,7 +53,10 @@ def _power(exponent: Array) -> Array:
 
 
 def _last_bit(x: Array, top: int) -> int | None:
-    """Return the exponent of the lowest set bit of numbers below 2^(top + 1), None if it is below top - 40."""
+    """Return the exponent of the lowest bit set in any of the numbers; None if it is below `top - 40`.
+
+    All numbers are below 2^(top + 1). If all are zero, the exponent is 2^14.
+    """
     scaled = x * 2.0 ** (40 - top)
     whole = scaled.astype(np.int64)
     if not np.array_equal(whole, scaled):
@@ -63,7 +66,10 @@ def _last_bit(x: Array, top: int) -> int | None:
 
 
 def cut(x: Array, mantissa: int, least: int = -126) -> Array:
-    """Return float64 numbers truncated to `mantissa` fraction bits, and to the subnormal numbers of float32."""
+    """Return float64 numbers truncated to `mantissa` fraction bits.
+
+    Numbers below 2^least are truncated to multiples of 2^(least - mantissa), as subnormals of float32 are.
+    """
     truncated = (x.view(np.int64) & np.int64(-1 << (_MANTISSA - mantissa))).view(F64)
     tiny = np.abs(x) < 2.0**least
     if tiny.any():
@@ -73,10 +79,11 @@ def cut(x: Array, mantissa: int, least: int = -126) -> Array:
 
 
 def of_warp(a: Array, b: Array, c: Array, type_a: str, type_b: str, outer: str) -> Array:
-    """Return A B + C as mma.sync computes it: 8-bit floats have no tensor core instruction of a warp.
+    """Return A B + C as mma.sync computes it.
 
-    They are converted to float16 and summed from zero, first the lower two of each register's four; C is added at the
-    end.
+    The hardware has no tensor core instruction of a warp for 8-bit floats. It converts them to float16 and sums their
+    products from zero: first those of the lower two of the four numbers in each register, then the others. It adds C
+    at the end.
     """
     if type_a not in ("e4m3", "e5m2"):
         return accumulated(a, b, c, type_a, type_b, outer)
@@ -87,15 +94,15 @@ def of_warp(a: Array, b: Array, c: Array, type_a: str, type_b: str, outer: str) 
 
 
 def canonical_nan(x: Array) -> Array:
-    """Return floats with every NaN replaced by the hardware's, in place."""
+    """Replace each NaN in an array of floats, in place, by the NaN that the hardware writes; return the array."""
     x[np.isnan(x)] = np.array([0x7FFF if x.itemsize == 2 else 0x7FFFFFFF]).astype(f"u{x.itemsize}").view(x.dtype)[0]
     return x
 
 
 def accumulated(a: Array, b: Array, c: Array, type_a: str, type_b: str, outer: str, how: Sum | None = None) -> Array:
-    """Return A B + C in the type of C, for matrices (..., m, k), (..., k, n) and (..., m, n).
+    """Return A B + C in the type of C, for matrices of shapes (..., m, k), (..., k, n) and (..., m, n).
 
-    how: the parameters of the sum, if not those of the types.
+    how: the parameters of the sum; by default those of `type_a`.
     """
     how = how or SUMS[type_a]
     x, y, total = a.astype(F64), b.astype(F64), c.astype(F64)
@@ -114,7 +121,7 @@ def accumulated(a: Array, b: Array, c: Array, type_a: str, type_b: str, outer: s
 
 
 def _step(x: Array, y: Array, c: Array, rule: Sum, least_y: int, outer: str) -> Array:
-    """Return C plus the products of one sum, rounded to the result's precision."""
+    """Return C plus the products of one sum, truncated or rounded to the result's precision, in float64."""
     shape = np.broadcast_shapes((*x.shape[:-1], 1), (*y.shape[:-2], 1, y.shape[-1]), c.shape)
     x, y, c = np.ascontiguousarray(x), np.ascontiguousarray(y), np.broadcast_to(c, shape)
     exponents_x, exponents_y = exponents(x, rule.least), exponents(y, least_y)
@@ -135,14 +142,17 @@ def _step(x: Array, y: Array, c: Array, rule: Sum, least_y: int, outer: str) -> 
 
 
 def _aligned(operands: Iterable[Array], c: Array, ec: Array, fraction: int, total: Array) -> None:
-    """Fill `total` with C plus products, each truncated at the same bit; operands: A, B and their exponents."""
+    """Fill `total` with C plus the products, all truncated at the same bit.
+
+    operands: A, B, the exponents of A, and those of B; ec: the exponents of C.
+    """
     x, y, ex, ey = operands
     largest = ec.copy()
     sums: Array = np.empty(total.shape, np.int16)
     for k in range(x.shape[-1]):
         np.add(ex[..., :, k, None], ey[..., None, k, :], out=sums)
         np.maximum(largest, sums, out=largest)
-    np.maximum(largest, np.int16(_LEAST), out=largest)  # where all are zero
+    np.maximum(largest, np.int16(_LEAST), out=largest)  # for results whose addends are all zero
     scale = _power(np.int16(fraction) - largest)
     np.multiply(c, scale, out=total)
     np.trunc(total, out=total)

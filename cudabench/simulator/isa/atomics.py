@@ -1,7 +1,7 @@
-"""Atomic operations (PTX ISA 9.7.13.5 to 9.7.13.7), carried out block by block, thread by thread.
+"""Atomic operations (PTX ISA 9.7.13.5 to 9.7.13.7). The result is as if lane after lane executed them, in order.
 
-Without a returned value a whole chunk is one scatter. With one, lanes are sorted by address and prefix operations
-give each lane the old value that it reads.
+If no lane needs the old value, one NumPy scatter such as `np.add.at` serves the whole chunk of blocks. Otherwise the
+lanes are sorted by address, and prefix operations such as a cumulative sum give each lane the old value that it reads.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ _HALF_FUNCTIONS: dict[str, Combine] = {"add": np.add, "min": smallest, "max": la
 
 
 def combination(name: str, type_: str) -> Combine:
-    """Return the function (old, operand, ...) -> new of an operation."""
+    """Return the function of an atomic operation, which maps (old value, operand, ...) to the new value."""
     if type_ in _HALVES and name in _HALF_FUNCTIONS:
         return compute_halves(_HALF_FUNCTIONS[name], type_)
     return _FUNCTIONS[name]
 
 
 def update(view: Array, index: Array, operands: list[Array], name: str, combine: Combine, wanted: bool) -> Array | None:
-    """Apply an operation to view[index] lane after lane; return each lane's old value, if wanted.
+    """Apply an operation to view[index], lane after lane; return the array of the lanes' old values, if wanted.
 
-    view: flat memory; index, operands: one element for each active lane.
+    view: the memory as a 1-D array; index, each operand: 1-D arrays with one element per active lane.
     """
     values = operands[0]
     count = index.size
@@ -111,7 +111,11 @@ def update(view: Array, index: Array, operands: list[Array], name: str, combine:
 def _compare_and_swap(
     view: Array, places: Array, operands: list[Array], starts: Array, segment: Array, old: Array
 ) -> None:
-    """Carry out compare-and-swap: each round finds the next lane that succeeds at each address."""
+    """Execute compare-and-swap in rounds: each round finds the next lane that succeeds at each address.
+
+    Lanes are sorted by address. `starts`: the first lane of each address; `segment`: the number of each lane's address;
+    `old` is filled with the old values.
+    """
     expected, new = operands
     count = places.size
     current = view[places[starts]]
@@ -124,7 +128,7 @@ def _compare_and_swap(
         _, firsts = np.unique(segment[hits], return_index=True)
         winners = hits[firsts]
         touched = segment[winners]
-        # Lanes up to the winner are done; later ones see the new value.
+        # For each address, the lanes up to the winner are done; later lanes see the new value.
         limit = np.full(starts.size, -1, dtype=np.int64)
         limit[touched] = winners
         passed = np.arange(count) <= limit[segment]
@@ -136,7 +140,7 @@ def _compare_and_swap(
 
 
 class Atomic:
-    """An atomic on global memory, on shared memory, or on either by a generic address."""
+    """An atomic operation on global or shared memory, or through a generic address on either."""
 
     def __init__(self, builder: Builder, ins: Instruction, target: int | None) -> None:
         words = ins.modifiers
@@ -174,7 +178,7 @@ class Atomic:
         idle = self.access.polls and idles(self.access, [machine.array(source, self.dtype) for source in self.sources])
         if self.access.polls:
             machine.departures.wait(machine.lanes())
-        machine.spins |= idle  # lanes whose wait has ended are elsewhere in the code at their next turn
+        machine.spins |= idle  # a lane whose wait has ended leaves the loop when it runs next
         if machine.locks is not None:
             machine.locks.atomic(machine, self.swaps and not idle)
         address = machine.registers[self.address]
@@ -187,7 +191,7 @@ class Atomic:
             machine.put(self.target, Affine(0) if result is None else canonical(result))
 
     def apply(self, machine: Machine, space: str, address: Value, offset: int) -> Array | None:
-        """Update one state space; return the old values, (blocks, threads), or None if they are not used."""
+        """Update one state space; return the old values, of shape (blocks, threads), or None if none is needed."""
         access, chunk = self.access, machine.chunk
         data = [machine.registers[source] for source in self.sources]
         wanted = self.target is not None and self.target in machine.code.read
@@ -219,7 +223,10 @@ class Atomic:
     def perform(
         self, machine: Machine, view: Array, offsets: Array, mask: Array | None, data: list[Value], wanted: bool
     ) -> Array | None:
-        """Flatten the active lanes and update a flat view of the memory."""
+        """Apply the operation to `view`, the memory as a 1-D array; `offsets`: each lane's byte offset in it.
+
+        Return the old values, of shape (blocks, threads), or None if there are none.
+        """
         chunk = machine.chunk
         mask = chunk.root if mask is None else mask
         chosen = None if mask is None else broadcast(mask, chunk.shape)
@@ -231,7 +238,7 @@ class Atomic:
         index = flattened(offsets >> (self.dtype.itemsize.bit_length() - 1))
         operands = [flattened(as_array(value, self.dtype, chunk)) for value in data]
         old = update(view, index, operands, self.name, self.combine, wanted)
-        if self.swaps:  # lanes that changed nothing wait for a lock: others go first
+        if self.swaps:  # a lane whose swap changed nothing probably waits for a lock: let other lanes run first
             succeeded = np.zeros(index.shape, bool) if old is None else (old == operands[0]) == (self.name == "cas")
             machine.spins |= old is not None and not succeeded.any()
             if machine.locks is not None:
@@ -250,8 +257,10 @@ def _atom(builder: Builder, ins: Instruction) -> Run:
 
 @instruction("red")
 def _red(builder: Builder, ins: Instruction) -> Run:
-    """Build an atomic without a result; red.async updates the memory of a block of the cluster, and its bytes arrive
-    at a barrier there."""
+    """Build an atomic without a result.
+
+    red.async updates the shared memory of a block of the cluster; its bytes then count as arrived at a barrier there.
+    """
     if "async" not in ins.modifiers:
         return Atomic(builder, ins, None)
     atomic = Atomic(builder, ins._replace(operands=ins.operands[:2]), None)

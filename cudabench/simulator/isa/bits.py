@@ -1,4 +1,4 @@
-"""Logic, shifts and bit fields (PTX ISA 9.7.1.15 and on, 9.7.8), popc to prmt."""
+"""Logic, shifts, bit fields, and permutations of bytes (PTX ISA 9.7.1.15 and on, 9.7.8)."""
 
 from __future__ import annotations
 
@@ -46,12 +46,15 @@ def _logic(builder: Builder, ins: Instruction) -> Run:
 
 
 def inverted(value: Value) -> Value:
-    """Return a predicate's opposite."""
+    """Return the negation of a predicate."""
     return not value if type(value) is bool else ~value
 
 
 def _disjoint(builder: Builder, ins: Instruction, general: Run) -> Run:
-    """Add instead where the operands share no bits, as compilers write `4*i | 1`: an affine value stays affine."""
+    """Build `or` and `xor` as an addition where the operands have no common bits; otherwise run `general`.
+
+    Compilers write `4*i | 1` for `4*i + 1`; the sum of affine values is affine.
+    """
     type_ = ins.modifiers[-1]
     target, first, second = registers(builder, ins, type_, type_)
 
@@ -71,7 +74,7 @@ def _disjoint(builder: Builder, ins: Instruction, general: Run) -> Run:
 
 @instruction("lop3")
 def _lop3(builder: Builder, ins: Instruction) -> Run:
-    """Build any logic function of three operands, given by its truth table."""
+    """Build lop3, a bitwise function of three operands, which its last operand gives as a truth table."""
     *operands, table = ins.operands
     if not isinstance(table, Immediate) or (len(ins.modifiers) > 1 and "BOOL" in "".join(ins.modifiers).upper()):
         raise refuse(ins)
@@ -109,13 +112,13 @@ def _shl(builder: Builder, ins: Instruction) -> Run:
 
 
 def shift_left(x: Array, amount: Array) -> Array:
-    """Return x << amount, 0 for amounts beyond the width; x unsigned, amount uint32."""
+    """Return x << amount, or 0 where amount is at least the width of x; x is unsigned, amount is uint32."""
     bits = x.dtype.itemsize * 8
     return np.where(amount < bits, x << (amount & np.uint32(bits - 1)).astype(x.dtype), x.dtype.type(0))
 
 
 def shift_right(x: Array, amount: Array) -> Array:
-    """Return x >> amount, filled with the sign; amounts beyond the width count as the width."""
+    """Return x >> amount; a signed x is filled with its sign. An amount above the width acts like the width."""
     bits = x.dtype.itemsize * 8
     if x.dtype.kind == "i":
         return x >> np.minimum(amount, bits - 1).astype(x.dtype)
@@ -123,7 +126,7 @@ def shift_right(x: Array, amount: Array) -> Array:
 
 
 def count_bits(x: Array) -> Array:
-    """Return the number of set bits; x unsigned."""
+    """Return the number of set bits of each element, as uint32; x is unsigned."""
     if hasattr(np, "bitwise_count"):
         return np.bitwise_count(x).astype(np.uint32)
     table = np.array([bin(value).count("1") for value in range(256)], dtype=np.uint32)
@@ -131,21 +134,21 @@ def count_bits(x: Array) -> Array:
 
 
 def leading_zeros(x: Array) -> Array:
-    """Return the number of zero bits above the highest set bit; x unsigned."""
+    """Return the number of zero bits above the highest set bit of each element, as uint32; x is unsigned."""
     bits = x.dtype.itemsize * 8
     for power in range(bits.bit_length() - 1):
         x = x | (x >> x.dtype.type(1 << power))
     return np.uint32(bits) - count_bits(x)
 
 
-computes("cnot", "t t", lambda x: int(x == 0))(lambda x: x == 0)  # C's !
+computes("cnot", "t t", lambda x: int(x == 0))(lambda x: x == 0)  # the operator ! of C
 computes("shr", "t u32 t", lambda x, y: x >> min(y, 64))(shift_right)
 computes("popc", "t u32", lambda x: bin(x).count("1"))(count_bits)
 computes("clz", "t u32")(leading_zeros)
 
 
 def _ones(count: Array, dtype: np.dtype[Any]) -> Array:
-    """Return words with the lowest `count` bits set."""
+    """Return integers whose lowest `count` bits are set."""
     return ~shift_left(np.full((1, 1), ~dtype.type(0)), count)
 
 
@@ -162,7 +165,7 @@ def _extract(x: Array, start: Array, length: Array) -> Array:
     bits = x.dtype.itemsize * 8
     start, length = start & np.uint32(255), length & np.uint32(255)
     above = np.maximum(bits - (start + length).astype(np.int64), 0).astype(np.uint32)
-    # Bits of the field beyond the register are copies of the sign.
+    # Where the field reaches beyond the register, its missing bits are copies of the sign.
     field = shift_right(shift_left(x.view(UNSIGNED[bits]), above).view(x.dtype), above + start)
     return np.where(length == 0, x.dtype.type(0), field)
 
@@ -183,7 +186,10 @@ def _mask(words: Sequence[str], start: Array, length: Array) -> Array:
 
 @computes("bfind", "t u32", words=True)
 def _highest(words: Sequence[str], x: Array) -> Array:
-    """Return the highest set bit (for negative values the highest clear one), all ones if no bit is set."""
+    """Return the position of the highest set bit (in a negative value: of the highest clear bit).
+
+    With .shiftamt, return the left shift that moves this bit to the top. Without such a bit the result is 0xFFFFFFFF.
+    """
     bits = x.dtype.itemsize * 8
     unsigned = x.view(UNSIGNED[bits])
     if x.dtype.kind == "i":
@@ -202,7 +208,10 @@ def _reversed(x: Array) -> Array:
 
 @computes("fns", "b32 u32 s32 b32")
 def _nth_set(mask: Array, base: Array, offset: Array) -> Array:
-    """Return the n-th set bit from a base bit, upward or downward."""
+    """Return the position of the |offset|-th set bit, counted from bit `base`: upward, or downward if offset < 0.
+
+    Offset 0 tests bit `base` itself. Without such a bit the result is 0xFFFFFFFF.
+    """
     place, offset = np.arange(32, dtype=np.uint32), offset[..., None]
     steps = (place - base[..., None].astype(np.int64)) * np.where(offset < 0, -1, 1)
     candidates = (mask[..., None] >> place & np.uint32(1) != 0) & (steps >= 0) & (steps < np.where(offset == 0, 1, 32))
@@ -211,7 +220,7 @@ def _nth_set(mask: Array, base: Array, offset: Array) -> Array:
     return np.where(chosen.any(axis=-1), chosen.argmax(axis=-1), 0xFFFFFFFF).astype(np.uint32)
 
 
-_SELECTORS: dict[str, Callable[[Array, int], Array]] = {  # by mode: a byte's selector from the lowest bits of control
+_SELECTORS: dict[str, Callable[[Array, int], Array]] = {  # for each mode: selector of result byte `place`
     "f4e": lambda low, place: low + np.uint32(place),
     "b4e": lambda low, place: (low - np.uint32(place)) & np.uint32(7),
     "rc8": lambda low, place: low,
@@ -223,7 +232,7 @@ _SELECTORS: dict[str, Callable[[Array, int], Array]] = {  # by mode: a byte's se
 
 @computes("prmt", "b32 b32 b32 b32", words=True)
 def _permute(words: Sequence[str], x: Array, y: Array, control: Array) -> Array:
-    """Return four of the eight bytes of two registers (PTX ISA 9.7.9.7)."""
+    """Return four of the eight bytes of x and y, selected by `control` (PTX ISA 9.7.9.7)."""
     mode = next((_SELECTORS[word] for word in words if word in _SELECTORS), None)
     pair = (y.astype(np.uint64) << np.uint64(32)) | x
     result: Any = np.uint32(0)

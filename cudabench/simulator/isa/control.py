@@ -1,4 +1,4 @@
-"""Control flow and barriers (PTX ISA 9.7.12, 9.7.13.1): instructions that end lanes or make them wait."""
+"""Branches, exits, traps, barriers and fences (PTX ISA 9.7.12, 9.7.13.1)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _exit(builder: Builder, ins: Instruction) -> Op:
 
 @instruction("trap")
 def _trap(builder: Builder, ins: Instruction) -> Op | Run:
-    """Build a trap: a trap of the source ends the launch with an error, a trap of the compiler is a hazard."""
+    """Build a trap: one written in the source ends the launch with an error; one added by the compiler is a hazard."""
     location = ins.location if ins.location.line else builder.kernel.location
     if not ins.modifiers:
         return Op(lambda machine: machine.hazards.trap(machine, location), "exit", location)
@@ -59,7 +59,7 @@ def _trap(builder: Builder, ins: Instruction) -> Op | Run:
     return run
 
 
-_REDUCTIONS: dict[str, Callable[[Array, Array], Value]] = {  # of the predicates of a block's lanes
+_REDUCTIONS: dict[str, Callable[[Array, Array], Value]] = {  # of the predicates in a block's lanes
     "popc": lambda values, lanes: (values & lanes).sum(axis=1, keepdims=True).astype(np.uint32),
     "and": lambda values, lanes: truth((values | ~lanes).all(axis=1, keepdims=True)),
     "or": lambda values, lanes: truth((values & lanes).any(axis=1, keepdims=True)),
@@ -97,8 +97,7 @@ def _bar(builder: Builder, ins: Instruction) -> Op | Run | None:
 
 @instruction("membar", "fence")
 def _fence(builder: Builder, ins: Instruction) -> Run | None:
-    """Build a fence: simulated memory is always consistent, also after bulk copies, but the race checks depend on
-    fences."""
+    """Build a fence for the race checks. Simulated memory itself is always consistent, also after bulk copies."""
     if "tensormap:generic" in ins.modifiers or "tensormap" in ins.modifiers:
         raise Refuse("tensor maps (TMA)")
     wide = "cta" not in ins.modifiers
@@ -114,7 +113,7 @@ def _fence(builder: Builder, ins: Instruction) -> Run | None:
     return fence
 
 
-# Hints, which the simulator ignores.
+# The simulator ignores these instructions, as they do not change results.
 instruction(
     "nanosleep", "discard", "applypriority", "prefetch", "prefetchu", "pmevent", "setmaxnreg", "griddepcontrol", "brkpt"
 )(lambda builder, ins: None)

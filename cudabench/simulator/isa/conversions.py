@@ -1,7 +1,7 @@
-"""Conversions (PTX ISA 9.7.9.22): cvt, also of 8-bit floats, e4m3 and e5m2, which come in pairs; szext.
+"""Conversions (PTX ISA 9.7.9.22): cvt and szext.
 
-Values are rounded to 8 bits to nearest even; too large values and infinity become the largest finite value
-(.satfinite). A NaN becomes 0x7f in 8 bits and 0x7fff in 16 bits.
+cvt also converts pairs of 8-bit floats (e4m3, e5m2). A conversion to 8 bits rounds to nearest even; values that are too
+large, and infinity, become the largest finite value (.satfinite). A NaN becomes 0x7f in 8 bits and 0x7fff in 16 bits.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ _INTEGRAL: dict[str, Callable[[Array], Array]] = {"rni": np.rint, "rzi": np.trun
 
 
 def float_to_int(x: Array, mode: str, result: str) -> Array:
-    """Return a float as an integer: rounded, clamped to the type's range, NaN as PTX ISA 9.7.9 (cvt) says."""
+    """Return floats converted to the integer type `result`: rounded by `mode`, then clamped to the type's range.
+
+    NaN becomes the value that PTX ISA 9.7.9 (cvt) specifies.
+    """
     (low, high), dtype = limits(result), DTYPES[result]
     real, limit = _INTEGRAL[mode](x.astype(np.float64)), float(high + 1)
     inside = np.where((real >= low) & (real < limit), real, 0.0)
@@ -38,21 +41,24 @@ def float_to_int(x: Array, mode: str, result: str) -> Array:
 
 
 def _narrowed(x: Array, type_: str, relu: bool) -> Array:
-    """Return floats as the bits of an 8-bit float, in uint16."""
+    """Return floats rounded to an 8-bit float type; each result's bits are the low byte of a uint16."""
     limit = x.dtype.type(_LARGEST[type_])
     bits = np.clip(x, -limit, limit).astype(FORMATS[type_]).view(np.uint8).astype(np.uint16)
     return np.where(np.isnan(x), np.uint16(0x7F), np.where(relu & np.signbit(x), np.uint16(0), bits))
 
 
 def _widened(bits: Array, type_: str, relu: bool) -> Array:
-    """Return the 8-bit float in the low byte as the bits of a float16."""
+    """Return the 8-bit float in the low byte of each element, as the bits of a float16 (uint16)."""
     half = bits.astype(np.uint8).view(FORMATS[type_]).astype(np.float16)
     widened = np.where(relu & np.signbit(half), np.uint16(0), half.view(np.uint16))
     return np.where(np.isnan(half), np.uint16(0x7FFF), widened)
 
 
 def _cvt_fp8(builder: Builder, ins: Instruction) -> Run:
-    """Build cvt between two 8-bit floats and two float32, float16 or bfloat16; the first operand is the upper one."""
+    """Build cvt between a pair of 8-bit floats and a pair of float32, float16 or bfloat16.
+
+    Two float32 come in two operands; the first becomes the upper element of the pair.
+    """
     words = ins.modifiers
     result, type_ = words[-2:]
     relu = "relu" in words
@@ -108,7 +114,7 @@ def _cvt(builder: Builder, ins: Instruction) -> Run:
     def convert(x: Array) -> Array:
         x = from_halves(x, type_) if half else x
         if plain and (result, type_) == ("f32", "bf16"):
-            return x  # the upper half of a float32 as it is
+            return x  # from_halves has widened it already
         if flush and x.dtype == np.float32:
             x = rounding.flush(x)
         if result in INTEGERS:
@@ -119,7 +125,7 @@ def _cvt(builder: Builder, ins: Instruction) -> Run:
 
 
 def to_float(x: Array, result: str, mode: str, integral: str | None, saturate: bool, relu: bool, flush: bool) -> Array:
-    """Return integers or floats converted to a floating-point type (bf16 and tf32 as bits)."""
+    """Return integers or floats converted to the floating-point type `result`; bf16 and tf32 are returned as bits."""
     if integral is not None:
         x = _INTEGRAL[integral](x)
     if relu:
@@ -127,7 +133,7 @@ def to_float(x: Array, result: str, mode: str, integral: str | None, saturate: b
     if result == "bf16":
         return rounding.to_bf16(x if x.dtype.kind == "f" else rounding.odd_sum(*rounding.two_halves(x)), mode)
     if result == "tf32":
-        # Round to nearest, ties away, to 10 bits of mantissa (rna), or to even (rn).
+        # Round the mantissa to 10 bits, to nearest: ties go away from zero (rna) or to even (rn).
         bits = x.view(np.uint32)
         step = np.uint32(0x1000) if mode != "rn" else np.uint32(0xFFF) + ((bits >> np.uint32(13)) & np.uint32(1))
         converted = np.where(np.isfinite(x), bits + step, bits)
@@ -149,7 +155,10 @@ def to_float(x: Array, result: str, mode: str, integral: str | None, saturate: b
 
 
 def _with_nan(converted: Array, x: Array) -> Array:
-    """Return converted floats with the hardware's NaN; between float64 and others the NaN keeps its upper bits."""
+    """Return `converted` with the NaNs that the hardware writes where x is NaN.
+
+    A conversion from or to float64 keeps the upper bits of the NaN.
+    """
     if x.dtype.kind != "f":
         return converted
     if converted.dtype == np.float16:
@@ -179,7 +188,7 @@ def _cvt_pair(builder: Builder, ins: Instruction, result: str) -> Run:
 
 
 def _cvt_pack(builder: Builder, ins: Instruction) -> Run:
-    """Build cvt.pack.sat: two clamped integers in the low bits, the low bits of c above them."""
+    """Build cvt.pack.sat: two clamped integers fill the low bits; operand c, if there is one, fills the bits above."""
     result, type_ = ins.modifiers[2:4]
     bits, mask = BITS[result], (1 << BITS[result]) - 1
 
@@ -195,7 +204,7 @@ def _cvt_pack(builder: Builder, ins: Instruction) -> Run:
 
 @computes("szext", "t u32 t", words=True)
 def _extended(words: Sequence[str], x: Array, length: Array) -> Array:
-    """Return the low `length` bits of a value, extended by their sign or with zeros."""
+    """Return the low `length` bits of x, extended by their sign if x is signed, otherwise with zeros."""
     count = (np.minimum(length, 32) if "clamp" in words else length & np.uint32(31)).astype(np.int64)
     wide = x.astype(np.int64) & ((np.int64(1) << count) - 1)
     if x.dtype.kind == "i":

@@ -1,8 +1,10 @@
 """Copies between global and shared memory: cp.async, bulk copies of bytes, and tiles of tensors (PTX ISA 9.7.9.25).
 
-cp.async is carried out at once, but takes part in races until a wait for its group. A bulk copy, cp.async.bulk or
-cp.reduce.async.bulk, is started by one thread and carried out at once, lane by lane: between an array and the shared
-memory of one or several blocks, or between blocks of a cluster. A tensor map gives the place of a tile.
+cp.async copies at once, but the race checks treat its writes as unfinished until the thread waits for its group.
+
+A bulk copy (cp.async.bulk, cp.reduce.async.bulk) is started by one thread. It also copies at once: between an array and
+the shared memory of one or several blocks, or between blocks of a cluster. The copy of a tile gets the tensor and the
+size of the tile from a tensor map.
 """
 
 from __future__ import annotations
@@ -31,34 +33,37 @@ from cudabench.simulator.tensor_maps import CHUNK, MAGIC, Mapped, TensorMap
 from cudabench.simulator.values import BOOL, DTYPES, INT64, UNSIGNED, Affine, Array, Value, as_array, broadcast
 
 WAVEFRONT = 128
-Lane = tuple[int, int]  # block, thread
-Spot = tuple[Any, int]  # a block's row and an offset in its shared memory, or a region and an address
+Lane = tuple[int, int]  # (block, thread)
+Spot = tuple[Any, int]  # (row of a block, byte offset in its shared memory), or (region, address in it)
 _REDUCTIONS = ("add", "min", "max", "and", "or", "xor", "inc", "dec")
 
 
 def lanewise(builder: Builder, operand: Operand, type_: str) -> Callable[[Machine], Array]:
-    """Return the function of the machine that gives an operand by lane, (blocks, threads)."""
+    """Return a function that maps a machine to the operand's values, of shape (blocks, threads)."""
     register = builder.source(operand, type_)
     return lambda machine: broadcast(machine.array(register, DTYPES[type_]), machine.chunk.shape)
 
 
 class Place:
-    """An address of a copy."""
+    """An address operand of a copy."""
 
     def __init__(self, builder: Builder, operand: Operand) -> None:
         self.register, self.offset = builder.address(operand)
 
     def shared(self, machine: Machine) -> tuple[Array, ...]:
-        """Return (row of the block, offset in its shared memory, whether that block exists)."""
+        """Return three arrays: the block's row, the byte offset in its shared memory, and whether the block exists."""
         return shared_places(machine, self.register, self.offset)
 
     def generic(self, machine: Machine) -> tuple[Array, ...]:
-        """Return generic addresses, (blocks, threads)."""
+        """Return a tuple of one array: each lane's generic address, of shape (blocks, threads)."""
         return (broadcast(flat(machine.registers[self.register], self.offset, machine.chunk), machine.chunk.shape),)
 
 
 def receivers(machine: Machine, lane: Lane, row: int, masks: Array | None) -> list[int]:
-    """Return the rows of the blocks that receive a lane's copy: those of its rank mask, or that of its address."""
+    """Return the rows of the blocks that receive a lane's copy.
+
+    masks: each lane's mask of receiving ranks in the cluster. Without masks, only block `row` receives the copy.
+    """
     clusters = members(machine)
     if masks is None or clusters is None:
         return [row]
@@ -70,7 +75,10 @@ def lies_well(
     machine: Machine, access: MemoryOp, address: int, nbytes: int, low: int, high: int, alignment: int = CHUNK,
     known: bool = True,
 ) -> bool:  # fmt: skip
-    """Return whether bytes at an address are aligned and in known memory from low to high; record a hazard if not."""
+    """Return whether `nbytes` bytes at an address are aligned and inside [low, high); if not, record a hazard.
+
+    known: whether the memory that the address names exists.
+    """
     place: Array = np.full((1, 1), address, INT64)
     if (address | nbytes % CHUNK) % alignment:
         machine.hazards.misaligned(machine, access, machine.lanes(), place, alignment)
@@ -82,24 +90,30 @@ def lies_well(
 
 
 def sized(access: MemoryOp, nbytes: int, width: int) -> MemoryOp:
-    """Return an access as one of `nbytes`, with a number of its own for the state that is kept by number."""
+    """Return a copy of the access record with a size of `nbytes`.
+
+    It gets its own number, as the race checks keep some state by access number.
+    """
     resized = copy(access)
     resized.size, resized.count, resized.number = nbytes, max(1, nbytes // width), access.number + (nbytes << 32)
     return resized
 
 
 class Shared:
-    """Shared memory as one end of a copy."""
+    """Shared memory as the source or the destination of a copy."""
 
     def __init__(self, builder: Builder, kind: AccessKind, place: Place, count: int = 2) -> None:
         self.access = MemoryOp(builder, kind, UNSIGNED[64], count, "shared")
-        self.spots = place.shared  # of all lanes
+        self.spots = place.shared  # returns the addresses of all lanes
         builder.proxies |= kind == "load"
 
     def find(
         self, machine: Machine, spots: Sequence[Array], lane: Lane, nbytes: int, alignment: int = CHUNK
     ) -> Spot | None:
-        """Return the place of a lane's bytes; None, and a hazard, if they are misaligned or out of bounds."""
+        """Return the block row and offset of a lane's bytes.
+
+        If the bytes are misaligned or out of bounds, record a hazard and return None.
+        """
         row, offset, known = (int(part[lane]) for part in spots)
         valid = lies_well(machine, self.access, offset, nbytes, 0, machine.shared_size, alignment, bool(known))
         return (row, offset) if valid else None
@@ -108,7 +122,10 @@ class Shared:
         return machine.shared[spot[0], spot[1] : spot[1] + nbytes]
 
     def note(self, machine: Machine, block: int, spot: Spot, nbytes: int, data: Array = ()) -> None:
-        """Count and log a copy's access to a block's memory."""
+        """Count the access to a block's shared memory, and log it for the race checks.
+
+        block: the row of the block that started the copy.
+        """
         row, offset = spot
         wavefronts = -(-nbytes // WAVEFRONT)
         machine.counters.add(self.access.numbers["shared"], 1, wavefronts, wavefronts)
@@ -119,7 +136,7 @@ class Shared:
             machine.proxies.read(access.location, [row], pieces, [lane], "a bulk copy")
         address = np.full((1, 1), offset, INT64)
         if row == block:
-            # Values that differ by thread: a write of any other thread to these bytes is a race.
+            # Pretend that each thread writes a different value, so that a write by any other thread is a race.
             own = (np.arange(chunk.threads, dtype=np.uint64).reshape(1, -1),) if access.kind == "store" else ()
             machine.shared_races.log(access, address, 0, machine.mask, own)
         elif access.kind == "store":
@@ -130,14 +147,17 @@ class Shared:
 
 
 class Global:
-    """Global memory as one end of a copy."""
+    """Global memory as the source or the destination of a copy."""
 
     def __init__(self, builder: Builder, kind: AccessKind, place: Place) -> None:
         self.access = MemoryOp(builder, kind, UNSIGNED[64], 1, "global")
-        self.spots = place.generic  # of all lanes
+        self.spots = place.generic  # returns the addresses of all lanes
 
     def find(self, machine: Machine, spots: Sequence[Array], lane: Lane, nbytes: int) -> Spot | None:
-        """Return the array and address of a lane's bytes; None, and a hazard, if misaligned or out of bounds."""
+        """Return the region and the address of a lane's bytes.
+
+        If the bytes are misaligned or out of bounds, record a hazard and return None.
+        """
         address = int(spots[0][lane])
         region = machine.space.nearest(address)
         low, high = (1, 0) if region is None else (region.base, region.end)
@@ -152,11 +172,11 @@ class Global:
         return region.bytes[address - region.base : address - region.base + nbytes]
 
     def note(self, machine: Machine, block: int, spot: Spot, nbytes: int, data: Array = ()) -> None:
-        """Count and log a copy's bytes."""
+        """Count the access to global memory, and log it for the race checks."""
         self.rows(machine, spot[0], np.array([spot[1]]), nbytes, data)
 
     def rows(self, machine: Machine, region: Region, starts: Array, nbytes: int, data: Array) -> None:
-        """Count and log a copy's rows of `nbytes` at the addresses `starts`. data: the stored bytes, by row."""
+        """Count and log the access to rows of `nbytes` bytes at the addresses `starts`; data: the stored rows."""
         pieces = int((-(-(starts % SECTOR + nbytes) // SECTOR)).sum())
         machine.counters.add(self.access.numbers["global"], 1, pieces, len(starts) * -(-nbytes // SECTOR))
         races = machine.global_races
@@ -179,7 +199,7 @@ def reduction(ins: Instruction) -> str:
 
 
 def build_copy(builder: Builder, ins: Instruction) -> Run:
-    """Build cp.async.bulk and cp.reduce.async.bulk of bytes."""
+    """Build a bulk copy of bytes (cp.async.bulk), or a bulk reduction of numbers (cp.reduce.async.bulk)."""
     words, reduces = ins.modifiers, "reduce" in ins.modifiers
     if "cp_mask" in words or "ignore_oob" in words:
         raise Refuse(f"bulk copies of some bytes ({ins.text})")
@@ -220,18 +240,18 @@ def build_copy(builder: Builder, ins: Instruction) -> Run:
                 target.note(machine, lane[0], spot, nbytes, [content])
                 view = target.bytes(machine, spot, nbytes).view(dtype)
                 view[:] = content.view(dtype) if combine is None else combine(view, content.view(dtype))
-            if waits is not None:  # after a fault, too: no lane must wait forever
+            if waits is not None:  # even after an error, so that no lane waits forever
                 for row in [row for row, _ in spots] or [lane[0]]:
                     complete(machine, row, int(waits[lane]), nbytes)
 
     return run
 
 
-TILE_ALIGNMENT = 128  # of a tile in shared memory; a swizzle needs that of its pattern
+TILE_ALIGNMENT = 128  # bytes, of a tile in shared memory
 
 
 class Tiles:
-    """The operand [map, {x, y, ...}] of a copy, and the tiles of the lanes."""
+    """The operand [map, {x, y, ...}] of a tensor copy: a tensor map and the coordinates where the tile begins."""
 
     def __init__(self, builder: Builder, ins: Instruction, operand: Operand) -> None:
         if not isinstance(operand, Vector) or len(operand.items) != 2 or not isinstance(operand.items[1], Vector):
@@ -245,7 +265,10 @@ class Tiles:
             raise Refuse(f"tensor copies of anything but plain tiles ({ins.text})")
 
     def found(self, machine: Machine, address: int) -> Mapped:
-        """Return the tensor map at an address. Raises KernelTrap without a map of the operand's dimensions."""
+        """Return the tensor map at an address.
+
+        Raises KernelTrap if there is no tensor map, or if its number of dimensions is not the instruction's.
+        """
         parameter = address >> 32 == PARAMETER_WINDOW >> 32
         region = machine.parameters if parameter else machine.space.nearest(address)
         start = -1 if region is None else address - region.base
@@ -267,7 +290,10 @@ class Tiles:
     def started(
         self, machine: Machine, shared: Shared, global_: Global
     ) -> Iterator[tuple[Lane, Mapped, tuple[int, ...], Spot | None]]:
-        """Yield (lane, map, corner of its tile, place in shared memory: None, and a hazard, for a fault)."""
+        """Yield, for each active lane: (lane, tensor map, corner of the tile, where the tile is in shared memory).
+
+        If the lane's copy is invalid, a hazard is recorded and the last item is None.
+        """
         spots, (maps,) = shared.spots(machine), self.map.generic(machine)
         corners = [value(machine) for value in self.corner]
         for lane in active_lanes(machine):
@@ -280,10 +306,10 @@ class Tiles:
 
 
 def begins_well(machine: Machine, access: MemoryOp, tensor: TensorMap, corner: tuple[int, ...]) -> bool:
-    """Return whether a GPU accepts the corner of the active lane's tile; record a hazard if not.
+    """Return whether a GPU accepts the coordinates where the active lane's tile begins; if not, record a hazard.
 
-    No manual documents it: an H200 stops with an illegal instruction if the innermost coordinate is not a multiple of
-    16 bytes, or if a stored tile begins before the tensor (`tests.hopper_tiles`).
+    No manual documents this rule: an H200 stops with an illegal instruction if the innermost coordinate is not a
+    multiple of 16 bytes, or if a stored tile begins before the tensor (`tests.hopper_tiles`).
     """
     loads = access.kind == "load"
     if corner[0] * tensor.width % CHUNK:
@@ -300,8 +326,11 @@ def begins_well(machine: Machine, access: MemoryOp, tensor: TensorMap, corner: t
 
 
 def inside(mapped: Mapped, corner: tuple[int, ...]) -> tuple[Any, Array, Array, Array] | None:
-    """Return which elements of the tile at a corner are in its tensor, a view of the tensor, their places in the view,
-    and the addresses of their rows; None if there are none."""
+    """Return where the tile at `corner` overlaps its tensor, or None if it does not.
+
+    A tuple of four: the index of the overlap in the tile (rows, columns), a flat view of the tensor's memory, the
+    index of each overlapping element in this view, and the address of each overlapping row.
+    """
     tensor, region = mapped.map, mapped.region
     starts, rows, part = tensor.places(corner)
     count = part.stop - part.start
@@ -314,7 +343,7 @@ def inside(mapped: Mapped, corner: tuple[int, ...]) -> tuple[Any, Array, Array, 
 
 
 def build_tensor(builder: Builder, ins: Instruction) -> Run:
-    """Build the copy of a tile to shared memory, also of several blocks."""
+    """Build the copy of a tile to the shared memory of one or several blocks, or else the copy from shared memory."""
     words = ins.modifiers
     if "reduce" in words or next(word for word in words if word.partition(":")[0] in ("global", "shared")) == "global":
         return _store(builder, ins)
@@ -329,7 +358,7 @@ def build_tensor(builder: Builder, ins: Instruction) -> Run:
             tensor, receiving = mapped.map, [lane[0]]
             if spot is not None:
                 content: Array = np.zeros((tensor.rows, tensor.tile[0]), UNSIGNED[8 * tensor.width])
-                if tensor.fill == "nan" and tensor.width > 1:  # as an H200 writes it
+                if tensor.fill == "nan" and tensor.width > 1:  # the bits that an H200 writes
                     content.view(np.uint16)[:] = 0x7FF7
                 overlap = inside(mapped, corner)
                 if overlap is not None:
@@ -341,14 +370,14 @@ def build_tensor(builder: Builder, ins: Instruction) -> Run:
                 for row in receiving:
                     shared.note(machine, lane[0], (row, spot[1]), tensor.rows * tensor.pitch)
                     machine.shared[row].view(np.uint64).reshape(-1, 2)[chunks] = pieces
-            for row in receiving:  # after a fault, too: no lane must wait forever
+            for row in receiving:  # even after an error, so that no lane waits forever
                 complete(machine, row, int(waits[lane]), tensor.nbytes)
 
     return run
 
 
 def _store(builder: Builder, ins: Instruction) -> Run:
-    """Build the copy of a tile from shared memory to its tensor, or its reduction into the tensor."""
+    """Build the copy of a tile from shared memory to its tensor, or the reduction of the tile into the tensor."""
     name = reduction(ins) if "reduce" in ins.modifiers else ""
     tiles, out_of = Tiles(builder, ins, ins.operands[0]), Place(builder, ins.operands[1])
     builder.write_addresses.append(tiles.map.register)
@@ -379,23 +408,23 @@ def _store(builder: Builder, ins: Instruction) -> Run:
 
 
 def _type_of(name: str) -> tuple[str, np.dtype[Any]]:
-    """Return the PTX type of a tensor's elements by their NumPy name, and the dtype in registers."""
+    """Return the PTX type of tensor elements with this NumPy type name, and their dtype in registers."""
     if name in ("float16", "bfloat16"):
         return ("f16" if name == "float16" else "bf16"), UNSIGNED[16]
     dtype = np.dtype(name)
     return f"{dtype.kind.replace('i', 's')}{8 * dtype.itemsize}", dtype
 
 
-WIDE = 16  # bytes per lane of copies that may request a sector twice
+WIDE = 16  # copies of 16 bytes per lane may request a sector twice
 
 
 @instruction("cp")
 def _cp(builder: Builder, ins: Instruction) -> Run | Op | None:
-    """Build cp.async with its commit and wait, and cp.async.bulk."""
+    """Build cp.async and its commit and wait instructions, or cp.async.bulk."""
     words = ins.modifiers
     if "bulk" in words:
         if {"commit_group", "wait_group", "prefetch"} & set(words):
-            return None  # bulk copies have already ended
+            return None  # nothing to do: simulated bulk copies end when they start
         return (build_tensor if "tensor" in words else build_copy)(builder, ins)
     if "mbarrier" in words:
         return build_copies_arrive(builder, ins)
@@ -415,7 +444,7 @@ def _copy(builder: Builder, ins: Instruction) -> Run:
     size = ins.operands[2]
     if not isinstance(size, Immediate):
         raise refuse(ins)
-    # An optional operand after the size gives the bytes that are read, or a predicate that skips the read.
+    # The optional operand after the size is how many bytes are read, or a predicate that skips the read.
     read_size = None if any("cache_hint" in word for word in ins.modifiers) else next(iter(ins.operands[3:]), size)
     if read_size is None or isinstance(read_size, Immediate):
         size_register, flip = builder.source(read_size or size, "u32"), False
@@ -429,7 +458,10 @@ def _copy(builder: Builder, ins: Instruction) -> Run:
     parts = {count: _bytes(load, count) for count in range(1, size.value)}
 
     def amounts(machine: Machine) -> list[tuple[int, Array | None]]:
-        """Return (bytes read, lanes that read so many) pairs, full copies first; None: all active lanes."""
+        """Return pairs of a number of bytes and the mask of the lanes that read so many; full copies come first.
+
+        The mask is None if all active lanes read the same number of bytes.
+        """
         amount: Value = machine.registers[size_register]
         if skips:
             amount = np.where(machine.array(size_register, BOOL) != flip, np.uint32(0), np.uint32(size.value))
@@ -465,7 +497,7 @@ def _copy(builder: Builder, ins: Instruction) -> Run:
 
 
 def _bytes(load: MemoryOp, count: int) -> MemoryOp:
-    """Return a copy's load of its first `count` bytes: later bytes are not read and may be out of bounds."""
+    """Return the record of a load of only the first `count` bytes: the others are not read and may be out of bounds."""
     part = copy(load)
     part.dtype, part.count, part.width, part.size = UNSIGNED[8], count, 1, count
     return part

@@ -1,4 +1,4 @@
-"""Elementwise integer instructions, each given by a table or a function of NumPy arrays."""
+"""Helpers to build elementwise integer instructions, each from a function of NumPy arrays."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cudabench.simulator.program.code import Run
 from cudabench.simulator.program.ptx import BITS, Instruction
 from cudabench.simulator.values import DTYPES, SIGNED, UNSIGNED, Affine, Array, as_array, canonical, truth
 
-# The types of the operands; floating-point instructions of the same names are in `floating`.
+# Integer operand types. Instructions such as add.f32 have the same names and are built in `floating`.
 INTEGERS = frozenset(f"{sign}{bits}" for sign in "usb" for bits in (8, 16, 32, 64))
 Function = Callable[..., Array]
 F = TypeVar("F", bound=Function)
@@ -30,7 +30,7 @@ REDUCE: dict[str, np.ufunc] = {
 
 
 def python_int(value: int, type_: str) -> int:
-    """Return an integer wrapped to what a PTX type holds."""
+    """Return an integer wrapped to the range of a PTX type, such as 255 for s8: -1."""
     bits = BITS[type_]
     value &= (1 << bits) - 1
     return value - (1 << bits) if type_[0] == "s" and value >> (bits - 1) else value
@@ -43,7 +43,7 @@ def limits(type_: str) -> tuple[int, int]:
 
 
 def integer_type(ins: Instruction) -> str:
-    """Return the last type of an instruction. Raises Refuse if it is not an integer type."""
+    """Return the last modifier of an instruction, its type. Raises Refuse if it is not an integer type."""
     if ins.modifiers[-1] not in INTEGERS:
         raise refuse(ins)
     return ins.modifiers[-1]
@@ -57,7 +57,11 @@ def elementwise(
     arrays: Function,
     scalars: Callable[..., int] | None = None,
 ) -> Run:
-    """Return the run of an integer instruction: `arrays` on NumPy arrays, `scalars` on uniform operands."""
+    """Return the function that executes an elementwise instruction on a machine.
+
+    types, result: PTX types of the source operands and of the result. arrays: computes the result from NumPy arrays;
+    scalars: computes it from Python integers, where all operands are uniform (equal in all lanes).
+    """
     target, *sources = registers(builder, ins, *types)
     dtypes = [DTYPES[type_] for type_ in types]
     width = builder.width(target)
@@ -86,8 +90,7 @@ def elementwise(
 
 
 def in_parts(function: Function, bits: int, whole: int) -> Function:
-    """Return a function on registers of `whole` bits that applies `function` to each part of `bits`, the lowest
-    first."""
+    """Return a function on registers of `whole` bits that applies `function` to each part of `bits` bits."""
     wide, narrow = UNSIGNED[whole], UNSIGNED[bits]
 
     def compute(*operands: Array) -> Array:
@@ -103,10 +106,11 @@ def in_parts(function: Function, bits: int, whole: int) -> Function:
 def computes(
     opcode: str, types: str, scalars: Callable[..., int] | None = None, words: bool = False
 ) -> Callable[[F], F]:
-    """Register a function of arrays as an instruction, with one of Python integers for uniform operands.
+    """Decorator: register a function of NumPy arrays as the implementation of an integer instruction.
 
-    types: of the operands, then of the result, as in "t u32 t": t is the type of the instruction. words: whether
-    the function takes the instruction's modifiers before the operands.
+    types: the types of the operands and of the result, as in "t u32 t", where t stands for the instruction's type.
+    scalars: the same function of Python integers, for uniform operands. words: whether the function takes the
+    instruction's modifiers as its first argument.
     """
 
     def register(function: F) -> F:

@@ -1,7 +1,7 @@
 """Floating-point arithmetic (PTX ISA 9.7.3 to 9.7.5).
 
 float32 and float64 results are rounded as the instruction says. The `.approx` functions are computed in full
-precision, which is within the error that the PTX ISA allows. Half precision is computed wider and rounded once.
+precision, which is within the error that the PTX ISA allows. Half precision is computed in float64 and rounded once.
 """
 
 from __future__ import annotations
@@ -21,23 +21,26 @@ from cudabench.simulator.program.ptx import BITS, Instruction
 from cudabench.simulator.values import DTYPES, Array, as_array
 
 FLOATS = ("f32", "f64", "f16", "f16x2", "bf16", "bf16x2", "f32x2")
-SPARSE = 8  # up to one lane in so many active: a costly function is computed for active lanes only
+SPARSE = 8  # if at most one lane in 8 is active, a costly function is computed for the active lanes only
 ROUNDINGS = ("rn", "rz", "rm", "rp")
 Function = Callable[..., Array]
 
 
 def rounding_mode(ins: Instruction) -> str:
-    """Return rn, rz, rm, rp or rna; nearest is the default."""
+    """Return the rounding modifier of an instruction, rn, rz, rm, rp or rna; without one, rn."""
     return next((word for word in ins.modifiers if word in (*ROUNDINGS, "rna")), "rn")
 
 
 def from_halves(bits: Array, type_: str) -> Array:
-    """Return the 16-bit floats of bits: float16, or bfloat16 as float32."""
+    """Return the floats that 16-bit patterns stand for: float16, or bfloat16 converted to float32."""
     return rounding.from_bf16(bits) if type_.startswith("bf16") else bits.view(np.float16)
 
 
 def compute_halves(function: Function, type_: str) -> Function:
-    """Return the function on bits of f16, bf16 or packed pairs, computed in float64 and rounded once."""
+    """Return `function` for operands of `type_`, which are bit patterns: f16, bf16, or a packed pair of either.
+
+    It computes in float64 and rounds the result once.
+    """
 
     def pack(result: Array) -> Array:
         if type_.startswith("bf16"):
@@ -51,7 +54,10 @@ def compute_halves(function: Function, type_: str) -> Function:
 
 
 def build_float(builder: Builder, ins: Instruction, function: Function, type_: str, *, keeps_nan: bool = False) -> Run:
-    """Return the run of a floating-point instruction on all its source operands; keeps_nan: its NaNs stay."""
+    """Return the function that executes a floating-point instruction, whose result is `function` of its operands.
+
+    keeps_nan: leave NaN results as `function` returns them, instead of replacing them by the hardware's NaN.
+    """
     if type_ not in FLOATS:
         raise refuse(ins)
     flushed, saturated, relu = (word in ins.modifiers for word in ("ftz", "sat", "relu"))
@@ -99,7 +105,10 @@ def build_float(builder: Builder, ins: Instruction, function: Function, type_: s
 
 
 def _with_nan(function: Function, opcode: str) -> Function:
-    """Return a function whose NaNs are the hardware's; the opcode decides which operand's NaN comes first."""
+    """Return `function`, changed to return the hardware's NaNs.
+
+    If several operands are NaN, the opcode decides which of them float64 propagates.
+    """
     order = {"div": (1, 0), "fma": (0, 2, 1), "mad": (0, 2, 1)}.get(opcode)
 
     def compute(*operands: Array) -> Array:
@@ -110,12 +119,15 @@ def _with_nan(function: Function, opcode: str) -> Function:
 
 
 def _wide(function: Function) -> Function:
-    """Return a function computed in float64 and rounded to its argument's type."""
+    """Return `function`, changed to compute in float64 and to round to the type of its argument."""
     return lambda x: function(x.astype(np.float64)).astype(x.dtype)
 
 
 def _upper(function: Function) -> Function:
-    """Return a function of the upper halves of float64, which keeps 20 bits of the mantissa."""
+    """Return `function`, changed to use only the upper 32 bits of its float64 argument and result.
+
+    These hold 20 bits of the mantissa.
+    """
     high = np.uint64(0xFFFFFFFF00000000)
 
     def compute(x: Array) -> Array:
@@ -126,7 +138,8 @@ def _upper(function: Function) -> Function:
     return compute
 
 
-# Function, directed operation and its operands; .approx and .full are rounded to nearest.
+# By opcode: the function rounded to nearest (also for .approx and .full); for directed rounding, the name in
+# `rounding.rounded`, and a function that returns its operands.
 _ROUNDED: dict[str, tuple[Function, str, Callable[..., tuple[Array, ...]]]] = {
     "add": (np.add, "add", lambda x, y: (x, y)),
     "sub": (np.subtract, "add", lambda x, y: (x, -y)),
@@ -147,7 +160,7 @@ _EXACT: dict[str, Function] = {
 @instruction(*_ROUNDED, *_EXACT, types=FLOATS)
 def _arithmetic(builder: Builder, ins: Instruction) -> Run:
     type_ = ins.modifiers[-1]
-    if type_ == "f64" and {"approx", "ftz"} <= set(ins.modifiers):  # rcp and rsqrt, as the PTX ISA defines them
+    if type_ == "f64" and {"approx", "ftz"} <= set(ins.modifiers):  # rcp and rsqrt, which the PTX ISA defines so
         function = _upper(np.reciprocal if ins.opcode == "rcp" else _ROOT)
         return build_float(builder, ins._replace(modifiers=("f64",)), function, type_, keeps_nan=True)
     function, name, operands = _ROUNDED.get(ins.opcode) or (_EXACT[ins.opcode], "", None)
@@ -169,13 +182,13 @@ def _fma(builder: Builder, ins: Instruction) -> Run:
 
 
 def smallest(x: Array, y: Array) -> Array:
-    """Return the minimum, a number before NaN, -0 below +0 (PTX ISA: min)."""
+    """Return the minimum as PTX min defines it: if one operand is NaN, the other; -0 is less than +0."""
     result = np.fmin(x, y)
     return np.where((x == 0) & (y == 0), np.where(np.signbit(x), x, y), result)
 
 
 def largest(x: Array, y: Array) -> Array:
-    """Return the maximum, a number before NaN, +0 above -0."""
+    """Return the maximum as PTX max defines it: if one operand is NaN, the other; +0 is greater than -0."""
     result = np.fmax(x, y)
     return np.where((x == 0) & (y == 0), np.where(np.signbit(x), y, x), result)
 

@@ -1,7 +1,8 @@
-"""Global and constant memory: address checks, counts, the race log, then the data.
+"""Loads and stores of global and constant memory.
 
-Affine addresses that are known to be in bounds use strided views; all others are gathered and scattered. No kernel
-writes constant memory, so it has no races.
+Each access is checked, counted and logged for the race check, and then moves its data: through strided views if its
+addresses are affine and known to be in bounds, otherwise by an index per lane. No kernel writes constant memory, so it
+has no races.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from cudabench.simulator.memory import HALF_SLOT, PARAMETER_WINDOW, SLOT_BITS, W
 from cudabench.simulator.values import Affine, Array, Value, as_array, different
 
 ONE = (1, 1, 1)
-Regions = list[tuple[Region, Array]]  # the accessed ones, each with its lanes (None: all of the mask)
+Regions = list[tuple[Region, Array]]  # accessed regions, each with the mask of its lanes (None: all active lanes)
 
 
 def find(machine: Machine, access: MemoryOp, lanes: Lanes) -> Regions:
-    """Return the regions that the lanes touch, all checked."""
+    """Check the lanes' addresses; return the regions that valid lanes access. Invalid lanes are masked off."""
     low, high, bits = lanes.extremes()
     space = machine.space
     slot = low >> SLOT_BITS
@@ -68,13 +69,16 @@ def find(machine: Machine, access: MemoryOp, lanes: Lanes) -> Regions:
 
 
 def slots_of(regions: Regions) -> int | tuple[int, ...]:
-    """Return the slot of the address space that lanes access, or the slots if there are several."""
+    """Return the address-space slot of the accessed regions: an int, or a sorted tuple if there are several slots."""
     slots = {region.base >> SLOT_BITS for region, _ in regions}
     return slots.pop() if len(slots) == 1 else tuple(sorted(slots))
 
 
 def linear(machine: Machine, access: MemoryOp, address: Value, offset: int) -> Region | None:
-    """Return the region in which all lanes of an affine address are, aligned; None if a full check is needed."""
+    """Return the region that contains all lanes of an affine, aligned address.
+
+    Return None if this cannot be told so easily: then the lanes need a full check.
+    """
     if type(address) is not Affine or machine.chunk.ragged or access.kind == "atomic":
         return None
     slot, slots = address.low + offset >> SLOT_BITS, machine.space.slots
@@ -86,9 +90,10 @@ def linear(machine: Machine, access: MemoryOp, address: Value, offset: int) -> R
 def reached(
     machine: Machine, access: MemoryOp, address: Value, offset: int, data: Sequence[Value] = ()
 ) -> tuple[Lanes | None, Regions, list[Array | None]]:
-    """Check, count, log and trace an access.
+    """Check, count, log and trace an access; return three things.
 
-    Return its lanes (None: all are in one region, by `linear`), the regions, and the exact mask of each.
+    The access's lanes (None if `linear` has found one region for all), the accessed regions, and for each region the
+    mask with one entry per lane.
     """
     region, chunk = linear(machine, access, address, offset), machine.chunk
     lanes, addresses, mask = None, address, machine.mask
@@ -125,7 +130,10 @@ def reached(
 
 
 def load_global(machine: Machine, access: MemoryOp, address: Value, offset: int) -> list[Array] | None:
-    """Return the elements that each lane reads from global memory, or None where no lane may read."""
+    """Return the elements that the lanes read from global memory, one array per element of a lane.
+
+    Return None if no lane has a valid address.
+    """
     lanes, regions, _ = reached(machine, access, address, offset)
     if lanes is not None:
         return gathered(access, lanes, regions)
@@ -135,7 +143,7 @@ def load_global(machine: Machine, access: MemoryOp, address: Value, offset: int)
 
 
 def load_constant(machine: Machine, access: MemoryOp, address: Value, offset: int) -> list[Array] | None:
-    """Return the elements that each lane reads from constant memory, or None where no lane may read."""
+    """Return the elements that the lanes read from constant memory, as `load_global` does."""
     lanes = Lanes(machine, address, offset)
     regions = find(machine, access, lanes)
     if regions:
@@ -147,7 +155,7 @@ def load_constant(machine: Machine, access: MemoryOp, address: Value, offset: in
 
 
 def gathered(access: MemoryOp, lanes: Lanes, regions: Regions) -> list[Array] | None:
-    """Return the elements that each lane reads from the regions of `find`."""
+    """Return the elements that the lanes read from the regions found by `find`; None if there is no region."""
     if len(regions) == 1:
         region = regions[0][0]
         return _gather(region, access, lanes.fill(region.base))
@@ -173,7 +181,7 @@ def store_global(machine: Machine, access: MemoryOp, address: Value, offset: int
             view = regions[0][0].strided(address, offset + place * width, access.dtype, chunk)
             rows, columns = value.shape
             value = value.reshape(*(chunk.box[:3] if rows > 1 else ONE), *(chunk.box[3:] if columns > 1 else ONE))
-            # If all blocks write the same place, the last block's value stays.
+            # If all blocks write to the same addresses, the value of the last block remains.
             view[...] = value[-1:, -1:, -1:] if view.shape[:3] == ONE else value
         return
     addresses = flat(address, offset, chunk) if lanes is None else lanes.address

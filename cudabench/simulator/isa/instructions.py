@@ -1,4 +1,4 @@
-"""All instruction builders, by importing the modules that register them; and the refused opcodes."""
+"""Imports all modules that register instruction builders, and registers the opcodes that the simulator refuses."""
 
 from __future__ import annotations
 

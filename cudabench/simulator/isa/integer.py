@@ -1,7 +1,8 @@
 """Integer arithmetic (PTX ISA 9.7.1, 9.7.2).
 
-Each instruction has two forms: on plain Python ints where all operands are uniform, and on arrays. Addition,
-subtraction and multiplication by a uniform value also keep affine operands affine.
+Each instruction has two implementations: one on Python ints, for operands that are uniform (equal in all lanes), and
+one on arrays. The results of addition, subtraction and multiplication by a uniform value are affine if the operands
+are.
 """
 
 from __future__ import annotations
@@ -23,8 +24,10 @@ _PACKED = ("u16x2", "s16x2")
 
 
 def _modular(affine: Callable[..., Value | None], arrays: Callable[..., Array]) -> Callable[..., Value]:
-    """Return a function (x, y, bits, chunk) of register values modulo 2^bits; affine: the function of affine values,
-    which may return None."""
+    """Return a function (x, y, bits, chunk) that computes a register value modulo 2^bits.
+
+    affine: computes it from affine values; where it returns None, `arrays` computes it from arrays.
+    """
 
     def compute(x: Value, y: Value, bits: int, chunk: Chunk) -> Value:
         if type(x) is Affine and type(y) is Affine:
@@ -55,7 +58,7 @@ _multiply_values = _modular(_multiple, np.multiply)
 
 
 def resized(value: Value, type_: str, result: str, width: int, chunk: Chunk) -> Value:
-    """Return an integer converted between integer types and extended to a register of `width` bits."""
+    """Return an integer of `type_` converted to type `result` and extended to a register of `width` bits."""
     bits, out = BITS[type_], BITS[result]
     if type(value) is Affine:
         if out > bits:
@@ -75,7 +78,7 @@ def resized(value: Value, type_: str, result: str, width: int, chunk: Chunk) -> 
 
 
 def _saturated(builder: Builder, ins: Instruction, function: Callable[..., Array]) -> Run:
-    """Build a function on s32, computed in 64 bits and clamped to s32."""
+    """Build an s32 instruction with .sat: `function` is computed in 64 bits, and its result is clamped to s32."""
 
     def arrays(*operands: Array) -> Array:
         return np.clip(function(*(x.astype(np.int64) for x in operands)), *limits("s32"))
@@ -111,10 +114,11 @@ def _neg(builder: Builder, ins: Instruction) -> Run:
 
 @instruction("addc", "subc", "madc")
 def with_carry(builder: Builder, ins: Instruction) -> Run:
-    """Build the extended-precision family: add.cc, addc, sub.cc, subc, mad.cc, madc (PTX ISA 9.7.2).
+    """Build the extended-precision instructions add.cc, addc, sub.cc, subc, mad.cc and madc (PTX ISA 9.7.2).
 
-    The condition code is the carry of the adder: x - y is x + ~y + 1, which carries where it does not borrow. This
-    matters only if a kernel mixes both (sub.cc, then addc), as the compiler does in 128-bit division.
+    The condition code CC.CF is the carry of the adder, also for a subtraction, which is x + ~y + 1: the carry is 1 if
+    there is no borrow. This matters only if a kernel mixes both (sub.cc, then addc), as compilers do in 128-bit
+    division.
     """
     type_ = ins.modifiers[-1]
     dtype = UNSIGNED[BITS[type_]]
@@ -150,7 +154,7 @@ def with_carry(builder: Builder, ins: Instruction) -> Run:
 
 
 def multiply_high(x: Array, y: Array, type_: str) -> Array:
-    """Return the upper half of the product, as unsigned bits; x and y hold the type's bits."""
+    """Return the upper half of the product of x and y, as unsigned bits; x and y are unsigned bits of `type_`, too."""
     bits = BITS[type_]
     sign = type_[0] == "s"
     if bits < 64:
@@ -168,7 +172,7 @@ def multiply_high(x: Array, y: Array, type_: str) -> Array:
 
 
 def product(x: Value, y: Value, form: str, type_: str, chunk: Chunk) -> Value:
-    """Return mul.lo, mul.hi or mul.wide of two register values."""
+    """Return the product of two register values; form: lo, hi or wide, as in mul.lo, mul.hi and mul.wide."""
     bits, dtype = BITS[type_], UNSIGNED[BITS[type_]]
     if form == "wide":
         wide, bits = f"{type_[0]}{2 * bits}", 2 * bits
@@ -215,7 +219,10 @@ def _multiply24(words: tuple[str, ...], x: Array, y: Array, z: Array = 0) -> Arr
 
 
 def divide(x: Array, y: Array) -> Array:
-    """Return the quotient rounded toward zero; division by zero gives all ones, as GPUs do (PTX ISA leaves it open)."""
+    """Return the quotient rounded toward zero.
+
+    Division by zero gives all ones: the PTX ISA leaves it open, but GPUs do so.
+    """
     zero = y == 0
     safe = np.where(zero, y.dtype.type(1), y)
     quotient = x // safe
@@ -225,7 +232,7 @@ def divide(x: Array, y: Array) -> Array:
 
 
 def remainder(x: Array, y: Array) -> Array:
-    """Return x - (x / y) * y; division by zero gives x."""
+    """Return x - (x / y) * y, or x where y is zero."""
     return np.where(y == 0, x, x - divide(x, y) * y)
 
 
@@ -244,7 +251,7 @@ computes("abs", "t t", abs)(np.abs)
 @instruction("min", "max")
 def _extreme(builder: Builder, ins: Instruction) -> Run:
     arrays, scalars = (np.minimum, min) if ins.opcode == "min" else (np.maximum, max)
-    words = tuple(word for word in ins.modifiers if word != "relu")  # relu is before or after the type
+    words = tuple(word for word in ins.modifiers if word != "relu")  # .relu may come before or after the type
     if words[-1] in _PACKED:
         return packed(builder, ins, words[-1], arrays)
     type_ = integer_type(ins._replace(modifiers=words))
@@ -279,7 +286,7 @@ def _piece(x: Array, index: int, bits: int, type_: str) -> Array:
 @computes("dp4a", "b32 b32 b32 b32", words=True)
 @computes("dp2a", "b32 b32 b32 b32", words=True)
 def _dot(words: tuple[str, ...], x: Array, y: Array, z: Array) -> Array:
-    """Return z + the dot product of four bytes, or of two halves and the lower or upper two bytes."""
+    """Return z + a dot product: of four bytes of x and y, or of two halves of x and the lower or upper bytes of y."""
     first, second = words[-2:]
     halves, upper = words[0] in ("lo", "hi"), 2 if "hi" in words else 0
     total = z.astype(np.int64)

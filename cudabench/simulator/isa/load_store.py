@@ -1,5 +1,7 @@
-"""Loads and stores (PTX ISA 9.7.9), also through generic addresses and of call parameters; local memory, private to
-each lane and counted in the hardware's layout."""
+"""Loads and stores (PTX ISA 9.7.9), also through generic addresses, and of the parameters of kernels and calls.
+
+Local memory, which is private to each lane, is implemented here, too. It is counted in the layout of the hardware.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +34,11 @@ _HINTS = _ORDERS.union(
 
 
 def local_index(machine: Machine, access: MemoryOp, address: Value, offset: int) -> tuple[Any, Array | None] | None:
-    """Return (element indices in the flat local memory, (blocks, threads), or one index for all lanes in their own
-    memory; mask), checked and counted."""
+    """Check and count an access to local memory; return (index, mask), or None if no lane has a valid address.
+
+    index: an int if all lanes access the same element of their own memory; otherwise each lane's element index in the
+    flat local memory of the chunk, of shape (blocks, threads). mask: the active lanes, None for all.
+    """
     chunk, counters, warps = machine.chunk, machine.counters, machine.warps
     number = access.numbers["local"]
     lanes = Lanes(machine, address, offset)
@@ -50,7 +55,7 @@ def local_index(machine: Machine, access: MemoryOp, address: Value, offset: int)
     elif uniform:
         counters.add(number, warps, warps * max(1, size // 4) * 4, warps * size, NOWHERE, NEIGHBOURS[size])
     else:
-        # The hardware lays word k of all lanes of a warp side by side.
+        # In the hardware's layout, word k of all lanes of a warp is contiguous.
         lane = np.arange(chunk.threads, dtype=np.int64) & 31
         rows, active, times = spread((places >> 2) * 128 + lane * 4 + (places & 3), mask, chunk)
         words = range(shift // 4, shift // 4 + max(1, size // 4))
@@ -63,7 +68,10 @@ def local_index(machine: Machine, access: MemoryOp, address: Value, offset: int)
 
 
 def load_local(machine: Machine, access: MemoryOp, address: Value, offset: int) -> list[Array] | None:
-    """Return the elements that each lane reads from its local memory."""
+    """Return the elements that the lanes read from their local memory, one array per element of a lane.
+
+    Return None if no lane has a valid address.
+    """
     located = local_index(machine, access, address, offset)
     if located is None:
         return None
@@ -100,8 +108,10 @@ _STORE = {"global": store_global, "shared": store_shared, "local": store_local}
 
 
 def by_space(machine: Machine, space: str, address: Value, offset: int) -> Iterator[tuple[str, int, Array]]:
-    """Yield (space, offset from the address into it, lanes) of an access, with only those lanes active; lanes None
-    means all active ones."""
+    """Split an access by state space: yield (space, offset, lanes), with only those lanes active.
+
+    offset: what to add to the address to get an address in the space. lanes: a mask; None means all active lanes.
+    """
     if space != "generic":
         yield space, offset, None
         return
@@ -126,7 +136,7 @@ def by_space(machine: Machine, space: str, address: Value, offset: int) -> Itera
 
 
 def load(machine: Machine, access: MemoryOp, space: str, address: Value, offset: int) -> list[Array] | None:
-    """Return the elements that each lane reads."""
+    """Return the elements that the lanes read, one array per element of a lane; None if no lane has a valid address."""
     total: list[Array] | None = None
     for name, place, lanes in by_space(machine, space, address, offset):
         part = _LOAD[name](machine, access, address, place)
@@ -144,7 +154,7 @@ def store(machine: Machine, access: MemoryOp, space: str, address: Value, offset
 
 
 def element(ins: Instruction) -> tuple[str, np.dtype[Any], int]:
-    """Return (element type, dtype in registers: bits for a 16-bit float, number of elements) of a load or store."""
+    """Return, for a load or store: the PTX element type, its dtype in registers (uint16 for f16), elements per lane."""
     count = next((int(word[1:]) for word in ins.modifiers if word in ("v2", "v4", "v8")), 1)
     type_ = ins.modifiers[-1]
     if type_ not in DTYPES:
@@ -153,7 +163,10 @@ def element(ins: Instruction) -> tuple[str, np.dtype[Any], int]:
 
 
 def known(builder: Builder, ins: Instruction) -> bool:
-    """Refuse a load or store with a modifier that is not a plain hint; return and note whether it may order blocks."""
+    """Return whether a load or store may order the accesses of several blocks, and tell the builder so.
+
+    Raises Refuse if it has an unknown modifier.
+    """
     ordered = not _ORDERS.isdisjoint(ins.modifiers) and space_of(ins) in ("global", "generic")
     ordered = ordered and "cta" not in ins.modifiers
     builder.orders |= ordered
@@ -164,7 +177,7 @@ def known(builder: Builder, ins: Instruction) -> bool:
 
 
 def _parameter(builder: Builder, place: Operand) -> str | None:
-    """Return the variable of a call's parameter that holds an address, None if there is none."""
+    """Return the variable of the call parameter that an address operand names; None if it names no parameter."""
     return builder.param_name(place.base) if isinstance(place, Address) and place.base is not None else None
 
 
@@ -219,7 +232,7 @@ def _extended(type_: str, width: int) -> np.dtype[Any] | None:
 
 
 def _load_kernel_param(builder: Builder, targets: list[int], start: int, type_: str) -> Run:
-    """Build ld.param of the kernel's own parameters at a fixed place: the same value for all lanes."""
+    """Build ld.param of the kernel's parameters at byte offset `start`: all lanes get the same value."""
     dtype = DTYPES[type_]
     width = dtype.itemsize
     builder.pointer = 1 << (1 + start) if width == 8 and len(targets) == 1 else (1 if width == 8 else 0)
@@ -241,7 +254,7 @@ def _load_kernel_param(builder: Builder, targets: list[int], start: int, type_: 
 
 
 def _load_param(builder: Builder, variable: str, place: Any, into: tuple[Operand, ...], type_: str) -> Run:
-    """Build ld.param of a call's parameter, which is one register here or several."""
+    """Build ld.param of a call's parameter, which the simulator keeps in one or several registers."""
     bits = BITS[type_]
     plans = []
     for index, item in enumerate(into):
@@ -270,7 +283,7 @@ def _load_param(builder: Builder, variable: str, place: Any, into: tuple[Operand
 
 
 def _store_param(builder: Builder, ins: Instruction, type_: str, sources: list[int]) -> Run:
-    """Build st.param of a call's parameter, which is a register here."""
+    """Build st.param of a call's parameter, which the simulator keeps in registers."""
     place: Any = ins.operands[0]
     variable = _parameter(builder, place)
     if variable is None:
@@ -290,7 +303,10 @@ def _store_param(builder: Builder, ins: Instruction, type_: str, sources: list[i
 
 @instruction("st")
 def _st(builder: Builder, ins: Instruction) -> Run:
-    """Build a store; st.async writes to a block of the cluster, and its bytes arrive at a barrier there."""
+    """Build a store.
+
+    st.async writes to the shared memory of a block of the cluster; its bytes then count as arrived at a barrier there.
+    """
     is_async = "async" in ins.modifiers
     ordered = not is_async and known(builder, ins)
     (type_, dtype, count), space = element(ins), space_of(ins)

@@ -1,10 +1,11 @@
 """Barriers in shared memory: mbarrier (PTX ISA 9.7.13.15).
 
-The PTX ISA leaves the 64 bits of a barrier open. Here they are, from the lowest: 20 of pending arrivals, 20 of
-expected arrivals, 22 of pending bytes (biased, since bytes may arrive before they are expected), the phase on top.
+The PTX ISA does not specify the 64 bits of a barrier. Here they are, from the lowest bit: the pending arrivals (20
+bits), the expected arrivals (20), the pending bytes (22, with a bias, as bytes may arrive before they are expected),
+and the phase (the highest bit).
 
-An unfinished wait lets other lanes run first. Accesses before the end of a wait are ordered before all accesses after
-it.
+A lane whose wait has not ended lets other lanes run first. The race checks order all accesses before the end of a wait
+before all accesses after it.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _NONE: Array = np.zeros((1, 1), np.int64)
 
 
 def shared_places(machine: Machine, register: int, offset: int) -> tuple[Array, Array, Array]:
-    """Return `resolve` of addresses in shared memory, generic ones too."""
+    """Return what `clusters.resolve` returns for addresses in shared memory, which may be generic addresses."""
     address = flat(machine.registers[register], offset, machine.chunk)
     return resolve(machine, np.where(address >= SHARED_WINDOW // 2, address - SHARED_WINDOW, address))
 
@@ -59,11 +60,14 @@ class Barriers:
         self.places = np.where(self.lanes, lanes.address, 0) // 8 + rows * (machine.shared.shape[1] // 8)
 
     def read(self) -> Array:
-        """Return each lane's barrier, (blocks, threads)."""
+        """Return the 64-bit word of each lane's barrier, of shape (blocks, threads)."""
         return self.words[self.places]
 
     def update(self, arrivals: Array, more: Array = _NONE, expected: Array = _NONE) -> None:
-        """Add `more` pending bytes and `arrivals` arrivals for each lane; `expected` falls (arrive_drop)."""
+        """For each active lane, add `arrivals` arrivals and `more` pending bytes to its barrier.
+
+        expected: by how much to reduce the expected arrivals (for arrive_drop).
+        """
         shape = self.machine.chunk.shape
         amounts = np.stack([broadcast(part, shape)[self.lanes] for part in (arrivals, more, expected)], axis=1)
         places = self.places[self.lanes]
@@ -71,7 +75,7 @@ class Barriers:
         targets, starts = np.unique(places[order], return_index=True)
         for place, changes in zip(targets.tolist(), np.split(amounts[order], starts[1:]), strict=True):
             word = int(self.words[place])
-            if changes[:, 0].sum() <= (word & _FIELD):  # all arrive in this phase
+            if changes[:, 0].sum() <= (word & _FIELD):  # all arrivals belong to this phase, so their sums suffice
                 changes = changes.sum(axis=0, keepdims=True)
             for amount in changes.tolist():
                 word = arrived(word, *amount)
@@ -79,12 +83,15 @@ class Barriers:
 
 
 def fields(word: int) -> tuple[int, int, int]:
-    """Return a barrier's pending arrivals, expected arrivals and pending bytes."""
+    """Return the pending arrivals, the expected arrivals and the pending bytes of a barrier's word."""
     return word & _FIELD, word >> 20 & _FIELD, (word >> _BYTES_SHIFT & _BYTES_MASK) - _BYTES_BIAS
 
 
 def arrived(word: int, count: int, more: int, dropped: int = 0) -> int:
-    """Return a barrier's bits after arrivals and a change of its pending bytes; the last one begins the next phase."""
+    """Return a barrier's word after `count` arrivals, `more` pending bytes, and `dropped` expected arrivals less.
+
+    If nothing is pending then, the next phase begins.
+    """
     pending, expected, nbytes = fields(word)
     pending, expected, nbytes, phase = pending - count, expected - dropped, nbytes + more, word & _PHASE
     if pending <= 0 and nbytes == 0:
@@ -95,14 +102,14 @@ def arrived(word: int, count: int, more: int, dropped: int = 0) -> int:
 
 
 def change(machine: Machine, words: Array, place: int, word: int) -> None:
-    """Set a barrier's bits; a new phase wakes the waiting lanes."""
+    """Set a barrier's word; if a new phase begins, wake the waiting lanes."""
     if (word ^ int(words[place])) & _PHASE:
         machine.wake()
     words[place] = word
 
 
 def lacks(word: int) -> str:
-    """Return what a barrier's phase lacks, for a message."""
+    """Return, for a message, what a barrier still waits for in its current phase."""
     pending, expected, nbytes = fields(word)
     if not expected:
         return "nobody has initialised it"
@@ -114,14 +121,17 @@ def lacks(word: int) -> str:
 
 
 def complete(machine: Machine, block: int, offset: int, nbytes: int) -> None:
-    """Subtract arrived bytes from the barrier at an offset of a block's shared memory, if it is in bounds."""
+    """Subtract `nbytes` from the pending bytes of the barrier at `offset` in a block's shared memory.
+
+    Do nothing if the offset is out of bounds.
+    """
     if 0 <= offset <= machine.shared_size - 8:
         words = machine.shared[block].view(np.uint64)
         change(machine, words, offset // 8, arrived(int(words[offset // 8]), 0, -nbytes))
 
 
 def arrive_bytes(machine: Machine, register: int, offset: int, nbytes: int) -> None:
-    """Subtract nbytes from each barrier that the active lanes address, in their block or another of the cluster."""
+    """For each active lane, subtract `nbytes` from the pending bytes of its barrier, in any block of the cluster."""
     rows, places, known = shared_places(machine, register, offset)
     chosen = machine.chunk.real(machine.mask) & known
     for row, place in zip(rows[chosen].tolist(), places[chosen].tolist(), strict=True):
@@ -140,14 +150,15 @@ def _mbarrier(builder: Builder, ins: Instruction) -> Run:
 
 
 def _barriers_at(builder: Builder, operand: Operand, kind: AccessKind = "atomic") -> Callable[[Machine], Barriers]:
-    """Return the function of the machine that gives the barriers of an address operand."""
+    """Return a function that maps a machine to the `Barriers` that an address operand names."""
     address, offset = builder.address(operand)
     access = MemoryOp(builder, kind, _U64, 1, "shared")
     return lambda machine: Barriers(machine, access, address, offset)
 
 
 def _init(builder: Builder, ins: Instruction, kind: str) -> Run:
-    # A lane that ends a barrier knows by an atomic that the others are done with it, as in cuda::pipeline.
+    # inval counts as an atomic in the race check: as in cuda::pipeline, a lane that invalidates a barrier has learned
+    # by an atomic that the other lanes no longer use it.
     barriers_at = _barriers_at(builder, ins.operands[0], "store" if kind == "init" else "atomic")
     count = builder.source(ins.operands[1] if kind == "init" else Immediate(0), "u32")
 
@@ -162,7 +173,7 @@ def _init(builder: Builder, ins: Instruction, kind: str) -> Run:
 
 
 def _arrive(builder: Builder, ins: Instruction, kind: str) -> Run:
-    """Build an arrival at a barrier or a change of its pending bytes."""
+    """Build an arrival (arrive, arrive_drop), or a change of a barrier's pending bytes (expect_tx, complete_tx)."""
     operands = list(ins.operands)
     arrives = kind in ("arrive", "arrive_drop")
     if not arrives and kind not in ("expect_tx", "complete_tx"):
@@ -187,7 +198,7 @@ def _arrive(builder: Builder, ins: Instruction, kind: str) -> Run:
 
 
 def _wait(builder: Builder, ins: Instruction) -> Run:
-    """Build test_wait and try_wait, by a phase's token or its parity."""
+    """Build test_wait and try_wait, which test whether a phase has ended, given by its token or its parity."""
     parity = "parity" in ins.modifiers
     target, barriers_at = builder.target(ins.operands[0]), _barriers_at(builder, ins.operands[1])
     token = builder.source(ins.operands[2], "u32" if parity else "b64")
@@ -212,8 +223,10 @@ def _wait(builder: Builder, ins: Instruction) -> Run:
 
 
 def build_copies_arrive(builder: Builder, ins: Instruction) -> Run:
-    """Build cp.async.mbarrier.arrive: the thread's copies end at once here; without .noinc it adds the
-    pending arrival that it then makes."""
+    """Build cp.async.mbarrier.arrive, which arrives at once, as the thread's copies have ended already.
+
+    Without .noinc the instruction also adds one pending arrival; this cancels its own arrival, so nothing changes.
+    """
     barriers_at = _barriers_at(builder, ins.operands[0])
     counts = any("noinc" in word for word in ins.modifiers)
 

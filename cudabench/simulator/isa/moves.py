@@ -41,14 +41,14 @@ def _mov(builder: Builder, ins: Instruction) -> Run:
         return _pack(builder, into, out_of, type_)
     target, source = registers(builder, ins, type_)
     if builder.width(target) == 32 and builder.width(source) == 64:
-        # The 32-bit address of a shared variable.
+        # The source is the address of a shared variable, of which the lower 32 bits are wanted.
         return lambda machine: machine.put(target, resized(machine.registers[source], "u64", "u32", 32, machine.chunk))
     return lambda machine: machine.put(target, machine.registers[source])
 
 
 @instruction("createpolicy")
 def _createpolicy(builder: Builder, ins: Instruction) -> Run:
-    """Build a cache policy, which the simulator ignores."""
+    """Build createpolicy, which creates a cache policy: the simulator ignores them and writes 0."""
     (target,) = registers(builder, ins)
     return lambda machine: machine.put(target, Affine(0))
 
@@ -84,7 +84,7 @@ def _pack(builder: Builder, into: Any, out_of: Vector, type_: str) -> Run:
 
 @instruction("cvta")
 def _cvta(builder: Builder, ins: Instruction) -> Run:
-    """Build the conversion between an address in a state space and a generic one."""
+    """Build cvta, which converts an address in a state space to a generic address; with .to it converts back."""
     window = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW}.get(space_of(ins), 0)
     target, source = registers(builder, ins, "u64")
     shift = Affine(-window if "to" in ins.modifiers else window)
@@ -103,7 +103,7 @@ def _cvta(builder: Builder, ins: Instruction) -> Run:
 
 @instruction("isspacep")
 def _isspacep(builder: Builder, ins: Instruction) -> Run:
-    """Build the test that a generic address is in a state space."""
+    """Build isspacep, which tests whether a generic address is in a state space."""
     space = space_of(ins)
     target, source = registers(builder, ins, "u64")
     start = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAMETER_WINDOW}.get(space)
@@ -123,7 +123,7 @@ def _isspacep(builder: Builder, ins: Instruction) -> Run:
 
 @instruction("mapa")
 def _mapa(builder: Builder, ins: Instruction) -> Run:
-    """Build the address of the same place in the shared memory of the block with a given rank."""
+    """Build mapa, which returns the same shared address in the cluster's block with a given rank."""
     type_ = ins.modifiers[-1]
     dtype = UNSIGNED[BITS[type_]]
     target, source, rank = registers(builder, ins, type_, "u32")
@@ -141,7 +141,7 @@ def _mapa(builder: Builder, ins: Instruction) -> Run:
 
 @instruction("getctarank")
 def _getctarank(builder: Builder, ins: Instruction) -> Run:
-    """Build the rank of the block whose shared memory holds an address."""
+    """Build getctarank, which returns the rank of the block whose shared memory contains an address."""
     type_ = ins.modifiers[-1]
     target, source = registers(builder, ins, type_)
 
@@ -171,7 +171,11 @@ def _unordered(x: Array, y: Array) -> Array:
 
 
 def compare_arrays(name: str, real: bool) -> Callable[[Array, Array], Array]:
-    """Return a comparison of PTX ISA 9.3.1; the ordered ones are false for NaN, those with u true."""
+    """Return the function that compares two arrays by a PTX comparison such as "lt" (PTX ISA 9.3.1).
+
+    If an operand is NaN, unordered comparisons, such as "ltu", are true, and ordered ones, such as "lt" and "ne", are
+    false. real: whether the operands are floats.
+    """
     if name in _UNORDERED:
         inner = COMPARE[_UNORDERED[name]]
         return lambda x, y: inner(x, y) | _unordered(x, y)
@@ -179,7 +183,7 @@ def compare_arrays(name: str, real: bool) -> Callable[[Array, Array], Array]:
 
 
 def decide(name: str, x: Affine, y: Affine) -> bool | None:
-    """Return the result of a comparison of affine values for all lanes, or None if it differs or is not known."""
+    """Return the result of comparing two affine values if it is known and equal in all lanes, otherwise None."""
     if name in ("gt", "ge", "hi", "hs"):
         x, y, name = y, x, {"gt": "lt", "ge": "le", "hi": "lt", "hs": "le"}[name]
     if name in ("lt", "lo"):
@@ -194,7 +198,7 @@ def decide(name: str, x: Affine, y: Affine) -> bool | None:
 
 
 def comparison(builder: Builder, ins: Instruction, type_: str) -> Callable[[Machine], Value]:
-    """Return the function of the machine that compares operands 1 and 2 of setp or set."""
+    """Return a function that maps a machine to the result of comparing operands 1 and 2 of setp or set."""
     name, whole = ins.modifiers[0], type_ in INTEGERS
     if name not in {**COMPARE, **_UNORDERED, **_OF_NAN} or not (whole or type_ in ("f32", "f64", "f16", "bf16")):
         raise refuse(ins)
@@ -223,8 +227,10 @@ def comparison(builder: Builder, ins: Instruction, type_: str) -> Callable[[Mach
 
 
 def _halves(builder: Builder, ins: Instruction, true_bits: int) -> Callable[[Machine], Array]:
-    """Return the function of the machine that compares the lower and the upper halves of operands 1 and 2: it gives
-    `true_bits` in each half where the comparison holds."""
+    """Return a function that maps a machine to the comparison of packed halves, operands 1 and 2.
+
+    Each half of the result is `true_bits` where the comparison of these halves holds, otherwise 0.
+    """
     sources = [builder.source(operand, "b32") for operand in ins.operands[1:3]]
     compare, type_ = compare_arrays(ins.modifiers[0], True), ins.modifiers[-1]
 
@@ -236,7 +242,10 @@ def _halves(builder: Builder, ins: Instruction, true_bits: int) -> Callable[[Mac
 
 
 def _third(builder: Builder, ins: Instruction) -> Callable[[Machine, Value], Value]:
-    """Return the function that combines a comparison with a third operand, if there is a boolean operator."""
+    """Return a function that combines the result of a comparison with operand 3, by `and`, `or` or `xor`.
+
+    If the instruction has no boolean operator, the function returns the result as it is.
+    """
     combine = next((_BOOLEAN[word] for word in ins.modifiers[1:] if word in _BOOLEAN), None)
     if combine is None:
         return lambda machine, result: result
@@ -252,7 +261,10 @@ def _third(builder: Builder, ins: Instruction) -> Callable[[Machine, Value], Val
 
 @instruction("setp")
 def _setp(builder: Builder, ins: Instruction) -> Run:
-    """Build a comparison, with a second destination for its opposite and a boolean operator."""
+    """Build setp: a comparison, which may be combined with a predicate.
+
+    A second destination gets the opposite of the comparison, combined with the same predicate.
+    """
     into, type_ = ins.operands[0], ins.modifiers[-1]
     first, second = into if isinstance(into, Pair) else (into, None)
     target = builder.target(first)
@@ -284,7 +296,7 @@ def _setp(builder: Builder, ins: Instruction) -> Run:
 
 @instruction("set")
 def _set(builder: Builder, ins: Instruction) -> Run:
-    """Build a comparison as an integer (all ones) or a float (1.0)."""
+    """Build set: a comparison whose true is an integer of all ones, or the float 1.0."""
     result, type_ = ins.modifiers[-2:]
     target = builder.target(ins.operands[0])
     ones = {"f16": 0x3C00, "bf16": 0x3F80, "f32": 0x3F800000}

@@ -1,8 +1,8 @@
-"""The builders of all instructions by opcode and type, registered by the modules that define them.
+"""The table of instruction builders, keyed by opcode and type. The modules that define builders register them here.
 
-A builder gets the `Builder` and the parsed instruction; it returns a function of the machine, or an `Op` if the
-scheduler needs to know more, or None if there is nothing to do. It raises `Refuse` with the name of a feature
-that the simulator lacks.
+A builder is a function of the `Builder` and the parsed instruction. It returns a function that executes the
+instruction on a `Machine`, or an `Op` if the scheduler needs more facts, or None if there is nothing to execute. If the
+simulator lacks a feature, the builder raises `Refuse` with the feature's name.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ _BUILDERS: dict[tuple[str, str], Build] = {}
 
 
 def instruction(*opcodes: str, types: Collection[str] = (ANY_TYPE,)) -> Callable[[B], B]:
-    """Register a builder under its opcodes, for some types of the last modifier or for all."""
+    """Decorator: register a function as the builder of these opcodes, if the last modifier is one of `types`.
+
+    Without `types` it builds these opcodes for every type that has no builder of its own.
+    """
 
     def register(build: B) -> B:
         for opcode in opcodes:
@@ -33,7 +36,7 @@ def instruction(*opcodes: str, types: Collection[str] = (ANY_TYPE,)) -> Callable
 
 
 class Registered:
-    """The registered builders, as a `Builder` uses them."""
+    """The look-up of registered builders, which a `Builder` gets."""
 
     syscalls: Mapping[str, BuildCall] = SYSCALLS
 
@@ -47,16 +50,16 @@ class Registered:
 
 
 def refuse(ins: Instruction) -> Refuse:
-    """Return the refusal of an instruction by its full name."""
+    """Return the exception that refuses an instruction and names it in full, such as `add.f16x2`."""
     return Refuse(f"instruction {ins.text}")
 
 
 def registers(builder: Builder, ins: Instruction, *types: str) -> list[int]:
-    """Return the registers of an instruction's destination and of its sources, which are read as `types`."""
+    """Return the register numbers of the destination and of each source; source k is read as PTX type `types[k]`."""
     target = builder.target(ins.operands[0])
     return [target, *(builder.source(*typed) for typed in zip(ins.operands[1:], types, strict=False))]
 
 
 def items(operand: Operand) -> tuple[Operand, ...]:
-    """Return the operands of a vector, or a tuple of another operand."""
+    """Return the elements of a vector operand such as {a, b}; any other operand alone in a tuple."""
     return operand.items if isinstance(operand, Vector) else (operand,)

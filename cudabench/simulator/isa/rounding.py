@@ -1,8 +1,8 @@
 """Correctly rounded arithmetic that NumPy lacks: fused multiply-add, directed rounding, narrow formats.
 
-Results are computed in a wider precision or as an exact sum of two floats (Knuth's TwoSum, Dekker's product), then
-rounded once. Near the limits of float64 the error of a product under- or overflows; there a multiply-add is computed
-with integers: a finite float is an integer times a power of two.
+Results are computed in a wider precision or as an exact sum of two floats (Knuth's TwoSum, Dekker's product), and then
+rounded once. Near the limits of float64, the rounding error of a product may under- or overflow. There, a multiply-add
+is computed exactly with Python integers, as a finite float is an integer times a power of two.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from cudabench.simulator.values import Array, broadcast
 F32: np.dtype[Any] = np.dtype(np.float32)
 F64: np.dtype[Any] = np.dtype(np.float64)
 TILE = 16384
-LEAST, MOST = 2.0**-960, 2.0**990  # in between, products and halves of a split operand do not over- or underflow
+LEAST, MOST = 2.0**-960, 2.0**990  # for a product in this range, `two_product` does not over- or underflow
 
 Exact = tuple[int, int]  # (m, e) stands for m * 2^e
 _SPLITTER = 134217729.0  # 2^27 + 1
@@ -49,17 +49,20 @@ def two_product(x: Array, y: Array) -> tuple[Array, Array]:
 
 
 def odd_sum(x: Array, y: Array) -> Array:
-    """Return x + y rounded to odd: inexact results get an odd last bit, so that a second rounding does no harm."""
+    """Return x + y rounded to odd: the last bit of an inexact result is 1.
+
+    If it is then rounded to fewer bits, the second result is the correctly rounded sum.
+    """
     total, error = two_sum(x, y)
     bits = total.view(np.int64)
     even = (error != 0) & ((bits & 1) == 0) & np.isfinite(total)
-    # Toward the error: up in magnitude if the error has the sign of the sum.
+    # Step toward the exact sum: away from zero if the error has the sign of the sum.
     step = np.where((error > 0) == (total > 0), 1, -1)
     return np.where(even, bits + step, bits).view(np.float64)
 
 
 def _in_pieces(compute: Callable[..., Array], dtype: np.dtype[Any], x: Array, y: Array, z: Array) -> Array:
-    """Compute on arrays that broadcast: on large ones in pieces that stay in the CPU's cache."""
+    """Return `compute` of arrays that broadcast; large arrays are computed in pieces that fit in the CPU's cache."""
     shape = x.shape if x.shape == y.shape == z.shape else np.broadcast_shapes(x.shape, y.shape, z.shape)
     result: Array = np.empty(shape, dtype)
     if result.size <= TILE or len(shape) != 2:
@@ -72,10 +75,10 @@ def _in_pieces(compute: Callable[..., Array], dtype: np.dtype[Any], x: Array, y:
 
 
 def fma32(x: Array, y: Array, z: Array) -> Array:
-    """Return x * y + z with one rounding; float32 arrays that broadcast.
+    """Return x * y + z with one rounding, for float32 arrays that broadcast.
 
-    The product is exact in float64; where the float64 sum happens to lie halfway between two float32 values (or the
-    result is subnormal) its own rounding error decides.
+    The product is exact in float64. Where the float64 sum is halfway between two float32 values, or the result is
+    subnormal, the rounding error of that sum decides the result; these few results are computed again by `odd_sum`.
     """
     return _in_pieces(_fma32, F32, x, y, z)
 
@@ -90,7 +93,7 @@ def _fma32(x: Array, y: Array, z: Array, result: Array) -> Array:
     suspect = (total.view(np.uint64) & _LOW29) == _HALFWAY
     small = np.abs(result) < _SMALLEST
     small_count = np.count_nonzero(small)
-    # Zeros are small, too, and most often the only small values.
+    # Zeros count as small, too, but need no repair; often they are the only small values.
     if np.count_nonzero(suspect) or (small_count and small_count != total.size - np.count_nonzero(total)):
         suspect |= small
         suspect &= (total != 0) & np.isfinite(total)
@@ -101,7 +104,10 @@ def _fma32(x: Array, y: Array, z: Array, result: Array) -> Array:
 
 
 def fma64(x: Array, y: Array, z: Array) -> Array:
-    """Return x * y + z with one rounding; float64 arrays that broadcast (Boldo, Melquiond, IEEE Trans. Comp. 2008)."""
+    """Return x * y + z with one rounding, for float64 arrays that broadcast.
+
+    The method is that of Boldo and Melquiond (IEEE Trans. Comp. 2008).
+    """
     return _in_pieces(_fma64, F64, x, y, z)
 
 
@@ -116,10 +122,13 @@ def _fma64(x: Array, y: Array, z: Array, result: Array) -> Array:
 
 
 def directed(high: Array, low: Array, dtype: np.dtype[Any], mode: str) -> Array:
-    """Return high + low rounded toward zero (rz), minus (rm) or plus (rp) infinity; `low` may be just a sign."""
+    """Return high + low rounded to `dtype` toward zero (rz), minus infinity (rm) or plus infinity (rp).
+
+    Only the sign of `low` is used where `high` is a value of `dtype`.
+    """
     near = high.astype(dtype)
     back = near.astype(high.dtype)
-    # The exact value lies above, at or below the nearest float.
+    # Whether the exact value is above or below the nearest float.
     above = (back < high) | ((back == high) & (low > 0))
     below = (back > high) | ((back == high) & (low < 0))
     infinite = np.isinf(near) & np.isfinite(high)
@@ -131,7 +140,7 @@ def directed(high: Array, low: Array, dtype: np.dtype[Any], mode: str) -> Array:
         largest = np.finfo(dtype).max
         limit = {"rm": np.where(near > 0, largest, near), "rp": np.where(near < 0, -largest, near)}
         result = np.where(infinite, limit.get(mode, np.copysign(largest, near)), result)
-    # A directed rounding to zero keeps the sign of the value.
+    # A value that is rounded to zero keeps its sign.
     return np.where(result == 0, np.copysign(result, np.where(high == 0, near, high)), result).astype(dtype)
 
 
@@ -153,8 +162,9 @@ def _root_rest(near: Array, x: Array) -> Array:
     return (np.ldexp(x, along & 1) - product) - error
 
 
-# Operations on float64, and functions with the sign of the exact result minus the nearest one: computed on mantissas,
-# with the nearest result scaled to them, so that nothing over- or underflows.
+# By name: the operation on float64, and a function of its rounded result `near` and its operands. This function returns
+# a number with the sign of the exact result minus `near`; it computes with mantissas, so that nothing over- or
+# underflows.
 _OPERATIONS: dict[str, tuple[Callable[..., Array], Callable[..., Array]]] = {
     "add": (np.add, lambda near, x, y: two_sum(x, y)[1]),
     "mul": (np.multiply, _product_rest),
@@ -164,7 +174,7 @@ _OPERATIONS: dict[str, tuple[Callable[..., Array], Callable[..., Array]]] = {
 
 
 def rounded(name: str, mode: str, *arguments: Array) -> Array:
-    """Return the result of an operation, add, mul, div or sqrt, with a directed rounding."""
+    """Return the result of operation `name` (add, mul, div or sqrt), rounded by `mode` (rz, rm or rp)."""
     operation, rest_of = _OPERATIONS[name]
     wide = [argument.astype(F64) for argument in arguments]
     near = operation(*wide)
@@ -178,7 +188,7 @@ def rounded(name: str, mode: str, *arguments: Array) -> Array:
 
 
 def fma(x: Array, y: Array, z: Array, mode: str) -> Array:
-    """Return x * y + z with a directed rounding."""
+    """Return x * y + z with one rounding by `mode` (rz, rm or rp)."""
     product, error = two_product(x.astype(F64), y.astype(F64))
     high, low = two_sum(product, z.astype(F64))
     low = odd_sum(np.where(np.isfinite(low), low, 0), np.where(np.isfinite(error), error, 0))
@@ -191,7 +201,10 @@ def fma(x: Array, y: Array, z: Array, mode: str) -> Array:
 
 
 def _cancelled(high: Array, low: Array, x: Array, y: Array) -> Array:
-    """Return where a sum of x and y is an exact zero that is -0 when rounding down (IEEE 754, 6.3)."""
+    """Return a mask of the exact zeros among the sums of x and y, which become -0 when rounding down (IEEE 754, 6.3).
+
+    Sums of two zeros of one sign are not included.
+    """
     return (high == 0) & (low == 0) & ~((x == 0) & (y == 0) & (np.signbit(x) == np.signbit(y)))
 
 
@@ -210,9 +223,9 @@ def _nearest(value: Exact, mode: str) -> float:
     """Return m * 2^e as a float64, rounded to nearest (rn), toward zero (rz), down (rm) or up (rp)."""
     m, e = value
     if m == 0:
-        return -0.0 if mode == "rm" else 0.0  # of a sum that cancels (IEEE 754, 6.3)
+        return -0.0 if mode == "rm" else 0.0  # the sign of a sum that cancels (IEEE 754, 6.3)
     sign, size = -1.0 if m < 0 else 1.0, abs(m)
-    outward = {"rn": True, "rz": False, "rm": m < 0, "rp": m > 0}[mode]  # inexact values round away from zero
+    outward = {"rn": True, "rz": False, "rm": m < 0, "rp": m > 0}[mode]  # whether inexact values round away from zero
     drop = max(size.bit_length() - 53, -1074 - e)
     if drop > 0:
         rest, half = size & (1 << drop) - 1, 1 << (drop - 1)
@@ -224,7 +237,10 @@ def _nearest(value: Exact, mode: str) -> float:
 
 
 def _mend_fma(result: Array, x: Array, y: Array, z: Array, product: Array, error: Array, mode: str) -> Array:
-    """Return `result`, recomputed exactly where x * y + z may over- or underflow; product, error: Dekker's."""
+    """Return `result`, computed again with integers where its computation may over- or underflow.
+
+    product, error: what `two_product` returns for x and y.
+    """
     size = np.abs(product)
     suspect = ~((size > LEAST) & (size < MOST) & np.isfinite(error)) | ~(np.abs(result) < MOST)
     if not suspect.any():
@@ -242,7 +258,7 @@ def _mend_fma(result: Array, x: Array, y: Array, z: Array, product: Array, error
 
 
 def _finite(*arguments: Array) -> Array:
-    """Return where all arrays are finite."""
+    """Return a mask that is true where all arrays are finite."""
     return np.logical_and.reduce(np.broadcast_arrays(*map(np.isfinite, arguments)))
 
 
@@ -250,14 +266,14 @@ def _finite(*arguments: Array) -> Array:
 
 
 def from_bf16(bits: Array) -> Array:
-    """Return the float32 values of bfloat16 bits (uint16)."""
+    """Return bfloat16 numbers, given by their bits (uint16), as float32."""
     return floats.from_bfloat16(bits)
 
 
 def to_bf16(x: Array, mode: str = "rn") -> Array:
-    """Return float32 (or wider) values rounded to bfloat16, as uint16 bits."""
+    """Return float32 or float64 values rounded to bfloat16; the result holds their bits (uint16)."""
     if x.dtype == F64:
-        # Round to odd first: the second rounding is then the only one that counts.
+        # Round to odd in float32 first: then the second rounding, to bfloat16, is correct.
         near = x.astype(F32)
         bits = near.view(np.uint32)
         inexact = (near.astype(F64) != x) & ((bits & np.uint32(1)) == 0) & np.isfinite(near)
@@ -274,16 +290,17 @@ def to_bf16(x: Array, mode: str = "rn") -> Array:
 
 
 def two_halves(x: Array) -> tuple[Array, Array]:
-    """Return (s, e) with s an integer as a float64, rounded, and s + e exactly the integer."""
+    """Return integers as sums of two float64: (s, e), where s is x rounded, and s + e is exactly x."""
     x = x.astype(np.int64 if x.dtype.kind == "i" else np.uint64)
     low = x & x.dtype.type(0xFFFFFFFF)
     return two_sum((x - low).astype(F64), low.astype(F64))
 
 
 def with_nan(result: Array, *operands: Array) -> Array:
-    """Return results whose NaNs are those of the hardware (measured on an H100).
+    """Return `result` with each NaN replaced by the NaN that the hardware gives (measured on an H100).
 
-    float32 has one NaN. float64 propagates the last NaN operand, quieted, else it gives 0xfff8000000000000.
+    For float32 it is always 0x7fffffff. For float64 it is the last operand that is NaN, made quiet; if none is NaN,
+    it is 0xfff8000000000000.
     """
     nan = np.isnan(result)
     if not nan.any():
@@ -297,7 +314,7 @@ def with_nan(result: Array, *operands: Array) -> Array:
 
 
 def flush(x: Array) -> Array:
-    """Return x with subnormals replaced by zeros of their sign (.ftz)."""
+    """Return x with each subnormal replaced by a zero of the same sign (.ftz)."""
     tiny = np.abs(x) < np.finfo(x.dtype).tiny
     if tiny.any():
         return np.where(tiny, np.copysign(x.dtype.type(0), x), x)
@@ -305,5 +322,5 @@ def flush(x: Array) -> Array:
 
 
 def saturate(x: Array) -> Array:
-    """Return x clamped to [0, 1], NaN as 0 (.sat)."""
+    """Return x clamped to [0, 1]; NaN becomes 0 (.sat)."""
     return np.where(x > 0, np.minimum(x, x.dtype.type(1)), x.dtype.type(0)).astype(x.dtype)

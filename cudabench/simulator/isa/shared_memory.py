@@ -1,4 +1,7 @@
-"""Shared memory: address checks, counts, the race log, then the data of each block's row."""
+"""Loads and stores of shared memory, which is an array with one row per block of the chunk.
+
+Each access is checked, counted and logged for the race check, and then moves its data.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,11 @@ Box = tuple[int, tuple[int, ...], tuple[int, ...]]
 
 
 def box_of(machine: Machine, access: MemoryOp, address: Value, offset: int) -> Box | None:
-    """Return (start, shape, strides) in the chunk's shared memory if all blocks access the same places of their
-    own, in bounds and aligned; else None."""
+    """Return start, shape and strides of a NumPy view of shared memory that holds the accessed elements.
+
+    Return None if there may be no such view: it needs affine addresses that are the same offsets in every block, in
+    bounds and aligned.
+    """
     if type(address) is not Affine:
         return None
     c, chunk = address.coefficients, machine.chunk
@@ -34,7 +40,7 @@ def box_of(machine: Machine, access: MemoryOp, address: Value, offset: int) -> B
 
 
 def views(machine: Machine, access: MemoryOp, box: Box) -> list[Array]:
-    """Return a view of shared memory for each element of a lane."""
+    """Return views of shared memory; view k holds element k of each lane's access."""
     start, shape, strides = box
     return [
         np.ndarray(shape, access.dtype, machine.shared, start + place * access.width, strides)
@@ -43,16 +49,19 @@ def views(machine: Machine, access: MemoryOp, box: Box) -> list[Array]:
 
 
 def own_address(address: Value, offset: int) -> Value:
-    """Return a 32-bit address, sign-extended; a generic one stays, its window is in the offset."""
+    """Return a 32-bit shared address sign-extended.
+
+    A generic address is returned as it is: `offset` subtracts the start of the shared window from it.
+    """
     if type(address) is Affine and address.low + offset >= 1 << 31:
         return values.by_sign(address, 32, True) or address
     return address
 
 
 def lanes_of(machine: Machine, access: MemoryOp, address: Value, offset: int) -> Lanes | Remote | None:
-    """Return the lanes that are in bounds and aligned, all checked; None if there are none.
+    """Check the lanes' addresses; return the lanes that are in bounds and aligned, or None if there are none.
 
-    A Remote accesses the memory of other blocks of the cluster, and is counted by `count_remote`.
+    Return a Remote if lanes access the shared memory of other blocks of the cluster; `count_remote` counts it.
     """
     lanes = Lanes(machine, address, offset)
     if machine.plan.cluster is not None and lanes.extremes()[1] >= REMOTE:
@@ -62,7 +71,7 @@ def lanes_of(machine: Machine, access: MemoryOp, address: Value, offset: int) ->
 
 
 def count_remote(machine: Machine, access: MemoryOp, remote: Remote, how: Served | None = None) -> None:
-    """Count an access to the memory of other blocks; how: of an atomic, see `atomics.served`."""
+    """Count an access to the memory of other blocks; how: for an atomic, the result of `count.atomics.served`."""
     machine.counters.cluster(
         access.numbers["shared"], remote.rows, remote.offset, access.size, remote.lanes, machine.chunk,
         access.kind == "load", how,
@@ -72,7 +81,10 @@ def count_remote(machine: Machine, access: MemoryOp, remote: Remote, how: Served
 
 
 def load_shared(machine: Machine, access: MemoryOp, address: Value, offset: int) -> list[Array] | None:
-    """Return the elements that each lane reads from its block's shared memory."""
+    """Return the elements that the lanes read from shared memory, one array per element of a lane.
+
+    Return None if no lane has a valid address.
+    """
     chunk = machine.chunk
     address = own_address(address, offset)
     box = box_of(machine, access, address, offset)
@@ -92,7 +104,10 @@ def load_shared(machine: Machine, access: MemoryOp, address: Value, offset: int)
 
 
 def index_of(machine: Machine, access: MemoryOp, lanes: Lanes) -> Array:
-    """Return the element index of each lane: within one row for a load by all blocks; else in all rows."""
+    """Return the element index of each lane in the flat shared memory of the chunk.
+
+    For a load with the same offsets in all blocks, return the index in a block's row; the first dimension is 1.
+    """
     loads = access.kind == "load"
     index = lanes.fill(0) if loads else lanes.address
     if not loads or index.shape[0] > 1:
@@ -101,7 +116,7 @@ def index_of(machine: Machine, access: MemoryOp, lanes: Lanes) -> Array:
 
 
 def taken(machine: Machine, access: MemoryOp, index: Array) -> list[Array]:
-    """Return the elements that lanes read at flat indices, or, for one row of indices, in each block's row."""
+    """Return the elements that lanes read at the indices given by `index_of`, one array per element of a lane."""
     if index.shape[0] == 1:
         view, index = machine.shared.view(access.dtype), index[0]
         return [view.take(index + place if place else index, axis=1) for place in range(access.count)]
@@ -110,7 +125,7 @@ def taken(machine: Machine, access: MemoryOp, index: Array) -> list[Array]:
 
 
 def row_starts(chunk: Chunk, memory: Array) -> Array:
-    """Return the offset of each block's row in the flat shared memory of the chunk: (blocks, 1)."""
+    """Return the byte offset of each block's row in the flat shared memory of the chunk, of shape (blocks, 1)."""
     return (np.arange(chunk.blocks, dtype=np.int64) * memory.shape[1]).reshape(-1, 1)
 
 
@@ -118,9 +133,9 @@ def note_shared(
     machine: Machine, access: MemoryOp, address: Value, offset: int, mask: Array | None, data: Sequence[Value] = (),
     how: Served | None = None,
 ) -> None:  # fmt: skip
-    """Count, log and trace an access; how: of an atomic, see `atomics.served`."""
+    """Count, log and trace an access; how: for an atomic, the result of `count.atomics.served`."""
     chunk = machine.chunk
-    copies = machine.shared_races.asynchronous  # the hardware does not count their stores (LDGSTS)
+    copies = machine.shared_races.asynchronous  # a store by cp.async (LDGSTS), which the hardware does not count
     number, warps = access.numbers["shared"], machine.warps
     if how is not None:
         machine.counters.shared_atomic(number, address, access.size, mask, warps, chunk, how)
@@ -159,7 +174,7 @@ def store_shared(machine: Machine, access: MemoryOp, address: Value, offset: int
         for place, value in enumerate(data):
             view[index + place] = broadcast(as_array(value, access.dtype, chunk), chunk.shape)[lanes.lanes]
         return
-    # A uniform address has a mask of one entry; the exact mask decides which lane's value is written.
+    # For a uniform address, lanes.mask has one entry; the exact mask decides which lane's value is written.
     mask = lanes.exact(machine)
     note_shared(machine, access, lanes.address, 0, mask, data)
     index = index_of(machine, access, lanes)

@@ -1,4 +1,4 @@
-"""Functions that the machine supplies: vprintf (printf in kernels), __assertfail (assert), malloc and free."""
+"""Functions that the simulator supplies to kernels: vprintf (printf), __assertfail (assert), malloc and free."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from cudabench.simulator.program.ptx import Operand, Symbol
 from cudabench.simulator.values import INT64, UNSIGNED, Array, broadcast, canonical
 
 _SPECIFIER = re.compile(r"%([-+ #0]*)(\*|\d+)?(?:\.(\*|\d+))?(hh|h|ll|l|j|z|t|L)?([diouxXeEfFgGaAcspn%])")
-_HELD = {  # by letter: the argument's `struct` codes without and with `l`, and Python's letter
+_HELD = {  # for each conversion letter: the `struct` code of an argument without `l`, with `l`, and Python's letter
     **dict.fromkeys("di", "iqd"), "u": "IQd", **{letter: f"IQ{letter}" for letter in "oxX"}, "c": "iic",
     **{letter: f"dd{letter}" for letter in "eEfFgGaA"}, **dict.fromkeys("sp", "QQs"),
 }  # fmt: skip
@@ -45,7 +45,7 @@ def _arguments(builder: Builder, arguments: tuple[Operand, ...]) -> list[int]:
 
 
 def _result(builder: Builder, results: tuple[Operand, ...], width: int) -> int | None:
-    """Return the register of a call's result, None where it is not used."""
+    """Return the register of a call's result, or None if the result is not used."""
     name = builder.param_name(results[0].name) if results and isinstance(results[0], Symbol) else None
     if name is None:
         return None
@@ -54,12 +54,12 @@ def _result(builder: Builder, results: tuple[Operand, ...], width: int) -> int |
 
 
 def _by_lane(machine: Machine, register: int) -> Array:
-    """Return a register's values by lane, (blocks, threads)."""
+    """Return a register's values, one per lane, of shape (blocks, threads)."""
     return broadcast(machine.array(register, INT64), machine.chunk.shape)
 
 
 def read_bytes(machine: Machine, address: int, block: int, thread: int, size: int) -> bytes:
-    """Return bytes at a generic address, as one lane sees them; fewer where the memory ends."""
+    """Return up to `size` bytes at a generic address, as this lane sees them; fewer if the memory ends before."""
     if LOCAL_WINDOW <= address < LOCAL_WINDOW + (1 << 32):
         start = address - LOCAL_WINDOW
         return bytes(machine.local[block, thread, start : start + size].tobytes())
@@ -70,13 +70,16 @@ def read_bytes(machine: Machine, address: int, block: int, thread: int, size: in
 
 
 def text_at(machine: Machine, address: int, block: int, thread: int) -> str:
-    """Return the zero-terminated string at a generic address."""
+    """Return the zero-terminated string at a generic address, as this lane sees it."""
     raw = read_bytes(machine, address, block, thread, MAX_STRING)
     return raw.partition(b"\0")[0].decode("utf-8", "replace")
 
 
 def format_text(machine: Machine, template: str, arguments: int, block: int, thread: int) -> str:
-    """Return a template formatted as by C's printf; arguments: a generic address, each aligned to its size."""
+    """Return a template formatted like C's printf.
+
+    arguments: the generic address of the arguments, each of which is aligned to its size.
+    """
     offset = 0
 
     def take(code: str) -> Any:
@@ -123,7 +126,7 @@ def _vprintf(builder: Builder, results: tuple[Operand, ...], arguments: tuple[Op
 
 
 def _assertfail(builder: Builder, results: tuple[Operand, ...], arguments: tuple[Operand, ...]) -> Op:
-    """Build a call of __assertfail(expression, file, line, function, size of a char): it ends the launch."""
+    """Build a call of __assertfail(expression, file, line, function, size of a char), which ends the launch."""
     registers = _arguments(builder, arguments)
 
     def run(machine: Machine) -> None:
@@ -140,7 +143,7 @@ def _assertfail(builder: Builder, results: tuple[Operand, ...], arguments: tuple
 
 
 def _malloc(builder: Builder, results: tuple[Operand, ...], arguments: tuple[Operand, ...]) -> Op:
-    """Build a call of malloc(size): each lane's own memory, or null where the heap is full."""
+    """Build a call of malloc(size): each lane gets a pointer to its own memory, or null if the heap is full."""
     (size,) = _arguments(builder, arguments)
     target = _result(builder, results, 64)
     if target is None:

@@ -1,12 +1,12 @@
-"""Matrices of a warp: mma.sync of all dense types, wmma, ldmatrix, stmatrix, movmatrix (PTX ISA 9.7.15.4, 9.7.15.5).
+"""Tensor cores of a warp: mma.sync of all dense types, wmma, ldmatrix, stmatrix, movmatrix (PTX ISA 9.7.15.4-5).
 
-A warp holds A (m x k), B (k x n) and C (m x n) in fragments, a few elements a lane. The PTX ISA leaves the sums of
-floats open: for sm_90 they equal the hardware's to the bit (`accumulate`); for others products are exact, and their
-sum with C is rounded once to nearest. Sums of integers and of single bits are exact; float64 is a chain of fused
-multiply-adds.
+A warp holds A (m x k), B (k x n) and C (m x n) in fragments: each lane holds a few elements of each matrix. The PTX ISA
+does not specify how floats are summed. For sm_90 the results are equal to the hardware's, bit by bit (`accumulate`).
+For other targets products are exact, and their sum with C is rounded once to nearest. Sums of integers and of single
+bits are exact. float64 is computed as a chain of fused multiply-adds.
 
-Which lane holds which element of a wmma fragment is not specified; here it is the layout of mma.sync for the same
-sides, with float16 elements held twice if the fragment has more registers.
+The PTX ISA does not specify which lane holds which element of a wmma fragment. Here the layout is that of mma.sync for
+matrices of the same size; if the fragment has more registers, each float16 element is held twice or more often.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from cudabench.simulator.program.ptx import Instruction, Operand
 from cudabench.simulator.values import DTYPES, UNSIGNED, Array
 
 FP8 = ("e4m3", "e5m2")
-_SHAPES = {  # by the type of A
+_SHAPES = {  # for each type of A
     "f64": ("m8n8k4", "m16n8k4", "m16n8k8", "m16n8k16"),
     "tf32": ("m16n8k4", "m16n8k8"),
     "f16": ("m16n8k8", "m16n8k16"),
@@ -42,7 +42,7 @@ _SHAPES = {  # by the type of A
     **dict.fromkeys(("s4", "u4"), ("m8n8k32", "m16n8k32", "m16n8k64")),
     "b1": ("m8n8k128", "m16n8k128", "m16n8k256"),
 }
-ACCUMULATORS = {  # by the type of A
+ACCUMULATORS = {  # for each type of A: the possible types of C and D
     "f64": ("f64",), "tf32": ("f32",), "f16": ("f16", "f32"), "bf16": ("f32",), **dict.fromkeys(FP8, ("f16", "f32")),
     **dict.fromkeys(("s8", "u8", "s4", "u4", "b1"), ("s32",)),
 }  # fmt: skip
@@ -50,13 +50,13 @@ ELEMENT_BITS = {
     "f64": 64, "tf32": 32, "f32": 32, "s32": 32, "f16": 16, "bf16": 16, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8,
     "s4": 4, "u4": 4, "b1": 1,
 }  # fmt: skip
-_TOGETHER = (FP8, ("s8", "u8"), ("s4", "u4"))  # types that A and B may mix
+_TOGETHER = (FP8, ("s8", "u8"), ("s4", "u4"))  # A and B may have different types of one group
 
 _LANE = np.arange(32)
 
 
 class Shape(NamedTuple):
-    """The sides of the matrices: A is m x k, B k x n, C m x n."""
+    """The sizes of the matrices: A is m x k, B is k x n, C is m x n."""
 
     m: int
     n: int
@@ -64,19 +64,19 @@ class Shape(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> Shape:
-        """Return the shape of 'm16n8k16'."""
+        """Return the shape that a text such as 'm16n8k16' gives."""
         return cls(*(int(number) for number in re.findall(r"\d+", text)))
 
     def sides(self, matrix: str) -> tuple[int, int]:
-        """Return rows and columns of a, b or c."""
+        """Return the numbers of rows and columns of matrix 'a', 'b' or 'c'."""
         return {"a": (self.m, self.k), "b": (self.k, self.n), "c": (self.m, self.n)}[matrix]
 
 
 def places(matrix: str, shape: Shape, bits: int) -> tuple[Array, Array]:
-    """Return row and column of every element of a fragment of a, b or c: arrays of (lanes, elements).
+    """Return the row and the column of each element in a fragment of 'a', 'b' or 'c', arrays of (lanes, elements).
 
-    An element has `bits`. A register of 32 bits holds neighbours along k. B and C with more than 8 columns are
-    successive tiles of 8 columns, as the fragments of wmma are here.
+    Elements have `bits` bits; several in one 32-bit register are neighbours along k. If B and C have more than 8
+    columns, their fragments are those of successive tiles of 8 columns, for wmma, too.
     """
     m, _, k = shape
     packed = max(1, 32 // bits)
@@ -90,7 +90,7 @@ def places(matrix: str, shape: Shape, bits: int) -> tuple[Array, Array]:
     if matrix == "a":
         high = m // 8
         return group + 8 * (register % high), packed * member + within + 4 * packed * (register // high)
-    along = k // (4 * packed)  # registers of a tile
+    along = k // (4 * packed)  # registers per tile
     return packed * member + within + 4 * packed * (register % along), group + 8 * (register // along)
 
 
@@ -103,7 +103,7 @@ def _fp8(type_: str) -> Callable[[Array], Array]:
     return lambda lanes: lanes.view(np.uint8).view(FORMATS[f"{type_}x2"]).astype(np.float32)
 
 
-_NUMBERS: dict[str, Callable[[Array], Array]] = {  # of registers
+_NUMBERS: dict[str, Callable[[Array], Array]] = {  # for each type: unpacks register values into numbers
     "tf32": lambda lanes: (lanes & np.uint32(0xFFFFE000)).view(np.float32),
     "f16": lambda lanes: lanes.view(np.float16),
     "bf16": lambda lanes: rounding.from_bf16(lanes.view(np.uint16)),
@@ -118,13 +118,16 @@ _NUMBERS: dict[str, Callable[[Array], Array]] = {  # of registers
 
 
 def unpacked(lanes: Array, type_: str) -> Array:
-    """Return registers (..., registers) as numbers (..., elements); bf16, tf32 and fp8 as floats, bits as 0 and 1."""
+    """Return register values of shape (..., registers) unpacked into numbers of shape (..., elements).
+
+    bf16, tf32 and 8-bit floats become float32; single bits become 0 or 1.
+    """
     lanes = np.ascontiguousarray(lanes)
     return _NUMBERS[type_](lanes) if type_ in _NUMBERS else lanes
 
 
 def together(machine: Machine, registers: Sequence[int], dtype: np.dtype[Any]) -> Array:
-    """Return the given registers of all lanes: (blocks or 1, warps, 32, registers)."""
+    """Return the values of several registers in all lanes, of shape (blocks or 1, warps, 32, registers)."""
     parts = [by_warp(machine, machine.array(i, dtype)) for i in registers]
     stacked: Array = np.empty((max(part.shape[0] for part in parts), *parts[0].shape[1:], len(parts)), parts[0].dtype)
     for place, part in enumerate(parts):
@@ -133,10 +136,10 @@ def together(machine: Machine, registers: Sequence[int], dtype: np.dtype[Any]) -
 
 
 def multiplied(a: Array, b: Array, c: Array, type_: str, outer: str, mode: str, how: Sequence[str]) -> Array:
-    """Return A B + C of matrices (..., rows, columns) in the type of C.
+    """Return A B + C in the type of C, for matrices of shape (..., rows, columns).
 
-    mode: the rounding of float64. how: 'xor' or 'and' for single bits, 'satfinite' for integers that are clamped to
-    their limits.
+    mode: the rounding mode for float64. how: words of the instruction: 'xor' or 'and' multiplies single bits;
+    'satfinite' clamps integer results to the limits of int32.
     """
     if type_ == "f64":
         result = c
@@ -157,9 +160,10 @@ def multiplied(a: Array, b: Array, c: Array, type_: str, outer: str, mode: str, 
 
 
 class Fragment:
-    """A matrix in the registers of a warp's lanes, to be read or, as a result, written.
+    """A matrix in the registers of a warp's lanes.
 
-    copies: how often the lanes may hold each element of A and B.
+    result: whether the instruction writes it, not reads it. copies: if more than 1, the lanes may hold each element of
+    A and B several times.
     """
 
     def __init__(
@@ -174,20 +178,20 @@ class Fragment:
         register_type = type_ if type_ in ("f64", "f32", "s32") else "b32"
         self.type, self.dtype = type_, DTYPES[register_type]
         self.registers = [builder.target(item) if result else builder.source(item, register_type) for item in registers]
-        # The index of each element of the matrix among the elements of all lanes in order.
+        # For each element of the matrix: its index in the list of all elements, of lane 0, lane 1, and so on.
         self.index = np.empty(shape.sides(matrix), np.int64)
         self.index[row, column] = _LANE[:, None] * count + np.arange(elements)
 
     def read(self, machine: Machine, warps: Any = slice(None)) -> Array:
-        """Return the matrices of some warps, (blocks or 1, warps, rows, columns)."""
+        """Return the matrices of the given warps, of shape (blocks or 1, warps, rows, columns)."""
         lanes = unpacked(together(machine, self.registers, self.dtype)[:, warps], self.type)
         return lanes.reshape(*lanes.shape[:2], -1)[..., self.index]
 
     def write(self, machine: Machine, matrices: Array, warps: Any = slice(None)) -> None:
-        """Write the matrices of some warps, (blocks or 1, warps, rows, columns), and zeros for the others."""
+        """Write the matrices of the given warps, of shape (blocks or 1, warps, rows, columns), and zeros for others."""
         row, column = self.place
         lanes = np.ascontiguousarray(matrices[..., row, column])
-        lanes = lanes.view(np.uint32) if self.type == "f16" else lanes  # two in a register
+        lanes = lanes.view(np.uint32) if self.type == "f16" else lanes  # two float16 in a register
         contents: Array = np.zeros((len(self.registers), len(matrices), machine.chunk.warps, 32), lanes.dtype)
         contents[:, :, warps] = np.moveaxis(lanes, -1, 0)
         for register, values in zip(self.registers, contents, strict=True):
@@ -197,7 +201,10 @@ class Fragment:
 def multiply(
     builder: Builder, ins: Instruction, shape: Shape, types: tuple[str, str, str, str], copies: int, how: Sequence[str]
 ) -> Op:
-    """Return the op of D = A B + C; types: of D, A, B and C. copies: how often a fragment holds each float16."""
+    """Return the op that computes D = A B + C.
+
+    types: the types of D, A, B and C. copies: as in `Fragment`. how: as in `multiplied`.
+    """
     outer, type_a, type_b, _ = types
     mode = rounding_mode(ins)
     as_hopper = builder.module.target.startswith("sm_90") and type_a in accumulate.SUMS
@@ -217,14 +224,14 @@ def multiply(
 
 
 def meeting(run: Any, ins: Instruction) -> Op:
-    """Return the op of an instruction that all lanes of a warp run together, and that orders no memory accesses."""
+    """Return the op of an instruction that all lanes of a warp execute together; it does not order memory accesses."""
     op = Op(run, "collective", ins.location)
     op.members = lambda machine: None
     return op
 
 
 def types_of(ins: Instruction) -> tuple[str, str, str, str]:
-    """Return the types of D, A, B and C that an instruction names. Raises Refuse for an unsupported combination."""
+    """Return the types of D, A, B and C of an instruction. Raises Refuse if their combination is not supported."""
     words = tuple(word for word in ins.modifiers if word in ELEMENT_BITS)
     if len(words) == 2 and words[0] in ("f16", "f32"):  # wmma names only D and C if A and B are float16
         words = (words[0], "f16", "f16", words[1])
@@ -256,15 +263,18 @@ WMMA_SHAPES = ("m16n16k16", "m8n32k16", "m32n8k16", "m16n16k8", "m8n8k32", "m8n8
 
 
 def _transposed(rows: Array) -> Array:
-    """Return 8 x 8 matrices of 16 bits, (..., 8, 4) words, transposed."""
+    """Return transposed 8 x 8 matrices of 16-bit elements; each row is four 32-bit words: (..., 8, 4)."""
     halves = np.ascontiguousarray(rows).view(np.uint16)
     return np.ascontiguousarray(np.swapaxes(halves, -1, -2)).view(np.uint32)
 
 
 @instruction("ldmatrix", "stmatrix")
 def _matrices(builder: Builder, ins: Instruction) -> Op:
-    """Build a load or store of 8 x 8 matrices of 16 bits, where lanes 8i to 8i + 7 address the rows of matrix i;
-    each lane holds two neighbours of a row, or of a column."""
+    """Build ldmatrix or stmatrix, a load or store of 8 x 8 matrices of 16-bit elements.
+
+    Lanes 8i to 8i + 7 hold the addresses of the rows of matrix i. Each lane holds two neighbouring elements of a row;
+    with .trans, of a column.
+    """
     loads, transposed = ins.opcode == "ldmatrix", "trans" in ins.modifiers
     if "m8n8" not in ins.modifiers or ins.modifiers[-1] != "b16":
         raise refuse(ins)
@@ -277,7 +287,7 @@ def _matrices(builder: Builder, ins: Instruction) -> Op:
     access = MemoryOp(builder, "load" if loads else "store", _U32, 4, space)
 
     def rows(machine: Machine) -> Array | None:
-        """Return the lanes that give the address of a row, None for all."""
+        """Return the mask of the lanes that hold the address of a row, None for all lanes."""
         return (np.arange(machine.chunk.threads) % 32 < 8 * count).reshape(1, -1) if count < 4 else None
 
     def run_load(machine: Machine) -> None:
@@ -336,11 +346,12 @@ def _wmma(builder: Builder, ins: Instruction) -> Op:
 
 
 class _Moved:
-    """A wmma load or store of a fragment: element (row, column) is at row * stride + column, or with the two
-    exchanged.
+    """A wmma load or store of a fragment.
 
-    A register whose elements are neighbours in memory moves as one (`whole`), and so do pairs of 32-bit registers of an
-    accumulator (`step` 2); else each element by itself. held: registers with distinct elements; others repeat them.
+    Element (row, column) is at index row * stride + column, or column * stride + row in column-major order. If the
+    elements of a register are neighbours in memory, one access moves the register (`whole`), otherwise each element has
+    an access. One access also moves a pair of 32-bit registers of an accumulator (`step` is 2). `held`: how many
+    registers hold distinct elements; the other registers repeat them.
     """
 
     def __init__(self, builder: Builder, ins: Instruction, shape: Shape, matrix: str, kind: AccessKind) -> None:
@@ -354,7 +365,7 @@ class _Moved:
         builder.pointer = 0
         self.stride = builder.source(ins.operands[2], "u32") if len(ins.operands) > 2 else None
         self.packed_length = shape.sides(matrix)[rows_first]
-        packed = self.each = max(1, 32 // bits)  # elements of a register
+        packed = self.each = max(1, 32 // bits)  # elements per register
         row, column = places(matrix, shape, bits)
         slow, fast = self.slow, self.fast = (row, column) if rows_first else (column, row)
         self.held = row.shape[1] // packed
@@ -369,14 +380,14 @@ class _Moved:
         self.access = MemoryOp(builder, kind, self.dtype, self.step, self.space)
 
     def where(self, machine: Machine, element: int) -> Array:
-        """Return the address of an element of each lane."""
+        """Return, for each lane, the address of its element with this number."""
         start = flat(machine.registers[self.address], self.offset, machine.chunk)
         stride = self.packed_length if self.stride is None else machine.array(self.stride, _U32).astype(np.int64)
         slow, fast = (np.tile(part[:, element], machine.chunk.warps).reshape(1, -1) for part in (self.slow, self.fast))
         return start + (slow * stride + fast) * self.bits // 8
 
     def element(self, machine: Machine, number: int) -> list[Array]:
-        """Return the lanes' values of an element, or of the two of a step."""
+        """Return the loaded values of the lanes' element with this number; if `step` is 2, also of the next element."""
         loaded = load(machine, self.access, self.space, self.where(machine, number), 0)
         return loaded or [np.zeros((1, 1), self.dtype)] * self.step
 

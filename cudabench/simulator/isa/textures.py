@@ -1,9 +1,10 @@
 """Textures and surfaces: tex, tld4, txq, suld, sust, suq (PTX ISA 9.7.10 and 9.7.11).
 
-A fetch follows the CUDA C++ Programming Guide, "Texture Fetching": it returns the nearest texel, or a mean of the 2, 4
-or 8 texels around the place, with weights of 8 fractional bits (rounded to nearest). The mean is computed in double
-precision and rounded once; the hardware's own rounding is not specified. Levels of detail are ignored: no texture here
-has mipmaps. Texture and surface accesses are not counted: the memory layout of arrays is not documented.
+A fetch follows the CUDA C++ Programming Guide, "Texture Fetching": it returns the nearest texel, or a weighted mean of
+the 2, 4 or 8 texels around the coordinates; the weights have 8 fractional bits (rounded to nearest). The mean is
+computed in double precision and rounded once; how the hardware rounds it is not documented. Levels of detail are
+ignored, as the simulator has no mipmaps. Texture and surface accesses are not counted, as the memory layout of CUDA
+arrays is not documented.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from cudabench.simulator.program.ptx import Instruction, Operand, Pair, Vector
 from cudabench.simulator.textures import Texture
 from cudabench.simulator.values import DTYPES, UNSIGNED, Affine, Array, Value, as_array, broadcast, canonical, different
 
-# Coordinates by geometry, and whether a layer comes before them.
+# By geometry: the number of coordinates, and whether a layer comes before them.
 _GEOMETRY = {"1d": (1, False), "2d": (2, False), "3d": (3, False), "a1d": (1, True), "a2d": (2, True)}
 _ONE = 256  # a weight of 1.0: weights have 8 fractional bits
 _COMPONENTS = "rgba"
@@ -36,7 +37,7 @@ Note = Callable[[Array, Array], None]
 
 
 class Fetch(NamedTuple):
-    """The operands of an instruction on a texture or surface: its handle, layer and coordinates, as registers."""
+    """The operands of a texture or surface instruction: the registers of its handle, layer and coordinates."""
 
     handle: int
     layer: int | None
@@ -44,7 +45,7 @@ class Fetch(NamedTuple):
 
 
 def _fetch(builder: Builder, ins: Instruction, operand: Operand, type_: str) -> Fetch:
-    """Return the operands in `[handle, {coordinates}]`; 3D and layered coordinates are padded to four."""
+    """Return the operands in `[handle, {coordinates}]`; elements that pad the coordinates are left out."""
     geometry = next((word for word in ins.modifiers if word in _GEOMETRY), None)
     if geometry is None:
         raise Refuse(f"cube maps and multisampled textures ({ins.text})")
@@ -59,9 +60,9 @@ def _fetch(builder: Builder, ins: Instruction, operand: Operand, type_: str) -> 
 
 
 def bound(machine: Machine, fetch: Fetch, ins: Instruction) -> Iterator[tuple[Texture, Array]]:
-    """Yield the textures that the active lanes use, each with its lanes as (blocks, threads).
+    """Yield each texture or surface that active lanes use, with the mask of its lanes, of shape (blocks, threads).
 
-    Raises KernelTrap for a number that is not a handle, or is one of another kind.
+    Raises KernelTrap if a lane's number is not a handle, or if the texture's dimensions do not fit the instruction.
     """
     chunk = machine.chunk
     lanes = chunk.real(machine.lanes())
@@ -92,9 +93,11 @@ def texels(
     texture: Texture, layer: Array | None, places: Sequence[Array], note: Note | None, used: Array = np.True_,
     modes: Sequence[str] = (),
 ) -> Array:  # fmt: skip
-    """Return the values of the texels at places, x first, by the address modes: (..., channels), 0 on the border.
+    """Return the values of texels, of shape (..., channels).
 
-    note: is called with the texels that the lanes of `used` read.
+    places: the integer coordinates, x first. modes: for each axis, how coordinates outside the texture are treated, by
+    default the texture's address modes; in mode border, texels outside are 0. note: is called with the flat indices of
+    the texels and a mask of the lanes that read them, which are those of the mask `used`.
     """
     index, inside = ([] if layer is None else [layer]), np.ones((1, 1), bool)
     for place, count, mode in reversed(list(zip(places, texture.extents, modes or texture.modes, strict=True))):
@@ -113,19 +116,19 @@ def texels(
 
 
 def _scaled(texture: Texture, coordinates: Sequence[Array]) -> list[Array]:
-    """Return coordinates in texels, in double precision; NaN is 0."""
+    """Return coordinates in units of texels, in double precision; NaN becomes 0."""
     sides = texture.extents if texture.normalized else (1,) * texture.dimensions
     scaled = (x.astype(np.float64) * side for x, side in zip(coordinates, sides, strict=True))
     return [np.clip(np.nan_to_num(x), -(2.0**40), 2.0**40) for x in scaled]
 
 
 def _fixed(x: Array) -> Array:
-    """Return coordinates between texel centres as fixed point: the lower texel above 8 fractional bits."""
+    """Return coordinates, relative to the centre of texel 0, as fixed-point numbers with 8 fractional bits (int64)."""
     return np.floor((x - 0.5) * _ONE + 0.5).astype(np.int64)
 
 
 def sample(texture: Texture, layer: Array | None, coordinates: Sequence[Array], note: Note | None) -> Array:
-    """Return the result of a fetch with floating-point coordinates: (..., channels), by the texture's read mode."""
+    """Return the result of a fetch with floating-point coordinates, of shape (..., channels)."""
     places = _scaled(texture, coordinates)
     if texture.filter == "point":
         return texels(texture, layer, [np.floor(x).astype(np.int64) for x in places], note)
@@ -136,19 +139,19 @@ def sample(texture: Texture, layer: Array | None, coordinates: Sequence[Array], 
         share = reduce(mul, (weight if up else 1.0 - weight for up, weight in zip(upper, weights, strict=True)))
         corner = [(position >> 8) + up for position, up in zip(fixed, upper, strict=True)]
         part = texels(texture, layer, corner, note, share != 0).astype(np.float64)
-        # A texel of weight 0 is ignored, also if it is NaN.
+        # A texel of weight 0 has no influence, even if it is NaN.
         total = total + np.where(share[..., None] == 0, 0.0, part * share[..., None])
     return total.astype(np.float32)
 
 
 def fetched(texture: Texture, layer: Array | None, coordinates: Sequence[Array], note: Note | None) -> Array:
-    """Return the texel of a fetch with integer coordinates; zero outside of linear memory."""
+    """Return the result of a fetch with integer coordinates, of shape (..., channels); 0 outside of linear memory."""
     places = [x.astype(np.int64) for x in coordinates]
     return texels(texture, layer, places, note, modes=("border",) if texture.linear else ())
 
 
 def gathered(texture: Texture, layer: Array | None, coordinates: Sequence[Array], note: Note | None, of: int) -> Array:
-    """Return one component of the four texels that a bilinear fetch would mix: (..., 4)."""
+    """Return component `of` of the four texels that a bilinear fetch would average, of shape (..., 4)."""
     x, y = (_fixed(place) >> 8 for place in _scaled(texture, coordinates))
     corners = ([x, y + 1], [x + 1, y + 1], [x + 1, y], [x, y])
     parts = np.stack(np.broadcast_arrays(*(texels(texture, layer, corner, note) for corner in corners)), axis=-1)
@@ -156,7 +159,7 @@ def gathered(texture: Texture, layer: Array | None, coordinates: Sequence[Array]
 
 
 def noting(machine: Machine, access: MemoryOp, ins: Instruction, texture: Texture, lanes: Array) -> Note | None:
-    """Return the function that logs the lanes' reads for the race check, None if nothing writes the array."""
+    """Return a function that logs the lanes' reads for the race check; None if no kernel writes to the array."""
     races = machine.global_races
     if races.written is not None and texture.base not in races.written:
         return None
@@ -176,8 +179,10 @@ def noting(machine: Machine, access: MemoryOp, ins: Instruction, texture: Textur
 def check_coherent(
     machine: Machine, ins: Instruction, texture: Texture, offset: Array, size: int, lanes: Array
 ) -> None:
-    """Record reads of bytes that the same launch has written through a surface: undefined, with a barrier or without
-    (CUDA C++ Programming Guide, "Read/Write Coherency")."""
+    """Report a hazard if lanes read bytes that the same launch has written through a surface.
+
+    What they read is undefined, even after a barrier (CUDA C++ Programming Guide, "Read/Write Coherency").
+    """
     written = machine.surface_writes.get(texture.base)
     if written is None:
         return
@@ -192,23 +197,26 @@ def check_coherent(
 
 
 def _access(builder: Builder, kind: AccessKind, dtype: np.dtype[Any] = UNSIGNED[8], count: int = 1) -> MemoryOp:
-    """Return the record of an access to a texture or surface for the race check; it is not counted."""
+    """Return the record of an access to a texture or surface, for the race check; such accesses are not counted."""
     access = MemoryOp(builder, kind, dtype, count, "surface")
-    access.numbers = {"global": access.number}  # for the race check
+    access.numbers = {"global": access.number}
     return access
 
 
 def _channels(fetched_values: Array, count: int, type_: str) -> list[Value]:
-    """Return channels as register values; channels that a texture lacks are zero."""
+    """Return the first `count` channels of fetched texels, each as a register value; missing channels are zero."""
     parts = np.ascontiguousarray(np.moveaxis(fetched_values, -1, 0))
-    if parts.dtype.itemsize < 4:  # extended by their sign
+    if parts.dtype.itemsize < 4:  # extend small integers to 32 bits
         parts = parts.astype(np.int32 if parts.dtype.kind == "i" else np.uint32)
     values = [canonical(part) for part in parts.view(DTYPES[type_])]
     return [*values, *[Affine(0)] * count][:count]
 
 
 def _put(machine: Machine, targets: Sequence[int], read: Sequence[tuple[Array, Sequence[Value]]]) -> None:
-    """Write the values that lanes have read from each object to registers."""
+    """Write what lanes have read to the target registers.
+
+    read: for each texture, the mask of the lanes that read from it, and the values for the targets.
+    """
     for number, target in enumerate(targets):
         (_, values), *others = read
         value = values[number]
@@ -220,11 +228,13 @@ def _put(machine: Machine, targets: Sequence[int], read: Sequence[tuple[Array, S
 
 @instruction("tex", "tld4")
 def _tex(builder: Builder, ins: Instruction) -> Run:
-    """Build a fetch: with a level or gradients, which are ignored as there are no mipmaps, or without. tld4: one
-    component of four texels."""
+    """Build tex, a fetch, or tld4, which returns one component of four texels.
+
+    A level or gradients are ignored, as there are no mipmaps.
+    """
     result, kind = ins.modifiers[-2:]
     gathers = ins.opcode == "tld4"
-    # An offset in texels, or a depth to compare with, is one operand more.
+    # There is one more operand if the fetch has an offset in texels, or a depth to compare with: both are refused.
     operands = 2 + ("level" in ins.modifiers) + 2 * ("grad" in ins.modifiers)
     kinds = ("f32",) if gathers else ("f32", "s32")
     if result not in ("f32", "s32", "u32") or kind not in kinds or len(ins.operands) > operands:
@@ -234,7 +244,7 @@ def _tex(builder: Builder, ins: Instruction) -> Run:
         find = partial(gathered, of=next(_COMPONENTS.index(word) for word in ins.modifiers if word in _COMPONENTS))
     fetch = _fetch(builder, ins, ins.operands[1], kind)
     into = ins.operands[0]
-    # The predicate of a pair is true if all texels are resident, which they are: no array here is sparse.
+    # The second destination is a predicate: whether all texels are resident. It is always true, as no array is sparse.
     resident = builder.target(into.second) if isinstance(into, Pair) else None
     targets = [builder.target(item) for item in items(into.first if isinstance(into, Pair) else into)]
     access = _access(builder, "load")
@@ -278,14 +288,17 @@ def _query(builder: Builder, ins: Instruction) -> Run:
     return run
 
 
-# Surfaces: bytes of a row, and rows, addressed without any conversion.
+# Surfaces: x counts bytes, other coordinates count rows, slices or layers; values are not converted.
 
 
 def _places(
     machine: Machine, ins: Instruction, fetch: Fetch, mode: str, size: int, surface: Texture, lanes: Array
 ) -> tuple[Array, Array]:
-    """Return the byte offset of each lane in a surface, by the clamp mode, and the lanes that access it; accesses that
-    a GPU traps on, or leaves undefined, are hazards and are skipped."""
+    """Return the byte offset of each lane's access in a surface, and the mask of the lanes that access it.
+
+    mode: what happens to coordinates outside the surface: trap, clamp or zero. An access on which a GPU traps, or which
+    is misaligned, is recorded as a hazard. The mask leaves out lanes outside the surface that are not clamped.
+    """
     row = surface.extents[0] * surface.texel_bytes
     coordinates = [machine.array(index, DTYPES["s32"]).astype(np.int64) for index in fetch.coordinates]
     limits = [row, *surface.extents[1:]]
@@ -313,8 +326,11 @@ def _report_fault(
     machine: Machine, ins: Instruction, surface: Texture, kind: str, bad: Array, coordinates: Sequence[Array],
     limits: Sequence[int], size: int,
 ) -> None:  # fmt: skip
-    """Report a fault of the lanes of a mask; coordinates: the layer last; limits: how many there are of each."""
-    # A layer is unsigned; C code has an int there, so the message shows an int.
+    """Report a hazard of `kind` in the lanes of mask `bad`.
+
+    coordinates: the lanes' coordinates, with the layer last; limits: the size of the surface along each coordinate.
+    """
+    # PTX has an unsigned layer, but C code has an int, so the message shows an int.
     at = [int(broadcast(x.astype(np.int32), bad.shape)[bad][0]) for x in coordinates]
     names = ["x", "y", "z"][: surface.dimensions] + ["layer"] * surface.layered
     units = ["row", "slice"][: surface.dimensions - 1] + ["layer"] * surface.layered
@@ -329,7 +345,7 @@ def _report_fault(
 
 @instruction("suld", "sust")
 def _surface(builder: Builder, ins: Instruction) -> Run:
-    """Build an access to bytes of a surface; only the unformatted .b is supported."""
+    """Build suld or sust, an access to bytes of a surface; only the unformatted kind, .b, is supported."""
     type_ = next((word for word in reversed(ins.modifiers) if word in ("b8", "b16", "b32", "b64")), None)
     if ins.modifiers[0] != "b" or type_ is None:
         raise refuse(ins)
@@ -352,7 +368,7 @@ def _surface(builder: Builder, ins: Instruction) -> Run:
             offset, inside = _places(machine, ins, fetch, mode, size, surface, lanes)
             if not loads and not surface.bytes.flags.writeable:
                 raise KernelTrap(f"kernel {machine.code.name} writes to a surface of an array that is read-only.")
-            # Races are not checked where rows begin within the bytes of one race record.
+            # The race check needs rows that begin at a multiple of the access width.
             if surface.extents[0] * surface.texel_bytes % access.width == 0 and inside.any():
                 region = machine.space.slots[surface.base >> SLOT_BITS]
                 data = () if loads else [machine.registers[source] for source in registers]

@@ -1,7 +1,7 @@
 """Video instructions, scalar and SIMD (PTX ISA 9.7.17 and 9.7.18).
 
-Scalar ones take bytes, halves or words of registers and compute in 34 bits; SIMD ones take two 16-bit or four 8-bit
-integers in a register, and are refused with a selection or mask of lanes (`%r1.b3210`).
+A scalar instruction takes bytes, halves or words of registers and computes in 34 bits. A SIMD instruction takes two
+16-bit or four 8-bit integers in a register; the simulator refuses it if it selects or masks parts (`%r1.b3210`).
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ Compute = Callable[[Array, Array], Array]
 _COMPUTE: dict[str, Compute] = {
     "vadd": np.add, "vsub": np.subtract, "vabsdiff": lambda a, b: np.abs(a - b), "vmin": np.minimum, "vmax": np.maximum,
 }  # fmt: skip
-_AVERAGE: dict[str, Compute] = {"vavrg": lambda a, b: (a + b + (a + b >= 0)) >> 1}  # halves away from zero
+_AVERAGE: dict[str, Compute] = {"vavrg": lambda a, b: (a + b + (a + b >= 0)) >> 1}  # rounds halves away from zero
 _SECOND: dict[str, Compute] = {"add": np.add, "min": np.minimum, "max": np.maximum}
 _TYPES = ("u32", "s32")
 _SELECTION = re.compile(r"([^@]+)\.([bh])(\d+)(@.*)?")
 
 
 class _Part:
-    """The part of its register that an operand selects: `%r1.b2`, `%r1.h0`, or all of it.
+    """The part of its register that an operand selects: `%r1.b2`, `%r1.h0`, or the whole register.
 
-    An upper half gets the result's lower half, as in the manual and in ptxas 13.5; ptxas 13.0 takes the upper one.
+    If the destination is an upper half, the lower half of the result is written to it, as in the manual and in ptxas
+    13.5; ptxas 13.0 writes the upper half of the result.
     """
 
     def __init__(self, ins: Instruction, operand: Operand, signed: bool) -> None:
@@ -46,7 +47,7 @@ class _Part:
             raise refuse(ins)
 
     def value(self, words: Array) -> Array:
-        """Return the selected part of 32-bit registers as numbers."""
+        """Return the selected part of 32-bit register values, as numbers (int64)."""
         part = words.astype(np.int64) >> self.shift & ((1 << self.bits) - 1)
         if self.signed:
             half = np.int64(1 << (self.bits - 1))
@@ -59,7 +60,10 @@ def _wrapped(x: Array) -> Array:
 
 
 def _types_and_function(ins: Instruction, name: str) -> tuple[list[str], Compute | None]:
-    """Return the types of the result, a and b, and the function, None for shifts and vmad."""
+    """Return the types of [result, a, b], and the function of a and b that the instruction computes.
+
+    The function is None for shifts and vmad.
+    """
     types, compute = [word for word in ins.modifiers if word in _TYPES], {**_COMPUTE, **_AVERAGE}.get(name)
     if name == "vset":
         types.insert(0, "u32")
@@ -71,7 +75,11 @@ def _types_and_function(ins: Instruction, name: str) -> tuple[list[str], Compute
 
 @instruction(*_COMPUTE, "vset", "vshl", "vshr")
 def _video(builder: Builder, ins: Instruction) -> Run:
-    """Build an instruction that puts its result into a part of c, or combines a 32-bit result with c."""
+    """Build a scalar video instruction.
+
+    If its destination is a part of a register, the result replaces this part of operand c. Otherwise the result has 32
+    bits and may be combined with c.
+    """
     words = ins.modifiers
     types, compute = _types_and_function(ins, ins.opcode)
     place, a, b = (_Part(ins, *part) for part in zip(ins.operands, (type_ == "s32" for type_ in types), strict=False))
@@ -101,9 +109,9 @@ def _video(builder: Builder, ins: Instruction) -> Run:
 
 @instruction("vmad")
 def _vmad(builder: Builder, ins: Instruction) -> Run:
-    """Build a * b + c, or with `.po` plus one, shifted right by 7 or 15."""
+    """Build vmad: a * b + c, plus one with `.po`, then shifted right by 7 or 15 with `.shr7` or `.shr15`."""
     words, (types, _) = ins.modifiers, _types_and_function(ins, ins.opcode)
-    # The sum is unsigned where both factors are and nothing is negated.
+    # The sum is unsigned if both factors are unsigned and no operand is negated.
     signed = "s32" in types[1:] or any(isinstance(operand, Negated) for operand in ins.operands)
     signs = (types[1] == "s32", types[2] == "s32", signed)
     parts = [_Part(ins, *part) for part in zip(ins.operands[1:], signs, strict=False)]
@@ -117,7 +125,7 @@ def _vmad(builder: Builder, ins: Instruction) -> Run:
     low, high = limits("s32" if signed else "u32")
 
     def arrays(*operands: Array) -> Array:
-        # Sums have 66 bits.
+        # Sums need 66 bits, so they are computed with Python integers.
         x, y, z = (part.value(operand).astype(object) for part, operand in zip(parts, operands, strict=True))
         result = (x * y + z + int("po" in words)) >> shift
         return _wrapped(np.minimum(np.maximum(result, low), high) if "sat" in words else result)
@@ -127,17 +135,17 @@ def _vmad(builder: Builder, ins: Instruction) -> Run:
 
 
 def _lanes_of(words: Array, bits: int, type_: str) -> Array:
-    """Return the parts of 32-bit registers as numbers, (..., 32 / bits), the lowest first."""
+    """Return the parts of 32-bit register values as numbers, of shape (..., 32 / bits), the lowest part first."""
     packed = np.ascontiguousarray(words)[..., None]
     return packed.view(np.dtype(f"{'i' if type_ == 's32' else 'u'}{bits // 8}")).astype(np.int64)
 
 
 @instruction(*(f"{name}{count}" for name in (*_COMPUTE, *_AVERAGE, "vset") for count in (2, 4)))
 def _simd(builder: Builder, ins: Instruction) -> Run:
-    """Build vadd2, vsub4 and their like; with .add the parts are added to c, else they take its place."""
+    """Build a SIMD video instruction, such as vadd2 or vsub4; with .add, the result is c plus the sum of all parts."""
     name, bits = ins.opcode[:-1], 32 // int(ins.opcode[-1])
     (result, type_a, type_b), compute = _types_and_function(ins, name)
-    # The sum of results that do not fit their part is not specified.
+    # Refused: the manual does not specify the sum (.add) of results that do not fit in their part.
     if compute is None or len(ins.operands) != 4 or ("add" in ins.modifiers and name in ("vadd", "vsub")):
         raise refuse(ins)
 

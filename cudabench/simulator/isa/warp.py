@@ -16,11 +16,14 @@ from cudabench.simulator.program.ptx import Instruction, Location, Pair
 from cudabench.simulator.values import BOOL, DTYPES, UNSIGNED, Affine, Array, as_array, broadcast, canonical, truth
 
 _U32 = UNSIGNED[32]
-POISON = np.uint32(0xFFFFFFFF)  # NaN as a float; all lanes, as bits
+POISON = np.uint32(0xFFFFFFFF)  # an undefined value, which is NaN as a float; also the mask of all 32 lanes
 
 
 def collective(builder: Builder, ins: Instruction, run: Run, members: int | None) -> Op:
-    """Return an op that lanes of a warp run together: those of the member mask, or (None) all of them."""
+    """Return an op that lanes of a warp execute together.
+
+    members: the register of the member mask, which names these lanes; None if all lanes take part.
+    """
 
     def run_together(machine: Machine) -> None:
         named: Array | None = None
@@ -42,31 +45,35 @@ def collective(builder: Builder, ins: Instruction, run: Run, members: int | None
 
 
 def by_warp(machine: Machine, array: Array) -> Array:
-    """Return an array broadcast to (blocks or 1, warps, 32)."""
+    """Return an array broadcast to all threads, of shape (blocks, warps, 32); its first dimension keeps its length."""
     return broadcast(array, (len(array), machine.chunk.threads)).reshape(len(array), -1, 32)
 
 
 def active(machine: Machine) -> Array:
-    """Return the active lanes as (blocks or 1, warps, 32)."""
+    """Return the mask of active lanes, of shape (blocks, warps, 32).
+
+    The first dimension is 1 if all blocks have the same mask.
+    """
     if machine.mask is None:
         return np.ones((1, machine.chunk.warps, 32), dtype=bool)
     return by_warp(machine, machine.mask)
 
 
 def as_bits(lanes: Array) -> Array:
-    """Return bools (..., 32) as 32-bit masks (..., 1)."""
+    """Return bools of shape (..., 32) packed into 32-bit masks of shape (..., 1)."""
     return np.packbits(np.ascontiguousarray(lanes), axis=-1, bitorder="little").view(np.uint32)
 
 
 def _targets(builder: Builder, ins: Instruction) -> tuple[int, int | None]:
-    """Return the register and the predicate, if it has one, that an instruction writes: `d` or `d|p`."""
+    """Return the registers of the destination `d` or `d|p`: that of d, and that of predicate p or None."""
     into = ins.operands[0]
     if isinstance(into, Pair):
         return builder.target(into.first), builder.target(into.second)
     return builder.target(into), None
 
 
-# The source lane of a shuffle, by the own lane, b and the segment of lanes.
+# By mode of a shuffle: a function of the lane's own number, operand b and the segment mask, which returns the source
+# lane.
 _OTHER: dict[str, Callable[[Array, Array, Array], Array]] = {
     "up": lambda own, b, segment: own - b, "down": lambda own, b, segment: own + b,
     "bfly": lambda own, b, segment: own ^ b, "idx": lambda own, b, segment: (own & segment) | (b & ~segment),
@@ -108,21 +115,21 @@ def _shfl(builder: Builder, ins: Instruction) -> Op:
 
 
 def _member_masks(machine: Machine, members: int | None) -> Array:
-    """Return the member mask of each lane, as bits that broadcast over (blocks, warps, 32)."""
+    """Return the member mask of each lane, as 32-bit masks that broadcast to (blocks, warps, 32)."""
     return POISON if members is None else by_warp(machine, machine.array(members, _U32))
 
 
 def _as_bools(named: Array) -> Array:
-    """Return bits as bools along a last axis of 32 lanes."""
+    """Return 32-bit masks unpacked into bools, with a new last axis of length 32."""
     return ((named[..., None] >> np.arange(32, dtype=np.uint32)) & np.uint32(1)).astype(bool)
 
 
 def _undefined(machine: Machine, location: Location, members: int | None, other: Array) -> Array | None:
-    """Return the lanes (blocks or 1, threads) that shuffle from a lane that is inactive or not in their mask.
+    """Return a mask of the lanes that shuffle from a lane that is inactive or not in their member mask.
 
-    None if all lanes shuffle from a lane that takes part. Such a lane alone is not a hazard: reductions of less
-    than a warp have them, and their result is not read. The value of such a lane is undefined; here it is poison, so
-    that a result that uses it is wrong.
+    Its shape is (blocks or 1, threads). Return None if there are no such lanes. The value that such a lane gets is
+    undefined; the simulator writes `POISON`, so that a result computed from it is visibly wrong. Such a lane alone is
+    not an error: in a reduction of less than a warp there are such lanes, but nothing uses their result.
     """
     masks = _member_masks(machine, members)
     if machine.mask is None and (masks == np.uint32(0xFFFFFFFF)).all():
@@ -140,7 +147,7 @@ def _undefined(machine: Machine, location: Location, members: int | None, other:
 
 
 def _per_warp(machine: Machine, result: Array) -> Array:
-    """Return (blocks, warps, 1) or (blocks, warps, 32) as (blocks, threads)."""
+    """Return an array of shape (blocks, warps, 1) or (blocks, warps, 32), broadcast to shape (blocks, threads)."""
     shape = (result.shape[0], machine.chunk.warps, 32)
     full = result if result.shape == shape else np.broadcast_to(result, shape)
     return np.ascontiguousarray(full).reshape(result.shape[0], -1)
@@ -156,7 +163,7 @@ def _vote(builder: Builder, ins: Instruction) -> Op:
     def run(machine: Machine) -> None:
         value = machine.array(source, BOOL)
         values, lanes = by_warp(machine, ~value if flip else value), active(machine)
-        masks = _member_masks(machine, members)  # each lane votes with the lanes of its mask
+        masks = _member_masks(machine, members)
         yes, no = as_bits(values & lanes) & masks, as_bits(~values & lanes) & masks
         if mode == "ballot":
             machine.put(target, canonical(_per_warp(machine, yes)))
@@ -223,7 +230,7 @@ def _redux(builder: Builder, ins: Instruction) -> Op:
 
 @instruction("elect")
 def _elect(builder: Builder, ins: Instruction) -> Op:
-    """Build the choice of the lowest active lane."""
+    """Build elect, which returns the number of the lowest active lane, and a predicate that is true in this lane."""
     target, predicate = _targets(builder, ins)
     if predicate is None:
         raise refuse(ins)

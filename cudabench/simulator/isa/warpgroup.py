@@ -1,9 +1,9 @@
 """Tensor cores of warp groups: wgmma.mma_async with its fences and waits (PTX ISA 9.7.15.5).
 
-Four warps hold D (64 x n) in registers, 16 rows each, in the layout of mma.sync; A (64 x k) comes from registers or,
-like B (k x n), from shared memory, where a descriptor gives its layout. Products are computed at once. The required
-order is checked when the code is decoded: a wait for the group before results are read, and a fence before the first
-product.
+Four warps hold D (64 x n) in registers, 16 rows each, in the layout of mma.sync. A (64 x k) is in registers or shared
+memory; B (k x n) is in shared memory. A descriptor gives the layout of a matrix in shared memory. Products are computed
+at once. Two rules are checked when the code is decoded: a fence must come before the first product, and a wait for the
+group before its results are read.
 """
 
 from __future__ import annotations
@@ -26,21 +26,23 @@ from cudabench.simulator.program.warpgroups import Step
 from cudabench.simulator.values import BOOL, DTYPES, UNSIGNED, Array, broadcast, different
 
 _DEPTH = {"f16": 16, "bf16": 16, "tf32": 8, **dict.fromkeys((*FP8, "s8", "u8"), 32), "b1": 256}
-_ROWS = 16  # of a warp
-_GROUP = 4  # warps
-_CHUNK = 16  # bytes that are contiguous in every layout
-_SPANS = {0: 1, 3: 2, 2: 4, 1: 8}  # chunks of a swizzled row, by the descriptor's mode: none, 32, 64 and 128 bytes
+_ROWS = 16  # rows of D per warp
+_GROUP = 4  # warps per warp group
+_CHUNK = 16  # the bytes of a chunk, which is contiguous in every layout
+_SPANS = {0: 1, 3: 2, 2: 4, 1: 8}  # by swizzle mode of the descriptor: chunks per swizzled row (16, 32, 64, 128 bytes)
 
 
 def _chunks(bits: int, outer: int, depth: int, along_depth: bool) -> Array:
-    """Return the offset of every 16 bytes of a matrix in shared memory, by its descriptor (PTX ISA 9.7.15.5.1.2):
-    (outer, depth / their elements) where rows run along the depth, else (depth, outer / their elements). The
-    side along the chunks is given in chunks."""
+    """Return the byte offset of each 16-byte chunk of a matrix in shared memory (PTX ISA 9.7.15.5.1.2).
+
+    bits: the matrix descriptor. The result has shape (outer, depth) if the elements of a chunk are neighbours along the
+    depth, otherwise (depth, outer); the second of these two sizes is given in chunks, the first in elements.
+    """
     start, leading, stride = ((bits >> shift & 0x3FFF) << 4 for shift in (0, 16, 32))
     base_offset, span = bits >> 49 & 7, _SPANS[bits >> 62]
     line, chunk = np.arange(outer if along_depth else depth)[:, None], np.arange(depth if along_depth else outer)
     if along_depth:
-        # Without a swizzle the chunks of a row are apart; with one they are adjacent.
+        # The chunks of a row are adjacent if the layout is swizzled, otherwise `leading` bytes apart.
         along = chunk * (leading if span == 1 else _CHUNK)
     elif span == 1:
         along, stride = chunk * stride, leading
@@ -51,7 +53,7 @@ def _chunks(bits: int, outer: int, depth: int, along_depth: bool) -> Array:
 
 
 class Matrix:
-    """A or B in shared memory, as one wgmma reads it."""
+    """A matrix A or B in shared memory, as one wgmma instruction reads it."""
 
     def __init__(self, builder: Builder, operand: Operand, outer: int, depth: int, type_: str, transpose: bool) -> None:
         self.register = builder.source(operand, "b64")
@@ -62,7 +64,7 @@ class Matrix:
         self.known: dict[int, Array] = {}
 
     def places(self, bits: int) -> Array:
-        """Return the offsets of the matrix' chunks for a descriptor."""
+        """Return the byte offsets of the matrix' chunks, for descriptor `bits`."""
         if bits not in self.known:
             per_chunk = 8 * _CHUNK // ELEMENT_BITS[self.type]
             sides = (self.outer // per_chunk, self.depth) if self.turned else (self.outer, self.depth // per_chunk)
@@ -70,9 +72,10 @@ class Matrix:
         return self.known[bits]
 
     def read(self, machine: Machine, warps: Array, active_warps: Array) -> Array:
-        """Return the numbers (blocks, warps or 1, outer, depth).
+        """Return the matrices as numbers, of shape (blocks, warps or 1, outer, depth).
 
-        warps: the warps that multiply in any block; active_warps: which do in each block, (blocks, warps).
+        warps: the numbers of the warps that multiply in at least one block; active_warps: which of these multiply in
+        each block, of shape (blocks, warps).
         """
         chunk = machine.chunk
         words = broadcast(machine.array(self.register, UNSIGNED[64]), chunk.shape)[:, 32 * warps]
@@ -89,7 +92,7 @@ class Matrix:
         return matrix
 
     def gather(self, machine: Machine, bits: int, blocks: Any, active_warps: Array, warps: Array) -> Array:
-        """Return the numbers (blocks, outer, depth) of a descriptor."""
+        """Return the matrix with descriptor `bits` in each of the given blocks, of shape (blocks, outer, depth)."""
         chunk, places = machine.chunk, self.places(bits)
         last, size = int(places.max()), machine.shared_size
         if last + _CHUNK > size:
@@ -105,7 +108,7 @@ class Matrix:
         return np.swapaxes(matrix, 1, 2) if self.turned else matrix
 
     def note(self, machine: Machine, places: Array, active_warps: Array, warps: Array) -> None:
-        """Log the reads, 16 bytes a lane, each chunk for one lane of each warp group that multiplies."""
+        """Log the reads for the race checks: in each warp group that multiplies, each chunk is read by one lane."""
         chunk = machine.chunk
         groups = different(warps // _GROUP)
         flat = places.reshape(-1)

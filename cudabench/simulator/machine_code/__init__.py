@@ -1,1 +1,1 @@
-"""Runs a kernel's machine code, lane by lane, to count what a GPU executes. It finds no faults and names nothing."""
+"""Runs a kernel's machine code to count what a GPU executes. It does not look for hazards."""

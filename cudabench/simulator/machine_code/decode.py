@@ -1,7 +1,7 @@
-"""Machine code as nvdisasm prints it, decoded to the operations of `native/sass_*.cpp`.
+"""Decodes machine code, as nvdisasm prints it, to the operations of `native/sass_*.cpp`.
 
-The order of operands is not documented. An instruction that is not known here, or in a form that is not, makes the
-kernel unreadable as a whole.
+NVIDIA does not document the order of operands. If a kernel has an instruction, or a form of one, that is not known
+here, the whole kernel is unreadable.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ SPECIAL = {
 ROUNDING = {"RZ": 1, "RM": 2, "RP": 3}
 FLUSH, SATURATE, RELU = 4, 8, 16
 WHOLE = {"TRUNC": 1, "FLOOR": 2, "CEIL": 3}
-REDUCED = {"POPC": 0, "AND": 1, "OR": 2}  # what BAR.RED makes of the predicates of a block
+REDUCED = {"POPC": 0, "AND": 1, "OR": 2}  # the reductions of BAR.RED over the predicates of a block
 REDUCTIONS = ("SUM", "MIN", "MAX", "AND", "OR", "XOR")
 ATOMICS = {
     name: number
     for number, name in enumerate(("ADD", "MIN", "MAX", "AND", "OR", "XOR", "EXCH", "INC", "DEC", "CAS", "CAST"))
 }
-# These do nothing to the lanes of a block that runs alone.
+# Instructions that do not change what the lanes of a single block compute.
 IDLE = (
     "NOP", "DEPBAR", "LDGDEPBAR", "ERRBAR", "CGAERRBAR", "MEMBAR", "CCTL", "FENCE", "PMTRIG", "NANOSLEEP",
     "ENDCOLLECTIVE",
@@ -56,10 +56,10 @@ GLOBAL_ATOMICS = ("RED", "REDG", "ATOM", "ATOMG")
 
 @dataclass
 class Row:
-    """One instruction on its way to a record of `layout.INSTRUCTION`.
+    """One decoded instruction, from which a record of `layout.INSTRUCTION` is made.
 
-    reads, writes: registers and predicates, see `unknown.bits`. decides: those that say where lanes go and what they
-    touch.
+    `name`: the name of its operation; `fields`, `mode`, `predicates`, `sources`, `conditions`: fields of the record.
+    `reads`, `decides`, `writes`: numbers of registers and predicates, as in `unknown.Masks`.
     """
 
     name: str
@@ -75,10 +75,12 @@ class Row:
 
 @dataclass(frozen=True, eq=False)
 class Decoded:
-    """A kernel: its instructions, what it reads of constants, (bank, offset) or a value, and bytes of its stack.
+    """A decoded kernel.
 
-    yields: whether it has a YIELD; atomics: whether it has atomics on global memory; unknown: whether it stores there
-    what is not computed. records: what `code` made.
+    `instructions`: as nvdisasm printed them; `rows`: the same instructions, decoded; `constants`: the constants that it
+    reads, each (bank, offset) or a value; `stack`: how many bytes of stack a lane needs; `yields`: whether it has a
+    YIELD; `atomics`: whether it has atomics on global memory; `unknown`: whether it may store values to global memory
+    that are not computed (see `unknown`); `records`: a cache of `code`.
     """
 
     instructions: tuple[sass.Instruction, ...]
@@ -91,7 +93,7 @@ class Decoded:
     records: dict[int, Array] = field(default_factory=dict)
 
     def code(self, numbers: Mapping[str, int]) -> Array:
-        """Return the records, given the numbers of operations."""
+        """Return the array of `layout.INSTRUCTION` records; numbers: the number of each operation, keyed by name."""
         if id(numbers) not in self.records:
             records = [_record(row, numbers[row.name]) for row in self.rows]
             self.records[id(numbers)] = np.array(records, layout.INSTRUCTION)
@@ -102,7 +104,7 @@ _NO_SOURCE, _NO_CONDITION = (layout.CONSTANTS, ALL, 0, 0, 0), (layout.TRUE, 0)
 
 
 def _record(row: Row, code: int) -> tuple[Any, ...]:
-    """Return the fields of `layout.INSTRUCTION`; code: the number of the operation."""
+    """Return the values for a record of `layout.INSTRUCTION`, in its order; code: the number of the operation."""
     fields = {"into": -1, "address": -1, "beside": -1, **row.fields}
     values = {
         **fields,
@@ -116,9 +118,13 @@ def _record(row: Row, code: int) -> tuple[Any, ...]:
     return tuple(values.get(name, 0) for name in layout.INSTRUCTION.names or ())
 
 
-# By opcode: the operation, and its operands in their order. d: the register that is written; p: a predicate that is,
-# if there is one; x, w, f, r, h: see `Reader.source`; c: a predicate that is read, true where it is left out;
-# k: likewise, but false; i: a number for the mode; a: an address; s: a special register; m: a mask of lanes.
+# The form of an opcode is the name of the operation and the kinds of its operands, one letter each, in order; or a
+# function that returns both and the initial mode. d: the register that is written; p: a predicate that is written,
+# which may be missing; x, w, f, r, h: sources, see `Reader.source`; c: a predicate that is read, true if it is missing;
+# k: the same, but false if it is missing; q: a predicate that is ignored; i: a number for the mode; s: a special
+# register, b: a barrier, both also for the mode; a: an address; t: the address that a copy writes to; l: an address in
+# a constant bank; j: the target of a jump; v: a value of the access's size; z: SRZ, read as 0; 1: the constant 1, which
+# is no operand; -: an operand that is ignored.
 Form = tuple[str, str] | Callable[[sass.Instruction, list[str]], tuple[str, str, list[int]]]
 
 
@@ -195,7 +201,7 @@ def _halves(name: str, count: int) -> Callable[[sass.Instruction, list[str]], tu
                 raise Unreadable(ins.mnemonic)
             del operands[1]
             return "hadd2.f32", "dh", []
-        # So ptxas writes that a register gets a constant.
+        # ptxas encodes a move of a constant into a register in this form.
         zeros = [operand.lstrip("-") for operand in operands[1:3]] == ["RZ", "RZ"]
         if count == 3 and zeros and NUMBER.fullmatch(operands[3]) and len(ins.modifiers) <= 1:
             del operands[1:3]
@@ -277,7 +283,7 @@ def _constant(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, lis
 
 def _loaded(name: str) -> Callable[[sass.Instruction, list[str]], tuple[str, str, list[int]]]:
     def form(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
-        # A predicate that is written says of a load whether it was a hit.
+        # A load may write a predicate: whether it was a hit.
         return name, "dpa" if name.startswith("ld") else "ax", [int(_has(ins, "S8", "S16"))]
 
     return form
@@ -296,7 +302,7 @@ def _atomic(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[
 
 
 def _copied(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
-    if len(operands) == 1:  # no comma in front of the descriptor in some versions' text
+    if len(operands) == 1:  # some versions of nvdisasm print no comma before the descriptor
         operands[:] = re.findall(r"(?:desc\[[^\]]*\])?\[[^\]]*\]", operands[0])
     return "ldgsts", "tac", []
 
@@ -375,7 +381,7 @@ FORMS: dict[str, Form] = {
     "EXIT": ("exit", "c"), "CALL": ("call", ""), "RET": _jump, "BRX": _jump,
 }  # fmt: skip
 FORMS |= {"YIELD": ("yield", ""), **dict.fromkeys(IDLE, _idle)}
-_TO_ALL = ("VOTEU", "R2UR", "REDUX")  # they read the active lanes, though what they write is uniform
+_TO_ALL = ("VOTEU", "R2UR", "REDUX")  # these read the active lanes, although they write a uniform register
 _WIDTHS = {"128": 16, "64": 8, "F64": 8, "S64": 8, "U64": 8, "U8": 1, "S8": 1, "8": 1, "U16": 2, "S16": 2, "16": 2}
 
 
@@ -392,7 +398,7 @@ def _form(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[in
 
 
 def _row(reader: Reader, ins: sass.Instruction, places: Mapping[str, int]) -> Row:
-    """Decode an instruction; places: the numbers of instructions by their labels."""
+    """Return an instruction decoded; places: the number of the instruction at each label."""
     operands = [operand.partition(' (*"SpillRefill')[0].strip() for operand in ins.operands if operand]
     guard = condition(ins.guard) if ins.guard else (layout.TRUE, 0)
     if ins.opcode in unknown.OPCODES:
@@ -416,13 +422,13 @@ def _row(reader: Reader, ins: sass.Instruction, places: Mapping[str, int]) -> Ro
     immediate: list[int] = []
     for kind in kinds:
         _operand(reader, row, kind, operands, immediate)
-    # Of what is left a branch has its label, a call its function, and a shuffle or vote a register of no use.
+    # Only the label of a branch and the function of a call may be left over.
     if any(not operand.startswith(("`", "(")) for operand in operands):
         raise Unreadable(f"{ins.mnemonic} {', '.join(ins.operands)}")
     if ins.opcode == "BRX":
         row.fields["offset"] += ins.address + 16
     if name == "atomg" and _has(ins, "E"):
-        row.fields["wide"] = 64  # also where CAS has no .64 at its register
+        row.fields["wide"] = 64  # CAS has no .64 at its register in some forms
     row.mode = immediate + row.mode
     _note_uses(row, ins)
     return row
@@ -432,7 +438,11 @@ _PAIRS = ("dadd", "dmul", "dfma", "f2f.f64.f32")  # operations that write two re
 
 
 def _note_uses(row: Row, ins: sass.Instruction) -> None:
-    """Note which registers and predicates an instruction asks for its way or its address, and which it writes."""
+    """Fill in `reads`, `decides` and `writes` of a row.
+
+    `reads` has the sources already. Registers and predicates that the path or the address depends on are added to
+    `decides` for operations of `unknown.DECIDES`, and to `reads` for others.
+    """
     place, beside = row.fields.get("address", -1), row.fields.get("beside", -1)
     asked = [unknown.predicate(number) for number in (row.fields["guard"], *(number for number, _ in row.conditions))]
     asked += [place, place + (place >= 0 and row.fields["wide"] == 64), beside, beside + (beside >= 0)]
@@ -457,7 +467,10 @@ def _note_uses(row: Row, ins: sass.Instruction) -> None:
 
 
 def _operand(reader: Reader, row: Row, kind: str, operands: list[str], immediate: list[int]) -> None:
-    """Remove the operands of one kind of `FORMS` from the list."""
+    """Decode the next operand, which has a kind of `FORMS`, into the row; remove it from the list.
+
+    Numbers for the mode are appended to `immediate`.
+    """
     if kind in "dpqck":
         _written_or_asked(reader, row, kind, operands)
     elif kind in "xwfrhv1z":
@@ -473,7 +486,7 @@ def _operand(reader: Reader, row: Row, kind: str, operands: list[str], immediate
 
 
 def _written_or_asked(reader: Reader, row: Row, kind: str, operands: list[str]) -> None:
-    """Take off a register that is written, or a predicate that is written, left out or asked."""
+    """Decode and remove a register that is written (d), or a predicate that is written or read and may be missing."""
     if kind == "d":
         place = reader.register(operands.pop(0).replace(".reuse", ""))
         row.fields["into"] = -1 if place == layout.CONSTANTS else place
@@ -486,7 +499,7 @@ def _written_or_asked(reader: Reader, row: Row, kind: str, operands: list[str]) 
 
 
 def _value(reader: Reader, kind: str, operands: list[str]) -> tuple[int, int, int, int, int]:
-    """Take off what is read, and return where it is."""
+    """Decode and remove a source operand; return its fields of `layout.SOURCE`."""
     if kind == "1":
         return reader.constant(1), ALL, 0, 0, 0
     text = operands.pop(0)
@@ -499,7 +512,7 @@ def _value(reader: Reader, kind: str, operands: list[str]) -> tuple[int, int, in
 
 
 def _place(reader: Reader, row: Row, kind: str, operands: list[str]) -> None:
-    """Take off an address, or where a jump goes to."""
+    """Decode and remove an address, or the target of a jump (j)."""
     text = operands.pop(0)
     if kind == "a":
         row.fields |= reader.address(text)
@@ -509,7 +522,7 @@ def _place(reader: Reader, row: Row, kind: str, operands: list[str]) -> None:
     elif kind == "l":
         _constant_address(reader, row, text)
     elif kind == "j":
-        # `R8 -0x170 (*"BRANCH_TARGETS .L_x_1", ...)`, relative to the next instruction; `R8 (name)`.
+        # Either `R8 -0x170 (*"BRANCH_TARGETS .L_x_1", ...)`, relative to the next instruction, or `R8 (name)`.
         register, *behind = text.split()
         row.sources.append(reader.source(register, "x"))
         row.fields["offset"] = int(behind[0], 16) if behind and behind[0][0] in "-0" else 0
@@ -525,9 +538,9 @@ def _constant_address(reader: Reader, row: Row, text: str) -> None:
 
 
 def decode(items: Sequence[sass.Instruction | str]) -> Decoded:
-    """Decode a kernel with its subroutines: instructions and labels in their order.
+    """Return a kernel decoded, with its subroutines; items: its instructions and its labels (str), in order.
 
-    Raises Unreadable with what is not known.
+    Raises Unreadable if something is not known.
     """
     places: dict[str, int] = {}
     instructions: list[sass.Instruction] = []
@@ -540,7 +553,7 @@ def decode(items: Sequence[sass.Instruction | str]) -> Decoded:
     for ins in instructions:
         if ins.opcode == "BAR":
             reduced = next((name for name in ins.modifiers if name in REDUCED), reduced)
-        if ins.opcode == "B2R":  # of the barrier in front of it
+        if ins.opcode == "B2R":  # gets the result of the barrier before it
             ins = ins._replace(modifiers=(*ins.modifiers, reduced))
         try:
             rows.append(_row(reader, ins, places))

@@ -1,4 +1,4 @@
-"""What a launch finds of a cubin besides code: the banks of constants, and how much shared memory the kernel has."""
+"""What a launch reads from a cubin: the code, the constant banks, and the size of the kernel's shared memory."""
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ from cudabench.simulator.memory import AddressSpace
 from cudabench.simulator.values import Index3
 from cudabench.symbols import plain_name
 
-ARGUMENTS = {7: 0x160, 8: 0x160, 9: 0x210}  # where they begin in bank 0, by the major number of the architecture
-STACK_AT = 0x28  # of the first value of R1
-RESERVED = {9: 1024}  # bytes of shared memory in front of the kernel's own
+ARGUMENTS = {7: 0x160, 8: 0x160, 9: 0x210}  # by major version of the architecture: where arguments begin in bank 0
+STACK_AT = 0x28  # where in bank 0 the initial value of R1, the stack pointer, is
+RESERVED = {9: 1024}  # by major version: bytes of shared memory that are reserved in front of the kernel's own
 
 
 class Kernel(NamedTuple):
-    """A kernel of a cubin: its code, and the banks of constants as the cubin has them.
+    """A kernel of a cubin.
 
-    variables: (place in bank 3, name) of `__constant__` variables; pointers: (bank, place, name, bytes behind it) of
-    addresses of variables. shared: bytes of static shared memory, with what is reserved in front of it.
+    `decoded`: its decoded code; `major`: the major version of the compute capability; `banks`: the content of its
+    constant banks in the cubin, keyed by number; `variables`: (offset in bank 3, name) of each `__constant__` variable;
+    `pointers`: (bank, offset, name, addend) of each place in a bank that holds the address of a variable plus an
+    addend; `shared`: the bytes of static shared memory, including the reserved ones.
     """
 
     decoded: Decoded
@@ -36,9 +38,10 @@ class Kernel(NamedTuple):
     def bank_bytes(
         self, space: AddressSpace, grid: Index3, block: Index3, parameters: bytes, stack: int
     ) -> list[bytes]:
-        """Return the banks of a launch, whose arrays and variables lie in a space.
+        """Return the content of the constant banks for a launch; bank k is item k of the list.
 
-        Raises Unreadable for a pointer to something else.
+        space: contains the launch's arrays and variables; parameters: the bytes of the kernel's arguments; stack: the
+        initial stack pointer. Raises Unreadable if a bank holds the address of something that is not in the space.
         """
         regions = {region.name: region for region in space.slots}
         data = [bytearray(self.banks.get(number, b"")) for number in range(5)]
@@ -58,9 +61,10 @@ class Kernel(NamedTuple):
 
 @lru_cache(maxsize=64)
 def kernel(image: bytes, entry: str) -> Kernel:
-    """Return a kernel of a cubin.
+    """Return kernel `entry` of a cubin.
 
-    Raises Unreadable for an instruction that is not known, DeviceUnusable if nvdisasm is not installed or refuses it.
+    Raises Unreadable if it has an unknown instruction, and DeviceUnusable if nvdisasm is not installed or refuses the
+    cubin.
     """
     from elftools.elf.relocation import RelocationSection
     from elftools.elf.sections import SymbolTableSection
@@ -100,7 +104,7 @@ def kernel(image: bytes, entry: str) -> Kernel:
 
 
 def readable(image: bytes, entry: str) -> Kernel | str:
-    """Return a kernel of a cubin, or why its code is not read whole; errors of nvdisasm as `kernel`."""
+    """Return kernel `entry` of a cubin, or the reason why it is unreadable; raises DeviceUnusable like `kernel`."""
     try:
         return kernel(image, entry)
     except Unreadable as error:

@@ -1,4 +1,4 @@
-"""Running a launch's machine code on a copy of its memory."""
+"""Runs a launch's machine code on a copy of the launch's memory."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from cudabench.system import native
 
 YIELDS = "in which order divergent lanes run after YIELD is not known"
 TABLES = "which lanes of a jump by table go first is not known"
-SPARE_STACK = 64  # bytes of a lane
-SLACK, MOST = 8, 1 << 26  # warp instructions of a launch: so many times those of the PTX at most, and so many in all
-MOST_BYTES = 1 << 28  # of the arrays that a launch may write, of which a copy is made
+SPARE_STACK = 64  # bytes per lane that the stack has more than the code needs
+SLACK, MOST = 8, 1 << 26  # limits of a launch's warp instructions: about 8 times those of its PTX, and 2^26
+MOST_BYTES = 1 << 28  # the most bytes that are copied of arrays that a launch may write
 DIFFERS = "its results differ from those of the PTX in"
 ROUNDED = "it has multiplications fused with additions, which the PTX has not, and other results in"
 IN_ANOTHER_ORDER = "with its atomics in another order it has other results in"
@@ -43,10 +43,12 @@ PIECES = {
 
 
 class Counted(NamedTuple):
-    """What a launch executed, by instruction: times that warps issued it, their lanes, sectors or wavefronts.
+    """What the machine code of a launch executed.
 
-    arrays: what each array holds afterwards that the launch may write, by its place in the address space. unsettled:
-    why hardware may execute more or fewer, or None.
+    `counts`: for each instruction of `decoded`, a record of `layout.COUNTED`: how often warps issued it, the sum of
+    their lanes, its requests, and its pieces (sectors or wavefronts). `arrays`: the content, afterwards, of each array
+    that the launch may write, keyed by slot in the address space. `unsettled`: why hardware may execute more or fewer
+    instructions, or None.
     """
 
     decoded: Decoded
@@ -56,16 +58,19 @@ class Counted(NamedTuple):
 
     @property
     def warps(self) -> int:
-        """Warp instructions."""
+        """The number of warp instructions."""
         return int(self.counts["warps"].sum())
 
     @property
     def lanes(self) -> int:
-        """Thread instructions: of each warp instruction the lanes that stand at it, whether its guard holds or not."""
+        """The number of thread instructions: the sum, over warp instructions, of the lanes on this path.
+
+        Lanes whose guard is false are included.
+        """
         return int(self.counts["lanes"].sum())
 
     def pieces(self, kind: str) -> int:
-        """Sectors or wavefronts of a kind of `PIECES`."""
+        """Return the number of sectors or wavefronts of one kind of access; kind: a key of `PIECES`."""
         opcodes = PIECES[kind]
         rows = zip(self.decoded.instructions, self.counts["pieces"], strict=True)
         return int(sum(pieces for ins, pieces in rows if ins.opcode in opcodes))
@@ -73,7 +78,7 @@ class Counted(NamedTuple):
 
 @lru_cache(1)
 def _library() -> tuple[Any, dict[str, int]] | None:
-    """Return the library and the numbers of its operations; None without the library."""
+    """Return the C++ library and the numbers of its operations, keyed by name; None if there is no library."""
     library = native.library()
     if library is None:
         return None
@@ -85,10 +90,10 @@ def _library() -> tuple[Any, dict[str, int]] | None:
 
 
 class MachineCodeRequest(NamedTuple):
-    """A kernel's machine code that is to run beside its PTX.
+    """A request to run a kernel's machine code in addition to its PTX.
 
-    read: returns the kernel as `image.kernel` does, or why it cannot be read. fuses: whether it rounds elsewhere than
-    its PTX does.
+    `read`: a function that returns the `Kernel`, or the reason why it is unreadable. `fuses`: a function that returns
+    whether the machine code has fused multiply-adds where the PTX does not, so that it rounds in another way.
     """
 
     read: Callable[[], Kernel | str]
@@ -96,7 +101,7 @@ class MachineCodeRequest(NamedTuple):
 
 
 def blocks_of(plan: Plan) -> Array:
-    """Return the numbers of the blocks that run, x first, in their order."""
+    """Return the sorted numbers of the blocks that run; blocks of the grid are numbered with x fastest."""
     x, y, z = plan.grid
     if plan.blocks == x * y * z:
         return np.arange(plan.blocks)
@@ -106,7 +111,10 @@ def blocks_of(plan: Plan) -> Array:
 
 
 def memory(plan: Plan, placed: Placed) -> dict[int, Array]:
-    """Return a copy of all that a launch may write, by its place in the address space."""
+    """Return copies of all arrays that a launch may write, keyed by slot in the address space.
+
+    Raises Unreadable if they are too large.
+    """
     parameters = np.frombuffer(placed.parameters, np.uint8)
     written = written_regions(plan.code.written, placed.space, parameters, placed.textures)
     regions = {
@@ -120,9 +128,10 @@ def memory(plan: Plan, placed: Placed) -> dict[int, Array]:
 
 
 def beside(asked: MachineCodeRequest | None, plan: Plan, placed: Placed) -> Callable[[Report], Report]:
-    """Return what adds to the report of a launch that has ended what its machine code did, on memory as it is now.
+    """Return a function that runs the machine code and adds its counts to the launch's report.
 
-    Without `asked` reports stay as they are.
+    Call `beside` before the launch, as it copies the memory; call the function after the launch. If `asked` is None,
+    the function returns the report as it is.
     """
     if asked is None:
         return lambda report: report
@@ -159,7 +168,7 @@ def _code(
     arrays = {} if kernel.decoded.unknown else ran.arrays
     unlike = [slots[at].name for at, data in arrays.items() if differ(data, slots[at].bytes)]
     if unlike:
-        # What an atomic returns depends on the order of warps, which differs here.
+        # The result of an atomic depends on the order of warps, which is not that of the PTX engines.
         ordered = plan.code.communicates or any(ins.opcode in ORDERED for ins in ran.decoded.instructions)
         differs = IN_ANOTHER_ORDER if ordered else ROUNDED if asked.fuses() else DIFFERS
         return f"{differs} {', '.join(unlike)}"
@@ -168,7 +177,7 @@ def _code(
 
 
 def differ(left: Array, right: Array) -> bool:
-    """Return whether bytes differ by more than the rounding of some type of floats."""
+    """Return whether two arrays of bytes differ by more than rounding errors, whatever type of floats they hold."""
     words = left.size // 8 * 8
     if np.array_equal(left[:words].view(np.uint64), right[:words].view(np.uint64)) and np.array_equal(
         left[words:], right[words:]
@@ -186,9 +195,10 @@ def differ(left: Array, right: Array) -> bool:
 
 
 def execute(kernel: Kernel, plan: Plan, placed: Placed, before: dict[int, Array], budget: int) -> Counted | str:
-    """Run a launch on `before`, see `memory`, which it changes; return what it counted, or why it could not be run.
+    """Run the machine code of a launch; return its counts, or the reason why it could not run.
 
-    budget: warp instructions after which it is given up.
+    before: the arrays that the launch may write, from `memory`; they are changed. budget: how many warp instructions to
+    execute before giving up.
     """
     loaded = _library()
     if loaded is None:

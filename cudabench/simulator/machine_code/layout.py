@@ -1,4 +1,4 @@
-"""The structures that Python and C++ share, field by field those of `native/sass.hpp`."""
+"""The structures that Python and C++ share; their fields are those of `native/sass.hpp`, in the same order."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import ctypes
 
 import numpy as np
 
-UNIFORM, CONSTANTS = 256, 320  # the first uniform register; the first place of a constant
-TRUE, PREDICATES = 7, 16  # PT; how many there are, of which the uniform ones are 8 behind
+UNIFORM, CONSTANTS = 256, 320  # register numbers: the first of uniform registers, and the first of constants
+TRUE, PREDICATES = 7, 16  # the number of PT, and how many predicates there are; 8 to 15 are the uniform ones
 BANKS = 6
 
 SOURCE = np.dtype([("place", "i4"), ("keep", "u4"), ("flip", "u4"), ("plus", "u4"), ("half", "i4")])
@@ -22,7 +22,7 @@ COUNTED = np.dtype([(name, "i8") for name in ("warps", "lanes", "requests", "pie
 
 
 class Launch(ctypes.Structure):
-    """`MachineLaunch` of sass.hpp."""
+    """The structure `MachineLaunch` of sass.hpp."""
 
     _fields_ = [
         ("code", ctypes.c_void_p), ("constants", ctypes.c_void_p), ("banks", ctypes.c_void_p * BANKS),

@@ -1,4 +1,4 @@
-"""Operands of machine code as nvdisasm prints them: registers, constants, immediates, addresses, predicates."""
+"""Decodes the operands that nvdisasm prints: registers, constants, immediates, addresses and predicates."""
 
 from __future__ import annotations
 
@@ -21,18 +21,21 @@ NUMBER = re.compile(r"[-+]?(?:0x[0-9a-f]+|\d[\d.]*(?:e[-+]?\d+)?|INF|QNAN|SNAN)"
 
 
 class Unreadable(Exception):
-    """An instruction that is not known here."""
+    """The machine code has something that the simulator does not know; the message says what."""
 
 
 class Reader:
-    """Reads the operands of a kernel's instructions, and gathers the constants that they name."""
+    """Decodes the operands of a kernel's instructions, and collects the constants that they use.
+
+    Constants are numbered like registers, from `layout.CONSTANTS` on. A constant is an int, or (bank, offset).
+    """
 
     def __init__(self) -> None:
         self.constants: list[tuple[int, int] | int] = [0, 0]
         self.places: dict[tuple[object, object], int] = {(0, 0): layout.CONSTANTS}
 
     def constant(self, low: tuple[int, int] | int, high: tuple[int, int] | int = 0) -> int:
-        """Return the place of a pair of words."""
+        """Return the register number of a pair of constant words, which is added if it is new."""
         key = low, high
         if key not in self.places:
             self.places[key] = layout.CONSTANTS + len(self.constants)
@@ -40,7 +43,7 @@ class Reader:
         return self.places[key]
 
     def register(self, text: str) -> int:
-        """Return the place of a register; that of zeros is a constant."""
+        """Return the number of a register such as "R4" or "UR4"; that of RZ and URZ is the constant 0."""
         match = _REGISTER.fullmatch(text)
         if match is None:
             raise Unreadable(text)
@@ -49,7 +52,10 @@ class Reader:
         return int(match[2]) + (layout.UNIFORM if match[1] else 0)
 
     def source(self, text: str, kind: str) -> tuple[int, int, int, int, int]:
-        """Return an operand. kind: x a word, w two of them, f float32, r float64, h 16-bit floats."""
+        """Return the fields of `layout.SOURCE` for a source operand.
+
+        kind: x for a 32-bit word, w for two words, f for float32, r for float64, h for two 16-bit floats.
+        """
         text = text.replace(".reuse", "")
         sign = {"f": 1 << 31, "r": 1 << 31, "h": 0x80008000}.get(kind)
         if NUMBER.fullmatch(text):
@@ -78,7 +84,7 @@ class Reader:
         return place, keep, ALL, int(match["sign"] == "-"), half
 
     def address(self, text: str) -> dict[str, int]:
-        """Return the fields of an address."""
+        """Return the fields of `layout.INSTRUCTION` for an address operand, keyed by name."""
         match = _ADDRESS.fullmatch(text.replace(".reuse", ""))
         if match is None:
             raise Unreadable(text)
@@ -100,7 +106,7 @@ class Reader:
 
 
 def number_bits(text: str, kind: str) -> int:
-    """Return the bits of an immediate: those of a word, of a 16-bit float, or of the upper word of a float64."""
+    """Return the bits of an immediate; for kind r, the upper word of the float64. kind: as for `Reader.source`."""
     minus, digits = text.startswith("-"), text.lstrip("+-")
     if digits.startswith("0x") or (kind in "xw" and digits.isdigit()):
         value = int(digits, 0)
@@ -116,7 +122,7 @@ def number_bits(text: str, kind: str) -> int:
 
 
 def condition(text: str) -> tuple[int, int]:
-    """Return a predicate's number, and what its bits are flipped by."""
+    """Return the number of a predicate, and the mask to xor its lanes with: all ones for `!P0`, else 0."""
     if not PREDICATE.fullmatch(text):
         raise Unreadable(text)
     bare = text.lstrip("!")

@@ -1,8 +1,9 @@
-"""Values that are not computed, as a tensor core's product: which registers may hold one, and what may depend on it.
+"""Finds registers and memory that may hold values which are not computed, such as the product of a tensor core.
 
-Counts depend on addresses, guards and branches alone. So an instruction whose value is not known here does not matter
-until one of those comes from it, which the code itself shows: a register is unknown where any way to it writes such a
-value. What was stored unknown makes all loads from that memory unknown.
+Counts depend only on addresses, guards and branches. So an instruction whose result is not computed does no harm unless
+one of these depends on it. This is found from the code alone: a register is unknown at an instruction if on any path to
+it an unknown value is written to the register. If an unknown value is stored to global, shared or local memory, all
+loads from this memory are unknown.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from cudabench.simulator.machine_code.operands import Unreadable
 if TYPE_CHECKING:
     from cudabench.simulator.machine_code.decode import Row
 
-# By opcode: the most registers that it writes from its first one on.
+# Instructions that are not computed. By opcode: how many consecutive registers it writes at most.
 OPCODES = {
     "HMMA": 4, "IMMA": 4, "DMMA": 8, "BMMA": 4, "QMMA": 4, "MOVM": 1, "LDSM": 4, "TEX": 4, "TLD": 4, "TLD4": 4,
     "TXQ": 4, "TXD": 4, "TMML": 4,
 }  # fmt: skip
 LOADS = {"ldg": "global", "atomg": "global", "lds": "shared", "atoms": "shared", "ldl": "local"}
 STORES = {"stg": "global", "atomg": "global", "sts": "shared", "atoms": "shared", "stl": "local"}
-# What decides where lanes go and what they touch.
+# Operations that decide which path lanes take and which memory they access.
 DECIDES = (
     *LOADS, *STORES, "ldgsts", "ldc", "bra", "bra.div", "exit", "jump", "call", "bar", "break", "bsync",
     "warpsync",
@@ -34,27 +35,31 @@ _REGISTER = re.compile(r"R(\d+)")
 
 
 def written(ins: sass.Instruction) -> set[int]:
-    """Return the registers that an instruction of `OPCODES` writes."""
+    """Return the numbers of the registers that an instruction of `OPCODES` writes."""
     most = OPCODES[ins.opcode]
     if ins.opcode[0] == "T" and re.fullmatch("0x[0-9a-f]", ins.operands[-1]):
-        most = min(2, int(ins.operands[-1], 16).bit_count())  # of the four components those that are asked for
+        most = min(2, int(ins.operands[-1], 16).bit_count())  # the mask of wanted components
     elif ins.opcode == "LDSM":
         most = int(next((part for part in ins.modifiers if part in "124"), "1"))
     elif ins.opcode == "HMMA" and "F32" not in ins.modifiers:
         most = 2
     firsts = [match for text in ins.operands[:2] if (match := _REGISTER.fullmatch(text))]
-    # A texture's values go to two places of two.
+    # The values of a texture are written to two operands of two registers each.
     several = firsts if ins.opcode.startswith("T") else firsts[:1]
     return {int(match[1]) + place for match in several for place in range(most)}
 
 
 def bits(places: Sequence[int] | set[int]) -> int:
-    """Return a set of registers, and of predicates after them, as bits; those that are constant are left out."""
+    """Return a set of registers and predicates as a bit mask, without constant ones; `predicate` numbers predicates."""
     return sum(1 << place for place in {*places} if 0 <= place < layout.CONSTANTS + layout.PREDICATES)
 
 
 class Masks(NamedTuple):
-    """What an instruction reads, what of that decides, and what it writes, as `bits`."""
+    """Registers and predicates of an instruction, each field a mask as returned by `bits`.
+
+    `reads`: those that its value depends on; `decides`: those that its path or its address depends on; `writes`: those
+    that it writes.
+    """
 
     reads: int
     decides: int
@@ -62,14 +67,15 @@ class Masks(NamedTuple):
 
 
 def predicate(number: int) -> int:
-    """Return the place of a predicate after the registers; -1 of one that is constant."""
+    """Return the bit number of a predicate in the masks of `bits`, after the registers; -1 if it is constant."""
     return -1 if number < 0 or number % 8 == layout.TRUE else layout.CONSTANTS + number
 
 
 def stored(instructions: Sequence[sass.Instruction], rows: Sequence[Row], places: Mapping[str, int]) -> bool:
-    """Return whether unknown values reach global memory; places: the numbers of instructions by their labels.
+    """Return whether unknown values may be stored to global memory.
 
-    Raises Unreadable where an address, a guard or a branch may depend on one.
+    places: the number of the instruction at each label. Raises Unreadable if an address, a guard or a branch may depend
+    on an unknown value.
     """
     sources = {number for number, ins in enumerate(instructions) if ins.opcode in OPCODES}
     if not sources:
@@ -94,7 +100,10 @@ def _states(
     instructions: Sequence[sass.Instruction], rows: Sequence[Row], masks: Sequence[Masks], places: Mapping[str, int],
     sources: set[int], memory: set[str],
 ) -> list[int]:  # fmt: skip
-    """Return what is unknown in front of each instruction, as `bits`."""
+    """Return, for each instruction, the registers and predicates that are unknown before it, as a mask of `bits`.
+
+    sources: the numbers of instructions that are not computed; memory: the memories that hold unknown values.
+    """
     states, waiting = [0] * len(rows), [*range(len(rows))]
     called = [number + 1 for number, ins in enumerate(instructions) if ins.opcode == "CALL"]
     while waiting:

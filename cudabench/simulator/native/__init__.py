@@ -1,2 +1,5 @@
-"""The native engine: a kernel's code as arrays of numbers, run by a C++ library (`native/` at the top), whose counts
-become a `Report`. What it cannot run, and each launch in which it suspects a fault, runs on the NumPy engine."""
+"""The native engine, a C++ library (`native/` at the top of the repository) that runs kernels and counts what they do.
+
+It gets a kernel's code as arrays of numbers, and its counts become a `Report`. Launches that it cannot run, and those
+in which it suspects a hazard, run on the NumPy engine.
+"""

@@ -1,4 +1,4 @@
-"""Atomic operations in the native engine."""
+"""Encodes atomic operations for the native engine, and reads how much they contend."""
 
 from __future__ import annotations
 
@@ -26,8 +26,11 @@ FLOATS = ("f16", "bf16", "f16x2", "bf16x2", "f32", "f64")
 
 
 class Contention(NamedTuple):
-    """The hits of the address that an atomic uses most, from how many blocks they come, None where there was too much
-    to tell, and whether the kernel uses what the atomic finds."""
+    """How much an atomic instruction contends.
+
+    `hottest`: how often its most used address was hit; `blocks`: how many blocks hit this address; each is None if
+    there was too much to keep. `returns`: whether the kernel uses the old value that the atomic returns.
+    """
 
     hottest: int | None
     blocks: int | None
@@ -61,26 +64,29 @@ def _atomic(emit: Emit, ins: Instruction) -> None:
 
 
 def _what(access: MemoryOp, code: Code) -> tuple[str, str]:
-    """Return the operation and the type of an atomic: ("add", "f32")."""
+    """Return the operation and the type of an atomic, such as ("add", "f32")."""
     name, _, type_ = code.accesses[access.number].what.partition(".")
     return name, type_
 
 
 def served_as(access: MemoryOp, code: Code) -> int:
-    """Return how shared memory serves an atomic that does not add one."""
+    """Return how shared memory serves an atomic, as an index of `SERVED`, if it does not add the constant 1."""
     return SERVED.index(served(*_what(access, code), False))
 
 
 def ordered(code: Code, accesses: Iterable[MemoryOp]) -> bool:
-    """Return whether the order of the blocks may show in what a kernel leaves in global memory: where atomics give back
-    what they find, round, or put something in the place of what is there, or where several operations may meet."""
+    """Return whether the order of the blocks may change what a kernel leaves in global memory.
+
+    It may if the kernel's blocks communicate (`communicates`), if an atomic on global memory rounds or replaces the old
+    value, or if there are different atomic operations on global memory.
+    """
     atomics = [_what(access, code) for access in accesses if access.kind == "atomic" and "global" in access.numbers]
     kinds = {(name, type_ if name in ("min", "max") else "") for name, type_ in atomics}
     return code.communicates or len(kinds) > 1 or any(n not in COMMUTING or t in FLOATS for n, t in atomics)
 
 
 def contention(library: Any, handle: Any, encoded: Encoded, code: Code) -> dict[int, Contention]:
-    """Return how much the executed atomics on global memory contend, by the number of the access."""
+    """Return the contention of each executed atomic on global memory, keyed by the number of its access."""
     counts = np.zeros((len(code.accesses), 2), np.int64)
     library.cudabench_contention(handle, ctypes.c_void_p(counts.ctypes.data))
     contended = {}

@@ -1,4 +1,4 @@
-"""Conversions in the native engine."""
+"""Encodes conversions (cvt) for the native engine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cudabench.simulator.native.integers import SIGNED
 from cudabench.simulator.native.scalar import sign
 from cudabench.simulator.program.ptx import BITS, Instruction
 
-_INTEGRAL = {"rni": 0, "rzi": 1, "rmi": 2, "rpi": 3}  # in the order of ROUNDINGS
+_INTEGRAL = {"rni": 0, "rzi": 1, "rmi": 2, "rpi": 3}  # roundings to integers, numbered like those of ROUNDINGS
 _HALVES = ("f16", "bf16")
 _REALS = (*_HALVES, "f32", "f64")
 
@@ -59,7 +59,7 @@ def _resize(emit: Emit, ins: Instruction, result: str, type_: str) -> None:
 
 
 def _widened(emit: Emit, ins: Instruction, type_: str) -> tuple[int, str]:
-    """Return the register of a float operand, a half as float32, and its type."""
+    """Return the register and the type of the float operand; a 16-bit float is first converted to float32."""
     if type_ in _HALVES:
         return emit.then(f"cvt.f32.{type_}", 32, emit.source(ins.operands[1], "b16")), "f32"
     return emit.source(ins.operands[1], type_), type_
@@ -90,7 +90,7 @@ def _from_integer(emit: Emit, ins: Instruction, result: str, type_: str) -> None
 
 
 def _name(result: str, type_: str, flags: int) -> str:
-    """Return the operation that makes a float of another number."""
+    """Return the name of the operation that converts a number of `type_` to the float type `result`."""
     return f"directed.f16.{type_}" if result == "f16" and flags & 3 else f"cvt.{result}.{type_}"
 
 
@@ -119,7 +119,7 @@ def _between_floats(emit: Emit, ins: Instruction, result: str, type_: str) -> No
         flags &= ~3
     if result == kind and type_ == "bf16" and not flags and integral is None:
         emit.op("mov.32", into, (value,))  # a NaN keeps its bits
-    elif result == kind:  # float32 and float64 as they are
+    elif result == kind:  # float32 to float32, or float64 to float64
         emit.op(f"finish.{kind}", into, (value,), flags=flags)
     else:
         emit.op(_name(result, kind, flags), into, (value,), flags=flags)
@@ -135,7 +135,7 @@ def _pair(emit: Emit, ins: Instruction, result: str) -> None:
 
 
 def _pack(emit: Emit, ins: Instruction) -> None:
-    """Emit cvt.pack.sat: two integers, clamped, into the low bits, above them the low bits of c."""
+    """Emit cvt.pack.sat: two clamped integers fill the low bits; operand c, if there is one, fills the bits above."""
     result, type_ = ins.modifiers[2:4]
     bits, constant = BITS[result], emit.builder.constant
     parts = []

@@ -1,4 +1,4 @@
-"""From an instruction of the PTX to operations of the native engine, while a `Builder` has it in hand."""
+"""Encodes a PTX instruction as operations of the native engine, right after a `Builder` has built it for NumPy."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ ANY_TYPE = ""
 
 
 class NotEncoded(Exception):
-    """The native engine lacks an instruction, or one of its forms: a launch that comes to it runs on NumPy."""
+    """The native engine lacks an instruction or one of its forms; a launch that reaches it runs on the NumPy engine."""
 
 
 class NativeOp(NamedTuple):
-    """One operation: its name, the registers that it writes and reads, and what else it has to know.
+    """One operation of the native engine.
 
-    access: the memory instruction that the NumPy engine made of it.
+    `into`: the registers that it writes; `sources`: the registers that it reads; `immediate`, `flags`: numbers whose
+    meaning depends on the operation; `access`: the record of the memory instruction, made by the builder for NumPy.
     """
 
     name: str
@@ -37,16 +38,19 @@ class NativeOp(NamedTuple):
 
 
 class Native(NamedTuple):
-    """What an instruction is in the native engine; members: of a warp-wide one the register of its mask, -2 for all."""
+    """The native operations of an instruction.
+
+    `members`: for a warp-wide instruction, the register of its member mask, or -2 if all lanes are members.
+    """
 
     ops: tuple[NativeOp, ...]
     members: int = -2
 
 
 class Emit:
-    """The operations of one instruction, and the registers of its operands.
+    """Collects the native operations of one instruction, and finds the registers of its operands.
 
-    The builder has built the instruction for NumPy already: registers exist, and what it noted is left as it is.
+    The builder for NumPy has run for this instruction already, so its registers exist.
     """
 
     def __init__(self, builder: Builder, ins: Instruction, access: MemoryOp | None) -> None:
@@ -57,23 +61,23 @@ class Emit:
         self._scratch: Counter[int] = Counter()
 
     def op(self, name: str, into: tuple[int, ...] = (), sources: tuple[int, ...] = (), **more: Any) -> None:
-        """Add an operation."""
+        """Add an operation; more: further fields of `NativeOp`."""
         self.ops.append(NativeOp(name, into, sources, **more))
 
     def scratch(self, bits: int) -> int:
-        """Return a register of a width for what lives within the instruction."""
+        """Return a register of `bits` bits for an intermediate result of this instruction."""
         self._scratch[bits] += 1
         key = (bits, self._scratch[bits])
         return self.builder.once(self.builder.scratch, key, bits, Affine(0) if bits > 1 else False)
 
     def then(self, name: str, bits: int, *sources: int, **more: Any) -> int:
-        """Add an operation with a result that lives within the instruction; return that register of a width."""
+        """Add an operation with an intermediate result of `bits` bits; return the result's register."""
         into = self.scratch(bits)
         self.op(name, (into,), sources, **more)
         return into
 
     def source(self, operand: Operand, type_: str) -> int:
-        """Return a register of the type's width that holds a source operand read as the type."""
+        """Return a register that holds a source operand, read as `type_`; it has the width of this type."""
         if isinstance(operand, Symbol) and operand.name.startswith(("%clock", "%globaltimer")):
             raise NotEncoded(operand.name)
         if not isinstance(operand, (Immediate, Symbol)):
@@ -82,7 +86,7 @@ class Emit:
         return self.resized(index, BITS[type_])
 
     def resized(self, index: int, bits: int) -> int:
-        """Return a register of a width with the low bits of another one, or with zeros above them."""
+        """Return a register of `bits` bits with the value of register `index`, cut off or extended with zeros."""
         width = self.builder.width(index)
         if width == bits:
             return index
@@ -91,7 +95,10 @@ class Emit:
         return self.then(f"resize.u{width}.u{bits}", bits, index)
 
     def target(self, operand: Operand, bits: int, signed: bool = False) -> int:
-        """Return a register of a width that becomes the destination; a wider one gets it with zeros or its sign."""
+        """Return the register of `bits` bits to which the result must be written.
+
+        If the destination is wider, the result is then extended to it, with its sign if `signed`, otherwise with zeros.
+        """
         if isinstance(operand, Symbol) and operand.name == "_":
             return self.scratch(bits)
         index = self.builder.target(operand)
@@ -106,13 +113,13 @@ class Emit:
         return new
 
     def predicate(self, operand: Operand) -> tuple[int, bool]:
-        """Return (register, inverted) of a predicate operand."""
+        """Return the register of a predicate operand, and whether the operand inverts it."""
         if isinstance(operand, Negated):
             return self.builder.source(Symbol(operand.name), "pred"), True
         return self.builder.source(operand, "pred"), False
 
     def address(self, operand: Operand) -> tuple[int, int]:
-        """Return (register of 32 or 64 bits, offset) of an address operand."""
+        """Return the register of an address operand, which has 32 or 64 bits, and the offset to add."""
         if not isinstance(operand, Address):
             raise NotEncoded(self.ins.text)
         if operand.base is None:
@@ -120,7 +127,7 @@ class Emit:
         return self.builder.source(Symbol(operand.base), "b64"), operand.offset
 
     def native(self) -> Native:
-        """Return what was emitted."""
+        """Return the collected operations."""
         return Native((*self.ops, *self._after), self.members)
 
 
@@ -130,7 +137,10 @@ _ENCODERS: dict[tuple[str, str], Encode] = {}
 
 
 def encodes(*opcodes: str, types: Collection[str] = (ANY_TYPE,)) -> Callable[[E], E]:
-    """Register what encodes some opcodes, for some types of the last modifier or for all."""
+    """Decorator: register a function as the encoder of these opcodes, if the last modifier is one of `types`.
+
+    Without `types` it encodes these opcodes for every type that has no encoder of its own.
+    """
 
     def register(encode: E) -> E:
         for opcode in opcodes:
@@ -142,7 +152,7 @@ def encodes(*opcodes: str, types: Collection[str] = (ANY_TYPE,)) -> Callable[[E]
 
 
 def encoded(builder: Builder, ins: Instruction, access: MemoryOp | None) -> Native | None:
-    """Return what an instruction is in the native engine; None where that lacks it."""
+    """Return the native operations of an instruction; None if the native engine lacks it."""
     type_ = ins.modifiers[-1] if ins.modifiers else ANY_TYPE
     encode = _ENCODERS.get((ins.opcode, type_)) or _ENCODERS.get((ins.opcode, ANY_TYPE))
     if encode is None:
@@ -155,6 +165,6 @@ def encoded(builder: Builder, ins: Instruction, access: MemoryOp | None) -> Nati
     except (NotEncoded, Refuse, PtxError):
         return None
     finally:
-        made = builder.stream[stream:]  # for operands that are found anew each time, as an address in a frame
+        made = builder.stream[stream:]  # operands that must be computed each time, such as an address in a frame
         builder.uses, builder.defs, builder.stream[stream:] = uses, defs, []
     return None if made else emit.native()

@@ -1,4 +1,4 @@
-"""Floating-point arithmetic in the native engine."""
+"""Encodes floating-point arithmetic for the native engine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _DIRECTED = ("add", "sub", "mul", "div", "sqrt", "rcp", "fma", "mad")
 
 
 def said(ins: Instruction) -> int:
-    """Return what an instruction's modifiers but the rounding say, as flags."""
+    """Return the flags for an instruction's modifiers .ftz, .sat and .relu."""
     return sum(flag for word, flag in _WORDS.items() if word in ins.modifiers)
 
 
@@ -25,13 +25,13 @@ def _operands(emit: Emit, ins: Instruction) -> list[int]:
 
 
 def _emit(emit: Emit, ins: Instruction, name: str, flags: int) -> None:
-    """Emit an operation of a floating-point type: of two float32 in a register of 64 bits part by part."""
+    """Emit floating-point operation `name`; for f32x2, emit it for each of the two float32 in a 64-bit register."""
     type_ = ins.modifiers[-1]
     sources, bits = _operands(emit, ins), BITS[type_]
-    if name == "sub" and flags & 3 and type_ in ("f32", "f64"):  # as the NumPy engine does, whose NaN it shows
+    if name == "sub" and flags & 3 and type_ in ("f32", "f64"):  # as the NumPy engine does, so that NaNs are equal
         name, sources[1] = "add", emit.then(f"neg.{type_}", bits, sources[1])
     if type_ not in ("f32", "f64", "f32x2"):
-        flags &= ~FLUSH  # denormals of 16 bits are normal numbers in the type that computes them
+        flags &= ~FLUSH  # 16-bit denormals are normal in the wider type that computes
         if flags & 3:
             raise NotEncoded(ins.text)
     if type_ != "f32x2":

@@ -1,4 +1,4 @@
-"""Which memory a launch touches, as the native engine has it: `count.footprint` says what is counted."""
+"""The footprint of a launch as the native engine records it; `count.footprint` explains what is counted."""
 
 from __future__ import annotations
 
@@ -14,21 +14,19 @@ from cudabench.simulator.values import Array
 
 
 class Traces(NamedTuple):
-    """What the engine wrote down of the memory that a launch touched: the sectors read and written of each region, sums
-    by memory instruction and array, instructions by block, the requests for constants that it kept, and how many there
-    were."""
+    """What the native engine recorded about the memory that a launch accesses."""
 
-    sectors: Array
-    sums: Array
-    instructions: Array
-    constants: Array
-    requests: int
+    sectors: Array  # sectors read and written in each region, of shape (regions, 2); negative if it was not accessed
+    sums: Array  # records of `layout.SUMS` for the followed blocks, of shape (memory instructions, arrays)
+    instructions: Array  # the warp instructions of each block
+    constants: Array  # those requests for constants that were kept: records of `layout.CONSTANT_REQUEST`
+    requests: int  # how many requests for constants there were
 
     def touched(self, counts: Array, *, followed: Array, chunks: Array, warps: int) -> Touched:
-        """Return what the launch touched.
+        """Return the recorded accesses as a `Touched`.
 
-        counts: by memory instruction and array. followed: by block. chunks: the first block of each chunk. warps: of a
-        block.
+        counts: records of `layout.COUNTS`, of shape (memory instructions, arrays). followed: for each block, whether it
+        was followed. chunks: the first block of each chunk. warps: warps per block.
         """
         blocks, sums, log = len(followed), self.sums, self.constants
         touched = {}
@@ -49,7 +47,7 @@ class Traces(NamedTuple):
 
 
 def traces(library: Any, handle: Any, counts: Array, blocks: int, regions: int) -> Traces:
-    """Return what the engine wrote down of a launch that has ended; counts: by memory instruction and array."""
+    """Return what the engine recorded about a launch that has ended; counts: as for `Traces.touched`."""
     sectors, sums = np.zeros((regions, 2), np.int64), np.zeros(counts.shape, SUMS)
     instructions, requests = np.zeros(blocks, np.int64), ctypes.c_int64()
     library.cudabench_footprint.restype = ctypes.c_int64
@@ -62,7 +60,10 @@ def traces(library: Any, handle: Any, counts: Array, blocks: int, regions: int) 
 
 
 def _fetched(log: Array, requests: int, chunks: Array, warps: int, blocks: int) -> float:
-    """Return the lines of constants that were fetched, by the requests of the first steps."""
+    """Return the least number of constant lines that were fetched, estimated from the recorded requests.
+
+    log: the recorded requests; requests: how many there were; warps: warps per block. See `ConstantLines`.
+    """
     chunk = np.searchsorted(chunks, log["place"], "right") - 1
     order = np.lexsort((log["warp"], log["place"], log["step"], chunk))
     log, chunk = log[order], chunk[order]
@@ -82,8 +83,10 @@ def _fetched(log: Array, requests: int, chunks: Array, warps: int, blocks: int) 
 
 
 def _of_one_block(step: Array, first: int) -> Array | None:
-    """Return the requests of the first block of a chunk where those of the others are the same: the NumPy engine then
-    has only these. None where they differ."""
+    """Return the requests of the chunk's first block if those of all other blocks are the same, otherwise None.
+
+    The NumPy engine examines only one block in this case, too. first: the number of the first block.
+    """
     here = step["place"] == first
     own = {int(row["warp"]): (row["mask"], row["lines"].tobytes()) for row in step[here]}
     others = step[~here]

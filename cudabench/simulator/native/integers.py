@@ -1,4 +1,4 @@
-"""Integer arithmetic, logic, shifts and bit fields in the native engine."""
+"""Encodes integer arithmetic, logic, shifts and bit fields for the native engine."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from cudabench.simulator.native.emit import Emit, NotEncoded, encodes
 from cudabench.simulator.native.scalar import plain, predicates, sign
 from cudabench.simulator.program.ptx import BITS, Immediate, Instruction
 
-SIGNED = 256  # beside the bits of a type, in flags
+SIGNED = 256  # in flags: the type is signed; the lower bits of flags are its width
 _PACKED = ("u16x2", "s16x2")
-_MODES = ("f4e", "b4e", "rc8", "ecl", "ecr", "rc16")  # of prmt, in the order of control_of() in integer_simd.cpp
+_MODES = ("f4e", "b4e", "rc8", "ecl", "ecr", "rc16")  # modes of prmt, in the order of control_of() in integer_simd.cpp
 
 
 def _integer(ins: Instruction) -> str:
@@ -19,13 +19,13 @@ def _integer(ins: Instruction) -> str:
 
 
 def _saturated(emit: Emit, ins: Instruction, wide: int) -> None:
-    """Emit the end of an instruction on s32 whose result stops at the limits of that; wide: it in 64 bits."""
+    """Emit the end of an s32 instruction with .sat, which clamps its 64-bit result in register `wide` to s32."""
     clamped = emit.then("clamp.s64", 64, wide, flags=32 | SIGNED)
     emit.op("resize.u64.u32", (emit.target(ins.operands[0], 32),), (clamped,))
 
 
 def _packed(emit: Emit, ins: Instruction, name: str) -> None:
-    """Emit an operation on both 16-bit halves of 32-bit registers."""
+    """Emit operation `name` on the lower and on the upper 16-bit halves of 32-bit registers."""
     parts = []
     for operand in ins.operands[1:]:
         halves = emit.scratch(16), emit.scratch(16)

@@ -1,4 +1,4 @@
-"""Running a launch on the native engine."""
+"""Runs a launch on the native engine."""
 
 from __future__ import annotations
 
@@ -38,21 +38,24 @@ from cudabench.simulator.textures import Texture
 from cudabench.simulator.values import Array
 from cudabench.system import children, native
 
-_REGION = struct.Struct("<qqQiiii")  # REGION
-SLICE_S = 0.05  # between two moments in which signals and the time are heard
-WIDE = 1 << 17  # threads of a launch
-MOST_KEPT = 64  # regions of a launch whose arguments are kept for the next one
-MOST_APART = 4  # launches of a plan that count differently and are kept to know others by
-MOST_READY = 1 << 16  # blocks of a launch of which what it has in common with others is kept
+_REGION = struct.Struct("<qqQiiii")  # the layout of a REGION record
+SLICE_S = 0.05  # for how long the engine runs before signals and the time limit are checked again
+WIDE = 1 << 17  # a launch with at least so many threads is wide, see `wanted`
+MOST_KEPT = 64  # the arguments of a launch are kept for the next launch if it has at most so many regions
+MOST_APART = 4  # how many launches of a plan with different counts are kept, to recognise launches with equal counts
+MOST_READY = 1 << 16  # the `Ready` of a launch is kept for later launches if it has at most so many blocks
 THREADS: ContextVar[int | None] = ContextVar("threads", default=None)
 
 
 @dataclass
 class Ran:
-    """What the native engine counted of a launch that it found clean, for `outcome`.
+    """What the native engine counted of a launch without hazards; `outcome` converts it.
 
-    shares: warp instructions by basic block of code and block of the grid, of which ready has the numbers. contention:
-    see `atomics`. lanes: see `LaneCounts`. report: the launch's, for others that count the same.
+    `instructions`: the warp instructions; `executed`: a record of `layout.EXECUTED` for each basic block; `shares`: the
+    warp instructions, of shape (basic blocks, blocks of the grid in the order `ready.order`), or None; `counts`:
+    records of `layout.COUNTS`, of shape (memory instructions, arrays); `contention`: of each atomic, keyed by its
+    number; `lanes`: the access patterns; `traces`: for the footprint, if requested; `report`: the report of this
+    launch, which launches with the same counts use, too.
     """
 
     instructions: int
@@ -66,7 +69,7 @@ class Ran:
     report: Report | None = None
 
     def same_as(self, other: Ran) -> bool:
-        """Tell whether another launch of its kernel, in the same address space, counted the same."""
+        """Return whether another launch of the same kernel, in the same address space, has the same counts."""
         arrays = zip(self._arrays(), other._arrays(), strict=True)
         return self.contention == other.contention and all(
             left is right or (left is not None and right is not None and left.tobytes() == right.tobytes())
@@ -79,7 +82,7 @@ class Ran:
 
 @lru_cache(1)
 def _names() -> tuple[Any, dict[str, int]] | None:
-    """Return the library and the numbers of its operations; None without the library."""
+    """Return the C++ library and the numbers of its operations, keyed by name; None if there is no library."""
     library = native.library()
     if library is None:
         return None
@@ -99,21 +102,23 @@ def _names() -> tuple[Any, dict[str, int]] | None:
 
 
 def wanted(plan: Plan, checked: bool) -> bool:
-    """Return whether a launch is to be tried on the native engine: unless CUDABENCH_ENGINE asks for it, one that is
-    checked, wide and without loops, whose lanes all do the same at linear addresses, is NumPy's, which is as fast there
-    or faster."""
+    """Return whether to try a launch on the native engine.
+
+    The NumPy engine is as fast or faster for launches that are checked and have many threads (`WIDE`), if the kernel is
+    `linear`; so these run on the NumPy engine unless CUDABENCH_ENGINE asks for the native engine.
+    """
     asked = native.wanted()
     wide = checked and plan.blocks * math.prod(plan.block) >= WIDE
     return asked != "numpy" and not refusal(plan.code) and not (wide and asked != "native" and linear(plan.code))
 
 
 def threads() -> int:
-    """Return how many threads run the blocks of a launch: as `THREADS` says, else one for each core."""
+    """Return how many CPU threads run the blocks of a launch: the value of `THREADS`, by default one per core."""
     return THREADS.get() or children.processors()
 
 
 def refused(plan: Plan) -> str:
-    """Return why no launch of a plan is one for the native engine, "" where some may be."""
+    """Return the reason why the native engine runs no launch of a plan; "" if it may run some."""
     code = plan.code
     reasons = {
         "its blocks form clusters": plan.cluster is not None,
@@ -124,9 +129,10 @@ def refused(plan: Plan) -> str:
 
 
 def _refused(plan: Plan, placed: Placed, watched: set[int] | None) -> str:
-    """Return why the native engine refuses a launch with these arguments, or an empty text.
+    """Return the reason why the native engine refuses a launch with these arguments; "" if it does not.
 
-    watched: of `written_regions`."""
+    watched: the result of `written_regions`.
+    """
     if plan.code.cached and regions_of(plan.code, *_given(placed)) != set():
         return "it may read through the read-only cache what it writes"
     if _too_large(plan, placed, watched):
@@ -135,12 +141,16 @@ def _refused(plan: Plan, placed: Placed, watched: set[int] | None) -> str:
 
 
 def _given(placed: Placed) -> tuple[AddressSpace, Array, Mapping[int, Texture]]:
-    """Return the space of a launch, the bytes of its parameters and its textures."""
+    """Return the address space of a launch, the bytes of its parameters, and its textures keyed by handle."""
     return placed.space, np.frombuffer(placed.parameters, np.uint8), placed.textures
 
 
 def _too_large(plan: Plan, placed: Placed, watched: set[int] | None) -> bool:
-    """Return whether the NumPy engine looks for races between blocks, but not in an array that the launch writes."""
+    """Return whether the launch may write an array that is too large for the NumPy engine's check of block races.
+
+    This is False if that engine does not check the launch for races between blocks at all. watched: the result of
+    `written_regions`.
+    """
     blocks, most = math.prod(plan.grid), MOST_GRANULES * min(plan.code.granule["global"], 8)
     return 1 < blocks <= MOST_LANES // math.prod(plan.block) and any(
         region.size > most and (watched is None or region.base in watched) for region in placed.space.slots
@@ -148,9 +158,11 @@ def _too_large(plan: Plan, placed: Placed, watched: set[int] | None) -> bool:
 
 
 class Ready:
-    """What launches of a plan have in common that ask for the same.
+    """The part of a launch's description that all launches of a plan have in common.
 
-    arrays: what `about` points at, by name. atomics: whether there are any. fresh: the places of counts.
+    `about`: the description as C++ has it; `arrays`: the arrays that `about` points to, keyed by name; `order`: the
+    numbers of the blocks in the order in which they run; `followed`: which of them are followed for the footprint;
+    `chunks`: where in `order` each chunk begins; `atomics`: whether the kernel has atomics.
     """
 
     def __init__(self, plan: Plan, encoded: Encoded, issued: Mapping[int, tuple[int, int]]) -> None:
@@ -178,12 +190,15 @@ class Ready:
         about.local_bytes, about.ordered = code.local_bytes, encoded.ordered
         about.granule_global = min(code.granule["global"], 8)
         about.granule_shared = min(code.granule["shared"], 8)
-        self.filled: tuple[Placed, int, bool, bool] | None = None  # the last arguments, where they are small
-        self.last: list[Ran] = []  # the last launches that count differently, in one state of one address space
-        self.last_in: tuple[int, int] = (0, 0)
+        self.filled: tuple[Placed, int, bool, bool] | None = None  # the last launch's arguments, if they are small
+        self.last: list[Ran] = []  # the last launches with different counts in the address space `last_in`
+        self.last_in: tuple[int, int] = (0, 0)  # (id, version) of an address space
 
     def fill(self, placed: Placed, watched: set[int] | None, checked: bool, padded: bool) -> None:
-        """Fill in the arguments of a launch; watched: of `written_regions`; padded: it may touch what is padding."""
+        """Fill in the arguments of a launch.
+
+        watched: the result of `written_regions`; padded: whether the launch may access the padding behind arrays.
+        """
         space, about = placed.space, self.about
         if self.last_in != (id(space), space.version):
             self.last, self.last_in = [], (id(space), space.version)
@@ -205,14 +220,14 @@ class Ready:
 
 
 class _Table:
-    """The regions of an address space as C++ has them."""
+    """The regions of an address space as C++ has them: an array of `REGION` records, and its memory address."""
 
     def __init__(self, rows: Array) -> None:
         self.rows, self.address = rows, rows.ctypes.data
 
 
 def _table(space: AddressSpace) -> _Table:
-    """Return the regions of a space, of which those are filled in that are others than before."""
+    """Return the table of a space's regions; only the records of regions that have changed are filled in again."""
     slots = space.slots
     table: _Table | None = space.table
     if table is None or len(table.rows) < len(slots):
@@ -239,7 +254,7 @@ def _ready(
     issued: Mapping[int, tuple[int, int]],
     checked: bool,
 ) -> Ready | str:
-    """Return the description of a launch for the engine, kept by its plan, or why it cannot run there."""
+    """Return the description of a launch, which the plan keeps, or the reason why the native engine cannot run it."""
     code, key = plan.code, id(library)
     if plan.ready is None or code.encoded.get(key) is not plan.ready.encoded or plan.ready.issued != issued:
         if reason := refused(plan):
@@ -267,9 +282,10 @@ def attempt(
     issued: Mapping[int, tuple[int, int]], progress: Callable[[int, int], None] | None, threads: int,
     checked: bool = True,
 ) -> Ran | str:  # fmt: skip
-    """Run a launch on the native engine; return what it counted, "" where that is not asked for.
+    """Run a launch on the native engine; return its counts, or "" if it is not `checked`.
 
-    Or why it did not come to its end: then memory is as it was before. Raises BudgetExceeded when the time is up.
+    If the engine cannot run the launch to its end, return the reason; then memory is as it was before. Raises
+    BudgetExceeded if it takes longer than `seconds`.
     """
     loaded = _names()
     if loaded is None:
@@ -308,7 +324,10 @@ def attempt(
 def _counted(
     library: Any, handle: int, plan: Plan, ready: Ready, footprint: bool, shares: bool, regions: int, looked: bool
 ) -> Ran | None:  # fmt: skip
-    """Return what was counted of a launch that has ended; looked: see `lane_counts`."""
+    """Return the counts of a launch that has ended.
+
+    looked: whether its access patterns were sampled. Return None if the launch must run again with sampling.
+    """
     code, held = plan.code, ctypes.c_void_p(handle)
     executed = np.zeros(len(code.blocks), layout.EXECUTED)
     by_block = np.zeros((len(code.blocks), len(ready.order)), np.int64) if shares else None
@@ -335,8 +354,10 @@ def _run(
     library: Any, handle: int, code: Code, seconds: float | None, blocks: int,
     progress: Callable[[int, int], None] | None,
 ) -> int:  # fmt: skip
-    """Let the engine run slice by slice; return how it ended. What a signal raises, or the end of the time, leaves
-    memory as it was before."""
+    """Let the engine run in slices of `SLICE_S` until the launch ends; return its status, FINISHED or SUSPECT.
+
+    If a signal or the time limit raises an exception, memory is first restored to what it was before the launch.
+    """
     deadline = math.inf if seconds is None else time.monotonic() + seconds
     try:
         while (status := library.cudabench_advance(handle, SLICE_S)) == layout.GOES_ON:
@@ -352,7 +373,7 @@ def _run(
 
 
 def _order(plan: Plan) -> Array:
-    """Return the numbers of the blocks that run, in the order in which the NumPy engine has them."""
+    """Return the numbers of the blocks that run, in the order in which the NumPy engine runs them."""
     x, y, _ = plan.grid
     parts = []
     for origin, chunk in plan.chunks:
@@ -364,7 +385,10 @@ def _order(plan: Plan) -> Array:
 
 
 def _issued(encoded: Encoded, issued: Mapping[int, tuple[int, int]]) -> Array:
-    """Return the memory instructions, with how their requests count where the machine code has them otherwise."""
+    """Return the records of the memory instructions, changed as the machine code issues them.
+
+    issued: as in `Counters`, the instructions that the machine code has in another form.
+    """
     accesses = encoded.accesses.copy() if issued else encoded.accesses
     for record in accesses if issued else ():
         for space, number in enumerate(record["number"]):

@@ -1,4 +1,4 @@
-"""The structures that Python and C++ share, field by field those of `native/engine.hpp`."""
+"""The structures that Python and C++ share; their fields are those of `native/engine.hpp`, in the same order."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 
 FALLS, BRANCH, EXIT, BARRIER, TABLE = range(5)
 ENDS = {"branch": BRANCH, "exit": EXIT, "barrier": BARRIER, "table": TABLE}
-SPACES = ("global", "shared", "local", "constant")  # of the numbers of an access
+SPACES = ("global", "shared", "local", "constant")  # an access has a number for each of these
 SPACE = {name: number for number, name in enumerate((*SPACES, "param", "generic"))}
 KINDS = {"load": 0, "store": 1, "atomic": 2}
 FINISHED, GOES_ON, SUSPECT = range(3)
-ONE_LANE = -2  # in the place of bytes of a lane that are counted: see `count.atomics.ONE_LANE`
+ONE_LANE = -2  # a value of `issued`, which is otherwise bytes per lane: see `count.atomics.ONE_LANE`
 
 OP = np.dtype(
     [("code", "i4"), ("guard", "i4"), ("inverted", "i4"), ("line", "i4"), ("into", "i4", 4), ("from", "i4", 8),
@@ -45,8 +45,8 @@ SUMS = np.dtype([(name, "i8") for name in ("requests", "sectors", "lines", "turn
 CONSTANT_REQUEST = np.dtype(
     [("place", "i8"), ("step", "i4"), ("warp", "i4"), ("mask", "u4"), ("lines", "u2", 32), ("reserved", "i4")]
 )
-WARP, ONE_PLACE, REST = range(3)  # kinds of looks
-MOST_TURNS = 64  # a TURN of this number is of that or more
+WARP, ONE_PLACE, REST = range(3)  # values of `kind` in a LOOK
+MOST_TURNS = 64  # a TURN with this number stands for all executions from this one on
 LOOK = np.dtype(
     [("number", "i4"), ("region", "i4"), ("mask", "u4"), ("kind", "i4"), ("varies", "i4"), ("reserved", "i4"),
      ("addresses", "i8", 32)]
@@ -67,7 +67,7 @@ COUNTED = (
 
 
 class Description(ctypes.Structure):
-    """`LaunchDescription`."""
+    """The structure `LaunchDescription` of engine.hpp."""
 
     _fields_ = (
         *((name, ctypes.c_char_p if name == "parameters" else ctypes.c_void_p) for name in ARRAYS),
@@ -98,11 +98,14 @@ SIZES = (
 
 
 def numbers_of(count: Any, name: Any) -> dict[str, int]:
-    """Return the numbers of operations by their names, from the library's functions that tell both."""
+    """Return the number of each operation, keyed by its name.
+
+    count, name: functions of the library: how many operations there are, and the name of operation k.
+    """
     count.restype, name.restype = ctypes.c_int64, ctypes.c_char_p
     return {name(number).decode(): number for number in range(count())}
 
 
 def size_of(what: Any) -> int:
-    """Return the bytes of one of SIZES."""
+    """Return the size in bytes of a structure of SIZES."""
     return ctypes.sizeof(what) if isinstance(what, type) else int(what.itemsize)

@@ -1,4 +1,8 @@
-"""What lanes did, from the warps that the native engine looked at: the counts as `count.counters` has them."""
+"""Converts the counts of the native engine to those of `count.counters`, with the access patterns of sampled warps.
+
+A look is a record of an access pattern with an example (`layout.LOOK`). A turn is one execution of an instruction by a
+block (`layout.TURN`). A visit is where a warp of the first block went in one turn (`layout.VISIT`).
+"""
 
 from __future__ import annotations
 
@@ -33,19 +37,22 @@ from cudabench.simulator.values import Array, Index3, Key
 if TYPE_CHECKING:
     from cudabench.simulator.plan import Plan
 
-MOST_SEEN = 8  # launches of which the rows are not made yet
+MOST_SEEN = 8  # how many sampled launches may wait until their rows are computed
 _BITS = np.arange(LANES, dtype=np.uint32)
 
 
 class Seen(NamedTuple):
-    """What warps of some blocks did, as records of `layout`: looks, what turns count by look, where warps went."""
+    """What the sampled blocks of a launch did: arrays of LOOK, TURN and VISIT records of `layout`."""
 
     looks: Array
     turns: Array
     visits: Array
 
     def by_number(self) -> Mapping[int, Seen]:
-        """Return what belongs to each memory instruction, turns and visits in the order of their turn."""
+        """Return the turns and visits of each memory instruction, sorted by turn, keyed by the instruction's number.
+
+        An instruction without records gets an empty `Seen`.
+        """
         looks, turns, visits = self
         turns = turns[np.lexsort((turns["look"], turns["turn"], looks["number"][turns["look"]]))]
         visits = visits[np.lexsort((visits["turn"], visits["number"]))]
@@ -60,8 +67,10 @@ class Seen(NamedTuple):
 
 
 class Rows:
-    """A kernel's rows as they were looked at last, by memory instruction, array and bytes of a lane, made when
-    somebody asks for them; these are never changed. seen: launches of which they have to be made."""
+    """The rows of a kernel's memory instructions as they were sampled last; they are computed when `made` is called.
+
+    `seen`: how many sampled launches wait for this.
+    """
 
     def __init__(self, before: Rows | None = None, counts: LaneCounts | None = None) -> None:
         self._before, self._counts = before, counts
@@ -71,7 +80,7 @@ class Rows:
             self.made()
 
     def made(self) -> Mapping[tuple[int, Place, int], Row]:
-        """Return them."""
+        """Return the rows, keyed by (memory instruction, array, bytes per lane); they must not be changed."""
         if self._before is not None and self._counts is not None:
             self._made = {**self._before.made(), **self._counts.looked_at()}
             self._before = self._counts = None
@@ -81,8 +90,12 @@ class Rows:
 
 @dataclass
 class Known:
-    """The launches of a kernel with one block so far, which of its instructions went to which arrays in them, and its
-    rows. strayed: how often in a row one went where none before did."""
+    """What is known from the earlier launches of a kernel with one block size.
+
+    `launches`: how many there were; `strayed`: how many launches in succession had an instruction that accessed an
+    array which it had not accessed before; `went`: keys that tell which instructions accessed which arrays; `rows`:
+    the rows as they were sampled last.
+    """
 
     launches: int = 0
     strayed: int = 0
@@ -91,22 +104,27 @@ class Known:
 
 
 class LaneCounts(NamedTuple):
-    """The counts of a launch by memory instruction and array, and by what lanes did, in this launch or in earlier ones:
-    that is looked at in the first launches of a kernel and in ever fewer later ones, as the NumPy engine looks at
-    executions."""
+    """The counts of a launch for each memory instruction and array, and the access patterns of its lanes.
 
-    counts: Array
+    Patterns are sampled in the first launches of a kernel, and then in fewer and fewer of them, as the NumPy engine
+    does with the executions of an instruction. Other launches get the patterns that were sampled last.
+    """
+
+    counts: Array  # records of `layout.COUNTS`, of shape (memory instructions, arrays)
     plan: Plan
     issued: Mapping[int, tuple[int, int]]  # see `Counters`
-    seen: Seen | None  # in this launch
-    last: Rows  # where nothing was
+    seen: Seen | None  # what was sampled in this launch, if it was
+    last: Rows  # otherwise: the rows with the patterns of the last sampled launch
 
     def rows(self) -> dict[tuple[int, Place], Row]:
-        """Return them; of an instruction whose lanes went to several arrays, one row for all."""
+        """Return the rows, keyed by (memory instruction, array).
+
+        If the lanes of an instruction accessed several arrays, it has one row, whose array is a tuple.
+        """
         return {(number, place): row for (number, place, _), row in self.looked_at().items()}
 
     def looked_at(self) -> dict[tuple[int, Place, int], Row]:
-        """Return the rows also by the bytes of a lane."""
+        """Return the rows, keyed by (memory instruction, array, bytes per lane)."""
         each = {} if self.seen is None else self.seen.by_number()
         sums = (
             self.counts.view(np.int64).reshape(*self.counts.shape, len(layout.COUNTS.names or ())).sum(axis=1).tolist()
@@ -131,7 +149,7 @@ class LaneCounts(NamedTuple):
 
 
 def due(plan: Plan) -> bool:
-    """Return whether the next launch of a plan is to be looked at, as far as that is known before."""
+    """Count the next launch of a plan; return whether it must be sampled, as far as this is known before the launch."""
     known = plan.code.looked.setdefault(plan.block, Known())
     known.launches += 1
     return known.strayed > 2 or known.launches <= ALWAYS_SEEN or not known.launches & (known.launches - 1)
@@ -140,13 +158,16 @@ def due(plan: Plan) -> bool:
 def lane_counts(
     library: Any, handle: Any, counts: Array, plan: Plan, issued: Mapping[int, tuple[int, int]], looked: bool
 ) -> LaneCounts | None:
-    """Return what the lanes of a launch that has ended did; counts: by memory instruction and array. None where it was
-    not looked at, but went where no launch went that was: then it is to run again."""
+    """Return the `LaneCounts` of a launch that has ended.
+
+    counts: as in `LaneCounts`; looked: whether the launch was sampled. Return None if it was not, but accessed arrays
+    that no sampled launch has accessed: then it must run again with sampling.
+    """
     known = plan.code.looked[plan.block]
     there = _went(counts)
     exact = there.tobytes(), *issued.items()
     went = {exact}
-    if looked or exact not in known.went:  # of a space that has grown, the same regions
+    if looked or exact not in known.went:  # the same regions, if the address space has grown since
         went.add((*(indices.tobytes() for indices in np.nonzero(there)), *issued.items()))
     strays = went.isdisjoint(known.went)
     known.strayed = known.strayed + 1 if strays else 0
@@ -161,12 +182,12 @@ def lane_counts(
 
 
 def _went(counts: Array) -> Array:
-    """Return by memory instruction and array whether lanes went there."""
+    """Return a mask of shape (memory instructions, arrays): whether lanes of the instruction accessed the array."""
     return (counts["requests"] | counts["beside"]) != 0
 
 
 def _seen(library: Any, handle: Any) -> Seen:
-    """Return what warps of a launch that has ended did."""
+    """Return what was sampled in a launch that has ended."""
     counts = ctypes.c_int64(), ctypes.c_int64()
     library.cudabench_looks(handle, None, ctypes.byref(counts[0]), None, ctypes.byref(counts[1]))
     looks, turns = np.zeros(counts[0].value, layout.LOOK), np.zeros(counts[1].value, layout.TURN)
@@ -179,7 +200,7 @@ def _seen(library: Any, handle: Any) -> Seen:
 
 
 class _Looked:
-    """What is known of one row: the looks of its warps, and where the first block's went."""
+    """Fills one row from what was sampled: the looks of its warps, and where those of the first block went."""
 
     def __init__(self, row: Row, plan: Plan, size: int, seen: Seen) -> None:
         access = plan.code.accesses[row.number]
@@ -191,11 +212,14 @@ class _Looked:
         self.axes = None if self.by_data else _axes(self.visits[self.visits["turn"] == 0], self.threads)
 
     def fill(self, totals: Sequence[int]) -> None:
-        """Give the row its looks, whose counts come to the totals, and where its executions went."""
-        counted: dict[Any, list[int]] = {}  # by the key of a look
+        """Fill in the row's looks with their counts, and the addresses of its executions.
+
+        totals: the row's requests, pieces and ideal pieces, which are divided among the looks.
+        """
+        counted: dict[Any, list[int]] = {}  # [requests, pieces, ideal pieces], by the key of a look
         numbers = dict.fromkeys(self.turns["look"].tolist())
         keys = {number: self.key(self.looks[number]) for number in numbers}
-        of: dict[Any, list[int]] = {}  # looks
+        of: dict[Any, list[int]] = {}  # the numbers of the looks with each key
         for number, key in keys.items():
             of.setdefault(key, []).append(number)
         for number, group in groupby(self.turns.tolist(), itemgetter(1)):
@@ -211,7 +235,7 @@ class _Looked:
             self.follow()
 
     def key(self, record: Any) -> Any:
-        """Return what tells the look of some warps from others."""
+        """Return a key for a look record; looks with equal keys count as one pattern."""
         if record["kind"] != layout.WARP or self.space == "local":
             return int(record["kind"]), int(record["mask"]) if record["kind"] == layout.ONE_PLACE else 0
         on, addresses = _lanes(record["mask"]), record["addresses"]
@@ -219,7 +243,7 @@ class _Looked:
         return shape(addresses[on].tolist(), self.size, apart), len(on), bool(apart)
 
     def look(self, records: Array) -> Look:
-        """Return the look of warps that have one key."""
+        """Return the `Look` for all look records with one key."""
         first = records[0]
         lanes = int(first["mask"])
         if first["kind"] == layout.REST:
@@ -245,10 +269,10 @@ class _Looked:
         return Look(looked.pattern._replace(varies=varies), looked.example)
 
     def follow(self) -> None:
-        """Note where the executions of the first block went."""
+        """Record the addresses of the first block's executions in the row, from which it gets its step."""
         looked = self.looks[self.turns["look"]]
         if ((looked["kind"] == layout.ONE_PLACE) & (looked["varies"] == 0)).any():
-            return  # one place for all has no step, as the NumPy engine has it
+            return  # if all lanes access one address, the row has no step, as on the NumPy engine
         for visit in self.visits[self.visits["warp"] == 0]:
             on = _lanes(visit["mask"])
             if self.axes is None:
@@ -261,7 +285,10 @@ class _Looked:
 
 
 def _as_most(turn: list[tuple[Any, list[int]]]) -> tuple[Any, list[int]]:
-    """Return what most requests of a turn have, and all their counts: as the NumPy engine tells of an execution."""
+    """Return the key that most requests of a turn have, and the sums of all counts of the turn.
+
+    The NumPy engine also gives each execution only one pattern.
+    """
     requests: dict[Any, int] = {}
     for key, many in turn:
         requests[key] = requests.get(key, 0) + many[0]
@@ -274,15 +301,15 @@ def _lanes(mask: Any) -> Array:
 
 @lru_cache(64)
 def _threads(block: Index3) -> Array:
-    """Return threadIdx of all threads of a block: (threads, 3)."""
+    """Return threadIdx of all threads of a block, of shape (threads, 3)."""
     number = np.arange(block[0] * block[1] * block[2])
     return np.stack([number % block[0], number // block[0] % block[1], number // (block[0] * block[1])], axis=1)
 
 
 def _axes(visits: Array, threads: Array) -> Steps | None:
-    """Return the bytes that a step of threadIdx.x, y and z makes where addresses are linear in them, else None.
+    """Return by how many bytes the address grows if threadIdx.x, y or z grows by 1; None if it is not linear in them.
 
-    visits: the first of each warp.
+    visits: the first visit of each warp; threads: from `_threads`.
     """
     if not len(visits):
         return None
@@ -291,7 +318,7 @@ def _axes(visits: Array, threads: Array) -> Steps | None:
     index, places = index - index[0], places - places[0]
     steps = [0, 0, 0]
     for axis in range(3):
-        # A thread that differs from the first one along this axis, and else along those that are known.
+        # Find threads that differ from the first one along this axis, and otherwise only along axes before it.
         steps_along = np.flatnonzero((index[:, axis] != 0) & (index[:, axis + 1 :] == 0).all(axis=1))
         if len(steps_along):
             at = steps_along[0]
@@ -302,7 +329,7 @@ def _axes(visits: Array, threads: Array) -> Steps | None:
 
 
 def _parts(totals: Sequence[int], weights: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Return the totals of requests, pieces and ideal pieces for each look, by what the looks have of them."""
+    """Return [requests, pieces, ideal pieces] of each look: the totals, divided in proportion to the looks' weights."""
     if len(weights) == 1:
         return [[*totals]]
     each = [_shared_out(total, [weight[place] for weight in weights]) for place, total in enumerate(totals)]
@@ -310,7 +337,7 @@ def _parts(totals: Sequence[int], weights: Sequence[Sequence[int]]) -> list[list
 
 
 def _shared_out(total: int, weights: Sequence[int]) -> list[int]:
-    """Return whole numbers of a sum that are as the weights are, by largest remainder."""
+    """Return whole numbers with sum `total`, in proportion to the weights (largest remainder method)."""
     if not sum(weights):
         return [total, *[0] * (len(weights) - 1)]
     whole = sum(weights)

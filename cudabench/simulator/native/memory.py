@@ -1,4 +1,4 @@
-"""Loads and stores in the native engine; parameters of calls, which are registers."""
+"""Encodes loads, stores, cp.async, and accesses to the parameters of calls, for the native engine."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from cudabench.simulator.native.emit import Emit, NotEncoded, encodes
 from cudabench.simulator.program.ptx import BITS, Address, Immediate, Instruction, Operand, Symbol
 from cudabench.simulator.values import Affine
 
-SHORT_ADDRESS, IN_A_ROW = 1, 2  # flags: an address of 32 bits; data in registers one after the other
-AMOUNT, SKIPS, FLIPPED = 4, 8, 16  # of copies: a number of bytes; a predicate under which none is read
-MOST_TARGETS = 4  # that an operation has a place for
+SHORT_ADDRESS, IN_A_ROW = 1, 2  # flags: the address has 32 bits; the data are in consecutive registers
+# Flags of copies: an operand is the number of bytes to read; or a predicate that skips the read; it is inverted.
+AMOUNT, SKIPS, FLIPPED = 4, 8, 16
+MOST_TARGETS = 4  # how many destination registers an operation can name
 
 
 @encodes("ld", "ldu")
@@ -27,7 +28,7 @@ def _ld(emit: Emit, ins: Instruction) -> None:
     name = f"{'s' if type_[0] == 's' and builder.width(targets[0]) > bits else 'u'}{bits}.{builder.width(targets[0])}"
     place = builder.initial[register]
     if emit.access is None:
-        assert type(place) is Affine  # a place among the kernel's parameters
+        assert type(place) is Affine  # the address of one of the kernel's parameters
         for number, target in enumerate(targets):
             start = place.base + offset - PARAMETER_WINDOW + number * bits // 8
             emit.op(f"ld.param.{name}", (target,), immediate=start)
@@ -101,7 +102,7 @@ def _cp(emit: Emit, ins: Instruction) -> None:
 
 
 def _check(emit: Emit) -> None:
-    """Leave accesses that order others to the NumPy engine."""
+    """Raise NotEncoded for an access with a memory order, so that the NumPy engine runs the launch."""
     access = emit.access
     assert access is not None
     if access.ordered or access.strong or access.acquires:
@@ -109,7 +110,7 @@ def _check(emit: Emit) -> None:
 
 
 def _targets(emit: Emit, into: tuple[Operand, ...], bits: int) -> tuple[int, ...]:
-    """Return the registers of what is loaded, all of one width."""
+    """Return the destination registers of a load, which must all have one width; `_` gets a new register."""
     named = [isinstance(item, Symbol) and item.name == "_" for item in into]
     registers = [-1 if unnamed else emit.builder.target(item) for item, unnamed in zip(into, named, strict=True)]
     widths = {emit.builder.width(index) for index in registers if index >= 0} or {bits}
@@ -120,17 +121,20 @@ def _targets(emit: Emit, into: tuple[Operand, ...], bits: int) -> tuple[int, ...
 
 
 def _row(emit: Emit, count: int, width: int) -> tuple[int, ...]:
-    """Return new registers one after the other."""
+    """Return the numbers of `count` new, consecutive registers."""
     return tuple(emit.builder.new(width, Affine(0)) for _ in range(count))
 
 
 def _call_parameter(emit: Emit, place: Operand) -> str | None:
-    """Return the variable of a call's parameter that an address lies in, None where it lies elsewhere."""
+    """Return the variable of the call parameter that an address operand names; None if it names no parameter."""
     return emit.builder.param_name(place.base) if isinstance(place, Address) and place.base is not None else None
 
 
 def _load_of_call(emit: Emit, variable: str, place: Operand, into: tuple[Operand, ...], type_: str) -> None:
-    """Move a call's parameter, a register, to where it is wanted; one in pieces is not encoded."""
+    """Encode ld.param of a call's parameter, which is kept in registers: move it to the destinations.
+
+    Raises NotEncoded if an element is not exactly one register.
+    """
     bits, slots = BITS[type_], emit.builder.slots.get(variable, {})
     assert isinstance(place, Address)
     for number, item in enumerate(into):
@@ -141,7 +145,7 @@ def _load_of_call(emit: Emit, variable: str, place: Operand, into: tuple[Operand
 
 
 def _store_of_call(emit: Emit, ins: Instruction, bits: int, sources: tuple[int, ...]) -> None:
-    """Move values to the registers that a call's parameter is."""
+    """Encode st.param of a call's parameter, which is kept in registers: move the values to them."""
     place = ins.operands[0]
     variable = _call_parameter(emit, place)
     if variable is None or not isinstance(place, Address):

@@ -1,4 +1,4 @@
-"""What a launch came to on the native engine, as `Outcome` has it."""
+"""Converts what the native engine counted of a launch to an `Outcome`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 def outcome(
     ran: Ran, plan: Plan, placed: Placed, issued: Mapping[int, tuple[int, int]], shares: Shares | None
 ) -> Outcome:
-    """Return what a launch came to."""
+    """Return the `Outcome` of a launch that the native engine has run.
+
+    issued: as in `Counters`; shares: an empty `Shares`, if the imbalance of the blocks is wanted, otherwise None.
+    """
     rows = ran.lanes.rows()
     footprint = None
     if ran.traces is not None:

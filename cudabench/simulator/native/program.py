@@ -1,4 +1,4 @@
-"""A kernel's code as the arrays that the native engine takes, made once a kernel."""
+"""Encodes a kernel's code as the arrays that the native engine takes. This is done once per kernel."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SPECIAL = {
     **{f"%ctaid.{axis}": 4 + place for place, axis in enumerate(AXES)},
     **{f"%ntid.{axis}": 7 + place for place, axis in enumerate(AXES)},
     **{f"%nctaid.{axis}": 10 + place for place, axis in enumerate(AXES)},
-    **{f"%clusterid.{axis}": 4 + place for place, axis in enumerate(AXES)},  # of one block each
+    **{f"%clusterid.{axis}": 4 + place for place, axis in enumerate(AXES)},  # a cluster is one block
     **{f"%nclusterid.{axis}": 10 + place for place, axis in enumerate(AXES)},
     "%laneid": 13, "%warpid": 14, "%nwarpid": 15, "%lanemask_eq": 16, "%lanemask_lt": 17, "%lanemask_le": 18,
     "%lanemask_gt": 19, "%lanemask_ge": 20, "%dynamic_smem_size": 21, "%total_smem_size": 22,
@@ -41,16 +41,20 @@ VALUES = {
     "%cluster_nctarank": 1, **{f"%cluster_ctaid.{axis}": 0 for axis in AXES},
     **{f"%cluster_nctaid.{axis}": 1 for axis in AXES},
 }  # fmt: skip
-FRESH = 100  # in the place of `special`: given its first value in each block
+FRESH = 100  # a value of `special`: the register is set to its initial value at the start of each block
 REFUSAL, LINEAR = "refusal", "linear"
-OTHER = "other"  # the operation of what the native engine lacks
+OTHER = "other"  # the operation that stands for whatever the native engine lacks
 FAR = np.iinfo(np.int64).max
-REDUCTIONS = {"popc": 1, "and": 2, "or": 3}  # of bar.red
+REDUCTIONS = {"popc": 1, "and": 2, "or": 3}  # the reductions of bar.red
 
 
 class Encoded(NamedTuple):
-    """The arrays; made: the memory instructions in the order of `accesses`; ordered: whether results may depend on the
-    order of the blocks."""
+    """A kernel's code as arrays of records of `layout`.
+
+    `ops`: OP; `blocks`: CODE_BLOCK; `tables`: the block numbers in jump tables, int32; `accesses`: ACCESS; `registers`:
+    REGISTER; `made`: the memory instructions in the order of `accesses`; `ordered`: whether results may depend on the
+    order of the blocks.
+    """
 
     ops: Array
     blocks: Array
@@ -62,7 +66,7 @@ class Encoded(NamedTuple):
 
 
 def refusal(code: Code) -> str:
-    """Return why the NumPy engine runs all launches of a kernel, "" where the native one may."""
+    """Return the reason why the native engine runs no launch of a kernel; "" if it may."""
     if REFUSAL not in code.encoded:
         code.encoded[REFUSAL] = _refusal(code)
     reason: str = code.encoded[REFUSAL]
@@ -85,8 +89,11 @@ def _refusal(code: Code) -> str:
 
 
 def linear(code: Code) -> bool:
-    """Return whether a kernel runs straight through, and goes where its threads' numbers alone say, by sums and
-    multiples of them: in global memory only, and nothing that was read decides a branch or an address."""
+    """Return whether a kernel has no loops, and only linear addresses in global memory.
+
+    An address is linear if it is computed from the thread and block numbers by additions and multiplications alone.
+    The kernel also has no atomics, and no value read from memory decides a branch or an address.
+    """
     if LINEAR not in code.encoded:
         ways = ways_of(code)
         numbers = ways.grown(index for name, index in code.special.items() if name in SPECIAL)
@@ -103,15 +110,16 @@ def linear(code: Code) -> bool:
     return is_linear
 
 
-_STRAIGHT = ("mov", "add", "sub", "neg", "mul", "mad", "shl", "cvt", "cvta")  # NumPy keeps what is linear so
+# Instructions whose results the NumPy engine keeps linear if their operands are.
+_STRAIGHT = ("mov", "add", "sub", "neg", "mul", "mad", "shl", "cvt", "cvta")
 
 
 def encode(code: Code, names: dict[str, int]) -> Encoded:
-    """Return a kernel's arrays; names: of the operations that the library has."""
+    """Return a kernel's code as arrays; names: the number of each operation of the library, keyed by name."""
     ops: list[tuple[Any, ...]] = []
     tables: list[int] = []
-    made: dict[int, MemoryOp] = {}  # by identity
-    places: dict[int, int] = {}  # likewise, in `made`
+    made: dict[int, MemoryOp] = {}  # the memory instructions, keyed by id
+    places: dict[int, int] = {}  # the index of each in `made`, keyed by id
     blocks = np.zeros(len(code.blocks), CODE_BLOCK)
 
     def row(op: Op, step: NativeOp) -> tuple[Any, ...]:
@@ -168,7 +176,7 @@ def _signed(value: int) -> int:
 
 
 def _native(op: Op, code: Code, names: dict[str, int]) -> list[NativeOp]:
-    """Return the operations of one instruction: what looks for registers that nothing has written, then its own."""
+    """Return the native operations of one instruction, after checks that its registers have been written."""
     native = op.native
     if op.run is None and native is None:
         return []
@@ -182,15 +190,17 @@ def _native(op: Op, code: Code, names: dict[str, int]) -> list[NativeOp]:
 
 
 def _members(block: Block) -> int:
-    """Return the register of the mask of a warp-wide instruction that a block begins with, -2 where that names all,
-    -1 without one."""
+    """Return the register of the member mask if a basic block begins with a warp-wide instruction.
+
+    Return -2 if all lanes are members, and -1 if the block does not begin with a warp-wide instruction.
+    """
     if not block.ops or block.ops[0].kind != "collective":
         return -1
     return -2 if block.ops[0].native is None else block.ops[0].native.members
 
 
 def _ends(end: Op, record: Any, tables: list[int], code: Code) -> bool:
-    """Fill in how a block ends; return whether the native engine knows that."""
+    """Fill in how a basic block ends; return whether the native engine can run this end. Jump tables go to `tables`."""
     if end.kind not in ENDS or (end.kind == "exit" and end.run is not None):
         return False
     record["guard"], record["inverted"] = end.guard, end.inverted
@@ -217,8 +227,11 @@ def _ends(end: Op, record: Any, tables: list[int], code: Code) -> bool:
 
 
 def _alike(code: Code) -> set[int]:
-    """Return the stores, by identity, of one element that is the same in all lanes: a literal or a parameter of the
-    kernel, or a sum of such, also by way of registers that nothing else writes and nobody reads before."""
+    """Return the ids of the stores of one element whose value is surely the same in all lanes.
+
+    The value is a literal, a parameter of the kernel, or a sum or difference of these. It may pass through registers
+    that nothing else writes and that are not read before they are written.
+    """
     writers: dict[int, list[tuple[Op, NativeOp | None]]] = defaultdict(list)
     stores: list[tuple[MemoryOp, int]] = []
     for op in (op for block in code.blocks for op in block.every):
@@ -248,7 +261,8 @@ def _alike(code: Code) -> set[int]:
     return {id(access) for access, source in stores if same(source, access.width)}
 
 
-_KEPT = ("mov.8", "mov.16", "mov.32", "mov.64", "add.32", "add.64", "sub.32", "sub.64")  # alike if the operands are
+# Operations whose result is the same in all lanes if their operands are.
+_KEPT = ("mov.8", "mov.16", "mov.32", "mov.64", "add.32", "add.64", "sub.32", "sub.64")
 
 
 def _fill_access(record: Any, access: MemoryOp, code: Code) -> None:

@@ -1,4 +1,4 @@
-"""Moves, addresses, comparisons and selections in the native engine."""
+"""Encodes moves, address conversions, comparisons and selections for the native engine."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from cudabench.simulator.native.emit import Emit, NotEncoded, encodes
 from cudabench.simulator.program.ptx import BITS, Instruction, Negated, Operand, Pair, Symbol, Vector
 
 PAIRS = ("f16x2", "bf16x2")
-INVERTED = {(False, False): 0, (True, False): 1, (False, True): 2, (True, True): 3}  # flags of two predicates
+INVERTED = {(False, False): 0, (True, False): 1, (False, True): 2, (True, True): 3}  # flags: which are inverted
 _WINDOWS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAMETER_WINDOW}
 _SAME = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}
-_TURNED = {"gt": "lt", "ge": "le", "gtu": "ltu", "geu": "leu"}  # of exchanged operands
+_TURNED = {"gt": "lt", "ge": "le", "gtu": "ltu", "geu": "leu"}  # the same comparison with exchanged operands
 
 
 def plain(emit: Emit, ins: Instruction, name: str, types: Sequence[str], result: str, flags: int = 0) -> None:
-    """Emit one operation, with sources of some types."""
+    """Emit one operation that reads source operand k as `types[k]` and writes a destination of type `result`."""
     sources = tuple(emit.source(*each) for each in zip(ins.operands[1:], types, strict=True))
     emit.op(name, (emit.target(ins.operands[0], BITS[result], result[0] == "s"),), sources, flags=flags)
 
 
 def sign(type_: str) -> str:
-    """Return s for integers with a sign, else u."""
+    """Return "s" for a signed integer type, otherwise "u"."""
     return "s" if type_[0] == "s" else "u"
 
 
@@ -81,7 +81,7 @@ def _isspacep(emit: Emit, ins: Instruction) -> None:
 
 
 def _compared(emit: Emit, ins: Instruction, into: int) -> None:
-    """Emit the comparison of operands 1 and 2 of setp or set."""
+    """Emit the comparison of operands 1 and 2 of setp or set; its result is written to predicate register `into`."""
     name, type_ = ins.modifiers[0], ins.modifiers[-1]
     half, flags = type_ in ("f16", "bf16"), 4 if "ftz" in ins.modifiers else 0
     if half and flags:
@@ -93,7 +93,7 @@ def _compared(emit: Emit, ins: Instruction, into: int) -> None:
 
 
 def _compare(emit: Emit, name: str, type_: str, into: int, x: int, y: int, flags: int = 0) -> None:
-    """Emit a comparison of two registers."""
+    """Emit the comparison of registers x and y; its result is written to predicate register `into`."""
     name = _SAME.get(name, name)
     if name in _TURNED:
         x, y, name = y, x, _TURNED[name]
@@ -103,13 +103,16 @@ def _compare(emit: Emit, name: str, type_: str, into: int, x: int, y: int, flags
 
 
 def _third(emit: Emit, ins: Instruction) -> tuple[str, int, bool] | None:
-    """Return what combines a comparison with a predicate: the operation, the register, whether it is inverted."""
+    """Return how the result of setp or set is combined with a predicate, or None if it is not.
+
+    A tuple of three: the operation ("and", "or" or "xor"), the predicate's register, and whether it is inverted.
+    """
     combine = next((word for word in ins.modifiers[1:] if word in ("and", "or", "xor")), None)
     return None if combine is None else (combine, *emit.predicate(ins.operands[3]))
 
 
 def _halves(emit: Emit, ins: Instruction) -> tuple[int, int]:
-    """Emit the comparisons of both halves of operands 1 and 2; return their predicates."""
+    """Emit the comparisons of the lower and the upper halves of operands 1 and 2; return both predicate registers."""
     type_ = ins.modifiers[-1]
     parts = []
     for operand in ins.operands[1:3]:
@@ -145,7 +148,10 @@ def _setp(emit: Emit, ins: Instruction) -> None:
 
 
 def _give(emit: Emit, ins: Instruction, results: Sequence[int], operands: Sequence[Operand]) -> None:
-    """Emit the moves of predicates to their destinations: last to the guard, which each operation looks at anew."""
+    """Emit the moves of predicates to their destinations.
+
+    If the instruction's guard is a destination, it is written last, as each emitted operation reads the guard.
+    """
     guard = -1 if ins.guard is None else emit.predicate(Symbol(ins.guard))[0]
     pairs = [(emit.target(operand, 1), result) for operand, result in zip(operands, results, strict=True)]
     for into, result in sorted(pairs, key=lambda pair: pair[0] == guard):
@@ -189,7 +195,7 @@ def _slct(emit: Emit, ins: Instruction) -> None:
 
 
 def predicates(emit: Emit, ins: Instruction) -> None:
-    """Emit and, or, xor or not of predicates."""
+    """Emit `and`, `or`, `xor` or `not` of predicates."""
     (x, flip), *others = (emit.predicate(operand) for operand in ins.operands[1:])
     y, flip_y = others[0] if others else (-1, False)
     name = "mov" if ins.opcode == "not" else ins.opcode

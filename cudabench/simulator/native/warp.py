@@ -1,4 +1,4 @@
-"""Warp-wide instructions in the native engine."""
+"""Encodes warp-wide instructions for the native engine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ GROUP, ALIKE, INVERTED = 1, 2, 2  # flags of `native/warp.cpp`
 
 
 def _members(emit: Emit, operand: Operand | None) -> int:
-    """Return the register of the mask that lanes wait for, -1 where that is the whole warp; let the scheduler know."""
+    """Return the register of the member mask, -1 if all lanes are members; also set it in `emit` for the scheduler."""
     whole = operand is None or (isinstance(operand, Immediate) and operand.value & 0xFFFFFFFF == 0xFFFFFFFF)
     if operand is None or whole:
         return -1
@@ -26,12 +26,12 @@ def _at(ins: Instruction, place: int) -> Operand | None:
 
 
 def _group(ins: Instruction) -> int:
-    """Return the flag of code of cooperative groups, of warp barriers alone."""
+    """Return the flag that marks a warp barrier of cooperative groups; 0 for other instructions."""
     return GROUP if function_name(ins) == "__syncwarp" and ins.location.group else 0
 
 
 def _targets(emit: Emit, ins: Instruction) -> tuple[int, ...]:
-    """Return the register of 32 bits, and the predicate if there is one, of `d` or `d|p`."""
+    """Return the destination registers of `d` or `d|p`: the one of d (32 bits), and the one of predicate p if any."""
     into = ins.operands[0]
     if isinstance(into, Pair):
         return emit.target(into.first, 32), emit.target(into.second, 1)
@@ -84,7 +84,7 @@ def _elect(emit: Emit, ins: Instruction) -> None:
 
 @encodes("bar", "barrier")
 def _bar(emit: Emit, ins: Instruction) -> None:
-    """Encode bar.warp.sync; other barriers end a block of code (`program`)."""
+    """Encode bar.warp.sync; other barriers end a basic block, and `program` encodes them."""
     if "warp" not in ins.modifiers:
         raise NotEncoded(ins.text)
     emit.op("bar.warp.sync", (), (_members(emit, ins.operands[0]),), flags=_group(ins))
