@@ -44,10 +44,11 @@ Compiler = nvcc.Nvcc | nvrtc.Nvrtc
 
 
 def compile_ptx(source: str, filename: str, *, backend: Backend | None = None, **how: Any) -> Compiled:
-    """Compile to PTX with line information; `how` are the arguments of `Job.of`.
+    """Compile to PTX with line information; `how`: further arguments of `Job.of`.
 
-    Raises CompilerError with the user's file and line; UsageError for an architecture or language that the compiler
-    lacks, or for an unknown kernel; DeviceUnusable if no compiler is installed, or none accepts this file.
+    Raises CompilerError, which names the user's file and line; UsageError for an unknown kernel, or an architecture or
+    language that the compiler does not support; and DeviceUnusable if no compiler is installed, or none accepts the
+    file.
     """
     return _compile(_job(source, filename, **how), _chosen(backend))
 
@@ -252,7 +253,8 @@ def _in_options(compiler: Compiler, job: Job, text: Text, ends: float) -> Compil
 
 
 def _checked(compiler: Compiler, job: Job, text: Text, *, standard: bool) -> Compiled:
-    """Compile a text. Raises Refused also if the code calls a host function whose body was removed."""
+    """Compile a text. Raises Refused if the compiler refuses it, or if it calls a host function whose body was
+    removed."""
     try:
         compiled = compiler.compile(job, text, standard=standard)
     except Refused as refused:
@@ -269,7 +271,7 @@ def _checked(compiler: Compiler, job: Job, text: Text, *, standard: bool) -> Com
 def _calls_host(log: str, ptx: str, text: Text, job: Job) -> str:
     """Return an error message if a compiler's log or PTX shows that a host function is called, else ''."""
     called = [next(filter(None, groups)) for groups in _UNRESOLVED.findall(log)] + _EXTERN.findall(ptx)
-    for name in called:  # other functions without a body are refused by ptxas and the simulator
+    for name in called:  # ptxas and the simulator refuse calls of other functions without a body
         known = readable(name).split("::")[-2:]
         operators = [host for host in text.hosts if host.name.startswith("operator") and known == [name]]
         for host in [*(host for host in text.hosts if host.name in known), *operators][:1]:
@@ -303,7 +305,7 @@ def _places(compiler: Compiler, job: Job, text: Text, *, standard: bool) -> Mapp
 
     The text is compiled to PTX again for this, because ptxas' messages name only lines of the PTX.
     """
-    compiler = nvcc.Nvcc() if compiler.backend == "nvcc" else compiler  # a caller's `build` does not make PTX
+    compiler = nvcc.Nvcc() if compiler.backend == "nvcc" else compiler  # the caller's `build` cannot compile to PTX
     try:
         ptx = compiler.compile(replace(job, machine_code=False), text, standard=standard).lines
     except (CudabenchError, Refused):
@@ -353,7 +355,8 @@ def _part(compiler: Compiler, job: Job, refused: Refused) -> Text | None:
 
 
 def _is_nowhere(name: str, backend: Backend) -> bool:
-    """Return whether a header belongs neither to CUDA nor to the C library or the system on this machine."""
+    """Return whether a header is missing: neither CUDA nor, for nvcc, the C library or the system on this machine has
+    it."""
     if os.path.isabs(name) or name in dict(prelude.headers(forward=True)):
         return False
     folders = [toolkit.headers()]

@@ -1,8 +1,8 @@
 """Reads a cubin (an ELF file of one architecture's machine code) without a GPU: its variables and its code.
 
-Its sections: `.text.ENTRY` holds a kernel's instructions, `.nv.global` zero-initialised variables, `.nv.global.init`
-variables with values, `.nv.constant3` the `__constant__` variables. Through a pointer from inline assembly a kernel can
-write `__constant__` variables like any other memory.
+Its sections: `.text.ENTRY` holds a kernel's instructions, `.nv.global` the zero-initialised variables,
+`.nv.global.init` the variables with other initial values, and `.nv.constant3` the `__constant__` variables. A kernel
+can write `__constant__` variables too, through a pointer that it gets by inline assembly.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The user's headers that a source includes, found by reading its text."""
+"""Finds the user's headers that a source includes, by reading the #include lines of the texts."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ PACKAGE = Path(__file__).parent.parent
 _HEADERS = (".h", ".hh", ".hpp", ".hxx", ".cuh", ".inl", ".inc", ".cu")
 # A folder with one of these is taken as the top folder of a project.
 _ROOTS = (".git", "CMakeLists.txt", "Makefile", "configure", "setup.py", "pyproject.toml", "PKG-INFO")
-MAX_DEPTH = 8  # levels above a source that are searched for its project
-MAX_ENTRIES = 20_000  # files of a project's tree that are searched
+MAX_DEPTH = 8  # how many folders above a source are tested for being its project's top folder
+MAX_ENTRIES = 20_000  # the most files and folders of a project that are searched
 # Folders in which projects keep copies of other projects.
 _THIRD_PARTY = frozenset(
     ["third_party", "third-party", "thirdparty", "3rdparty", "external", "externals", "extern", "vendor", "deps"]
@@ -127,9 +127,9 @@ def names_in(text: str) -> tuple[tuple[str, ...], bool]:
 
 
 def read(job: Job) -> Included:
-    """Return the headers that a job's source includes from the job's folders, directly or indirectly.
+    """Return the headers in the job's folders that the job's source includes, directly or through other headers.
 
-    Raises UsageError if an option of the command line would replace one of these headers.
+    Raises UsageError if an output option of the command line would overwrite one of these headers.
     """
     paths: dict[str, Path] = {}
     names: dict[Path, str] = {}

@@ -93,7 +93,7 @@ def longest_seconds() -> float:
 
 
 class CompilerStopped(CompilerError):
-    """A compile reached a limit; another attempt would reach it too."""
+    """Raised if a compile reached a limit; a second attempt would reach it too."""
 
 
 def timed_out(what: str) -> CompilerStopped:

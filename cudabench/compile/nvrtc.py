@@ -32,8 +32,10 @@ _DEFINES = "cudabench_defines.h"
 
 
 def version() -> tuple[int, int] | None:
-    """Return NVRTC's version as (major, minor), or None if not installed. Raises NotEnoughMemory if loading fails
-    so."""
+    """Return NVRTC's version as (major, minor), or None if it is not installed.
+
+    Raises NotEnoughMemory if the process has too little memory to load it.
+    """
     try:
         return load().version
     except NotEnoughMemory:
@@ -44,7 +46,7 @@ def version() -> tuple[int, int] | None:
 
 @functools.lru_cache(maxsize=1)
 def load() -> Library:
-    """Load the library. Raises DeviceUnusable if it is not installed."""
+    """Load NVRTC, once. Raises DeviceUnusable if it is not installed."""
     path = toolkit.nvrtc()
     try:
         return Library(opened(path), path)
@@ -271,7 +273,7 @@ class Nvrtc:
             "-D_CCCL_META_UNROLL_LIMIT=10",
             *(["-default-device"] if text.bare else []),
             *(["--ptxas-options=-v"] if job.machine_code else []),
-            # Results from the cache of a driver's NVRTC lack ptxas' report.
+            # NVRTC's own cache, which the driver keeps, returns results without the report of ptxas.
             *(["--no-cache"] if job.machine_code and self.library.version >= (13, 0) else []),
             *(f"--include-path={include_dir}" for include_dir in folders),
             f"--pre-include={_DEFINES}",

@@ -138,7 +138,7 @@ class Job:
 
     @property
     def options(self) -> list[str]:
-        """The options that NVRTC and nvcc share."""
+        """The options that are the same for NVRTC and nvcc."""
         return [f"-arch={'sm' if self.machine_code else 'compute'}_{self.arch}", "-G" if self.debug else "-lineinfo"]
 
     @property

@@ -26,7 +26,7 @@ SOURCES = (".cu", ".cpp", ".cc", ".cxx", ".c")
 RELOCATABLE = "-rdc=true"
 _UNRESOLVED = re.compile(r"(?i)unresolved extern")
 LAMBDAS = ("--extended-lambda", "--expt-relaxed-constexpr")  # options that many makefiles pass
-KEPT = 64  # programs in the cache
+KEPT = 64  # the most programs that the cache keeps
 STATIC = "build it with cudabench-nvcc, or by nvcc with -cudart shared"
 
 

@@ -146,7 +146,7 @@ class Launching:
 
     @property
     def launched(self) -> tuple[Launched, ...]:
-        """The checked launches by geometry, in the order of each geometry's first launch."""
+        """The checked launches: one record for each geometry, in the order of the first launches."""
         return tuple(
             Launched(launch_of(self.function, kind.geometry), kind.checked, kind.merged())
             for kind in self.kinds.values()

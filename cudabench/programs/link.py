@@ -55,7 +55,7 @@ def _renumbered(text: str, first: int) -> str:
 
 
 def _items(text: str) -> Iterator[str]:
-    """Yield the directives, variables, prototypes and functions of a text."""
+    """Split a PTX text; yield the text of each directive, variable, prototype and function."""
     item: list[str] = []
     depth = 0
     for line in re.sub(r"//[^\n]*", "", text).split("\n"):

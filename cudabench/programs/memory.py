@@ -87,7 +87,7 @@ class Memory:
         return {slot: self._unwritten[slot][2] for slot in sorted(slots & self._unwritten.keys())}
 
     def free(self, slot: int) -> None:
-        """Free a slot's region; a later access to it is reported as a use after free."""
+        """Mark the region in a slot as freed; a later access to it is reported as a use after free."""
         self._unwritten.pop(slot, None)
         with suppress(KeyError):
             self.space.free(slot << SLOT_BITS)

@@ -49,7 +49,7 @@ class ProgramRequest:
     include: tuple[str, ...] = ()
     lines: bool = False  # whether to keep an example of each kernel's launches
     arrays: Path | None = None  # folder to save the contents of their arrays in
-    words: tuple[str, ...] = ()  # options of the compiler
+    words: tuple[str, ...] = ()  # options of the compiler that compiled the program
     to_stderr: bool = False  # whether the program's output goes to stderr, because stdout is for the results
 
 
@@ -67,7 +67,7 @@ class ProgramRun(Kept):
         self.architecture = request.cards[0].architecture
         self.exit_code: int | None = None
         self.stopped = False  # whether --budget ended the program
-        self.file.program = Program(request.shown, launches=0, checked=0, exit_code=None)  # until it has ended
+        self.file.program = Program(request.shown, launches=0, checked=0, exit_code=None)  # replaced when it ends
         self.server: Server | None = None
 
     @property

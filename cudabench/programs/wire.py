@@ -22,7 +22,7 @@ def _form(layout: str) -> struct.Struct:
 
 
 class Kind(IntEnum):
-    """The kinds of requests."""
+    """The kinds of requests that a program's CUDA runtime sends."""
 
     HELLO = 1
     LOAD = 2

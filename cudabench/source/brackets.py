@@ -9,7 +9,7 @@ _TOKEN = re.compile(r'"[^"]*"|\'[^\']*\'|<<|->|.', re.S)  # '<<' and '->' are si
 
 
 def _depths(text: str, start: int, angles: bool) -> Iterator[tuple[re.Match[str], int]]:
-    """Yield the tokens of a text, each with the number of open brackets after it."""
+    """Yield (token, number of brackets that are open after it) for each token of a text."""
     depth = 0
     for match in _TOKEN.finditer(text, start):
         depth += match[0] in (*"([{", *"<" * angles)

@@ -144,7 +144,7 @@ _INTEGER = 1  # CXEval_Int
 
 
 def whole(cursor: Cursor) -> int | None:
-    """Return the value of an integer constant, or None."""
+    """Return the value of a cursor that is a constant integer expression; None for others."""
     library = conf.lib
     library.clang_Cursor_Evaluate.argtypes, library.clang_Cursor_Evaluate.restype = [Cursor], ctypes.c_void_p
     library.clang_EvalResult_getKind.argtypes = [ctypes.c_void_p]

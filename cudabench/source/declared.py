@@ -150,7 +150,7 @@ class _Walk:
         place = span(cursor)
         faults = self.texts[place.file].faults_in(place.start, place.end) if place.file in self.texts else []
         if faults and cursor.kind in RECORDS:
-            template = cursors.template_of(cursor)  # its instance lacks members here
+            template = cursors.template_of(cursor)  # an instance has no members here, so take the template's
             parts = list(cursor.get_children()) or list(template.get_children() if template else ())
             within = [span(child) for child in parts if child.kind in (*FUNCTIONS, CursorKind.FIELD_DECL)]
             faults = [at for at in faults if not any(member.start <= at < member.end for member in within)]

@@ -77,7 +77,7 @@ def bare(kind: Type) -> str:
 
 
 def _unqualified(words: Sequence[str]) -> list[str]:
-    """Return the words of a type without qualifiers such as const, except in template arguments."""
+    """Return the words of a type without const and other qualifiers; those inside template arguments stay."""
     depths = accumulate((word == "<") - (word == ">") for word in words)
     return [word for word, depth in zip(words, depths, strict=True) if depth > 0 or word not in _QUALIFIERS]
 

@@ -34,7 +34,7 @@ class Parameter:
 
     @property
     def number(self) -> str | None:
-        """The NumPy type of the value or pointee; None if it is not a number."""
+        """The NumPy type of the value or of the pointee; None if that is not a number."""
         return numpy_type(self.element or self.type)
 
     @property

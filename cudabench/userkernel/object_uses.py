@@ -204,7 +204,7 @@ def _texel(ctype: str, types: Mapping[str, str]) -> tuple[str, int] | None:
     if element is None:
         return None
     dtype, channels = element
-    if dtype in ("int64", "uint64", "float64"):  # stored as pairs of 32 bits
+    if dtype in ("int64", "uint64", "float64"):  # texels of 64 bits are stored as two numbers of 32 bits
         dtype, channels = "uint32", 2 * channels
     if dtype == "bool" or np.dtype(dtype).kind not in "fiu" or channels not in (1, 2, 4):
         return None

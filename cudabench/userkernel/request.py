@@ -33,7 +33,7 @@ class UserRequest:
     seed: int = 0
     # Further numbers that shapes and grids may use by name, besides arguments and defines.
     numbers: Mapping[str, int | float] = field(default_factory=dict)
-    steps: tuple[str, ...] = ()  # launches in order, instead of grid and block
+    steps: tuple[str, ...] = ()  # the texts of --step, which replace grid and block
 
     def given(self) -> dict[str, str]:
         """Return the values of --arg, keyed by the argument's name."""

@@ -34,7 +34,7 @@ from cudabench.userkernel.request import LAUNCH, UserRequest, name_of
 
 BLOCK_NAMES = ("bx", "by", "bz")
 RANGE = re.compile(r"\s*\d+:\d+(:\d+)?\s*", re.ASCII)
-WHOLE = re.compile(r"\s*(\w+\s*:)?\s*\d+\s*")  # a whole number, with its type or without
+WHOLE = re.compile(r"\s*(\w+\s*:)?\s*\d+\s*")  # a whole number, which may have a type: int32:4096
 NUMBER = r"(\w+\s*:)?\s*[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?"
 # Fields of a request whose texts may contain {NAME} of a --param, or names of numbers.
 LISTS = ("arguments", "expect", "constants")
@@ -44,7 +44,8 @@ LISTS = ("arguments", "expect", "constants")
 class Space:
     """All variations of a request in a sweep.
 
-    `axes`: what varies, with its values. `groups`: the axes that vary together (--zip). `where`: the text of --where.
+    `axes`: what varies, with its values. `groups`: the axes in groups; axes in one group vary together (--zip).
+    `where`: the text of --where.
     """
 
     request: UserRequest
@@ -59,7 +60,8 @@ class Space:
         return count_of(self.groups)
 
     def combinations(self) -> Iterator[Values]:
-        """Yield the combinations that --where allows. Raises UsageError for too many combinations."""
+        """Yield the combinations that --where allows and a GPU can launch. Raises UsageError for too many
+        combinations."""
         if self.count > MOST_COMBINATIONS:
             raise UsageError(
                 f"The sweep has {self.count} combinations; at most {MOST_COMBINATIONS} are allowed: take fewer "
