@@ -1,1 +1,1 @@
-"""Compiles CUDA C++ to PTX or a cubin, or raises an error of one sentence."""
+"""Compiles CUDA C++ to PTX or to a cubin; if that fails, raises an error with a message of one sentence."""

@@ -1,8 +1,9 @@
-"""Chooses the architecture for a text: some instructions exist in one generation only, and sm_90 lacks some of sm_90a.
+"""Chooses the architecture to compile a text for, such as sm_90 or sm_90a.
 
-Code for sm_90a equals code for sm_90 unless it uses such instructions, and both run on the same GPU. A text that names
-such an instruction, or tests whether it may, is compiled for the GPU's own features. So is a text that ptxas refuses
-because it lacks them, for example if a header that was not read has the instruction.
+Some instructions exist in one GPU generation only; for them the compiler needs sm_90a instead of sm_90. Code for sm_90a
+equals code for sm_90 unless it uses such instructions, and both run on the same GPU. A text is compiled for sm_90a if
+it names such an instruction or a macro that tests for sm_90a. It is compiled for sm_90a a second time if ptxas refuses
+it for sm_90, for example because a header that was not read contains the instruction.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from dataclasses import replace
 from cudabench.compile.record import Job
 from cudabench.errors import NeedsArchitecture
 
-# By architecture: a text with one of these words needs it. PTX ISA, "Target ISA Notes" of each instruction.
+# For each architecture, the words that show that a text needs its form with 'a', such as 90a. Source: PTX ISA, "Target
+# ISA Notes" of each instruction.
 _OWN = {
     "90": r"\bwgmma\b|\bsetmaxnreg\b|\btensormap\.replace\b",
     "100": r"\btcgen05\b|\bsetmaxnreg\b|\btensormap\.replace\b",
@@ -28,12 +30,12 @@ _REFUSED = re.compile(
     r"'(?P<target>sm_\d+[af]?)'"
     r"|(?P<these>\S+) requires \.target sm_\d+a"
 )
-# Names in refusals of features that exist in one generation only, and the generation.
+# (beginning of a name in ptxas' message, the only GPU generation that has the feature)
 _GENERATIONS = (("wgmma", "90"), ("tcgen05", "100"))
 
 
 def with_needed_features(job: Job, texts: Iterable[str]) -> Job:
-    """Return the job for the architecture that the texts need: 90a instead of 90."""
+    """Return the job, with its architecture changed from 90 to 90a if one of the texts needs that."""
     words = _OWN.get(job.arch)
     if words is None:
         return job
@@ -42,17 +44,18 @@ def with_needed_features(job: Job, texts: Iterable[str]) -> Job:
 
 
 def with_all_features(job: Job) -> Job:
-    """Return the job for all features of its GPU."""
+    """Return a copy of the job for the architecture with all features of its GPU: 90a instead of 90."""
     return replace(job, arch=job.arch + "a")
 
 
 def lacks_feature(log: str, job: Job) -> bool:
-    """Return whether a refusal is about features that the job's architecture lacks and its GPU may have."""
+    """Return whether the compiler refused because of a feature that sm_90 lacks and sm_90a may have (`log` is its
+    output)."""
     return job.arch in _OWN and _REFUSED.search(log) is not None
 
 
 def other_generation_error(log: str, job: Job) -> NeedsArchitecture | None:
-    """Return the error if everything that a refusal names belongs to another generation of GPUs, else None."""
+    """Return the error if the compiler's log names a feature that only another GPU generation has, else None."""
     for match in _REFUSED.finditer(log):
         what = (match["what"] or match["these"] or "").partition(" ")[0]
         generation = next((number for name, number in _GENERATIONS if what.startswith(name)), None)

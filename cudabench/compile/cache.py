@@ -1,8 +1,9 @@
-"""Keeps NVRTC's results in the user's cache folder, so that a second command need not compile.
+"""Keeps NVRTC's results in the user's cache folder, so that a second command need not compile again.
 
-An entry's name is a hash of everything that its content depends on: the text, the options, the user's headers, the
-library. A source with computed includes is not cached, and neither are nvcc's results, which depend on the host's
-headers too (PyCUDA has its own cache for them). CUDABENCH_CACHE=off turns the cache off.
+The file name of a result is a hash of everything that the result depends on: the text, the options, the user's headers
+and the NVRTC library. Two kinds of results are not cached: of sources with computed includes (`#include MACRO`), and of
+nvcc, because they depend on the host's headers too (PyCUDA has its own cache for them). CUDABENCH_CACHE=off turns the
+cache off.
 """
 
 from __future__ import annotations
@@ -29,21 +30,22 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 MOST_BYTES = 256 << 20
-# The parts of this package that a compile depends on: its options, its headers, its selection of a file's part.
+# Folders of this package whose files affect a compile: they choose the options, provide headers and select the part of
+# a file to compile.
 _HERE = Path(__file__).parent
 _FOLDERS = (_HERE, _HERE / "headers", _HERE.parent / "source", _HERE.parent / "source" / "headers")
 
 
 def key(job: Job, library: Library) -> str | None:
-    """Return the name of a job's entry; None if the job cannot be cached."""
+    """Return the name under which the job's result is cached; None if the job cannot be cached."""
     included = includes.read(job)
     if not included.complete or (not library.bundles_headers and "#include" in job.source):
-        return None  # a toolkit's headers change without the library
+        return None  # the headers come from a toolkit, which can change while the library stays the same
     try:
         file = os.stat(library.path)
     except OSError:
         return None
-    # The PTX names the user's headers, with short names if they are in the current folder.
+    # The PTX contains the paths of the user's headers; they are relative for headers in the current folder.
     folder = os.getcwd() if included.texts else ""
     parts = (
         library.version,
@@ -59,14 +61,14 @@ def key(job: Job, library: Library) -> str | None:
 
 @functools.lru_cache(maxsize=4)
 def mark_of(folder: Path) -> tuple[tuple[str, int, int], ...]:
-    """Return a fingerprint of a folder of the package, whose options and headers affect the results."""
+    """Return a fingerprint of a package folder: (name, size, modification time in ns) of each file, sorted."""
     with os.scandir(folder) as entries:
         files = [(entry.name, entry.stat()) for entry in entries if entry.is_file()]
     return tuple(sorted((name, file.st_size, file.st_mtime_ns) for name, file in files))
 
 
 def read(kind: str, name: str | None) -> bytes | None:
-    """Return the bytes kept under a kind and name; None if they are missing or damaged."""
+    """Return the cached bytes of this kind (such as 'compiled') and name; None if they are missing or damaged."""
     path = _path(kind, name)
     if path is None:
         return None
@@ -84,7 +86,7 @@ def read(kind: str, name: str | None) -> bytes | None:
 
 
 def write(kind: str, name: str | None, body: bytes) -> None:
-    """Keep bytes. Errors, such as a read-only home, are ignored."""
+    """Put bytes into the cache under a kind and name. Errors, such as a read-only home folder, are ignored."""
     path = _path(kind, name)
     if path is None:
         return
@@ -94,7 +96,7 @@ def write(kind: str, name: str | None, body: bytes) -> None:
 
 
 def put(path: Path, body: bytes) -> None:
-    """Write a file whole or not at all: another process may read it, or write the same. Raises OSError."""
+    """Write a file atomically, because another process may read or write the same file meanwhile. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent)
     try:
@@ -113,7 +115,7 @@ def _path(kind: str, name: str | None) -> Path | None:
 
 
 def _shrink(folder: Path) -> None:
-    """If the folder is over the bound, delete the least recently used entries, down to three quarters of it."""
+    """If the folder holds over MOST_BYTES, delete the least recently used files until three quarters of this remain."""
     with os.scandir(folder) as entries:
         files = [(entry.stat().st_mtime_ns, entry.stat().st_size, entry.path) for entry in entries if entry.is_file()]
     newest_first = sorted(files, reverse=True)
@@ -128,14 +130,14 @@ def _shrink(folder: Path) -> None:
 
 
 def packed(record: Any) -> bytes:
-    """Return a record as bytes."""
+    """Return a dataclass instance as JSON bytes; fields of type bytes are encoded in base64."""
     return json.dumps(
         asdict(record), default=lambda value: b64encode(value).decode() if type(value) is bytes else [*value]
     ).encode()
 
 
 def unpacked(kind: type[T], body: bytes) -> T | None:
-    """Return a packed record, or None for other bytes."""
+    """Return the instance of `kind` that `packed` wrote, or None if the bytes are not one."""
     from cudabench.records.decode import Misfit, decode
 
     try:

@@ -1,8 +1,8 @@
 """Compiles CUDA C++ to PTX and machine code, for the simulator and for GPUs.
 
-Each compiler gets the whole file and, if it refuses that, the part of the file that the requested kernels reach.
-NVRTC is first, and nvcc second; on a GPU with a toolkit only PyCUDA's nvcc is used.
-CUDABENCH_COMPILER=nvrtc or =nvcc fixes the compiler.
+Each compiler gets the whole file first. If it refuses the file, it gets a part of it: the requested kernels and the
+declarations that they use. NVRTC is tried first, then nvcc. On a machine with a GPU and a CUDA toolkit, only nvcc is
+used, called through PyCUDA. CUDABENCH_COMPILER=nvrtc or =nvcc sets the compiler.
 """
 
 from __future__ import annotations
@@ -44,10 +44,11 @@ Compiler = nvcc.Nvcc | nvrtc.Nvrtc
 
 
 def compile_ptx(source: str, filename: str, *, backend: Backend | None = None, **how: Any) -> Compiled:
-    """Compile to PTX with line information; `how` are the arguments of `Job.of`.
+    """Compile to PTX with line information; `how`: further arguments of `Job.of`.
 
-    Raises CompilerError with the user's file and line; UsageError for an architecture or language that the compiler
-    lacks, or for an unknown kernel; DeviceUnusable if no compiler is installed, or none accepts this file.
+    Raises CompilerError, which names the user's file and line; UsageError for an unknown kernel, or an architecture or
+    language that the compiler does not support; and DeviceUnusable if no compiler is installed, or none accepts the
+    file.
     """
     return _compile(_job(source, filename, **how), _chosen(backend))
 
@@ -55,11 +56,11 @@ def compile_ptx(source: str, filename: str, *, backend: Backend | None = None, *
 def compile_cubin(
     source: str, filename: str, *, backend: Backend | None = None, build: nvcc.Build | None = None, **how: Any
 ) -> Compiled:
-    """Compile to machine code, with PTX and ptxas' report on each entry; arguments and errors as above.
+    """Compile to machine code, with PTX and ptxas' report on each kernel; arguments and errors as for `compile_ptx`.
 
-    ptxas refuses kernels that cannot be launched, such as over 48 KiB of static shared memory: CompilerError. `build`
-    is the caller's way to run nvcc; if it is given and nvcc is installed, nvcc compiles, and the record lacks PTX and
-    ptxas' report.
+    Raises CompilerError also for kernels that cannot be launched, such as with over 48 KiB of static shared memory:
+    ptxas refuses them. `build`: the caller's function that runs nvcc, such as PyCUDA's. If it is given and nvcc is
+    installed, nvcc compiles, and the result has no PTX and no report of ptxas.
     """
     job = _job(source, filename, machine_code=True, **how)
     if build is None:
@@ -68,24 +69,25 @@ def compile_cubin(
 
 
 def _job(source: str, filename: str, **how: Any) -> Job:
-    """Return the job for the architecture that its texts need (`compile.architecture`)."""
+    """Return the job; its architecture is the one that the source and its headers need (see `compile.architecture`)."""
     job = Job.of(source, filename, **how)
     outside.check(job)
     return architecture.with_needed_features(job, [job.source, *includes.read(job).texts.values()])
 
 
 def gpu_backend() -> Backend:
-    """Return the compiler for a GPU: that of CUDABENCH_COMPILER, else nvcc if installed, else NVRTC."""
+    """Return the compiler for runs on a GPU: the value of CUDABENCH_COMPILER, else nvcc if installed, else NVRTC."""
     return _chosen(None) or ("nvrtc" if toolkit.nvcc() is None else "nvcc")
 
 
 def supported_architectures(backend: Backend = "nvrtc") -> tuple[str, ...]:
-    """Return a compiler's architectures ('sm_75', ...). Raises DeviceUnusable if it is not installed."""
+    """Return the architectures that a compiler supports ('sm_75', ...). Raises DeviceUnusable if it is not
+    installed."""
     return nvcc.architectures() if backend == "nvcc" else tuple(f"sm_{number}" for number in nvrtc.load().architectures)
 
 
 def _chosen(backend: Backend | None) -> Backend | None:
-    """The compiler that the caller, or else CUDABENCH_COMPILER, sets; None for the usual order."""
+    """Return the compiler that the caller sets, else that of CUDABENCH_COMPILER; None: try NVRTC, then nvcc."""
     wanted = os.environ.get("CUDABENCH_COMPILER", "")
     if wanted not in ("", "nvrtc", "nvcc"):
         raise UsageError(f"CUDABENCH_COMPILER={wanted} is not a compiler: set it to nvrtc or nvcc, or unset it.")
@@ -96,7 +98,7 @@ def _chosen(backend: Backend | None) -> Backend | None:
 
 @functools.lru_cache(maxsize=64)
 def _compile(job: Job, backend: Backend | None) -> Compiled:
-    """Compile with the chosen compiler; by default with NVRTC or, if it is missing or gives up, with nvcc."""
+    """Compile with `backend`; if it is None, with NVRTC or, if NVRTC is missing or refuses the file, with nvcc."""
     if backend == "nvcc":
         return _attempt([nvcc.Nvcc()], job)
     try:
@@ -131,7 +133,7 @@ def _check_architecture(job: Job, library: nvrtc.Library, backend: Backend | Non
     )
 
 
-# The rule ------------------------------------------------------------------------------------------------------------
+# The order of the attempts -------------------------------------------------------------------------------------------
 
 _NEW_LANGUAGE = re.compile(r"\b(?:concept|requires)\b")  # some versions of NVRTC crash on a concept in C++17
 _UNRESOLVED = re.compile(
@@ -139,15 +141,15 @@ _UNRESOLVED = re.compile(
     r"|function \"[^\"(]*?(operator[^\"(]+|\w+)(?:<[^\"]*)?(?:\([^\"]*)?\" was referenced but not defined"
 )
 _EXTERN = re.compile(r"^\s*\.extern\s+\.func\s+(?:\([^)]*\)\s*)?([\w$]+)", re.M)
-# The place of execution of a lambda: needless in a kernel, and compilers accept it only with an option.
+# `__device__` or `__host__` of a lambda: a kernel does not need it, and compilers accept it only with an option.
 _LAMBDA = re.compile(r"(?<!\])\]((?:[ \t]*\b__(?:device|host)__\b)+)")
 
 
 def _attempt(compilers: Sequence[Compiler], job: Job) -> Compiled:
-    """Return the result of the first compiler that accepts the file or the part that the requested kernels reach.
+    """Return the result of the first compiler that accepts the file, or the part that the requested kernels use.
 
-    A file that ptxas refuses because the architecture lacks a feature of its GPUs is compiled for those GPUs. All tries
-    together begin within the time of a single compile.
+    If all refuse because sm_90 lacks a feature that sm_90a has, all are tried again for sm_90a. No attempt begins after
+    the time limit of a single compile is over.
     """
     ends = time.monotonic() + limits.compile_seconds()
     failed: list[tuple[Refused, Backend]] = []
@@ -157,7 +159,7 @@ def _attempt(compilers: Sequence[Compiler], job: Job) -> Compiled:
         except Refused as refused:
             failed.append((refused, compiler.backend))
         latest = failed[-1][0]
-        # Else it is an error in the user's code, which another compiler cannot solve.
+        # Otherwise the user's code has an error, and another compiler would report the same error.
         mendable = latest.of_host or latest.emptied or diagnostics.missing_headers(latest.log)
         if time.monotonic() > ends or not mendable:
             break
@@ -167,7 +169,7 @@ def _attempt(compilers: Sequence[Compiler], job: Job) -> Compiled:
     try:
         return _fail(last, tried, job)
     except CompilerError as error:
-        # The PTX declares the device's runtime, with which machine code would have to be linked.
+        # A call of the device runtime compiles to PTX; only machine code needs the runtime's library to be linked.
         in_ptx = any(refusal.by_assembler for refusal, _ in failed) or diagnostics.speaks_of_device_runtime(last.log)
         if type(error) is CompilerError and not in_ptx and "error" in last.log:
             raise RefusedAsCode(str(error)) from None
@@ -175,11 +177,11 @@ def _attempt(compilers: Sequence[Compiler], job: Job) -> Compiled:
 
 
 class RefusedAsCode(CompilerError):
-    """No try reached ptxas, so compiling to PTX would be refused too."""
+    """The front end of every compiler refused the code, so compiling it only to PTX would be refused too."""
 
 
 def _compiled(compiler: Compiler, job: Job, ends: float) -> Compiled:
-    """Compile the whole file and, if it is refused, the part that the requested kernels reach."""
+    """Compile the whole file; if the compiler refuses it, compile the part that the requested kernels use."""
     shorter = requested_only.without_other_kernels(job)
     try:
         compiled = _in_options(compiler, shorter, Text(shorter.source), ends)
@@ -198,7 +200,10 @@ def _compiled(compiler: Compiler, job: Job, ends: float) -> Compiled:
 
 
 def _more_useful(first: Refused, second: Refused) -> Refused:
-    """Return the more useful refusal: that of the kernels' part, unless the part lacks names of the whole file."""
+    """Return the refusal to show to the user: that of the part, unless the part lacks names that the whole file has.
+
+    `first` is the refusal of the whole file, `second` that of the part with the requested kernels.
+    """
     explained = diagnostics.speaks_of_host_code(first.log) or bool(diagnostics.missing_headers(first.log))
     before, after = (
         {(fault.line, fault.message) for fault in diagnostics.faults(log)} for log in (first.log, second.log)
@@ -211,15 +216,18 @@ def _more_useful(first: Refused, second: Refused) -> Refused:
 
 
 def _is_own(refused: Refused, job: Job) -> bool:
-    """Return whether ptxas refuses a requested kernel: for its shared memory, or a line of its PTX."""
+    """Return whether ptxas refused because a requested kernel has too much static shared memory."""
     over = {names.plain(readable(entry)) for entry, _ in diagnostics.over_shared(refused.log)}
-    # Another instance in the file may be too large, while the requested instance is not.
+    # Of a template, another instance than the requested one may be too large, so templates are not counted here.
     return any(names.plain(name) in over for name in job.names if "<" not in name)
 
 
 def _in_options(compiler: Compiler, job: Job, text: Text, ends: float) -> Compiled:
-    """Compile a text, and again with what its refusal needs: removed features of CUDA, the standard library for kernels
-    (slow to compile), C++20. If C++20 does not help, raises the refusal before it."""
+    """Compile a text. If it is refused, try again with additions that may help.
+
+    The additions are: features that CUDA removed, the C++ standard library for device code (slow to compile), and
+    C++20. Raises Refused if none helps; if C++20 does not help, it is the refusal of the attempt before C++20.
+    """
     standard = False
     if not job.std and _NEW_LANGUAGE.search(job.source):
         job = replace(job, std="c++20")
@@ -245,7 +253,8 @@ def _in_options(compiler: Compiler, job: Job, text: Text, ends: float) -> Compil
 
 
 def _checked(compiler: Compiler, job: Job, text: Text, *, standard: bool) -> Compiled:
-    """Compile a text. Raises Refused also if the code calls a host function whose body was removed."""
+    """Compile a text. Raises Refused if the compiler refuses it, or if it calls a host function whose body was
+    removed."""
     try:
         compiled = compiler.compile(job, text, standard=standard)
     except Refused as refused:
@@ -260,9 +269,9 @@ def _checked(compiler: Compiler, job: Job, text: Text, *, standard: bool) -> Com
 
 
 def _calls_host(log: str, ptx: str, text: Text, job: Job) -> str:
-    """Return a log on the host function that a log or PTX shows to be called, else ''."""
+    """Return an error message if a compiler's log or PTX shows that a host function is called, else ''."""
     called = [next(filter(None, groups)) for groups in _UNRESOLVED.findall(log)] + _EXTERN.findall(ptx)
-    for name in called:  # other functions without a body are refused by ptxas and the simulator
+    for name in called:  # ptxas and the simulator refuse calls of other functions without a body
         known = readable(name).split("::")[-2:]
         operators = [host for host in text.hosts if host.name.startswith("operator") and known == [name]]
         for host in [*(host for host in text.hosts if host.name in known), *operators][:1]:
@@ -272,8 +281,10 @@ def _calls_host(log: str, ptx: str, text: Text, job: Job) -> str:
 
 
 def _may_be_language(refused: Refused) -> bool:
-    """Return whether another version of C++ may help: not if all errors are undeclared names, their consequences, and
-    missing punctuation."""
+    """Return whether compiling as C++20 may remove the errors.
+
+    It does not if every error is an undeclared name, a consequence of one, or missing punctuation.
+    """
     undefined = re.compile(rf'identifier "(?!({"|".join(_NEW_WORDS)})")\w+" is undefined')
     plain = re.compile(r"Name expression cannot form address|expected an? [\"(;]?")
     of_language = re.compile(r"C\+\+|cplusplus|standard|language|compiler", re.I)
@@ -290,8 +301,11 @@ _NEW_WORDS = ("concept", "requires", "consteval", "constinit", "co_await", "co_y
 
 
 def _places(compiler: Compiler, job: Job, text: Text, *, standard: bool) -> Mapping[int, tuple[str, int]]:
-    """Return the source places of the PTX lines that ptxas got, or an empty mapping."""
-    compiler = nvcc.Nvcc() if compiler.backend == "nvcc" else compiler  # a caller's `build` does not make PTX
+    """Return the (source file, line) of each PTX line, keyed by the PTX line; empty if there is no PTX.
+
+    The text is compiled to PTX again for this, because ptxas' messages name only lines of the PTX.
+    """
+    compiler = nvcc.Nvcc() if compiler.backend == "nvcc" else compiler  # the caller's `build` cannot compile to PTX
     try:
         ptx = compiler.compile(replace(job, machine_code=False), text, standard=standard).lines
     except (CudabenchError, Refused):
@@ -300,11 +314,11 @@ def _places(compiler: Compiler, job: Job, text: Text, *, standard: bool) -> Mapp
     return {number: (diagnostics.users_path(path, job.filename), line) for number, (path, _, line) in places}
 
 
-# The part that the requested kernels reach ---------------------------------------------------------------------------
+# The part of a file that the requested kernels use -------------------------------------------------------------------
 
 
 def _part(compiler: Compiler, job: Job, refused: Refused) -> Text | None:
-    """Return the part of a file that the requested kernels reach, with stand-ins for missing headers."""
+    """Return the part of a file that the requested kernels use, with stand-ins for missing headers; None without it."""
     from cudabench.source.device_part import device_part
 
     included = includes.read(job)
@@ -341,7 +355,8 @@ def _part(compiler: Compiler, job: Job, refused: Refused) -> Text | None:
 
 
 def _is_nowhere(name: str, backend: Backend) -> bool:
-    """Return whether a header belongs neither to CUDA nor to the C library or the system on this machine."""
+    """Return whether a header is missing: neither CUDA nor, for nvcc, the C library or the system on this machine has
+    it."""
     if os.path.isabs(name) or name in dict(prelude.headers(forward=True)):
         return False
     folders = [toolkit.headers()]
@@ -353,10 +368,13 @@ def _is_nowhere(name: str, backend: Backend) -> bool:
 
 
 def _unchosen(log: str, job: Job) -> list[str]:
-    """Return the macros of the source's #if whose #else is the first #error of a log."""
+    """Return at most 4 macros that an #if tests whose #else contains the first #error of the log.
+
+    Example: ['A', 'B'] for `#if defined(A) ... #elif defined(B) ... #else #error`. The user can define one of them.
+    """
     fault = re.search(rf"^{re.escape(job.filename)}[:(](\d+)[^\n]*\berror: #error\b", log, re.M)
     above = job.source.splitlines()[: int(fault[1]) - 1] if fault else []
-    opened: list[list[str]] = []  # conditions of each enclosing #if and its branches so far
+    opened: list[list[str]] = []  # for each enclosing #if: the conditions of its branches so far
     for directive in DIRECTIVE.finditer(without_remarks("\n".join(above))):
         if directive[1].startswith("if"):
             opened.append([])
@@ -370,7 +388,7 @@ def _unchosen(log: str, job: Job) -> list[str]:
 
 
 def _fail(refused: Refused, tried: Backend, job: Job) -> Compiled:
-    """Raise the error for a file that no compiler accepts, with the repairs."""
+    """Raise the error for a file that no compiler accepts; its message says what the user can do."""
     if error := architecture.other_generation_error(refused.log, job):
         raise error
     message = diagnostics.errors(refused.log, job.filename, refused.places(), set(map(names.plain, job.names)))

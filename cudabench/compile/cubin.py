@@ -1,8 +1,8 @@
 """Reads a cubin (an ELF file of one architecture's machine code) without a GPU: its variables and its code.
 
-Its sections: `.text.ENTRY` holds a kernel's instructions, `.nv.global` zero-initialised variables, `.nv.global.init`
-variables with values, `.nv.constant3` the `__constant__` variables. Through a pointer from inline assembly a kernel can
-write `__constant__` variables like any other memory.
+Its sections: `.text.ENTRY` holds a kernel's instructions, `.nv.global` the zero-initialised variables,
+`.nv.global.init` the variables with other initial values, and `.nv.constant3` the `__constant__` variables. A kernel
+can write `__constant__` variables too, through a pointer that it gets by inline assembly.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ WRITABLE = (".nv.global", ".nv.global.init", ".nv.constant3")
 
 @dataclass(frozen=True)
 class Variable:
-    """A variable of a module that kernels can write: `symbol` is its name in the cubin, `nbytes` its size."""
+    """A module variable that kernels can write; `symbol`: the name in the cubin; `nbytes`: the size in bytes."""
 
     symbol: str
     nbytes: int
@@ -41,8 +41,10 @@ class Variable:
 
 
 def variables(cubin: bytes) -> tuple[Variable, ...]:
-    """Return the variables that outlive a launch: `__device__`, `__managed__`, `__constant__`, and static ones of
-    functions."""
+    """Return the variables that keep their values between launches.
+
+    These are `__device__`, `__managed__` and `__constant__` variables, and static variables of functions.
+    """
     from elftools.elf.sections import SymbolTableSection
 
     elf = opened(cubin)
@@ -58,7 +60,7 @@ def variables(cubin: bytes) -> tuple[Variable, ...]:
 
 
 def entries(cubin: bytes) -> tuple[str, ...]:
-    """Return the functions in a cubin: kernels, and device functions that were not inlined."""
+    """Return the names of the functions in a cubin: kernels, and device functions that were not inlined."""
     return tuple(_code(cubin))
 
 
@@ -69,9 +71,9 @@ def ptx(cubin: bytes) -> str:
 
 
 def code_sha256(cubin: bytes, wanted: Sequence[str]) -> str:
-    """Return the SHA-256 of the machine code of some entries together, in hexadecimal.
+    """Return the SHA-256, in hexadecimal, of the machine code of the `wanted` functions together.
 
-    Only the code counts, not line information or file names. An entry without its own code counts as empty.
+    Only the code counts, not line information or file names. A function that is missing in the cubin counts as empty.
     """
     digest = hashlib.sha256()
     for entry in wanted:
@@ -81,12 +83,12 @@ def code_sha256(cubin: bytes, wanted: Sequence[str]) -> str:
 
 
 def data_sha256(cubin: bytes, hidden: Sequence[str] = ()) -> str:
-    """Return the SHA-256, in hexadecimal, of the data that a module's code reads at fixed places.
+    """Return the SHA-256, in hexadecimal, of the constant data that a module's code reads.
 
-    These are the banks of constants that the compiler fills (`.nv.constant3` has `__constant__` variables, others
-    addresses and literals; `.nv.constant0` holds the arguments and does not count) and, through their relocations, the
-    first values of the variables that they point at. A pointer's target counts by its plain name and values, not by its
-    address. `hidden` are texts that do not count, such as the folder of __FILE__.
+    This is the content of the constant banks that the compiler fills: `.nv.constant3` holds `__constant__` variables,
+    others hold addresses and literals. `.nv.constant0` does not count, because it holds the launch arguments. If a bank
+    contains a pointer to a variable, the variable's plain name and initial value count instead of its address.
+    `hidden`: texts to ignore in the data, such as the folder in __FILE__.
     """
     from elftools.elf.relocation import RelocationSection
     from elftools.elf.sections import SymbolTableSection
@@ -121,16 +123,18 @@ def data_sha256(cubin: bytes, hidden: Sequence[str] = ()) -> str:
 
 
 def registers(cubin: bytes, entry: str) -> int | None:
-    """Return the registers of a thread of an entry, or None if the cubin lacks them.
+    """Return the number of registers per thread of a kernel, or None if the cubin does not contain it.
 
-    They are in `.nv.info`, a list of attributes: a byte of format, a byte of kind, and for the format of sized values
-    two bytes of size and the value; the kind 0x2f has the number of a symbol and the registers of its code.
+    The section `.nv.info` is a list of attributes. Each has a byte for its format and a byte for its kind; an attribute
+    of the sized format then has two bytes for its size, and its value. The value of kind 0x2f is the number of a symbol
+    and the register count of its code.
     """
     return _values(cubin, _REGISTERS).get(entry)
 
 
 def resources(cubin: bytes, entry: str) -> Resources:
-    """Return the registers, the stack and the barriers of a kernel from its cubin alone, which lacks its spills."""
+    """Return the numbers of registers, local bytes and barriers of a kernel, read from its cubin. A cubin does not
+    contain the spilled bytes."""
     elf = opened(cubin)
     text, about = elf.get_section_by_name(f".text.{entry}"), elf.get_section_by_name(f".nv.info.{entry}")
     barriers = (text["sh_flags"] >> 20 & 0x7F) if text is not None else 0
@@ -144,7 +148,7 @@ def resources(cubin: bytes, entry: str) -> Resources:
 
 @lru_cache(maxsize=16)
 def _code(cubin: bytes) -> Mapping[str, bytes]:
-    """Return the machine code of each entry; cached, because a cubin is read often."""
+    """Return the machine code of each function, keyed by its name; cached, because a cubin is read often."""
     prefix = ".text."
     return {s.name.removeprefix(prefix): s.data() for s in opened(cubin).iter_sections() if s.name.startswith(prefix)}
 
@@ -163,7 +167,7 @@ def _values(cubin: bytes, wanted: int) -> Mapping[str, int]:
         form, kind, size = struct.unpack_from("<BBH", data, at)
         at += 4
         if form != _SIZED:
-            continue  # the value is in place of the size
+            continue  # the two bytes of the size hold the value itself
         if kind == wanted and size == 8:
             symbol, count = struct.unpack_from("<II", data, at)
             values.setdefault(table.get_symbol(symbol).name, int(count))
@@ -172,14 +176,14 @@ def _values(cubin: bytes, wanted: int) -> Mapping[str, int]:
 
 
 def declared_at(text: str, name: str) -> int | None:
-    """Return the line of a source text that declares a module variable or a function's static one; None if unclear."""
+    """Return the line, from 1, that declares this module variable or static variable; None if no line is found."""
     pattern = re.compile(rf"\b(?:__device__|__managed__|__constant__|static)\b[^;(){{}}]*\b{re.escape(name)}\b")
     match = pattern.search(text)
     return text.count("\n", 0, match.end()) + 1 if match else None
 
 
 def opened(cubin: bytes) -> ELFFile:
-    """Return a cubin as an ELF file."""
+    """Return a cubin as an `ELFFile` of pyelftools."""
     from elftools.elf.elffile import ELFFile
 
     return ELFFile(io.BytesIO(cubin))

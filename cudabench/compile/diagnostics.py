@@ -1,7 +1,7 @@
-"""Turns compilers' output into the user's terms: errors, warnings and file names.
+"""Turns compilers' output into errors and warnings that name the user's files and lines.
 
-NVRTC and nvcc's own front end write 'file(line): error: ...', the host compiler 'file:line:column: error: ...', ptxas
-and the drivers lines without a place.
+The formats differ: NVRTC and nvcc's own front end write 'file(line): error: ...', and the host compiler writes
+'file:line:column: error: ...'. Messages of ptxas and of the compiler drivers have no file and line.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _MISSING = re.compile(
 _FILE = re.compile(r'\s*\.file\s+(\d+)\s+"([^"]*)"')
 _LOC = re.compile(r"\s*\.loc\s+(\d+)\s+(\d+)")
 _TOOLKIT_HEADERS = ("cuda", "cu", "thrust/", "cub/", "npp", "nv")
-# ptxas on its input: "ptxas application ptx input" from NVRTC, a file from nvcc.
+# A message of ptxas about a PTX line; before "line" it has "ptxas application ptx input" (NVRTC) or a file (nvcc).
 _ASSEMBLER = re.compile(r"ptxas .*, line (?P<line>\d+); (?:error|fatal)\s*: (?P<what>.*)")
-OF_NAMES = ("__nv_name_map", "cudabench-names")  # sources of queries for entries: NVRTC's and ours
+OF_NAMES = ("__nv_name_map", "cudabench-names")  # "files" of the text that asks for kernels' names: NVRTC's, ours
 _HOST_FAULTS = (
     "calling a constexpr __host__ function",
     "is considered a host function",
@@ -40,24 +40,24 @@ _HOST_FAULTS = (
 
 
 def missing_headers(log: str) -> list[str]:
-    """Return the headers that a refusal names as missing."""
+    """Return the names of the headers that the compiler's log reports as missing."""
     return [next(filter(None, groups)) for groups in _MISSING.findall(log)]
 
 
 def misses_standard(log: str) -> bool:
-    """Return whether a refusal is about names of the standard library, or of cub and thrust, which need it."""
+    """Return whether errors are about names of the C++ standard library, or of cub and thrust, which need it."""
     return re.search(r'"(std|cub|thrust)\b|^  .*\b(cub|thrust)::', log, re.M) is not None
 
 
 def undefined_names(log: str) -> set[str]:
-    """Return the unknown names of a refusal."""
+    """Return the names that the compiler's errors report as undefined."""
     lines = re.findall(r"name (?:followed by .*|must be a )[^\n]*namespace[^\n]*\n([^\n]*)", log)
     return {*re.findall(r'identifier "(\w+)" is undefined', log), *re.findall(r"\w+", "\n".join(lines))}
 
 
 @dataclass(frozen=True)
 class Fault:
-    """One error of a refusal: the line (from 1), the message, and the compiler's copy of the source line."""
+    """One error of a compiler; `line`: its line, from 1; `shown`: the source line as the compiler printed it."""
 
     line: int
     message: str
@@ -65,7 +65,7 @@ class Fault:
 
 
 def faults(log: str) -> list[Fault]:
-    """Return the errors of a refusal, in the order of the log."""
+    """Return the errors in a compiler's log, in the order of the log."""
     lines = [*log.splitlines(), ""]
     return [
         Fault(int(head["line"]), line[head.end() :], lines[at + 1][2:])
@@ -75,7 +75,7 @@ def faults(log: str) -> list[Fault]:
 
 
 def speaks_of_host_code(log: str) -> bool:
-    """Return whether a refusal is about host code."""
+    """Return whether the compiler's errors are about host code."""
     return any(fault in log for fault in _HOST_FAULTS)
 
 
@@ -85,18 +85,21 @@ def of_a_toolkit(header: str) -> bool:
 
 
 def assembler_lines(log: str) -> bool:
-    """Return whether a refusal is from ptxas, which names lines of the PTX."""
+    """Return whether a log has an error of ptxas that names a line of the PTX."""
     return any(map(_ASSEMBLER.match, log.splitlines()))
 
 
 def speaks_of_assembler(log: str) -> bool:
-    """Return whether ptxas refused, with a line of the PTX or without one, or crashed."""
+    """Return whether a log shows that ptxas reported an error, with or without a PTX line, or crashed."""
     by_name = re.search(r"^ptxas (?:error|fatal) *:|\bptxas\W+died\b", log, re.M) is not None
     return by_name or assembler_lines(log) or bool(over_shared(log))
 
 
 def over_shared(log: str) -> list[tuple[str, int]]:
-    """Return the entries with more static shared memory than a block may have, and their bytes, from ptxas' report."""
+    """Return the (kernel, bytes of static shared memory) of each kernel that has more than a block may have.
+
+    Both the errors and the report of ptxas in the log are read.
+    """
     sizes = {match[1]: int(match[2], 16) for match in _TOO_MUCH_SHARED.finditer(log)}
     for report in log.split("Compiling entry function ")[1:]:
         match = re.match(r"'(\w+)'(?:.|\n)*?(\d+)(?:\+\d+)? bytes smem", report)
@@ -106,14 +109,16 @@ def over_shared(log: str) -> list[tuple[str, int]]:
 
 
 def speaks_of_device_runtime(log: str) -> bool:
-    """Return whether a refusal is about kernels that launch kernels or call CUDA's runtime."""
+    """Return whether the errors are about a kernel that launches a kernel or calls the CUDA runtime."""
     pattern = r'requires separate compilation mode|device-side kernel launch|identifier "cuda[A-Z]\w*" is undefined'
     return re.search(pattern, log) is not None
 
 
 def source_lines(ptx: Iterable[str]) -> dict[int, tuple[str, int, int]]:
-    """Return, for each line of PTX, the path of the source, the source line (0 for code that the compiler added), and
-    the last line number before it."""
+    """Return a dict from PTX line numbers to (source file, source line, last known source line).
+
+    The source line is 0 for code that the compiler added; the last known one is then that of the code before it.
+    """
     files: dict[str, str] = {}
     places = {}
     path, line, last = "", 0, 0
@@ -133,10 +138,10 @@ def source_lines(ptx: Iterable[str]) -> dict[int, tuple[str, int, int]]:
 def errors(
     log: str, filename: str, lines: Mapping[int, tuple[str, int]] | None = None, requested: Collection[str] = ()
 ) -> str:
-    """Return only the errors, as 'file:line: error: what', each with its line of source and the caret.
+    """Return the errors of a log as 'file:line: error: what', each with its source line and the caret below it.
 
-    lines: the places of a refused PTX, from `source_lines`. requested: plain names of kernels; if one of them has too
-    much shared memory, others with too much are left out.
+    `lines`: the (source file, line) of each PTX line, for errors of ptxas. `requested`: plain names of kernels; if one
+    of them has too much shared memory, the errors of other kernels with too much are left out.
     """
     kept: list[str] = []
     keep = False
@@ -181,21 +186,22 @@ def errors(
 
 
 def warnings(log: str, filename: str) -> str:
-    """Return a successful log as 'file:line: warning: ...', without ptxas' report."""
+    """Return the warnings in the log of a successful compile as 'file:line: warning: ...', without ptxas' report."""
     lines = [line for line in log.splitlines() if not re.match(r"ptxas (info|\s+\.)|Remark: The warnings|    \d", line)]
     text = re.sub(r"^(\S.*?)\((\d+)\): (?=warning|error|remark)", r"\1:\2: ", "\n".join(lines), flags=re.M)
     return users_path(re.sub(r"\n{2,}", "\n", text).strip(), filename)
 
 
 def users_path(text: str, filename: str) -> str:
-    """Return a text with the caller's name of the source."""
+    """Return a text in which the source's absolute path is replaced by the name that the caller gave."""
     return text.replace(os.path.abspath(filename), filename)
 
 
 def users_files(ptx: str, filename: str, headers: Path | None = None) -> str:
-    """Return PTX whose `.file` lines have the caller's name of the source, and short names in the current folder.
+    """Return PTX in which the absolute paths of `.file` lines are shortened.
 
-    Compilers write absolute names there. CUDA's own headers, in the folder `headers`, get the names cuda/....
+    The source gets the name that the caller gave, files in the current folder get relative paths, and CUDA's own
+    headers, which are in the folder `headers`, get paths that begin with cuda/.
     """
     current = os.getcwd()
 

@@ -1,4 +1,4 @@
-"""The user's headers that a source includes, found by reading its text."""
+"""Finds the user's headers that a source includes, by reading the #include lines of the texts."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from cudabench.compile import prelude
 from cudabench.compile.record import Job
 from cudabench.system import outputs
 
-MAX_HEADERS = 64  # of a source: a single kernel does not need more
+MAX_HEADERS = 64  # headers that are read for a source; a single kernel does not need more
 PACKAGE = Path(__file__).parent.parent
 _HEADERS = (".h", ".hh", ".hpp", ".hxx", ".cuh", ".inl", ".inc", ".cu")
-# Files that mark a project's own folder, for a tree without a repository.
+# A folder with one of these is taken as the top folder of a project.
 _ROOTS = (".git", "CMakeLists.txt", "Makefile", "configure", "setup.py", "pyproject.toml", "PKG-INFO")
-MAX_DEPTH = 8  # levels above a source that are searched for its project
-MAX_ENTRIES = 20_000  # files of a project's tree that are searched
-# Folders in which projects keep other projects.
+MAX_DEPTH = 8  # how many folders above a source are tested for being its project's top folder
+MAX_ENTRIES = 20_000  # the most files and folders of a project that are searched
+# Folders in which projects keep copies of other projects.
 _THIRD_PARTY = frozenset(
     ["third_party", "third-party", "thirdparty", "3rdparty", "external", "externals", "extern", "vendor", "deps"]
 )
 
 _CUDAS = ("cub", "thrust", "cuda", "cooperative_groups", "nv")  # folders of headers in every toolkit
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">]', re.M)
-# Includes that cannot be followed: a name from a macro, a test for a header, an unusual spelling.
+# Includes that cannot be followed: `#include MACRO`, `__has_include`, `#include_next`, digraphs for '#'.
 _UNCLEAR = re.compile(
     r'^[ \t]*(?:%:|\?\?=)|#[ \t]*include(?:_next\b|[ \t]*[^"<\s])|__has_include|__has_embed|#[ \t]*embed\b', re.M
 )
@@ -35,11 +35,12 @@ _UNCLEAR = re.compile(
 
 @dataclass(frozen=True)
 class Included:
-    """The texts of the headers in a job's folders, by their names in #include lines.
+    """The headers that a job's source includes and that are in the job's folders.
 
-    The text of a header's second name includes its first name. `complete`: these are all headers of the job's folders.
-    `own` has the file of each header's first name, except headers of other projects (`third_party/glm`). `absent` are
-    names that the folders lack, each with the text that includes it.
+    `texts`: each header's text, keyed by its name in #include lines. If a header is included by two names, the text of
+    the second one is an #include of the first. `complete`: whether these are all the headers that can be included from
+    the folders. `own`: the path of each header, keyed by its first name, without headers of other projects
+    (`third_party/glm`). `absent`: (name, text that includes it) for each header that is not in the folders.
     """
 
     texts: dict[str, str]
@@ -49,11 +50,12 @@ class Included:
 
 
 def nearby(name: str, path: str | Path) -> Path | None:
-    """Return the folder with a header, searched around a source as projects are laid out, or None.
+    """Search a missing header in the usual folders around a source; return its folder for -I, or None.
 
-    Searched are the source's own folder, the three above it, and their `include`, `includes`, `inc`, `common` and
-    `src`. A name that begins with a folder above the source, such as 'src/acc/settings.h' for src/acc/cuda/kernels.cu,
-    is searched from there. Else the only folder of the project's tree that has the name is taken.
+    The folders are the source's own, the three above it, and in each of these `include`, `includes`, `inc`, `common`,
+    `Common` and `src`. A name that begins with a folder above the source, such as 'src/acc/settings.h' for
+    src/acc/cuda/kernels.cu, is searched in the folder that contains `src`. If these searches fail, the header is
+    searched in the whole project; its folder is returned if exactly one file there has this name.
     """
     if Path(name).is_absolute():
         return None
@@ -69,7 +71,7 @@ def nearby(name: str, path: str | Path) -> Path | None:
     marked = [
         above for above in (absolute, *absolute.parents[:MAX_DEPTH]) if any((above / name).exists() for name in _ROOTS)
     ]
-    # The folder of its repository, or the highest with a project's build file.
+    # The folder of the repository; without a repository, the highest folder that has a build file.
     root = next((above for above in marked if (above / ".git").exists()), marked[-1] if marked else None)
     parts = Path(name).parts
     if root is None or ".." in parts:
@@ -80,11 +82,12 @@ def nearby(name: str, path: str | Path) -> Path | None:
 
 @functools.lru_cache(maxsize=4)
 def _tree(root: Path) -> dict[str, list[Path]]:
-    """Return the headers below a folder by their last names; of very many, those found first."""
+    """Return the paths of the headers below a folder, keyed by file name. The search ends after about MAX_ENTRIES
+    files."""
     headers: dict[str, list[Path]] = {}
     entries = 0
     for folder, below, files in os.walk(root):
-        # Not the stand-ins of this package, if it is inside the project.
+        # Skip the stand-in headers of this package, in case the package is inside the project.
         below[:] = sorted(name for name in below if not name.startswith(".") and Path(folder, name) != PACKAGE)
         entries += len(below) + len(files)
         for name in files:
@@ -96,8 +99,7 @@ def _tree(root: Path) -> dict[str, list[Path]]:
 
 
 def lacking(text: str, path: str | Path, folders: Sequence[str | Path]) -> list[str]:
-    """Return the folders to add with `-I`: they have headers of a source, or of its headers, that the given folders
-    lack."""
+    """Return the folders to add with `-I`, so that all headers of a source and of its headers can be found."""
     added: list[str] = []
     while True:
         own = map(str, (Path(path).parent, *folders, *added))
@@ -110,24 +112,24 @@ def lacking(text: str, path: str | Path, folders: Sequence[str | Path]) -> list[
 
 
 def _is_brought(name: str, text: str) -> bool:
-    """Return whether an included header belongs to CUDA or the standard library, even if the project has a header with
-    the same name."""
+    """Return whether a header belongs to CUDA or the standard library; then a project's header of the same name is not
+    meant."""
     known = name in dict(prelude.headers(forward=True)) and re.search(rf"<{re.escape(name)}>", text)
     return name.partition("/")[0] in _CUDAS or bool(known)
 
 
 @functools.lru_cache(maxsize=256)  # a header is read again for each file that includes it
 def names_in(text: str) -> tuple[tuple[str, ...], bool]:
-    """Return the names of the #include lines outside of comments, and whether there may be others."""
+    """Return (the names in the #include lines of a text, whether it may include further files)."""
     joined = re.sub(r"\\\r?\n|/\*.*?\*/", " ", text, flags=re.S)
     names = (*_INCLUDE.findall(text), *_INCLUDE.findall(joined))
     return tuple(dict.fromkeys(names)), _UNCLEAR.search(joined) is not None
 
 
 def read(job: Job) -> Included:
-    """Return the headers that a job's source includes from the job's folders, directly or indirectly.
+    """Return the headers in the job's folders that the job's source includes, directly or through other headers.
 
-    Raises UsageError if an option of the command line would replace one of these headers.
+    Raises UsageError if an output option of the command line would overwrite one of these headers.
     """
     paths: dict[str, Path] = {}
     names: dict[Path, str] = {}
@@ -146,7 +148,7 @@ def read(job: Job) -> Included:
                 absent.append((name, text))
             if path is None or paths.get(name) == path:
                 continue
-            if name in paths or len(paths) >= MAX_HEADERS:  # if two files share a name, the compiler chooses
+            if name in paths or len(paths) >= MAX_HEADERS:  # two files with one name: only the compiler knows which
                 complete = False
                 continue
             outputs.note_read(path)

@@ -1,4 +1,4 @@
-"""Time and memory limits of a compile, and the errors of a compiler that exceeds them or crashes."""
+"""The limits of time and memory for a compile, and the errors for a compiler that exceeds them or crashes."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from types import FrameType
 
 from cudabench.errors import CompilerError, UsageError
 
-# CUDA's own libraries with all headers take 10 s and 1 GB; the rest is a reserve for slow machines.
+# The headers of CUDA's own libraries take 10 s and 1 GB to compile; the limits are higher because of slow machines.
 COMPILE_S = 60.0
 COMPILE_BYTES = 4 << 30
 VARIABLE = "CUDABENCH_COMPILE_TIMEOUT"
 
 
 _ends: ContextVar[float | None] = ContextVar("ends", default=None)
-LEAST_S = 0.05  # time of a compile that begins too late
+LEAST_S = 0.05  # the time limit of a compile that begins after the shared deadline
 
 
 @contextlib.contextmanager
 def shared_deadline(seconds: float) -> Iterator[None]:
-    """Limit the total time of all compiles in this context and of the reading of their results."""
+    """Limit the total time of all compiles, and of disassembling their results, in this `with` block."""
     token = _ends.set(time.monotonic() + seconds)
     try:
         yield
@@ -35,14 +35,15 @@ def shared_deadline(seconds: float) -> Iterator[None]:
 
 
 class _Late(BaseException):
-    """Reading reached its limit. Not an Exception, which reading might treat as a header's error."""
+    """Reading a source took too long. A BaseException, because code that reads headers may catch any Exception."""
 
 
 @contextlib.contextmanager
 def limited_reading(filename: str, sources: int = 1) -> Iterator[None]:
-    """Limit the reading of sources, the first of which is `filename`, to the time of as many compiles.
+    """Limit the time for reading source files in this `with` block: `sources` times the limit of a compile.
 
-    Raises CompilerStopped. Without signals, in a thread or on Windows, reading may take longer.
+    `filename`: the first source, for the message. Raises CompilerStopped when the time is over. The limit needs a
+    signal, so it does not hold in a thread or on Windows.
     """
     seconds = longest_seconds() * sources
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
@@ -67,18 +68,18 @@ def limited_reading(filename: str, sources: int = 1) -> Iterator[None]:
 
 
 def seconds_left() -> float | None:
-    """Return the remaining seconds of `shared_deadline`; None outside of it."""
+    """Return the seconds until the end of `shared_deadline`; None if no deadline is set."""
     ends = _ends.get()
     return None if ends is None else max(ends - time.monotonic(), LEAST_S)
 
 
 def compile_seconds() -> float:
-    """Return the time limit of a compile now: `longest_seconds` or the remaining time, whichever is less."""
+    """Return the time limit of a compile that starts now: `longest_seconds`, or less if a deadline ends earlier."""
     return min(longest_seconds(), seconds_left() or math.inf)
 
 
 def longest_seconds() -> float:
-    """Return the time limit of a compile: CUDABENCH_COMPILE_TIMEOUT in seconds, or 60. Raises UsageError."""
+    """Return CUDABENCH_COMPILE_TIMEOUT, the time limit of a compile in seconds, or 60. Raises UsageError."""
     text = os.environ.get(VARIABLE, "")
     if not text:
         return COMPILE_S
@@ -92,7 +93,7 @@ def longest_seconds() -> float:
 
 
 class CompilerStopped(CompilerError):
-    """A compile reached a limit; another attempt would reach it too."""
+    """Raised if a compile reached a limit; a second attempt would reach it too."""
 
 
 def timed_out(what: str) -> CompilerStopped:
@@ -118,7 +119,7 @@ def too_much(filename: str, compiler: str) -> CompilerStopped:
 
 
 def crashed(compiler: str, status: int) -> str:
-    """Return the description of a compiler's crash with Popen's status."""
+    """Return a message about a compiler's crash; `status`: the exit status as Popen reports it (-N for signal N)."""
     signals = {number.value: number.name for number in signal.Signals}
     how = f"signal {signals.get(-status, -status)}" if status < 0 else f"exit status {status}"
     return f"{compiler} crashed ({how}) on this text, which is a fault of the compiler: rewrite unusual parts"

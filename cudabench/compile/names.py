@@ -1,7 +1,8 @@
-"""C++ names of kernels and their entries in PTX and machine code.
+"""Finds the entry (mangled name in PTX and machine code) that belongs to the C++ name of a kernel.
 
-NVRTC reports the entry of a C++ expression. For nvcc, `queries` appends an empty kernel for each name, whose mangled
-name contains the name of the requested kernel, and `match` reads it. Both ways instantiate templates.
+NVRTC reports the entry of a C++ expression. nvcc does not, so `queries` appends an empty kernel to the source for each
+name. Its own mangled name contains the mangled name of the requested kernel, and `match` reads that. Both ways
+instantiate templates.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from cudabench.errors import UsageError
 from cudabench.source.files import parse_text
 
 QUERY_FILE = "cudabench-names"
-_QUERY = "_Z19cudabench_name_"  # with four digits, because the mangled name contains the length
+_QUERY = "_Z19cudabench_name_"  # 19 is the name's length, so the number that follows always has four digits
 ENTRY = re.compile(r"^\s*(?:\.(?:visible|weak|extern)\s+)*\.entry\s+([\w$]+)", re.M)
 
 
@@ -31,7 +32,8 @@ def plain(name: str) -> str:
 
 
 def queries(names: Sequence[str]) -> str:
-    """Return source text to append: an empty kernel for each C++ name of a kernel; it instantiates templates."""
+    """Return the text to append to a source: one empty kernel for each name in `names`, which instantiates
+    templates."""
     lines = [
         f"__global__ void cudabench_name_{index:04}(cudabench_tag<({as_cpp(name)})>*) {{}}\n"
         for index, name in enumerate(names)
@@ -40,7 +42,8 @@ def queries(names: Sequence[str]) -> str:
 
 
 def wrong_name(log: str, names: Sequence[str]) -> str | None:
-    """Return the name whose query, or whose line in NVRTC's own text, is the only error of a log, or None."""
+    """Return the requested name that the compiler does not accept, if all errors of the log are about names; else
+    None."""
     files = [head["file"] for line in log.splitlines() if (head := HEAD.match(line)) and head["error"]]
     if not files or not names or not all(file.startswith(OF_NAMES) for file in files):
         return None
@@ -50,10 +53,11 @@ def wrong_name(log: str, names: Sequence[str]) -> str | None:
 
 
 def match(names: Sequence[str], entries: Sequence[str]) -> dict[str, str]:
-    """Return the entry of each name in a file that was compiled with `queries`.
+    """Return a dict from each name to its entry, for a file that was compiled with `queries`.
 
-    Mangling numbers back-references (S_, S0_, ...) from the start of the whole name, so the numbers differ between the
-    query and the entry, and are ignored. A name without its own entry is left out.
+    Mangled names refer to their earlier parts by numbers (S_, S0_, ...), counted from the start of the whole name. So
+    the numbers in the query differ from those in the kernel's own entry, and the comparison ignores them. A name
+    without exactly one matching entry is left out.
     """
     own = [entry for entry in entries if not entry.startswith(_QUERY)]
     lowered = {}
@@ -73,12 +77,12 @@ def match(names: Sequence[str], entries: Sequence[str]) -> dict[str, str]:
 
 
 def without_queries(ptx: str) -> str:
-    """Return PTX without the queries' entries and file."""
+    """Return PTX without the empty kernels of `queries` and without their `.file` line."""
     ptx = re.sub(rf'^\s*\.file\s+\d+\s+"[^"]*{QUERY_FILE}"[^\n]*\n', "", ptx, flags=re.M)
     return re.sub(rf"^[^\n]*\.entry {_QUERY}[^{{]*\{{.*?^\}}\n", "", ptx, flags=re.M | re.S)
 
 
 def no_such_name(name: str, source: str, filename: str) -> UsageError:
-    """Return the error for a name that fits none or several of a file's kernels."""
+    """Return the error for a name that matches no kernel of a file, or several."""
     listed = "; ".join(kernel.signature for kernel in parse_text(source, filename).kernels) or "none"
     return UsageError(f"'{name}' fits none or several kernels of {filename}: use one of {listed}.")

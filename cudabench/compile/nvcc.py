@@ -1,6 +1,6 @@
-"""nvcc, the toolkit's compiler. It accepts host code too, and needs a host compiler and about a second.
+"""nvcc, the toolkit's compiler. It also accepts host code, needs a host compiler, and takes about a second.
 
-On a GPU PyCUDA runs nvcc, else this module does.
+On a machine with a GPU, PyCUDA runs nvcc; otherwise this module runs it.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from cudabench.compile.record import Backend, Compiled, Job, Refused, Text
 from cudabench.errors import DeviceUnusable, UsageError
 from cudabench.system import confined
 
-# Compiles a text, with folders for headers, to machine code for an architecture such as sm_90a:
-# `build(text, folders, options, architecture)`. Raises Refused.
+# `build(text, folders, options, architecture)` compiles a text to machine code for an architecture such as sm_90a;
+# headers are searched in the folders. Raises Refused.
 Build = Callable[[str, Sequence[str], Sequence[str], str], bytes]
 
 
 @functools.lru_cache(maxsize=1)
 def version() -> tuple[int, int] | None:
-    """Return nvcc's version; None if nvcc or its host compiler is missing."""
+    """Return nvcc's version as (major, minor); None if nvcc or its host compiler is missing."""
     nvcc = toolkit.nvcc()
     if nvcc is None:
         return None
@@ -42,7 +42,7 @@ def version() -> tuple[int, int] | None:
 
 
 def architectures() -> tuple[str, ...]:
-    """Return nvcc's architectures. Raises DeviceUnusable if it is not installed."""
+    """Return the architectures that nvcc supports ('sm_75', ...). Raises DeviceUnusable if it is not installed."""
     report = subprocess.run([path(), "--list-gpu-arch"], capture_output=True, text=True, check=False).stdout
     return tuple(f"sm_{number}" for number in re.findall(r"compute_(\d+)", report))
 
@@ -55,14 +55,17 @@ def path() -> str:
     return nvcc
 
 
-# Without linked relocatable code these only return an error in kernels, and compilers do not warn.
+# In a kernel, cudaMalloc and cudaFree only return an error if the device runtime is not linked; nvcc does not warn.
 _HEAP = re.compile(r"\bcuda(?:Malloc|Free)\s*\(")
 _Made = TypeVar("_Made")
 
 
 def _with_heap(job: Job, source: str, compiled: Callable[[str], _Made]) -> _Made:
-    """Compile the defines, the kernels' heap if they may call it, the source and a query for each name. A source that
-    declares functions with the heap's names itself is compiled without the heap."""
+    """Call `compiled` with the text for nvcc: the defines, the source, and a query for each name (see `names.queries`).
+
+    If the source names cudaMalloc or cudaFree, working versions of them for kernels are put before it. If this
+    conflicts with the source's own functions of these names, the source is compiled without them.
+    """
     quoted = job.filename.replace("\\", "\\\\").replace('"', '\\"')
     text = f'#line 1 "{quoted}"\n{source}\n{names.queries(job.names)}'
     if _HEAP.search(source):
@@ -76,13 +79,14 @@ def _with_heap(job: Job, source: str, compiled: Callable[[str], _Made]) -> _Made
 
 @dataclass(frozen=True)
 class Nvcc:
-    """nvcc, with the interface of `nvrtc.Nvrtc`; `build` runs it in the caller's way."""
+    """nvcc, with the interface of `nvrtc.Nvrtc`; `build`: the function to call in place of running nvcc here."""
 
     build: Build | None = None
     backend: Backend = "nvcc"
 
     def compile(self, job: Job, text: Text, *, standard: bool = True) -> Compiled:
-        """Compile; `standard` changes nothing for nvcc, `bare` lets kernels call constexpr functions of the host."""
+        """Compile a text. `standard` has no effect for nvcc. If `text.bare`, kernels may call constexpr host
+        functions."""
         options = [*job.language, *(["--expt-relaxed-constexpr"] if text.bare else [])]
         with _folder_of(text.headers) as folder:
             libraries = map(str, toolkit.of_device_libraries(text.source, *text.headers.values()))
@@ -100,7 +104,7 @@ class Nvcc:
 
 
 def _with_users_headers(log: str, folder: str | None, headers: Mapping[str, str], job: Job) -> str:
-    """Return a log with the user's names of headers that were written to a temporary folder."""
+    """Return a log in which headers in the temporary folder are replaced by the paths that the user knows."""
     for name in headers if folder else ():
         own = next(
             (path for include_dir in job.include_dirs if os.path.isfile(path := os.path.join(include_dir, name))), name
@@ -111,7 +115,8 @@ def _with_users_headers(log: str, folder: str | None, headers: Mapping[str, str]
 
 
 def _ptx(job: Job, source: str, folders: Sequence[str], options: Sequence[str]) -> Compiled:
-    """Compile to PTX and, for machine code, compile the PTX: the same code without a second preprocessor run."""
+    """Compile to PTX; if the job needs machine code, compile this PTX further, which saves a second preprocessor
+    run."""
     nvcc = path()
     with tempfile.TemporaryDirectory(prefix="cudabench-") as folder:
         cu, ptx_file, cubin_file = (Path(folder, f"source.{ending}") for ending in ("cu", "ptx", "cubin"))
@@ -151,12 +156,12 @@ def _lowered(job: Job, entries: Sequence[str]) -> dict[str, str]:
     return lowered
 
 
-_ABOVE = ("above",) * 4  # folders for '../x.h' in headers
+_ABOVE = ("above",) * 4  # nested folders, so that '../x.h' stays inside the temporary folder
 
 
 @contextlib.contextmanager
 def _folder_of(headers: Mapping[str, str]) -> Iterator[str | None]:
-    """Write headers into a temporary folder for nvcc; None without headers."""
+    """Write headers into a temporary folder and yield its path for nvcc's -I; yield None if there are no headers."""
     if not headers:
         yield None
         return
@@ -166,14 +171,14 @@ def _folder_of(headers: Mapping[str, str]) -> Iterator[str | None]:
         inner.mkdir(parents=True)
         for name, content in headers.items():
             target = (inner / name).resolve()
-            if root in target.parents:  # '/x.h' and headers above this folder stay in their places
+            if root in target.parents:  # do not write '/x.h', or headers above the temporary folder
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_text(content, encoding="utf-8")
         yield str(inner)
 
 
 def run(command: Sequence[str], filename: str, folder: str | None = None) -> subprocess.CompletedProcess[str]:
-    """Run nvcc over the text of a file, within a compiler's limits of time and memory.
+    """Run an nvcc command within the limits of time and memory; `filename`: the source, for messages.
 
     Raises CompilerStopped if it took too long, and DeviceUnusable if it cannot be run.
     """
@@ -188,7 +193,7 @@ def run(command: Sequence[str], filename: str, folder: str | None = None) -> sub
 
 
 def refusal(log: str, status: int, filename: str) -> Exception:
-    """Return the error for a failed nvcc: CompilerStopped or Refused."""
+    """Return the exception for a failed run of nvcc: CompilerStopped if memory ran out, else Refused."""
     if re.search(r"(?i)out of memory|cannot allocate memory|virtual memory exhausted|std::bad_alloc", log):
         return limits.too_much(filename, "nvcc")
     if re.search(r"died due to signal \d+|Segmentation fault|core dumped|signal terminated program", log):
@@ -197,7 +202,7 @@ def refusal(log: str, status: int, filename: str) -> Exception:
 
 
 def _run(command: Sequence[str], job: Job, source_path: str) -> str:
-    """Run nvcc and return its output, or raise Refused; names of temporary files are hidden."""
+    """Run nvcc and return its output, with the source's name in place of the temporary file's. Raises Refused."""
     done = run(command, job.filename)
     log = (done.stderr + done.stdout).replace(source_path, job.filename)
     if done.returncode:
@@ -206,7 +211,7 @@ def _run(command: Sequence[str], job: Job, source_path: str) -> str:
 
 
 def _judge(log: str, job: Job) -> None:
-    """Raise UsageError if nvcc refuses only a requested name, or the architecture."""
+    """Raise UsageError if nvcc's errors are only about a requested kernel name, or about the architecture."""
     wrong = names.wrong_name(log, job.names)
     if wrong is not None:
         raise names.no_such_name(wrong, job.source, job.filename)

@@ -1,7 +1,7 @@
-"""NVIDIA's disassembler, run once for each cubin: machine code as text, without a GPU or driver.
+"""Runs nvdisasm, NVIDIA's disassembler, once for each cubin; it needs no GPU and no driver.
 
-It is in the wheel nvidia-cuda-nvdisasm and in every toolkit. A run takes at least half a second for any size, so the
-text is kept in the user's cache folder by the hash of the cubin, and a run can start in the background.
+It is in the wheel nvidia-cuda-nvdisasm and in every toolkit. A run takes at least half a second even for a small cubin.
+So its output is kept in the user's cache folder under a hash of the cubin, and a run can start in the background.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _OPTIONS = ("-c", "-gp")  # with PTX lines
 
 @functools.lru_cache(maxsize=1)
 def path() -> str | None:
-    """Return the path of nvdisasm: a wheel's or a toolkit's, else the one on PATH, or None."""
+    """Return the path of nvdisasm in a wheel or a toolkit, else on PATH; None if there is none."""
     from cuda import pathfinder
 
     tool: str | None = pathfinder.find_nvidia_binary_utility("nvdisasm")
@@ -37,7 +37,7 @@ def path() -> str | None:
 
 @functools.lru_cache(maxsize=64)
 def functions(cubin: bytes, entry: str) -> tuple[sass.Function, ...]:
-    """Return a kernel of a cubin and its subroutines; empty if the cubin lacks the entry.
+    """Return the machine code of a kernel and of its subroutines, parsed; empty if the cubin lacks the kernel.
 
     Raises DeviceUnusable if nvdisasm is not installed or refuses the cubin, CompilerStopped if --timeout ends.
     """
@@ -46,7 +46,7 @@ def functions(cubin: bytes, entry: str) -> tuple[sass.Function, ...]:
 
 @functools.lru_cache(maxsize=16)
 def begin(cubin: bytes) -> Future[str]:
-    """Start to disassemble a cubin in the background; the result is the text with PTX lines, or an exception."""
+    """Start to disassemble a cubin in the background; the Future gives nvdisasm's text, with PTX lines, or an error."""
     return _pool().submit(_text, cubin, limits.seconds_left())
 
 
@@ -92,9 +92,9 @@ def _run(tool: str, cubin: bytes, seconds: float | None) -> str:
 
 @contextlib.contextmanager
 def _named(content: bytes) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Yield the name of a file with these bytes for a program, and the descriptors that it must inherit.
+    """Yield (path of a temporary file with these bytes, file descriptors that a child process must inherit to read it).
 
-    On Linux the file is in memory, because a process with a GPU ends without cleaning up.
+    On Linux the file is in memory only, because a process that uses a GPU ends without deleting its files.
     """
     if not hasattr(os, "memfd_create"):
         with tempfile.TemporaryDirectory(prefix="cudabench-") as folder:
@@ -109,7 +109,7 @@ def _named(content: bytes) -> Iterator[tuple[str, tuple[int, ...]]]:
 
 
 def _name(tool: str, cubin: bytes) -> str | None:
-    """Return the cache name of a cubin's text; None if the tool's version is unknown."""
+    """Return the name under which a cubin's disassembly is cached; None if the tool's file cannot be inspected."""
     try:
         file = os.stat(tool)
     except OSError:
@@ -117,6 +117,6 @@ def _name(tool: str, cubin: bytes) -> str | None:
     return hashlib.sha256(cubin + repr((_OPTIONS, file.st_size, file.st_mtime_ns)).encode()).hexdigest()
 
 
-if hasattr(os, "register_at_fork"):  # a child lacks the threads
+if hasattr(os, "register_at_fork"):  # a forked child has no copy of the pool's threads
     os.register_at_fork(after_in_child=begin.cache_clear)
     os.register_at_fork(after_in_child=_pool.cache_clear)

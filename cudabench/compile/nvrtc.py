@@ -1,9 +1,9 @@
 """NVRTC, NVIDIA's run-time compiler: a library in a wheel that works without GPU, driver, toolkit and host compiler.
 
-It accepts only device code, and needs 50 ms. The library loads at the first call. A text may need any time and memory,
-or crash the compiler, so each compile runs in a new forked process. The process must be new, because NVRTC's result
-depends on earlier compiles: after two texts without optimisation, an optimised text had its arrays in local memory
-(13.5).
+It accepts only device code, and takes about 50 ms. The library is loaded at the first call. Some texts need very much
+time or memory, or crash the compiler, so each compile runs in a new forked process. The process must be new, because
+NVRTC's result depends on earlier compiles: in NVRTC 13.5, after two texts without optimisation, an optimised text had
+its arrays in local memory.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ _DEFINES = "cudabench_defines.h"
 
 
 def version() -> tuple[int, int] | None:
-    """Return NVRTC's version, or None if it is not installed. Raises NotEnoughMemory if it does not fit the memory."""
+    """Return NVRTC's version as (major, minor), or None if it is not installed.
+
+    Raises NotEnoughMemory if the process has too little memory to load it.
+    """
     try:
         return load().version
     except NotEnoughMemory:
@@ -43,7 +46,7 @@ def version() -> tuple[int, int] | None:
 
 @functools.lru_cache(maxsize=1)
 def load() -> Library:
-    """Load the library. Raises DeviceUnusable if it is not installed."""
+    """Load NVRTC, once. Raises DeviceUnusable if it is not installed."""
     path = toolkit.nvrtc()
     try:
         return Library(opened(path), path)
@@ -52,10 +55,10 @@ def load() -> Library:
 
 
 def opened(path: str) -> ctypes.CDLL:
-    """Open the library with its second library.
+    """Open NVRTC's library at this path, and before it libnvrtc-builtins, which it needs.
 
-    The wheels of 13.0 open their second library by its bare name without a path, so it must be loaded already or be in
-    a folder of the system.
+    NVRTC 13.0 of the wheels opens libnvrtc-builtins by its file name without a folder. So that library must be loaded
+    already, or be in a system folder.
     """
     import ctypes
 
@@ -69,7 +72,7 @@ def opened(path: str) -> ctypes.CDLL:
 
 @dataclass(frozen=True)
 class Answer:
-    """The result of a compile: PTX, the log, the machine code if requested, the entry of each expression."""
+    """The result of a compile; `cubin`: machine code, or None; `lowered`: the mangled name of each C++ expression."""
 
     ptx: str
     log: str
@@ -78,7 +81,7 @@ class Answer:
 
 
 class Library:
-    """The library: its version and features, and its compiles."""
+    """The loaded NVRTC library: its version, its features, and calls to compile."""
 
     def __init__(self, library: ctypes.CDLL, path: str = "") -> None:
         import ctypes
@@ -98,7 +101,8 @@ class Library:
             self.architectures = tuple(numbers)
 
     def compile(self, work: Callable[[], Answer], filename: str) -> Answer:
-        """Run `work` within limits. Raises Refused if the library crashes, CompilerError if it reaches a limit."""
+        """Run `work` in a process with limits. Raises Refused if the library crashes, CompilerStopped if it hits a
+        limit."""
         seconds = limits.compile_seconds()
         try:
             return confined.call(work, seconds=seconds, memory=limits.COMPILE_BYTES)
@@ -119,7 +123,8 @@ class Library:
         expressions: Sequence[str],
         machine_code: bool,
     ) -> Answer:
-        """Compile, in the process that may be ended. Raises Refused, and MemoryError if NVRTC reports it."""
+        """Compile with NVRTC's C functions; to be called by `compile`. Raises Refused, and MemoryError if NVRTC reports
+        it."""
         import ctypes
 
         library, program, log = self.library, ctypes.c_void_p(), ""
@@ -166,7 +171,8 @@ class Library:
 
     @functools.cached_property
     def headers(self) -> Path | None:
-        """A folder with CUDA's own headers: NVRTC's bundled headers, else a wheel's or toolkit's, or None."""
+        """The folder of CUDA's own headers: those bundled with NVRTC, else of a wheel or a toolkit; None without
+        them."""
         if not self.bundles_headers:
             return toolkit.headers()
         cache = cache_folder()
@@ -174,10 +180,11 @@ class Library:
         return kept or self._unpacked(Path(tempfile.mkdtemp(prefix="cudabench-")) / "headers") or toolkit.headers()
 
     def _unpacked(self, target: Path) -> Path | None:
-        """Unpack the bundled headers once for all processes; None if the folder cannot be written."""
+        """Unpack NVRTC's bundled headers into `target`, if it lacks them; return it, or None if it cannot be
+        written."""
         if (target / "cuda_fp16.h").is_file():
             return target
-        # A folder appears whole or not at all; another process may have been faster.
+        # Unpack into a temporary folder, then rename it, so that other processes never see a half-filled folder.
         with contextlib.suppress(OSError):
             target.parent.mkdir(parents=True, exist_ok=True)
             beside = target.parent
@@ -189,20 +196,20 @@ class Library:
 
 @dataclass(frozen=True)
 class Nvrtc:
-    """NVRTC as one of the compilers."""
+    """NVRTC, with the same interface as `nvcc.Nvcc`."""
 
     library: Library
     backend: Backend = "nvrtc"
-    # Jobs that are known to need CUDA's own headers, and those that also need the standard library.
+    # Jobs that turned out to need CUDA's own headers (`missed`), and also its standard library (`missed_standard`).
     missed: set[Job] = field(default_factory=set)
     missed_standard: set[Job] = field(default_factory=set)
 
     def compile(self, job: Job, text: Text, *, standard: bool = True) -> Compiled:
-        """Compile a text instead of the job's own. If a header is missing, try again with CUDA's own headers, then with
-        its standard library.
+        """Compile a text with the job's options. If headers are missing, try again with CUDA's own headers, then with
+        CUDA's C++ standard library.
 
-        `standard`: CUDA's own standard library, which is slow to compile, may replace the host's. Raises Refused, and
-        UsageError for an unknown kernel.
+        `standard`: whether that library, which is slow to compile, may be used. Raises Refused, and UsageError for an
+        unknown kernel.
         """
         forward = standard and text.bare and job in self.missed_standard
         folder = self.library.headers if forward or job in self.missed else None
@@ -217,7 +224,7 @@ class Nvrtc:
                     if wrong is None:
                         raise
                     raise names.no_such_name(wrong, job.source, job.filename) from None
-                # If a header is missing, the standard library is not tried yet, because it takes a second.
+                # The first retry for a missing header is without the standard library, which takes a second to compile.
                 forward = folder is not None or not diagnostics.missing_headers(refused.log)
                 folder = self.library.headers
         return Compiled(
@@ -231,7 +238,8 @@ class Nvrtc:
         )
 
     def _has_more(self, refused: Refused, job: Job, folder: Path | None, *, standard: bool, forward: bool) -> bool:
-        """Return whether another try has what a refusal lacks; the next time the job begins with that try."""
+        """Return whether another attempt can add the missing headers; remember it, so that the job's next compile has
+        them at once."""
         if folder is None and diagnostics.missing_headers(refused.log):
             self.missed.add(job)
             return self.library.headers is not None
@@ -241,7 +249,8 @@ class Nvrtc:
         return standard and self.library.headers is not None
 
     def _launching(self, job: Job, text: Text, folder: Path | None, *, forward: bool) -> Answer:
-        """Compile with support for launches in kernels; machine code gets it only if it is needed, which is rare."""
+        """Compile with declarations for kernels that launch kernels; for machine code add them only if they are
+        needed."""
         if not job.machine_code:
             return self._once(job, text, folder, prelude.DEVICE_LAUNCH, forward=forward)
         try:
@@ -260,11 +269,11 @@ class Nvrtc:
             f"--pre-include={prelude.PRELUDE}",
             "--diag-suppress=47",  # CUDA's headers define the prelude's macros again
             *(["--device-int128"] if os.name == "posix" else []),
-            # The same value as nvcc's: with a higher one CUDA's standard library compiles four times as long.
+            # The same value as nvcc's; a higher value makes CUDA's standard library compile four times as long.
             "-D_CCCL_META_UNROLL_LIMIT=10",
             *(["-default-device"] if text.bare else []),
             *(["--ptxas-options=-v"] if job.machine_code else []),
-            # Results from the cache of a driver's NVRTC lack ptxas' report.
+            # NVRTC's own cache, which the driver keeps, returns results without the report of ptxas.
             *(["--no-cache"] if job.machine_code and self.library.version >= (13, 0) else []),
             *(f"--include-path={include_dir}" for include_dir in folders),
             f"--pre-include={_DEFINES}",

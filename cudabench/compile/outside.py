@@ -1,8 +1,9 @@
-"""Which files a source may include, and whose text messages may show.
+"""Protects the user's files from foreign sources: which files a source may include, and which text messages may show.
 
-A foreign source is compiled on this machine, and a compiler's message shows the line that it cannot read. So a source
-may not include devices, and absolute paths only below a folder of -I. For files outside of the source's tree, of -I's
-folders and of the toolkit, messages show only the place of an error.
+A source from another person is compiled on this machine, and an error message shows the source line with the error, so
+it could reveal a private file. Therefore a source may not include devices, and by an absolute path only files below a
+folder of -I. Of files outside the source's tree, the folders of -I and the toolkit, messages show only the file name
+and the line number.
 """
 
 from __future__ import annotations
@@ -32,10 +33,11 @@ _HOSTS_HEAD = re.compile(r"^(?P<file>[^\s:][^:]*):(?P<line>\d+):(?:\d+:)? (?:(?:
 
 
 def check(job: Job) -> None:
-    """Raise CompilerError for a forbidden #include of a source or its headers.
+    """Raise CompilerError if a source or its headers have a forbidden #include.
 
-    For an #include from macros all possible texts are checked, and an absolute path among them is refused. The same
-    holds for __has_include. An #embed must be below the folders.
+    For an #include of a macro, all texts to which it can expand are checked, and an absolute path among them is an
+    error. __has_include is checked in the same way. A file of #embed must be in the source's tree or below a folder of
+    -I.
     """
     texts = [job.source, *includes.read(job).texts.values()]
     joined = [re.sub(r"\\\r?\n|/\*.*?\*/", " ", text, flags=re.S) for text in texts]
@@ -52,19 +54,20 @@ def check(job: Job) -> None:
 
 
 def _names(computed: str, macros: Mapping[str, set[str]], job: Job) -> list[str]:
-    """Return the possible names of an #include from macros. Raises CompilerError if an absolute path is possible."""
+    """Return the file names to which an #include of macros can expand. Raises CompilerError if one can be absolute."""
     reached: set[str] = set()
     texts = [computed.partition("//")[0]]
-    for text in texts:  # grows
+    for text in texts:  # the loop appends to `texts`
         for word in set(re.findall(r"\w+", text)) - reached:
             reached.add(word)
             texts += macros.get(word, ())
-    # Words that may expand to nothing, or to text that cannot continue a name.
+    # Words that may expand to nothing, or to text whose last character cannot be in a name, so that '/' can begin a
+    # path.
     removable = {word for word in reached if any(not re.search(r"[\w.]$", text) for text in macros.get(word, ()))}
     names = [name for text in texts for name in _QUOTED.findall(text)]
     for text in texts:
         if '"' in text:
-            continue  # a plain name, which is included
+            continue  # a quoted name, which is in `names`
         bare = re.sub(r"\w+", lambda word: "" if word[0] in removable else word[0], text)
         if _FROM_THE_ROOT.search(re.sub(r"\s", "", bare)):
             raise CompilerError(
@@ -93,14 +96,14 @@ def _check_name(name: str, job: Job, *, embedded: bool) -> None:
 
 
 def _place(name: str, job: Job) -> str:
-    """Return the beginning of a message: the source and the line with a name."""
+    """Return 'FILE:LINE' of the first line of the source that contains `name`, or 'FILE'."""
     at = job.source.find(name)
     line = job.source.count("\n", 0, at) + 1
     return f"{job.filename}:{line}" if at >= 0 else job.filename
 
 
 def without_foreign_text(log: str, job: Job) -> str:
-    """Return a compiler's log that shows only the place of errors in outside files."""
+    """Return a compiler's log in which errors in outside files have only the file and the line, not the text."""
     roots = [*_tree(job), *map(Path, job.include_dirs), *_of_the_toolkit()]
     kept: list[str] = []
     foreign = False
@@ -128,7 +131,7 @@ def _folder(job: Job) -> Path:
 
 
 def _tree(job: Job) -> list[Path]:
-    """Return the folder of a source, and the folder of its repository."""
+    """Return the folder of the job's source and, if it is in a git repository, the repository's top folder."""
     folder = _folder(job)
     repository = next((above for above in (folder, *folder.parents) if (above / ".git").exists()), None)
     return [folder, *([repository] if repository else [])]
@@ -146,6 +149,6 @@ def _of_the_toolkit() -> list[Path]:
 
 
 def _below(path: Path, folders: Iterable[Path]) -> bool:
-    """Return whether a file is in one of the folders, with links resolved on both sides."""
+    """Return whether a file is in or below one of the folders, after symbolic links are resolved in both paths."""
     real = os.path.realpath(path)
     return any(real.startswith(os.path.join(os.path.realpath(folder), "")) for folder in folders)

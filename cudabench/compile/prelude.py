@@ -1,4 +1,4 @@
-"""In-memory headers for parts of the C library that NVRTC lacks, and empty ones for the host's headers."""
+"""In-memory headers for NVRTC: parts of the C library that it lacks, and empty ones in place of host headers."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from cudabench.compile.stand_ins import read
 
 PRELUDE = "cudabench_prelude.h"
 _DEVICE_HEAP = read("device_heap.h")
-# nvcc has these functions, but they fail unless the program is linked with the device's runtime.
+# nvcc declares cudaMalloc and cudaFree for kernels, but they fail unless the program is linked with the device runtime.
 DEVICE_HEAP_OF_NVCC = f"#ifdef __CUDA_ARCH__\n{_DEVICE_HEAP}#endif\n"
 DEVICE_LAUNCH = read("device_launch.h")
-# The same with bodies; called functions are in the machine code, but are never executed.
+# The same functions with bodies, so that machine code needs no linking; the bodies are never executed.
 DEVICE_LAUNCH_IN_CODE = re.sub(
     r"^__device__ (.+);$",
     r'inline __device__ __noinline__ \1 { asm volatile("trap;"); return {}; }',
@@ -22,15 +22,15 @@ DEVICE_LAUNCH_IN_CODE = re.sub(
     flags=re.MULTILINE,
 )
 DOT_PRODUCTS = read("dot_products.h")
-# Headers that kernels cannot use, or whose useful parts the prelude has.
+# Host headers: kernels cannot use their contents, or the prelude already has the useful parts.
 _HOST_ONLY = read("host_only.txt").split()
-# Headers of the toolkit's host libraries; they include CUDA's own types (`library_header`).
+# Headers of the toolkit's host libraries. Files rely on CUDA headers that they include (see `library_header`).
 LIBRARIES = (
     "cublas_v2.h", "cublas.h", "cublasLt.h", "cublasXt.h", "curand.h", "cusparse.h", "cusparse_v2.h", "cufft.h",
     "cufftXt.h", "cusolverDn.h", "cusolverSp.h", "cudnn.h", "nccl.h",
 )  # fmt: skip
 _LIBRARY_TYPES = {"cufft.h": read("cufft.h"), "cufftXt.h": read("cufft.h")}
-# CUDA's own header for each name that files get through a library's header.
+# (pattern of names, the CUDA header that declares them): files use these names and include only a library's header.
 _BROUGHT = (
     (re.compile(r"_*half2?(_raw)?|__\w*half\w*|_*h2?(add|sub|mul|div|fma|exp|log|sqrt|max|min)2?"), "cuda_fp16.h"),
     (re.compile(r"\w*(bfloat16|bf16)\w*"), "cuda_bf16.h"),
@@ -41,31 +41,35 @@ _BROUGHT = (
     (re.compile(r"CUDART_\w+"), "math_constants.h"),
     (re.compile(r"cub"), "cub/cub.cuh"),
 )
-# Headers of thrust and cub that launch kernels from the host. Those for device code are in CUDA's folder.
+# Headers of thrust and cub that launch kernels from the host. Their headers for device code are among CUDA's own.
 _LAUNCHING = read("launching.txt").split()
 _COLLECTIVES = re.compile(r"\b(?:Block|Warp|Thread)[A-Z]\w*")
-# Headers whose device part CUDA's own library has under another name.
+# Headers of the C++ standard library that libcu++ has for device code as <cuda/std/NAME>.
 _FORWARDED = """
 algorithm array bit concepts functional initializer_list iterator limits numeric ratio tuple type_traits utility"""
 
 
 def library_header(name: str, words: Collection[str] = ()) -> str:
-    """Return the stand-in for a library's header: the types that kernels use, and CUDA's own headers that it would
-    include and that define one of `words`."""
+    """Return the stand-in text for a host library's header.
+
+    It has the library's types that kernels use. It includes those CUDA headers that the real header includes and that
+    define one of `words` (the words of the user's text).
+    """
     brought = [header for pattern, header in _BROUGHT if any(map(pattern.fullmatch, words))]
     lines = "".join(f"#include <{header}>\n" for header in brought)
     return f"#pragma once\n{lines}{_LIBRARY_TYPES.get(name, '')}"
 
 
 def libraries(words: Collection[str]) -> dict[str, str]:
-    """Return the stand-ins for the headers of the toolkit's host libraries, for a text with these words."""
+    """Return the stand-in texts for all headers of the toolkit's host libraries, keyed by header name."""
     return {name: library_header(name, words) for name in LIBRARIES}
 
 
 def collectives(source: str, folder: Path) -> str:
-    """Return the stand-in for cub/cub.cuh: the headers of the block and warp collectives that a source names.
+    """Return the stand-in for cub/cub.cuh: includes of the headers of those block and warp collectives that a source
+    names.
 
-    The real header also has device-wide algorithms, which the host launches. `folder` has CUDA's own headers.
+    The real header also has device-wide algorithms, which only the host can launch. `folder`: where CUDA's headers are.
     """
     lines = []
     for name in sorted(set(_COLLECTIVES.findall(source))):
@@ -78,7 +82,7 @@ def collectives(source: str, folder: Path) -> str:
 
 @functools.lru_cache(maxsize=2)
 def headers(*, forward: bool) -> tuple[tuple[str, str], ...]:
-    """Return the in-memory headers by name; `forward`: CUDA's own library may replace the standard library."""
+    """Return (name, text) of each in-memory header; `forward`: standard headers include those of libcu++."""
     hosts = (*_HOST_ONLY, *LIBRARIES, *_LAUNCHING)
     texts = dict.fromkeys(hosts, "// Nothing of this header is for device code.\n")
     texts |= {name: library_header(name) for name in _LIBRARY_TYPES}

@@ -1,4 +1,4 @@
-"""The report of ptxas on a file's entries, from `-v`."""
+"""Parses the report on kernels that ptxas prints with `-v`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from cudabench.compile.record import Resources
 
 
 def resources(log: str, ptx: str) -> dict[str, Resources]:
-    """Return the resources of each entry from ptxas' report; the PTX has the bound on the block."""
+    """Return the resources of each kernel from ptxas' report; `max_threads` comes from `.maxntid` in the PTX."""
     bounds = {}
     for match in re.finditer(r"\.entry\s+([\w$]+)\s*\([^)]*\)\s*((?:\.\w+[^\n{]*\n)*)", ptx):
         limit = re.search(r"\.maxntid\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?", match[2])

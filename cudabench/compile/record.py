@@ -1,6 +1,6 @@
-"""A compiler's request and result, in one record for all compilers and devices.
+"""The input and the result of a compile, in the same records for all compilers and devices.
 
-Loads nothing heavy: `list` reads sources without NumPy or a compiler.
+This module imports nothing heavy, because `cudabench list` reads sources without NumPy or a compiler.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ LANGUAGES = ("c++11", "c++14", "c++17", "c++20")
 class Resources:
     """The resources of a compiled kernel.
 
-    Per thread: registers, local memory and spills; per block: static shared memory and barriers. All but `registers`,
-    `barriers` and `max_threads` are bytes. `max_threads` is the block that `__launch_bounds__` allows, None without it.
-    `constant_bytes` is 0 if the compiler does not report it (CUDA 13).
+    `registers`, `local_bytes`, `spill_stores` and `spill_loads` are per thread; `shared_bytes` (static shared memory)
+    and `barriers` are per block. All are in bytes, except for the counts `registers`, `barriers` and `max_threads`.
+    `max_threads`: the most threads in a block that `__launch_bounds__` allows; None without it. `constant_bytes` is 0
+    if the compiler does not report it (CUDA 13).
     """
 
     registers: int
@@ -43,12 +44,13 @@ class Resources:
 
 @dataclass(frozen=True)
 class Compiled:
-    """A compiled source file, with the compiler's warnings.
+    """A compiled source file; `log`: the compiler's warnings.
 
-    `ptx` is empty if nvcc compiled directly to machine code; `cubin` is that machine code, or None if only PTX was
-    requested. `lowered` maps each requested C++ name to its entry: 'f<float,32>' to '_Z1fIfLi32EEvPT_'. The PTX names
-    source files by the caller's names. `version` is the compiler's, as (major, minor). `resources` has ptxas' report
-    by entry; it is empty without a cubin, and if PyCUDA ran nvcc (then the driver knows them).
+    `ptx` names source files as the caller does; it is empty if nvcc compiled directly to machine code. `cubin`: the
+    machine code, or None if only PTX was requested. `lowered`: the entry (mangled name) of each requested C++ name,
+    such as '_Z1fIfLi32EEvPT_' for 'f<float,32>'. `backend`, `version`: the compiler, and its version as (major, minor).
+    `resources`: ptxas' report, keyed by entry. It is empty without a cubin, and if PyCUDA ran nvcc; then the driver can
+    report the resources.
     """
 
     ptx: str
@@ -61,17 +63,20 @@ class Compiled:
 
     @cached_property
     def lines(self) -> tuple[str, ...]:
-        """The lines of the PTX, split once, because caches use this tuple as their key."""
+        """The lines of the PTX, always as the same tuple object, because caches use it as their key."""
         return tuple(self.ptx.splitlines())
 
     def entry(self, name: str) -> str:
-        """Return the entry of a kernel; by default its name in the source."""
+        """Return the entry (mangled name) of a kernel; if it is unknown, the name itself."""
         return self.lowered.get(name, name)
 
 
 @dataclass(frozen=True)
 class Job:
-    """What to compile; hashable, because a ladder compiles the same chapter once for each of its kernels."""
+    """What to compile, and how; the fields are explained in `of`. Hashable, so that equal jobs are compiled only once.
+
+    `older`: whether to add features that CUDA removed from the language.
+    """
 
     source: str
     filename: str
@@ -100,10 +105,11 @@ class Job:
     ) -> Job:
         """Return a job. Raises UsageError for a bad architecture, macro or language.
 
-        `filename` is the source's name in diagnostics and line information; files in its folder can be included. A
-        define with an empty value is a bare `-DNAME`. `names` are C++ expressions of kernels: 'f', 'ns::f',
-        'f<float, 32>', and 'f(float*, int)' for an overload; templates are instantiated for them. `std` is the
-        language, such as 'c++20'; by default C++17 and, if that is refused, C++20. `debug`: without optimisation.
+        `filename`: the source's name in error messages and line information; files in its folder can be included.
+        `defines`: macros and their values; an empty value means `-DNAME`. `names`: C++ expressions of the requested
+        kernels, such as 'f', 'ns::f', 'f<float, 32>', and 'f(float*, int)' for an overload; templates are instantiated
+        for them. `std`: the language, such as 'c++20'; if it is empty, C++17 and, if that is refused, C++20. `debug`:
+        whether to compile without optimisation.
         """
         match = re.fullmatch(r"(?:sm|compute)_(\d{2,3}[af]?)", arch)
         if match is None:
@@ -132,19 +138,19 @@ class Job:
 
     @property
     def options(self) -> list[str]:
-        """The options that NVRTC and nvcc share."""
+        """The options that are the same for NVRTC and nvcc."""
         return [f"-arch={'sm' if self.machine_code else 'compute'}_{self.arch}", "-G" if self.debug else "-lineinfo"]
 
     @property
     def language(self) -> list[str]:
-        """The option for the language; empty for the compiler's default."""
+        """The option -std in a list; an empty list for the compiler's default."""
         return [f"-std={self.std}"] if self.std else []
 
     @property
     def macros(self) -> str:
-        """The defines as text, to put before the source but after CUDA's headers, many of which `-DT=float` breaks.
+        """The defines as #define lines. They are put after CUDA's headers, many of which a macro like `T` would break.
 
-        As with -D, a bare name is 1. With `older`, features that CUDA removed come before them.
+        As with -D, a name without a value is 1. With `older`, the features that CUDA removed come before the defines.
         """
         return (stand_ins.read("removed.h") if self.older else "") + "".join(
             f"#define {name} {value or '1'}\n" for name, value in self.defines
@@ -153,10 +159,11 @@ class Job:
 
 @dataclass(frozen=True)
 class Text:
-    """A compiler's input in a try: the source, headers that replace files, stand-ins of missing headers (`emptied`).
+    """The text for one attempt to compile: the source, and headers that are given as texts.
 
-    `headers` are by their #include name and replace files. hosts: host functions that are only declared. bare: without
-    host code, so that functions without `__device__` are for the device.
+    `headers`: texts that replace files, keyed by the name in #include. `bare`: whether the host code was removed; then
+    functions without `__device__` are compiled for the device. `emptied`: the missing headers that are empty or a
+    stand-in here. `hosts`: the host functions whose bodies were removed.
     """
 
     source: str
@@ -168,10 +175,11 @@ class Text:
 
 @dataclass(eq=False)
 class Refused(Exception):
-    """A compiler's refusal, with its log. The caller decides whether it is the user's fault.
+    """A compiler did not accept a text; `log`: its output. The caller decides whether the user's code is wrong.
 
-    `emptied` are missing headers that were treated as empty. `of_host`: host code was refused or a header not found.
-    `by_assembler`: ptxas refused. `places` maps lines of the refused PTX to the source's file and line.
+    `emptied`: the missing headers that were treated as empty. `of_host`: whether host code was refused or a header was
+    missing. `by_assembler`: whether ptxas refused. `places`: a function that returns the (source file, line) of each
+    line of the refused PTX.
     """
 
     log: str

@@ -1,7 +1,7 @@
 """Removes the bodies of kernels that were not requested, which saves the compiler's time.
 
-A file of 15 kernels takes 43 s, but the requested kernel alone 0.3 s. A file with fewer than `LEAST` kernels, or a
-short file, is compiled whole, because reading it would take as long.
+An example: a file of 15 kernels compiles in 43 s, with only the requested kernel in 0.3 s. A file with fewer than
+`LEAST` kernels or `SHORT` characters is compiled whole, because finding the bodies would take as long.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from cudabench.source import clang_parse
 from cudabench.source.records import Kernel, SourceFile, Task
 from cudabench.source.words import DIRECTIVE, blank, without_remarks
 
-LEAST, SHORT = 4, 4000  # kernels, characters
+LEAST, SHORT = 4, 4000  # number of kernels, number of characters
 _WARNING = re.compile(
     r"(?P<file>[^\n]+):(?P<line>\d+): (?:warning|remark)\b"
     r'(?: #177-D: (?:function|variable) "(?P<name>[^"\n]*)" was declared but never referenced)?'
@@ -27,11 +27,11 @@ _LASTING = ("define", "undef", "include", "line", "error", "warning")
 
 
 def without_other_kernels(job: Job) -> Job:
-    """Return a job whose source only declares the kernels that are not in `job.names`; all other text keeps its line.
+    """Return a job whose source only declares the kernels that are not in `job.names`. All other text keeps its line.
 
-    Kernels that device code mentions stay, because their code may be part of others. Templates stay, because the
-    compiler makes only requested instances. All kernels stay if the file has private variables. Never raises: a text
-    that the compiler refuses in this form must be compiled whole.
+    Some kernels keep their bodies: kernels that device code mentions, because other code may need them, and templates,
+    because the compiler compiles only requested instances. If the file has private variables, all kernels keep their
+    bodies. Never raises: if the compiler refuses the shortened text, the caller must compile the whole text.
     """
     requested = {names.plain(name) for name in job.names}
     if not requested or not all(requested) or job.source.count("__global__") < LEAST or len(job.source) < SHORT:
@@ -51,7 +51,10 @@ def without_other_kernels(job: Job) -> Job:
 
 
 def warnings_as_written(log: str, job: Job, shorter: Job) -> str:
-    """Return the warnings of a shortened job, without those about the kernels that were left out and their helpers."""
+    """Return the warnings of a shortened job, without those that only shortening caused.
+
+    These are warnings on the changed lines, and warnings that a helper function is not used any more.
+    """
     file = None if shorter is job else _read(job)
     if file is None:
         return log
@@ -75,7 +78,7 @@ def warnings_as_written(log: str, job: Job, shorter: Job) -> str:
 
 
 def _read(job: Job) -> SourceFile | None:
-    """Read a job's source as the plan of a run does: a file of the user, or a chapter. None if that fails."""
+    """Parse a job's source with libclang, with the options with which the run was planned; None if that fails."""
     task = Task(os.path.basename(job.filename), job.source)
     folder, beside = str(Path(job.filename).resolve().parent), str(Path(job.filename).parent)
     if folder in job.include_dirs:
@@ -88,19 +91,20 @@ def _read(job: Job) -> SourceFile | None:
 
 
 def _kernels(file: SourceFile) -> list[Kernel]:
-    """Return the kernels whose whole text is in the file itself."""
+    """Return the kernels that are defined in the file itself, not in a header or by a macro."""
     own = [kernel for kernel in file.kernels if not kernel.file and kernel.text.endswith("}")]
     return [kernel for kernel in own if file.text[kernel.start : kernel.end] == kernel.text]
 
 
 def _closed(text: str) -> bool:
-    """Return whether the effects of a text's preprocessor directives end with it."""
+    """Return whether removing this text cannot change other text: each #if in it has its #endif, and no #define,
+    #include or the like occurs."""
     words = [directive[1] for directive in DIRECTIVE.finditer(without_remarks(text))]
     begun = sum(map(words.count, ("if", "ifdef", "ifndef")))
     return begun == words.count("endif") and not any(word in _LASTING for word in words)
 
 
 def _declared(text: str) -> str:
-    """Return a kernel's head as a declaration, with the length and the lines of the definition."""
+    """Return a kernel's declaration in place of its definition, filled with blanks to the same length and lines."""
     brace = without_remarks(text).index("{")
     return text[:brace] + ";" + blank(text[brace + 1 :])

@@ -1,8 +1,8 @@
 """Parses nvdisasm's text of a cubin into records: functions, instructions with their PTX lines, basic blocks.
 
-The mnemonics are listed in NVIDIA's "CUDA Binary Utilities", "Instruction Set Reference". Control flow besides plain
-branches: BSSY names the place where diverged lanes reconverge, and BSYNC with the same barrier register goes there;
-CALL returns to the next instruction; `@P0 EXIT` ends the lanes whose P0 is true.
+The mnemonics are listed in NVIDIA's "CUDA Binary Utilities", "Instruction Set Reference". Besides plain branches there
+is other control flow: BSSY names the label where diverged lanes reconverge, and BSYNC with the same barrier register
+jumps to it. CALL returns to the next instruction. `@P0 EXIT` ends the lanes whose P0 is true.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from typing import NamedTuple
 class Instruction(NamedTuple):
     """One machine instruction: `@guard opcode.modifiers operands`.
 
-    address: bytes from the start of the function's section. guard: 'P0', '!P1' or 'UP0'; '' if all lanes execute.
-    operands: as text. ptx_line: its line of the PTX, from 1; 0 if unknown.
+    address: the offset in bytes from the start of the function's section. guard: the predicate, such as 'P0', '!P1' or
+    'UP0'; '' if all lanes execute. operands: each operand as text. ptx_line: the PTX line that it comes from, from 1; 0
+    if unknown.
     """
 
     address: int
@@ -33,15 +34,15 @@ class Instruction(NamedTuple):
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """The labels that the operands name."""
+        """The labels in the operands, such as '.L_x_3'."""
         return tuple(_LABEL.findall(" ".join(self.operands)))
 
 
 class Block(NamedTuple):
     """A basic block: entered only at its first instruction, left only after its last.
 
-    successors: numbers of the possible next blocks, unordered. exits: whether lanes may end here, or return to a
-    caller.
+    number: its index in the function. successors: the numbers of the possible next blocks, in no order. exits: whether
+    lanes may end here or return to a caller. calls: the function that its CALL names, else ''.
     """
 
     number: int
@@ -52,7 +53,8 @@ class Block(NamedTuple):
 
 
 class Function(NamedTuple):
-    """A function of a cubin: a kernel's entry, or a subroutine that follows it in the same section."""
+    """A function of a cubin: a kernel, or a subroutine that follows it in the same section; `entry`: the kernel's
+    name."""
 
     name: str
     entry: str
@@ -70,11 +72,11 @@ _NAMED = re.compile(r"^([^\s/][^\s]*):\s*(?://.*)?$")
 _INSTRUCTION = re.compile(r"^\s*/\*([0-9a-f]{4,})\*/\s+\{?\s*(?:@(!?U?P\w+)\s+)?([A-Z][\w.]*)\s*([^;]*?)\s*;")
 _LABEL = re.compile(r"(\.L_x_\d+|\$[\w$.]+)")
 _ENDS = ("BRA", "JMP", "BRX", "JMX", "BRXU", "JMXU", "EXIT", "RET", "CALL", "BSYNC", "KILL")
-_LEAVES = ("EXIT", "RET", "KILL")  # lanes end or return to the caller
+_LEAVES = ("EXIT", "RET", "KILL")  # at these, lanes end or return to the caller
 
 
 def section(text: str, entry: str) -> str:
-    """Return the part of nvdisasm's text with a kernel, or ''."""
+    """Return the section of nvdisasm's text that has the kernel `entry`, or ''."""
     start = text.find(f"//--------------------- .text.{entry} ")
     if start < 0:
         return ""
@@ -83,15 +85,15 @@ def section(text: str, entry: str) -> str:
 
 
 def parse(text: str) -> dict[str, tuple[Function, ...]]:
-    """Return the functions of each kernel by the kernel's entry: the kernel itself first, then its subroutines.
+    """Return a dict from each kernel's entry to its functions: the kernel itself first, then its subroutines.
 
-    text: the output of `nvdisasm -c -gp`. Padding after the code is left out.
+    text: the output of `nvdisasm -c -gp`. The padding after the code is left out.
     """
     return {entry: _functions(entry, items) for entry, items in listed(text).items() if items}
 
 
 def listed(text: str) -> dict[str, list[Instruction | str]]:
-    """Return the instructions and labels of each kernel, in their order, by the kernel's entry; see `parse`."""
+    """Return a dict from each kernel's entry to its instructions and labels, in the order of the text (see `parse`)."""
     sections: dict[str, list[Instruction | str]] = {}
     items: list[Instruction | str] = []
     line = 0
@@ -106,13 +108,13 @@ def listed(text: str) -> dict[str, list[Instruction | str]]:
             line = int(match[1])
         elif match := _NAMED.match(row):
             items.append(match[1])
-            # A line number holds until the next one, within a function.
+            # A PTX line number applies to all instructions up to the next number, but not beyond the function.
             line = 0 if not match[1].startswith(".L") else line
     return sections
 
 
 def _functions(entry: str, items: Sequence[Instruction | str]) -> tuple[Function, ...]:
-    """Split a section at the names of functions."""
+    """Split the instructions of a section into functions, at the labels that are names of functions."""
     parts: dict[str, list[Instruction | str]] = {}
     current = parts[entry] = []
     for item in items:
@@ -124,7 +126,7 @@ def _functions(entry: str, items: Sequence[Instruction | str]) -> tuple[Function
 
 
 def _is_padding(runs: Sequence[Sequence[Instruction]], places: Mapping[str, int]) -> bool:
-    """Whether the last run is padding: a NOP, a branch to itself."""
+    """Return whether the last instruction is padding: a NOP, or a branch to itself."""
     last = runs[-1][-1]
     to_itself = len(runs[-1]) == 1 and len(runs) - 1 in map(places.get, last.targets)
     return last.opcode == "NOP" or (last.opcode == "BRA" and not last.guard and to_itself)
@@ -134,7 +136,7 @@ def _blocks(items: Sequence[Instruction | str]) -> tuple[Block, ...]:
     used = {label for item in items if isinstance(item, Instruction) for label in item.targets}
     runs: list[list[Instruction]] = []
     places: dict[str, int] = {}
-    pending: list[str] = []  # labels in front of an instruction
+    pending: list[str] = []  # the labels since the last instruction
     for item in items:
         if isinstance(item, str):
             pending.append(item)
@@ -149,7 +151,7 @@ def _blocks(items: Sequence[Instruction | str]) -> tuple[Block, ...]:
         if not runs[-1]:
             runs.pop()
     places = {label: at for label, at in places.items() if at < len(runs)}
-    joins: dict[str, str] = {}  # by barrier register: the label at which its lanes reconverge
+    joins: dict[str, str] = {}  # from a barrier register to the label at which its lanes reconverge
     blocks = []
     for number, run in enumerate(runs):
         for instruction in run:
@@ -174,6 +176,9 @@ def _blocks(items: Sequence[Instruction | str]) -> tuple[Block, ...]:
 
 
 def _conditional(instruction: Instruction) -> bool:
-    """Return whether lanes may continue: by a guard or a predicate operand (`BRA P1, ...`, `BRA.DIV ~UR4, ...`)."""
+    """Return whether some lanes may go on to the next instruction.
+
+    This is so with a guard, or with a predicate operand (`BRA P1, ...`, `BRA.DIV ~UR4, ...`).
+    """
     first = instruction.operands[0] if instruction.operands else ""
     return bool(instruction.guard) or "DIV" in instruction.modifiers or bool(re.match(r"[!~]?U?[PR]\d", first))

@@ -1,6 +1,6 @@
-"""Finds NVIDIA's compilers and headers on this machine, and the folder for this tool's files.
+"""Finds NVIDIA's compilers and headers on this machine.
 
-cuda-pathfinder searches NVIDIA's wheels, conda, CUDA_PATH and CUDA_HOME, and the system's usual places, in that order.
+cuda-pathfinder searches NVIDIA's wheels, conda, CUDA_PATH and CUDA_HOME, and the usual system folders, in this order.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def nvrtc() -> str:
 
 
 def unloadable(why: str) -> DeviceUnusable:
-    """Return the error for an NVRTC that cannot be loaded; `why` has the loader's words."""
+    """Return the error for an NVRTC that cannot be loaded; `why`: the loader's message."""
     if any(sign in why for sign in NO_MEMORY):
         return NotEnoughMemory(
             "NVRTC cannot be loaded, because this process may take too little memory (it needs 1 GB of address space): "
@@ -46,7 +46,7 @@ def unloadable(why: str) -> DeviceUnusable:
 
 @functools.lru_cache(maxsize=1)
 def nvcc() -> str | None:
-    """Return the path of nvcc: on PATH, else a wheel's or a toolkit's; None without its host compiler."""
+    """Return the path of nvcc: on PATH, else in a wheel or a toolkit; None if nvcc or its host compiler is missing."""
     path = shutil.which("nvcc")
     if path is None:
         from cuda import pathfinder
@@ -56,15 +56,15 @@ def nvcc() -> str | None:
 
 
 def host_compiler() -> str | None:
-    """Return the C++ compiler that nvcc uses as its preprocessor, or None."""
+    """Return the name or path of the C++ compiler that nvcc calls for preprocessing and host code, or None."""
     return os.environ.get("NVCC_CCBIN") or shutil.which("cl" if sys.platform == "win32" else "gcc")
 
 
 def headers() -> Path | None:
     """Return the folder of CUDA's headers in a wheel or a toolkit, or None.
 
-    A complete folder, with CCCL's headers for cooperative groups and CUB, is preferred to the first one found, because
-    wheels of other packages have only some headers.
+    The first complete folder is returned: one that also has CCCL's headers, for cooperative groups and CUB. If there is
+    none, the first folder with cuda_fp16.h is returned; wheels of other packages contain only some headers.
     """
     compiler = shutil.which("nvcc")
     beside = str(Path(compiler).resolve().parent.parent / "include") if compiler else None
@@ -75,8 +75,10 @@ def headers() -> Path | None:
 
 
 def _headers_of(library: str) -> str | None:
-    """Return the folder of a library's headers from pathfinder, or None. Its search starts a process, which can time
-    out on a busy machine."""
+    """Return the folder of a library's headers as cuda-pathfinder finds it, or None.
+
+    The search starts a process, which can time out on a busy machine; then the result is None.
+    """
     from cuda import pathfinder
 
     try:
@@ -92,9 +94,10 @@ def _in_toolkits() -> list[str]:
 
 
 def of_device_libraries(*texts: str) -> list[Path]:
-    """Return the existing folders of headers that texts include from libraries for kernels.
+    """Return the folder of cuRAND's headers in a list, if the texts include them and they are installed; else [].
 
-    This is only cuRAND's, which NVRTC and the wheel of CUDA's headers lack; its own wheel and toolkits have it.
+    cuRAND is the only library for kernels whose headers neither NVRTC nor the wheel of CUDA's headers contains. They
+    are in cuRAND's own wheel and in toolkits.
     """
     if not any(CURAND.search(text) for text in texts):
         return []

@@ -1,1 +1,1 @@
-"""Whole programs: their launches run in the simulator, checked and counted; their host code runs as it is."""
+"""Runs whole programs: the simulator runs, checks and counts their kernels; their host code runs as usual."""

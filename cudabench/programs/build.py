@@ -1,7 +1,7 @@
 """Compiles programs with nvcc so that `exec` can run them, caches them, and reports what an existing program lacks.
 
-A program takes its CUDA runtime from a shared library, which exec replaces, and its device code is not compressed: PTX
-for the simulator, machine code for the card, with the lines of the source.
+A program must be linked with the CUDA runtime as a shared library, because exec replaces this library. Its device code
+must not be compressed, and must contain PTX for the simulator, machine code for the card, and line information.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SOURCES = (".cu", ".cpp", ".cc", ".cxx", ".c")
 RELOCATABLE = "-rdc=true"
 _UNRESOLVED = re.compile(r"(?i)unresolved extern")
 LAMBDAS = ("--extended-lambda", "--expt-relaxed-constexpr")  # options that many makefiles pass
-KEPT = 64  # programs in the cache
+KEPT = 64  # the most programs that the cache keeps
 STATIC = "build it with cudabench-nvcc, or by nvcc with -cudart shared"
 
 
@@ -43,7 +43,10 @@ def program_nvcc() -> str:
 
 
 def options(architectures: Sequence[str], given: Sequence[str] = ()) -> list[str]:
-    """Return the options added to an nvcc command; architectures such as sm_90, unless the command names its own."""
+    """Return the options to add to an nvcc command.
+
+    `architectures`: those to compile for, such as sm_90; not used if `given`, the command's own options, names some.
+    """
     added = ["-lineinfo", "--no-compress"]
     if not any(re.match(r"(-cudart|--cudart)\b", word) for word in given):
         added += ["-cudart", "shared"]
@@ -62,14 +65,15 @@ def options(architectures: Sequence[str], given: Sequence[str] = ()) -> list[str
 
 
 def libraries() -> list[str]:
-    """Return nvcc's option for the folder of the runtime's library, where its wheel lacks the library's linker name."""
+    """Return an option -L for a folder with libcudart.so if nvcc's wheel has only libcudart.so.VERSION, else []."""
     folder = Path(program_nvcc()).resolve().parent.parent / "lib"
     link = _links(folder) if folder.is_dir() else None
     return [] if link is None else [f"-L{link}"]
 
 
 def _links(folder: Path) -> Path | None:
-    """Return a folder in which the runtime's library has its linker name."""
+    """Return a folder of the cache with a link libcudart.so to the library; None if it is not needed or not
+    possible."""
     library = next(iter(sorted(folder.glob("libcudart.so.*"))), None)
     cache = cache_folder()
     if library is None or (folder / "libcudart.so").exists() or cache is None:
@@ -82,10 +86,10 @@ def _links(folder: Path) -> Path | None:
 
 
 def built(files: Sequence[str], architectures: Sequence[str], words: Sequence[str], folder: Path) -> Path:
-    """Return the program of some sources, compiled unless the cache has it; words: options of nvcc. Without a cache it
-    is in `folder`.
+    """Return the path of the program that these source files make; compile it if it is not in the cache.
 
-    Raises CompilerError with the compiler's messages, DeviceUnusable without nvcc.
+    `words`: options for nvcc. `folder`: where the program is put if the cache is off. Raises CompilerError with the
+    compiler's messages, and DeviceUnusable without nvcc.
     """
     for file in files:
         if not Path(file).is_file():
@@ -131,7 +135,7 @@ def _made(folder: Path) -> Path:
 
 
 def _compile(compiler: str, files: Sequence[str], line: Sequence[str], target: Path) -> None:
-    """Compile each source, with a list of the files that it includes, and link them."""
+    """Compile and link the sources; write hashes of all files that were read to read.json, for `_fresh`."""
     jobs = []
     for number, file in enumerate(files):
         obj = target / f"{number}.o"
@@ -149,7 +153,7 @@ def _compile(compiler: str, files: Sequence[str], line: Sequence[str], target: P
                 "program on a GPU, or launch that kernel from the host."
             ) from None
         if len(files) > 1 and RELOCATABLE not in line and _UNRESOLVED.search(str(error)):
-            return _compile(compiler, files, [*line, RELOCATABLE], target)  # units that call each other's functions
+            return _compile(compiler, files, [*line, RELOCATABLE], target)  # a file calls another's device code
         raise
     _run([compiler, *line, *libraries(), *(str(obj) for *_, obj in jobs), "-o", str(target / "program")], files[0])
     read = {path for *_, obj in jobs for path in _dependencies(obj.with_suffix(".d"))}
@@ -171,7 +175,7 @@ def _run(command: Sequence[str], file: str) -> None:
 
 
 def _dependencies(path: Path) -> list[str]:
-    """Return the prerequisites of a make rule."""
+    """Return the absolute paths of the files that a make rule (written by nvcc -MMD) lists after the colon."""
     text = path.read_text(errors="replace").partition(":")[2].replace("\\\n", " ")
     return [os.path.abspath(word.replace("\\ ", " ")) for word in re.findall(r"(?:\\ |\S)+", text)]
 
@@ -184,7 +188,7 @@ def _mark(path: str) -> str:
 
 
 def _fresh(folder: Path) -> bool:
-    """Return whether a kept program exists and its sources and headers are unchanged."""
+    """Return whether a cached program exists, and its sources and headers have not changed since it was compiled."""
     try:
         marks = json.loads((folder / "read.json").read_text())
         return (folder / "program").is_file() and all(_mark(path) == mark for path, mark in marks.items())
@@ -199,7 +203,7 @@ def _shrink(folder: Path) -> None:
 
 
 def checked(program: str) -> str:
-    """Return the path of a program that exec can run. Raises UnsupportedFeature for one with a static CUDA runtime."""
+    """Return the absolute path of a program if exec can run it. Raises UnsupportedFeature for a static CUDA runtime."""
     path = Path(program)
     if not path.is_file():
         raise no_such_file(path, "*")
@@ -231,7 +235,7 @@ def run_nvcc(words: Sequence[str], architectures: Sequence[str]) -> int:
 
 
 def assembled(ptx: str, architecture: str) -> bytes | None:
-    """Return the machine code of PTX, None where it cannot be compiled here."""
+    """Compile PTX and return the cubin; None if nvcc is missing or refuses the PTX."""
     compiler = toolkit.nvcc()
     if compiler is None:
         return None

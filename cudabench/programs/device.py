@@ -1,4 +1,4 @@
-"""The properties of cards and kernels for cudaGetDeviceProperties, cuDeviceGetAttribute and cudaFuncGetAttributes."""
+"""What a program gets when it queries cards and kernels: cudaGetDeviceProperties, cudaFuncGetAttributes and so on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from cudabench.programs.modules import Loaded
     from cudabench.records.results import DeviceInfo
 
-# CUdevice_attribute in cuda.h, of every card.
+# Attributes that are the same for every card: values by the number of the CUdevice_attribute in cuda.h.
 ATTRIBUTES = {
     1: 1024, 2: 1024, 3: 1024, 4: 64, 5: 2**31 - 1, 6: 65535, 7: 65535, 8: 48 << 10, 9: 64 << 10, 10: 32, 11: 2**31 - 1,
     12: 65536, 14: 512, 15: 1, 17: 0, 18: 0, 19: 1, 20: 0, 31: 1, 32: 0, 35: 0, 40: 3, 41: 1, 78: 1, 82: 65536,
@@ -23,7 +23,7 @@ CLOCK_KHZ, MULTIPROCESSORS, MEMORY_KHZ, BUS_BITS, L2_BYTES, MAJOR, MINOR, THREAD
     13, 16, 36, 37, 38, 75, 76, 39, 81, 97,
 )  # fmt: skip
 BLOCKS_OF_SM = 106
-# Further attributes that a program may query; the tests' driver lacks them.
+# Further attributes that a program may query; the fake driver of the tests does not need them.
 OF_PROGRAMS = {
     21: 131072, 22: 131072, 23: 65536, 24: 16384, 25: 16384, 26: 16384, 27: 32768, 28: 32768, 29: 2048, 30: 512, 33: 0,
     34: 0, 42: 32768, 43: 2048, 50: 0, 51: 32, 77: 131072, 79: 1, 80: 1, 83: 1, 85: 0, 86: 0, 88: 0, 89: 1, 90: 1,
@@ -32,7 +32,7 @@ OF_PROGRAMS = {
 
 
 class Card(ctypes.Structure):
-    """A card as the library's C++ has it."""
+    """The properties of a card; the same layout as the struct in the C++ of cudabench's CUDA runtime."""
 
     _fields_ = (
         ("name", c_char * 128), ("attributes", c_int * 256), ("memory", c_size_t), ("bytes_per_ns", c_double),
@@ -41,7 +41,7 @@ class Card(ctypes.Structure):
 
 
 class Function(ctypes.Structure):
-    """The properties of a kernel that the library's C++ gets."""
+    """The properties of a kernel; the same layout as the struct in the C++ of cudabench's CUDA runtime."""
 
     _fields_ = (
         ("attributes", c_int * 16), ("parameters", c_int), ("offsets", c_uint * 256), ("sizes", c_uint * 256),
@@ -49,7 +49,10 @@ class Function(ctypes.Structure):
 
 
 def card(info: DeviceInfo, name: str, number: int, memory: int, more: dict[int, int] | None = None) -> Card:
-    """Return the card with this number in a machine; more: attributes besides ATTRIBUTES."""
+    """Return the properties of a card.
+
+    `number`: its index in the machine; `memory`: its bytes; `more`: attributes in addition to ATTRIBUTES.
+    """
     major, _, minor = info.compute_capability.partition(".")
     memory_mhz = info.clocks["memory_mhz"]
     bus = round((info.peak_gbps or 0) * 8e3 / (2 * memory_mhz))
@@ -68,7 +71,10 @@ def card(info: DeviceInfo, name: str, number: int, memory: int, more: dict[int, 
 
 
 def describe(loaded: Loaded, entry: str, record: Function) -> bool:
-    """Fill a kernel's record: CUfunction_attribute, parameters' offsets; False for more parameters than it holds."""
+    """Fill `record` with a kernel's attributes (CUfunction_attribute) and the offsets and sizes of its parameters.
+
+    Return False if the kernel has more parameters than the record can hold.
+    """
     kernel, code = loaded.program.kernels[entry], loaded.program.code(entry)
     registers = (cubins.registers(loaded.cubin, entry) if loaded.cubin else None) or 32
     bound = loaded.program.module.functions[entry].most_threads or 1024

@@ -1,7 +1,7 @@
 """Fat binaries: containers with the PTX and the machine code of several architectures.
 
-A container has a header of 16 bytes (magic, version, header size, size of the entries) and entries, each with a header
-of its own: kind, header size, content size, stored size, architecture, flags.
+A container has a header of 16 bytes (magic, version, header size, size of the entries), and then entries. Each entry
+has its own header: kind, header size, content size, stored size, architecture, flags.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from cudabench.programs.link import linked
 MAGIC, ELF = 0xBA55ED50, b"\x7fELF"
 PTX_KIND, ELF_KIND = 1, 2
 _HEADER = struct.Struct("<IHHQ")
-_ENTRY = struct.Struct("<HHIQIIHHIIIQQQ")  # up to the uncompressed size
+_ENTRY = struct.Struct("<HHIQIIHHIIIQQQ")  # the header's fields up to the uncompressed size, which is the last here
 LZ4, ZSTD = 0x2000, 0x8000
 REBUILD = "build the program with cudabench-nvcc, or by nvcc with --no-compress"
 
 
 class Entry(NamedTuple):
-    """PTX or machine code of an architecture, 90 for sm_90."""
+    """The PTX or the machine code for one architecture; `kind`: PTX_KIND or ELF_KIND; `architecture`: 90 for sm_90."""
 
     kind: int
     architecture: int
@@ -32,14 +32,16 @@ class Entry(NamedTuple):
 
 
 def entries(image: bytes) -> list[Entry]:
-    """Return the entries of one container or of several concatenated ones. Raises LookupError for a compression that
-    this machine cannot decompress."""
+    """Return the entries of one container, or of several that follow each other.
+
+    Raises LookupError for compressed content that this machine cannot decompress.
+    """
     parsed: list[Entry] = []
     at = 0
     while at + _HEADER.size <= len(image):
         magic, _, header, nbytes = _HEADER.unpack_from(image, at)
         if magic != MAGIC:
-            at += 8  # sections are padded
+            at += 8  # padding between containers
             continue
         parsed += _entries(image, at + header, at + header + nbytes)
         at += header + nbytes
@@ -58,11 +60,11 @@ def _entries(image: bytes, at: int, end: int) -> Iterator[Entry]:
 
 
 def _plain(content: bytes, nbytes: int, flags: int) -> bytes:
-    """Return the uncompressed content."""
+    """Decompress an entry's content to `nbytes` bytes; `flags` name the compression."""
     if flags & LZ4:
         return _lz4(content, nbytes)
     try:
-        library = ctypes.CDLL("libzstd.so.1")  # of nearly every Linux; Python has its own from 3.14 on
+        library = ctypes.CDLL("libzstd.so.1")  # in nearly every Linux; Python's own zstd exists only from 3.14 on
     except OSError:
         raise LookupError(f"its device code is compressed by zstd: {REBUILD}") from None
     buffer = ctypes.create_string_buffer(nbytes)
@@ -74,7 +76,7 @@ def _plain(content: bytes, nbytes: int, flags: int) -> bytes:
 
 
 def _lz4(content: bytes, nbytes: int) -> bytes:
-    """Return the bytes of an LZ4 block."""
+    """Decompress an LZ4 block to `nbytes` bytes."""
     output, at = bytearray(), 0
 
     def length(number: int) -> int:
@@ -101,10 +103,10 @@ def _lz4(content: bytes, nbytes: int) -> bytes:
 
 
 def chosen(image: bytes, architecture: str) -> tuple[str, bytes | None]:
-    """Return the PTX of an image (containers, machine code or PTX) for the simulator, and its machine code for an
-    architecture such as sm_90, None where it has none. Several units are linked, which yields no machine code.
+    """Return (PTX for the simulator, machine code for the architecture or None) from an image that a program loads.
 
-    Raises LookupError for an image without PTX.
+    The image can be containers, machine code or PTX; `architecture` is like sm_90. If the image has the PTX of several
+    translation units, their PTX is linked to one text, and there is no machine code. Raises LookupError without PTX.
     """
     number = int("".join(filter(str.isdigit, architecture)) or 0)
     if image.startswith(ELF):
@@ -116,7 +118,7 @@ def chosen(image: bytes, architecture: str) -> tuple[str, bytes | None]:
     own = next((entry.content for entry in parsed if entry.kind == ELF_KIND and entry.architecture == number), None)
     texts = [(abs(entry.architecture - number), entry.content) for entry in parsed if entry.kind == PTX_KIND]
     texts.sort(key=itemgetter(0))
-    # The PTX in machine code has the same lines, but no source lines.
+    # Prefer this PTX; the copy of the PTX inside machine code lacks the source lines.
     nearest = [content.rstrip(b"\0").decode("utf-8", "replace") for far, content in texts if far == texts[0][0]]
     if len(nearest) > 1:
         return linked(nearest), None

@@ -1,7 +1,7 @@
 """A program's launches: which of them are checked, how they run in the simulator, and which results are kept.
 
-Of launches of one kernel with one geometry (grid, block, dynamic shared memory, cluster) the 1st, 2nd, 4th, 8th, 16th
-and so on are checked and counted, unless the command says otherwise. The others run unchecked.
+Launches of one kernel with the same geometry (grid, block, dynamic shared memory, cluster) are counted together. The
+1st, 2nd, 4th, 8th and so on of them are checked and counted; the others run unchecked. Options can change this rule.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from cudabench.simulator.machine_code.launch import MachineCodeRequest
 from cudabench.symbols import plain_name
 
 INVALID_VALUE, ILLEGAL_ADDRESS, ASSERT, MISALIGNED, LAUNCH_FAILED, NOT_SUPPORTED = 1, 700, 710, 716, 719, 801
-NO_IMAGE, UNKNOWN_IMAGE, NOT_FOUND = 209, 200, 500  # of a CUresult, as those above
+NO_IMAGE, UNKNOWN_IMAGE, NOT_FOUND = 209, 200, 500  # these, and those in the line above, are values of CUresult
 FAULTS = {"out-of-bounds": ILLEGAL_ADDRESS, "use-after-free": ILLEGAL_ADDRESS, "misaligned": MISALIGNED}
-NEVER_STOPPED = 1 << 60  # vector steps: a kernel that does not end is ended by --budget or Ctrl-C
+NEVER_STOPPED = 1 << 60  # limit of vector steps that is never reached; --budget or Ctrl-C ends an endless kernel
 LAUNCH_NS = 2000.0
-MOST_REPORTS = 64  # of a geometry, before they are merged
+MOST_REPORTS = 64  # reports that a geometry keeps before they are merged into one
 
 
 class Geometry(NamedTuple):
-    """How a kernel is launched."""
+    """The sizes of a launch; `shared_bytes`: its dynamic shared memory; `cluster`: blocks per cluster, or None."""
 
     grid: Dim
     block: Dim
@@ -43,8 +43,11 @@ class Geometry(NamedTuple):
 
 @dataclass(frozen=True)
 class Choice:
-    """The launches to check and count: of kernels that `glob` matches, by their numbers from 1, and the first `first`
-    of each kernel and geometry; None: all (`every`), or by the rule."""
+    """Which launches are checked and counted.
+
+    `glob`: only kernels whose name matches it. `numbers`: ranges (first, last) of launch numbers of a kernel, from 1.
+    `every`: all launches. `first`: this many launches of each kernel and geometry. Without all these, the rule above.
+    """
 
     glob: str = ""
     numbers: tuple[tuple[int, int], ...] = ()
@@ -52,7 +55,10 @@ class Choice:
     every: bool = False
 
     def takes(self, name: str, number: int, alike: int) -> bool:
-        """Return whether a launch is checked; number: among its kernel's launches, alike: among its geometry's."""
+        """Return whether a launch is checked.
+
+        `number`: its number among the kernel's launches; `alike`: its number among those with the same geometry.
+        """
         if self.glob and not any(fnmatchcase(candidate, self.glob) for candidate in (name, short_name(name))):
             return False
         if self.numbers:
@@ -64,17 +70,20 @@ class Choice:
 
 @dataclass
 class Kind:
-    """The launches of a kernel with one geometry, with the reports of those that were checked."""
+    """The launches of a kernel with one geometry; `times`: how many; `reports`: of the `checked` ones."""
 
     geometry: Geometry
     times: int = 0
     checked: int = 0
     reports: list[simulator.Report] = field(default_factory=list)
-    _many: list[int] = field(default_factory=list)  # launches of each report
+    _many: list[int] = field(default_factory=list)  # for each report: how many launches share it
 
     def keep(self, report: simulator.Report) -> bool:
-        """Keep the report of a checked launch; MOST_REPORTS are merged into one. Return whether it is new, not the
-        report that several launches with the same counts share."""
+        """Keep the report of a checked launch; if there are MOST_REPORTS already, merge these into one first.
+
+        Return whether the report is new. It is not new if the simulator returned the same report object for an earlier
+        launch with the same counts.
+        """
         self.checked += 1
         for index, kept in enumerate(self.reports):
             if kept is report:
@@ -87,13 +96,16 @@ class Kind:
         return True
 
     def merged(self) -> simulator.Report:
-        """Return one report for all."""
+        """Return one report that sums up all checked launches."""
         return simulator.merge(_times(report, count) for report, count in zip(self.reports, self._many, strict=True))
 
 
 class Launching:
-    """A kernel of a module with its launches so far. `name`: in results; `function`: in C++; `failures`: why launches
-    did not end, and whether the simulator lacks a feature for them."""
+    """A kernel of a module, with its launches so far.
+
+    `name`: its name in results; `function`: its name in C++. `failures`: for each reason why launches did not complete,
+    whether it is a feature that the simulator lacks.
+    """
 
     def __init__(self, loaded: Loaded, entry: str, name: str, function: str, architecture: str, source: Source) -> None:
         self.loaded, self.entry, self.name, self.function = loaded, entry, name, function
@@ -108,17 +120,17 @@ class Launching:
 
     @property
     def checked(self) -> int:
-        """How many of its launches were checked."""
+        """How many launches of the kernel were checked."""
         return sum(kind.checked for kind in self.kinds.values())
 
     @property
     def faulty(self) -> bool:
-        """Whether a launch had a fault that the program gets as an error."""
+        """Whether a launch of the kernel failed or had an error such as an access out of bounds."""
         return bool(self.failures) or any(report.hazards for kind in self.kinds.values() for report in kind.reports)
 
     @property
     def case(self) -> Case:
-        """Its launches as a case; the launch with most work comes first."""
+        """The kernel's launches as one case; the launch with the most work comes first."""
 
         def work(kind: Kind) -> tuple[int, int]:
             ran = max((report.instructions for report in kind.reports), default=0)
@@ -134,7 +146,7 @@ class Launching:
 
     @property
     def launched(self) -> tuple[Launched, ...]:
-        """The checked launches by geometry, in the order of each geometry's first launch."""
+        """The checked launches: one record for each geometry, in the order of the first launches."""
         return tuple(
             Launched(launch_of(self.function, kind.geometry), kind.checked, kind.merged())
             for kind in self.kinds.values()
@@ -142,7 +154,7 @@ class Launching:
         )
 
     def of_host(self, geometry: Geometry) -> None:
-        """Change the faults of the last launch: their address is in the host's memory."""
+        """Change the messages about the last launch's errors: say that the address is in the host's memory."""
         kind = self.kinds[geometry]
         if kind.reports:
             last = kind.reports[-1]
@@ -154,7 +166,7 @@ class Launching:
             )
 
     def looks(self, geometry: Geometry, disassemble: bool) -> dict[str, Any]:
-        """Return the keyword arguments for the run of a checked launch."""
+        """Return the keyword arguments of `simulator.run` for a checked launch."""
         if self._words is None:
             self._words = source_texts(self._only(geometry))
         if self._issued is None:
@@ -173,14 +185,15 @@ class Launching:
 
 
 def launch_of(name: str, geometry: Geometry) -> Launch:
-    """Return a launch without its arguments, which only the program has."""
+    """Return the record of a launch, without the arguments, which only the program knows."""
     return Launch(name, geometry.grid, geometry.block, (), geometry.shared_bytes, cluster=geometry.cluster)
 
 
 class Outcome(NamedTuple):
-    """The program's answer for a launch: a CUresult, its time on a card, its printed output.
+    """What a launch returns to the program.
 
-    report: of a checked launch.
+    `status`: a CUresult; `nanoseconds`: its time on the card; `output`: what the kernel printed; `report`: the
+    simulator's report if the launch was checked, else None.
     """
 
     status: int
@@ -191,8 +204,7 @@ class Outcome(NamedTuple):
 
 @dataclass
 class Launcher:
-    """Runs launches. `rate`: warp instructions that the card issues in a nanosecond. `until`: the deadline, of
-    time.monotonic()."""
+    """Runs launches; `rate`: warp instructions per nanosecond of the card; `until`: deadline in time.monotonic()."""
 
     choice: Choice
     rate: float
@@ -202,7 +214,7 @@ class Launcher:
     _open: list[simulator.Report] = field(default_factory=list)
 
     def close(self) -> None:
-        """Complete the reports of launches before the memory that they describe is freed."""
+        """Compute the reports' accesses now, because the memory that they describe is about to be freed."""
         for report in self._open:
             _ = report.accesses
         self._open.clear()
@@ -250,7 +262,7 @@ class Launcher:
 
 
 def _times(report: simulator.Report, count: int) -> simulator.Report:
-    """Return the report of `count` launches with the same report, by doubling."""
+    """Return the merged report of `count` launches that share one report; doubling makes few merges enough."""
     if count == 1:
         return report
     half = _times(report, count // 2)
@@ -258,7 +270,7 @@ def _times(report: simulator.Report, count: int) -> simulator.Report:
 
 
 def _of_hazards(hazards: tuple[simulator.Hazard, ...]) -> simulator.Report:
-    """Return the report of a launch that was stopped."""
+    """Return the report of a launch that was stopped: only these hazards, nothing is counted."""
     return simulator.Report(0, (), hazards, "", None, (), {}, (), (), None, None, "numpy")
 
 

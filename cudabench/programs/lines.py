@@ -1,4 +1,7 @@
-"""The `cudabench run` line of a program's launch: with its sizes and types, with random or with its own contents."""
+"""Writes the `cudabench run` command that repeats a launch of a program, with the same sizes and types.
+
+Its arrays are random, or are read from files into which the program's own arrays were saved.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +24,11 @@ UNKNOWN = "..."  # a value that --arg cannot give
 
 
 class Example(NamedTuple):
-    """A launch before it ran: its geometry, the bytes of each parameter, and for each pointer into an allocation the
-    number of bytes behind it, with a copy where contents are kept."""
+    """A launch, as it was before it ran.
+
+    `values`: the bytes of each parameter. `behind`: for each parameter that points into an allocation, (the number of
+    bytes from there to its end, a copy of them or None); None for other parameters.
+    """
 
     geometry: Geometry
     values: tuple[bytes, ...]
@@ -30,7 +36,10 @@ class Example(NamedTuple):
 
 
 def example_of(kernel: Launching, geometry: Geometry, raw: bytes, space: AddressSpace, *, contents: bool) -> Example:
-    """Return the example of a launch that has not run yet."""
+    """Return the example of a launch that has not run yet.
+
+    `raw`: the bytes of its parameters; `space`: the device memory; `contents`: whether to copy what pointers point at.
+    """
     code = kernel.loaded.program.code(kernel.entry)
     values: list[bytes] = []
     behind: list[tuple[int, np.ndarray | None] | None] = []
@@ -50,9 +59,10 @@ def example_of(kernel: Launching, geometry: Geometry, raw: bytes, space: Address
 
 
 def line_of(kernel: Launching, example: Example, words: Sequence[str], folder: Path | None) -> str:
-    """Return the line of a launch; words: options of the compiler; folder: where contents are saved.
+    """Return the command line that repeats a launch; `words`: options of the compiler to add to it.
 
-    Raises CudabenchError where the source cannot be read or lacks the kernel.
+    `folder`: where the arrays' contents are saved, or None. Raises CudabenchError if the source cannot be read or lacks
+    the kernel.
     """
     file = kernel.source.name
     includes = [*kernel.source.include]

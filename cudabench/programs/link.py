@@ -1,4 +1,4 @@
-"""Links the PTX of several translation units (-rdc=true) to one text: nvlink links machine code alone."""
+"""Links the PTX of several translation units (-rdc=true) to one text; NVIDIA's nvlink can link only machine code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LINKAGE = re.compile(r"\.(?:extern|visible|weak|common)\s+")
 
 
 def linked(texts: Sequence[str]) -> str:
-    """Return one text of several: each symbol once, variables first, then prototypes, then functions."""
+    """Return one PTX text made of several; each symbol is in it once: variables, then prototypes, then functions."""
     header: list[str] = []
     files: list[str] = []
     variables: dict[str, str] = {}
@@ -33,7 +33,7 @@ def linked(texts: Sequence[str]) -> str:
             elif re.match(r"\s*\.section\b", item):
                 rest.append(item)
             elif ".extern" in item and ".shared" not in item:
-                continue  # defined by another unit
+                continue  # another unit defines this variable
             elif match := _VARIABLE.search(item.partition("=")[0].rstrip("; \n")):
                 variables.setdefault(match[1], item)
     prototypes = []
@@ -46,7 +46,7 @@ def linked(texts: Sequence[str]) -> str:
 
 
 def _renumbered(text: str, first: int) -> str:
-    """Return a text whose files have numbers after `first`."""
+    """Return PTX in which `first` is added to all numbers of files."""
 
     def renumber(match: re.Match[str]) -> str:
         return f"{match[1]}{int(match[2]) + first}"
@@ -55,7 +55,7 @@ def _renumbered(text: str, first: int) -> str:
 
 
 def _items(text: str) -> Iterator[str]:
-    """Yield the directives, variables, prototypes and functions of a text."""
+    """Split a PTX text; yield the text of each directive, variable, prototype and function."""
     item: list[str] = []
     depth = 0
     for line in re.sub(r"//[^\n]*", "", text).split("\n"):

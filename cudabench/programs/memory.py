@@ -1,4 +1,4 @@
-"""Device memory: one file in memory that the program and the simulator map, and the regions of it that are in use."""
+"""Device memory: a file in memory (memfd) that both the program and the simulator map, and its allocated regions."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import numpy as np
 from cudabench.errors import DeviceUnusable
 from cudabench.simulator.memory import SLOT_BITS, AddressSpace, Region
 
-NBYTES = 1 << 40  # of the sparse file
-OWN = NBYTES >> 1  # module variables have the offsets from here on
-NO_RESERVE = 0x4000
+NBYTES = 1 << 40  # size of the sparse file
+OWN = NBYTES >> 1  # module variables are at the file offsets from here on
+NO_RESERVE = 0x4000  # MAP_NORESERVE
 PAGE = 4096
-PADDED = 2 << 20  # cards and the program's runtime map multiples of this
-DEVICE = 0  # an allocation of device memory: `Kind` of native/programs/core.hpp
-BARRIER = 127  # the slot of a grid's barrier, which no allocation gets
+PADDED = 2 << 20  # cards, and the CUDA runtime of the program, allocate memory in multiples of this
+DEVICE = 0  # kind of an allocation in device memory; see `Kind` in native/programs/core.hpp
+BARRIER = 127  # the slot that is reserved for the barrier of a grid
 
 
 class Memory:
-    """The memory of one program; `fd` is its file. `space` holds all allocations and module variables, by slot."""
+    """The device memory of one program; `fd`: the file; `space`: all allocations and module variables, by slot."""
 
     def __init__(self) -> None:
         self.fd = os.memfd_create("cudabench")
@@ -35,26 +35,29 @@ class Memory:
             ) from None
         self.bytes = np.frombuffer(self._map, np.uint8)
         self._next = OWN
-        self._unwritten: dict[int, tuple[int, int, str]] = {}  # by slot: offset, bytes, place of the allocation
+        self._unwritten: dict[int, tuple[int, int, str]] = {}  # by slot: offset, bytes, code location of the call
         self.space = AddressSpace(lasts=True)
         self.space.skip_to(BARRIER)
         self.space.barrier = self.space.place("the grid's barrier", self.new(64), True)
 
     def close(self) -> None:
-        """Close the file; the mapping goes with the last array over it."""
+        """Close the file; its mapping stays until the last array that uses it is deleted."""
         os.close(self.fd)
 
     def new(self, nbytes: int) -> np.ndarray:
-        """Return zeros for a module variable."""
+        """Allocate `nbytes` of the file for a module variable; return them as an array of zeros."""
         start, self._next = self._next, self._next + max(PAGE, -(-nbytes // PAGE) * PAGE)
         return self.bytes[start : start + nbytes]
 
     def offset(self, array: np.ndarray) -> int:
-        """Return an array's offset in the file."""
+        """Return the offset in the file at which an array begins."""
         return int(array.ctypes.data - self.bytes.ctypes.data)
 
     def allocate(self, slot: int, offset: int, nbytes: int, name: str, place: str | None) -> None:
-        """Note an allocation, with the padding after it; place: of the call, None if the host can write it."""
+        """Add an allocation of the program, with the padding after it.
+
+        `place`: the code location of the call that allocates; None if the host can write to the memory.
+        """
         if place is not None:
             self._unwritten[slot] = offset, nbytes, place
         region = Region(name, slot << SLOT_BITS, self.bytes[offset : offset + nbytes], True)
@@ -62,14 +65,15 @@ class Memory:
         self.place(region)
 
     def place(self, region: Region) -> None:
-        """Put a region into its slot, which the program's runtime chose."""
+        """Add a region to the address space, in the slot of its address, which the program's CUDA runtime chose."""
         self.space.skip_to(region.base >> SLOT_BITS)
         self.space.put(region)
 
     def unwritten(self, parameters: bytes) -> dict[int, str]:
-        """Return the places of unwritten allocations that parameters point to, by slot.
+        """Return the allocations that a launch's parameters point to and that nothing has written yet.
 
-        The file has no data for them yet; a first access makes it, also a read.
+        They are a dict from the slot to the code location of the call that allocates. They are found as holes in the
+        sparse file; even reading a hole would fill it, so this must be called before the launch.
         """
         if not self._unwritten:
             return {}
@@ -77,13 +81,13 @@ class Memory:
         slots = {int(word) >> SLOT_BITS for word in words} & self._unwritten.keys()
         for slot in slots:
             offset, nbytes, _ = self._unwritten[slot]
-            with suppress(OSError):  # there is no data from here on
+            with suppress(OSError):  # raised if the rest of the file has no data
                 if os.lseek(self.fd, offset, os.SEEK_DATA) < offset + nbytes:
                     del self._unwritten[slot]
         return {slot: self._unwritten[slot][2] for slot in sorted(slots & self._unwritten.keys())}
 
     def free(self, slot: int) -> None:
-        """Free a slot's region; a later access to it is reported as a use after free."""
+        """Mark the region in a slot as freed; a later access to it is reported as a use after free."""
         self._unwritten.pop(slot, None)
         with suppress(KeyError):
             self.space.free(slot << SLOT_BITS)

@@ -1,4 +1,4 @@
-"""A program's modules: the PTX that the simulator executes, and the machine code of the card."""
+"""A program's modules: the PTX that the simulator executes, and the machine code for the card."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from cudabench.programs import fatbin
 from cudabench.simulator.program import ptx_parser
 from cudabench.simulator.program.program import Program
 
-_parsed = functools.lru_cache(maxsize=8)(ptx_parser.parse)  # PyCUDA loads one image again and again
+_parsed = functools.lru_cache(maxsize=8)(ptx_parser.parse)  # PyCUDA loads the same image many times
 
 
 class Loaded:
-    """A module: its PTX, its program, and its machine code, None where it has none for the architecture.
+    """A loaded module: its PTX, the simulator's program, and `cubin`, its machine code for the architecture or None.
 
-    `assemble` makes machine code of PTX. Raises LookupError for an image without PTX, PtxError for PTX that cannot be
-    read.
+    `assemble`: compiles PTX to machine code if the image has none. Raises LookupError for an image without PTX, and
+    PtxError for PTX that cannot be parsed.
     """
 
     def __init__(
@@ -38,39 +38,40 @@ class Loaded:
         self.ptx, self.cubin = fatbin.chosen(image, architecture)
         if self.cubin is None:
             self.cubin = assemble(self.ptx)
-        # A GPU has one kind of trap, whether the source or the compiler wrote it.
+        # The simulator tells a trap in the source from a trap of the compiler; a program on a GPU cannot, so make all
+        # equal.
         module = _parsed(re.sub(r"\btrap;", "trap.asked;", self.ptx))
         self.program = Program(module, first_slot, memory=memory)
         self.slots = self.program.slots - first_slot
 
     def compiled(self, names: dict[str, str]) -> Compiled:
-        """Return the module as the record of a compile; names: entries by the names of their kernels in C++."""
+        """Return the module as the result of a compile; `names`: the entry (mangled name) of each kernel's C++ name."""
         resources = {entry: _resources(self, entry) for entry in names.values()} if self.cubin else {}
         return Compiled(self.ptx, "", names, "nvcc", (0, 0), self.cubin, resources)
 
     def device(self, architecture: str, names: dict[str, str]) -> Module:
-        """Return the module as a device that has it loaded."""
+        """Return a simulated device in which this module is loaded."""
         return Module(architecture, sim.Loaded(self.compiled(names), self.program))
 
 
 class Module(sim.SimDevice):
-    """A simulated GPU with one loaded module, to which all cases belong."""
+    """A simulated GPU with exactly one loaded module, which is used for every case."""
 
     def __init__(self, architecture: str, loaded: sim.Loaded) -> None:
         super().__init__(architecture)
         self._only = loaded
 
     def load(self, case: object) -> sim.Loaded:
-        """Return the module."""
+        """Return the module, for any case."""
         return self._only
 
     def changed(self, case: object) -> list[Any]:
-        """Return nothing, since a program's variables may change."""
+        """Return [], because a program's kernels are allowed to change its variables."""
         return []
 
 
 def _resources(loaded: Loaded, entry: str) -> Resources:
-    """Return the resources of a kernel's thread and block, from its machine code."""
+    """Return a kernel's registers, shared memory and other resources, read from its machine code."""
     assert loaded.cubin is not None
     resources = cubins.resources(loaded.cubin, entry)
     bound = loaded.program.module.functions[entry].most_threads

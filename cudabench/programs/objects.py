@@ -1,4 +1,4 @@
-"""Texture and surface objects and tensor maps of a running program, as the simulator takes them."""
+"""Converts the texture and surface objects and the tensor maps of a running program to those of the simulator."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from cudabench.simulator.tensor_maps import MAGIC, Mapped
 
 
 class Objects:
-    """The live objects of a program, by their handles. Raises LaunchError for an object that no GPU accepts."""
+    """The objects that a program has created; `textures`: textures and surfaces, by handle. Methods raise LaunchError
+    for an object that no GPU accepts."""
 
     def __init__(self) -> None:
         self.textures: dict[int, simulator.Texture] = {}
@@ -22,16 +23,17 @@ class Objects:
     def add(
         self, handle: int, resource: bytes, how: bytes | None, memory: np.ndarray, place: int, extents: Any, flags: int
     ) -> None:
-        """Note a texture object over memory at an address, or a surface object if `how` is None.
+        """Add a texture object, or a surface object if `how` is None.
 
-        resource, how: CUDA_RESOURCE_DESC and CUDA_TEXTURE_DESC; extents, flags: of the array or the rows, 0 for linear
-        memory.
+        `resource`, `how`: the bytes of its CUDA_RESOURCE_DESC and CUDA_TEXTURE_DESC. `memory`, `place`: its memory and
+        the device address. `extents`, `flags`: width, height, depth and flags of the CUDA array or the pitched rows; 0
+        for linear memory.
         """
         linear = driver_objects.ResourceDescriptor.from_buffer_copy(resource).of.linear
         dtype = next(name for name, number in driver_objects.FORMATS.items() if number == linear.format)
         flat = memory.view(dtype)
         width, height, depth = extents
-        row = flat.size // linear.channels // max(1, height) // max(1, depth)  # with the padding behind it
+        row = flat.size // linear.channels // max(1, height) // max(1, depth)  # texels of a row and its padding
         shape = [side for side in (depth, height, row) if side] + [linear.channels] * (linear.channels > 1)
         about: dict[str, Any] = {"channels": linear.channels, "layered": bool(flags & driver_objects.LAYERED)}
         about["width"] = width if width < row else 0
@@ -49,18 +51,18 @@ class Objects:
         self.textures[handle] = simulator.Texture(flat.reshape(shape), **about, name=name, base=place)
 
     def remove(self, handle: int) -> None:
-        """Forget an object that is destroyed."""
+        """Remove an object that the program destroys."""
         self.textures.pop(handle, None)
 
     def forget(self, slot: int) -> None:
-        """Forget the objects over memory that is freed."""
+        """Remove the objects whose memory, in this slot, is freed."""
         for handle in [handle for handle, texture in self.textures.items() if texture.base >> SLOT_BITS == slot]:
             del self.textures[handle]
 
     def tensor_map(
         self, type_: int, rank: int, place: int, sizes: Any, strides: Any, box: Any, steps: Any, swizzle: int, fill: int
     ) -> bytes:
-        """Return the 128 bytes of a tensor map: the simulator's mark and its number."""
+        """Add a tensor map; return the 128 bytes of its CUtensorMap: a marker of the simulator and the map's number."""
         dtype = next(name for name, number in driver_objects.TYPES.items() if number == type_)
         stored = np.dtype("uint16" if dtype == "bfloat16" else dtype)
         tensor_map = simulator.TensorMap(
@@ -72,7 +74,7 @@ class Objects:
         return (MAGIC + number.to_bytes(8, "little")).ljust(driver_objects.MAP_BYTES, b"\0")
 
     def maps(self, space: AddressSpace) -> dict[int, Mapped]:
-        """Return the tensor maps whose memory is in an address space."""
+        """Return the tensor maps whose memory is in an address space, keyed by their number."""
         placed = ((number, tensor_map, base, space.nearest(base)) for number, (tensor_map, base) in self._maps.items())
         return {number: Mapped(tensor_map, region, base) for number, tensor_map, base, region in placed if region}
 

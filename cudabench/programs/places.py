@@ -1,4 +1,4 @@
-"""Finds the source lines of the host code's addresses with addr2line, which is part of binutils."""
+"""Finds the source line that belongs to an address in host code, with addr2line of the binutils."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import NamedTuple
 
 from cudabench.compile import toolkit
 
-# The first argument of a call that allocates: &d, (void **)&d, a.b, p->q, x[i].
+# Matches a call that allocates memory and its first argument, such as &d, (void **)&d, a.b, p->q, x[i].
 _ALLOCATED = re.compile(r"cuda\w*Malloc\w*\s*(?:<[^<>]*>)?\s*\(\s*(?:\([^()]*\)\s*)*&?\s*\(?((?:\w|\.|->|\[\w+\]|::)+)")
 
 _OF_CUDA = re.compile(r"/include/(?:crt/|cuda_runtime)")
 
 
 class Place(NamedTuple):
-    """A line of a source: the path, the line from 1, its text."""
+    """A line of a source file; `file`: the path; `line`: its number, from 1; `source`: its text."""
 
     file: str
     line: int
@@ -31,16 +31,16 @@ class Place(NamedTuple):
 
 
 class Places:
-    """Finds lines; each file with code has an addr2line of its own, which answers one address after the other."""
+    """Finds source lines; for each program file or library it keeps a process of addr2line running."""
 
     def __init__(self) -> None:
         self._tools: dict[str, subprocess.Popen[str] | None] = {}
         self._known: dict[str, Place | None] = {}
         self._texts: dict[str, list[str]] = {}
-        self._calls: dict[tuple[str, int], list[str]] = {}  # that allocate, by file and line
+        self._calls: dict[tuple[str, int], list[str]] = {}  # code addresses of allocating calls, by (file, line)
 
     def close(self) -> None:
-        """End the started processes."""
+        """End the processes of addr2line."""
         for tool in filter(None, self._tools.values()):
             for stream in (tool.stdin, tool.stdout):
                 with suppress(OSError):
@@ -50,8 +50,11 @@ class Places:
         self._tools.clear()
 
     def of(self, place: str) -> Place | None:
-        """Return the innermost line of a place, 'FILE+0xOFFSET FILE+0xOFFSET', whose source exists; a line of CUDA's
-        own headers only without another."""
+        """Return the source line of a stack of code addresses: 'FILE+0xOFFSET FILE+0xOFFSET', innermost first.
+
+        It is the innermost line whose source file exists; a line of CUDA's own headers is returned only if there is no
+        other. None if no line is found.
+        """
         if place not in self._known:
             lines = [line for line in self._lines(place.split()) if line is not None]
             users = (line for line in lines if not self._is_cudas(line.file))
@@ -59,8 +62,11 @@ class Places:
         return self._known[place]
 
     def named(self, place: str) -> str:
-        """Return an allocation's name: the variable that the call's line passes, else its line; empty where neither is
-        known. Several calls in a line run in the order of the text."""
+        """Return a name for the memory that the call at these code addresses allocates.
+
+        It is the variable in the source line, such as 'd' in `cudaMalloc(&d, n)`, else 'memory of FILE:LINE', or '' if
+        the line is unknown. Several calls in one line are assumed to run from left to right.
+        """
         location = self.of(place)
         if location is None:
             return ""
@@ -71,7 +77,7 @@ class Places:
         return names[min(calls.index(place), len(names) - 1)] if names else f"memory of {location}"
 
     def text(self, file: str, line: int) -> str:
-        """Return a line of a source."""
+        """Return the text of a source line, without blanks around it; '' if it does not exist."""
         if file not in self._texts:
             self._texts[file] = []
             with suppress(OSError):
@@ -84,7 +90,11 @@ class Places:
         return bool(_OF_CUDA.search(file)) or (headers is not None and file.startswith(os.path.realpath(headers)))
 
     def _lines(self, frames: Sequence[str]) -> Iterator[Place | None]:
-        """Yield the lines of frames, without a kernel's stub and its caller, whose lines are the kernel's."""
+        """Yield the source line of each stack frame, or None.
+
+        The stub that nvcc makes for launching a kernel, and the frame after it, are left out: both have the kernel's
+        own line.
+        """
         stub = False
         for frame in frames:
             function, line = self._line(frame)

@@ -1,4 +1,4 @@
-"""The results of a program's kernels, as `run` has them: one for each launched kernel, from its checked launches."""
+"""Makes the results of a program: one for each launched kernel, like those of `run`, from its checked launches."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from cudabench.records.results import Result
 from cudabench.results.warnings import warning
 from cudabench.simulator import api as simulator
 
-# Nothing is expected of a program's buffers, and its variables are meant to change.
+# The kinds of warnings without three that make no sense: a program gives no expected values, and may change variables.
 WARNINGS = tuple(kind for kind in SIMULATED if kind not in ("unverified", "state", "extent"))
 OPERATION = Operation(
     name="exec", summary="", source="", dimensions=(), default_size=(), block_dimensions=3, dtypes={}, kernels=(),
@@ -32,8 +32,11 @@ OPERATION = Operation(
 def result_of(
     kernel: Launching, settings: Settings, cards: Sequence[Card], *, record: bool, disassemble: bool
 ) -> Result:
-    """Return the result of a kernel: failed if a launch failed, skipped if the simulator lacks a feature for it;
-    hazards outweigh both."""
+    """Return the result of a kernel.
+
+    Its status is 'wrong' if a launch had hazards, else 'failed' if a launch failed, else 'skipped' if the simulator
+    lacks a feature that the kernel needs.
+    """
     device, case = kernel.device, kernel.case
     about = SimulatedRun(
         OPERATION, Problem({}, ""), settings, device, cards=cards, record=record, disassemble=disassemble

@@ -1,4 +1,4 @@
-"""A program's run: its process, the server that its CUDA runtime talks to, and the results file."""
+"""Runs a program: starts its process, serves the requests of its CUDA runtime, and writes the results file."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ from cudabench.records.planned import Settings
 from cudabench.records.program import Launches, Program
 from cudabench.system import native
 
-MEMORY_BYTES = 64 << 30  # of an unknown card
-PATIENCE_S = 2.0  # for a program to end after SIGTERM
+MEMORY_BYTES = 64 << 30  # memory of a card whose size is unknown
+PATIENCE_S = 2.0  # time for a program to end after SIGTERM, before SIGKILL
 VARIABLE = "CUDABENCH_PROGRAM"
-SCHEDULERS = 4  # of a multiprocessor, each issues an instruction in a clock
+SCHEDULERS = 4  # warp schedulers of a multiprocessor; each issues one instruction per clock
 
 
 @dataclass(frozen=True)
 class ProgramRequest:
-    """A requested run: the program with its arguments, as the user named it, and as a path."""
+    """What to run; `shown`: program and arguments as the user wrote them; `command`: the same, with the full path."""
 
     shown: tuple[str, ...]
     command: tuple[str, ...]
@@ -48,13 +48,13 @@ class ProgramRequest:
     cards: tuple[Card, ...]
     include: tuple[str, ...] = ()
     lines: bool = False  # whether to keep an example of each kernel's launches
-    arrays: Path | None = None  # where to save their arrays' contents
-    words: tuple[str, ...] = ()  # options of the compiler
-    to_stderr: bool = False  # the program's output, as standard output is for results
+    arrays: Path | None = None  # folder to save the contents of their arrays in
+    words: tuple[str, ...] = ()  # options of the compiler that compiled the program
+    to_stderr: bool = False  # whether the program's output goes to stderr, because stdout is for the results
 
 
 class ProgramRun(Kept):
-    """A program in the simulator."""
+    """The run of a program in the simulator, with its results."""
 
     def __init__(
         self, request: ProgramRequest, *, path: Path | None = None, listener: Listener = Silent,
@@ -66,25 +66,26 @@ class ProgramRun(Kept):
         self.request, self.record = request, record
         self.architecture = request.cards[0].architecture
         self.exit_code: int | None = None
-        self.stopped = False  # by --budget
-        self.file.program = Program(request.shown, launches=0, checked=0, exit_code=None)  # until it has ended
+        self.stopped = False  # whether --budget ended the program
+        self.file.program = Program(request.shown, launches=0, checked=0, exit_code=None)  # replaced when it ends
         self.server: Server | None = None
 
     @property
     def program(self) -> Program:
-        """The record of the program."""
+        """The record of the program in the results file."""
         record = self.file.program
         assert record is not None
         return record
 
     @property
     def lacking(self) -> list[str]:
-        """The features that the program requested and that are missing."""
+        """Sentences about what the program requested and the simulator lacks."""
         return self.server.refused if self.server else []
 
     @property
     def lines(self) -> list[str]:
-        """The `cudabench run` line of each kernel, or why it cannot be written."""
+        """For each kernel, the `cudabench run` command that repeats a launch, or a comment that says why there is
+        none."""
         texts: list[str] = []
         for kernel in self.server.kernels.values() if self.server else ():
             example = self.server.examples.get(kernel.entry) if self.server else None
@@ -97,7 +98,7 @@ class ProgramRun(Kept):
 
     @property
     def so_far(self) -> str:
-        """How many launches there were, and of which kernel the last one is."""
+        """The number of launches so far and the kernel of the last one, such as '12 launches, saxpy'."""
         server = self.server
         last = "" if server is None or server.now is None else f", {server.now.name}"
         count = 0 if server is None else sum(kernel.launches for kernel in [*server.kernels.values()])
@@ -105,12 +106,12 @@ class ProgramRun(Kept):
 
     @property
     def silent(self) -> bool:
-        """Whether the program never requested a card."""
+        """Whether the program has never called the CUDA runtime."""
         return self.server is None or not self.server.greeted
 
     @property
     def ended(self) -> str:
-        """How the program ended."""
+        """A sentence, without a period, about how the program ended."""
         code = self.exit_code or 0
         if code <= 128:
             return f"The program ended with exit code {code}"
@@ -119,7 +120,7 @@ class ProgramRun(Kept):
         return f"The program ended with exit code {code}"
 
     def collect(self) -> None:
-        """Run the program to its end; however it ends, the file holds the finished results."""
+        """Run the program until it ends; even if it fails, the results of its launches are in the file afterwards."""
         if not hasattr(os, "memfd_create") or not hasattr(os, "pidfd_open"):
             raise DeviceUnusable("exec needs Linux, whose processes share memory by descriptors: use Linux or WSL.")
         self.write()
@@ -141,7 +142,7 @@ class ProgramRun(Kept):
             server.memory.close()
 
     def _serve(self, server: Server) -> int | None:
-        """Start the program, answer its requests, and return its exit code; None where the time is over."""
+        """Start the program and answer its requests; return its exit code, or None if the time of --budget is over."""
         try:
             library = native.runtimes()
         except native.NotBuilt as lack:
@@ -177,7 +178,7 @@ class ProgramRun(Kept):
             _end(child)
 
     def _conclude(self, server: Server) -> None:
-        """Write the results of the launched kernels."""
+        """Make the results of the launched kernels and write them to the results file."""
         disassemble = server.launcher.disassemble
         cards = tuple(card for card in self.request.cards if card.architecture == self.architecture)
         kernels = list(server.kernels.values())
@@ -204,12 +205,16 @@ class ProgramRun(Kept):
 
 
 def _order(schedule: str | None) -> int:
-    """Return an order of queues as the runtime reads it: 0 as they were filled, 1 in reverse, else a seed."""
+    """Return --schedule as a number for the program's CUDA runtime.
+
+    It sets the order in which work of several streams runs: 0 the order in which it was submitted, 1 the reverse, else
+    a random order with the seed N - 2.
+    """
     return 0 if schedule is None else 1 if schedule == "reverse" else 2 + int(schedule.partition(":")[2])
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    """End a program that still runs."""
+    """End the program if it still runs: with SIGTERM, and with SIGKILL if that does not help."""
     if child.poll() is not None:
         return
     with suppress(OSError):

@@ -1,4 +1,4 @@
-"""The server of a program's CUDA runtime: answers its messages (`wire`) until it ends."""
+"""The server for a program's CUDA runtime: answers its messages (see `wire`) until the program ends."""
 
 from __future__ import annotations
 
@@ -27,18 +27,22 @@ from cudabench.simulator import api as simulator
 from cudabench.simulator.memory import SLOT_BITS
 
 RESOURCE_BYTES, TEXTURE_BYTES = 144, 104
-# cudaError_t of calls after a launch's fault.
+# Values of cudaError_t that calls return after a launch has failed.
 FOLLOW = (700, 710, 716, 719, 801)
-LONG = 40  # characters of a kernel's name with all arguments of its template
-MOST_PLACED = 64  # parameters of launches that are kept for the next ones
+LONG = 40  # a kernel name with more characters is shown without its template arguments
+MOST_PLACED = 64  # launches whose prepared arguments are kept for later launches
 
 
 class Stopped(Exception):
-    """The time of --budget is over."""
+    """Raised when the time of --budget is over."""
 
 
 class Server:
-    """A program's modules, memory and launches; `include`: folders of headers."""
+    """Keeps a program's modules, memory and launches, and answers its messages.
+
+    `kernels`: the launched kernels, by (module, entry). `findings`: errors of the host code. `missing`: how often the
+    program called each function that cudabench's CUDA runtime lacks. `include`: folders of headers.
+    """
 
     def __init__(
         self, launcher: Launcher, cards: Sequence[device.Card], architecture: str, places: Places,
@@ -52,12 +56,12 @@ class Server:
         self.kernels: dict[tuple[int, str], Launching] = {}
         self.findings: dict[tuple[str, str, str, int | None], Finding] = {}
         self.missing: dict[str, int] = {}
-        self.keeps: bool | None = None  # whether examples of launches are kept, and what their arrays hold
+        self.keeps: bool | None = None  # None: keep no examples of launches; True: keep them with array contents
         self.examples: dict[str, lines.Example] = {}
-        self.refused: list[str] = []  # what the program needs and is missing
+        self.refused: list[str] = []  # sentences: what the program requested and the simulator lacks
         self.greeted = self.ended = False
         self.now: Launching | None = None  # the kernel of the last launch
-        self._faulty: tuple[Launching, Geometry] | None = None  # the last launch, if it had a fault
+        self._faulty: tuple[Launching, Geometry] | None = None  # the last launch, if it failed
         self._modules: dict[int, Loaded] = {}
         self._names: dict[str, str] = {}
         self._sources: dict[str, Source] = {}
@@ -69,7 +73,10 @@ class Server:
         }  # fmt: skip
 
     def serve(self, end: socket.socket, process: int) -> None:
-        """Answer until the program with this pidfd has ended. Raises Stopped when the time is over."""
+        """Answer requests at the socket `end` until the program ends. Raises Stopped when the time of --budget is over.
+
+        `process`: the program's pidfd.
+        """
         poll = select.poll()
         for fd in (end.fileno(), process):
             poll.register(fd, select.POLLIN)
@@ -86,7 +93,7 @@ class Server:
                 continue
             header = stream.read(wire.HEADER.size)
             if len(header) < wire.HEADER.size:
-                return  # the program closed its end
+                return  # the program closed its end of the socket
             kind, nbytes = wire.HEADER.unpack(header)
             payload = stream.read(nbytes)
             answer = self._answers[kind](Reader(payload))
@@ -144,7 +151,7 @@ class Server:
     def _launch(self, request: Reader) -> bytes:
         module, entry = request.number("i"), request.text()
         *sides, shared, _flags, _stream = request.take("9IIIQ")
-        request.text()  # the place of the launch
+        request.text()  # the code location of the launch, which is not used
         raw = request.raw(request.number())
         grid, block, cluster = (tuple(sides[at : at + 3]) for at in (0, 3, 6))
         kernel = self.kernel(module, entry)
@@ -168,7 +175,7 @@ class Server:
         for _ in range(request.number()):
             slot, kind, offset, nbytes = request.take("iIQQ")
             place = request.text()
-            self._placed.clear()  # they hold the old regions
+            self._placed.clear()  # prepared arguments hold the old regions
             if nbytes:
                 name = self.places.named(place) or f"allocation {slot}"
                 self.memory.allocate(slot, offset, nbytes, name, place if kind == DEVICE else None)
@@ -244,7 +251,7 @@ class Server:
     # Helpers ---------------------------------------------------------------------------------------------------------
 
     def kernel(self, module: int, entry: str) -> Launching:
-        """Return a kernel that is launched."""
+        """Return the record of a kernel's launches; create it at the first launch."""
         key = module, entry
         if key not in self.kernels:
             loaded = self._modules[module]
@@ -257,7 +264,10 @@ class Server:
         return self.kernels[key]
 
     def found(self, kind: str, message: str, place: str, other: str = "") -> None:
-        """Note an error of the host's code, once for each place; `other`: a second place of the message."""
+        """Record an error of the host code; a repeated error at the same code location is only counted.
+
+        `place`: the code location. `other`: a second code location to add to the message, or ''.
+        """
         at = self.places.of(place)
         file, line, source = (at.file, at.line, at.source) if at else ("", None, "")
         if beside := self.places.of(other):
@@ -267,7 +277,7 @@ class Server:
         self.findings[key] = Finding(kind, message, _shown(file), line, source, count)
 
     def _read_unwritten(self, kernel: Launching, report: simulator.Report, unwritten: Mapping[int, str]) -> None:
-        """Note allocations that a launch reads and does not store to, and that were unwritten before."""
+        """Record an error for each allocation that a launch reads and does not write, and that was unwritten before."""
         for slot, place in unwritten.items():
             rows = [row for row in report.accesses if row.space == "global" and row.start >> SLOT_BITS == slot]
             if rows and all(row.op != "store" for row in rows):
@@ -280,7 +290,7 @@ class Server:
                 )
 
     def _place(self, kernel: Launching, raw: bytes) -> simulator.Placed:
-        """Return the arguments of a launch in the address space as it is now."""
+        """Return the launch's arguments (`raw`) prepared for the simulator, with the current memory and objects."""
         space = self.memory.space
         key = kernel.entry, raw
         placed = self._placed.get(key)
@@ -302,7 +312,7 @@ class Server:
         return self._sources[file]
 
     def _name(self, entries: list[str]) -> None:
-        """Demangle the names of kernels, all at once."""
+        """Demangle the names of several kernels with one call of c++filt, and keep them."""
         tool = shutil.which("c++filt")
         texts: list[str] = entries
         if tool and any(entry.startswith("_Z") for entry in entries):
@@ -322,7 +332,7 @@ class Server:
 
 
 def _shown(file: str) -> str:
-    """Return a path as the user writes it: relative to the current folder if it is inside."""
+    """Return a path for messages: relative if it is in the current folder, else unchanged."""
     with suppress(ValueError):
         return str(Path(file).relative_to(os.getcwd())) if file else ""
     return file

@@ -1,7 +1,7 @@
-"""The messages between a program's CUDA runtime and this process: little endian, packed.
+"""The format of the messages between a program's CUDA runtime and this process: little endian, without padding.
 
-A request is its kind, its number of bytes and its payload; the answer is a status (a CUresult), a number of bytes and a
-payload. A text is its length and its bytes.
+A request has its kind, the number of payload bytes, and the payload. The answer has a status (a CUresult), the number
+of payload bytes, and the payload. A text is stored as its length (4 bytes) and its UTF-8 bytes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def _form(layout: str) -> struct.Struct:
 
 
 class Kind(IntEnum):
-    """The kinds of requests."""
+    """The kinds of requests that a program's CUDA runtime sends."""
 
     HELLO = 1
     LOAD = 2
@@ -37,44 +37,44 @@ class Kind(IntEnum):
 
 
 class Reader:
-    """Reads a payload from its beginning."""
+    """Reads the values of a payload one after another."""
 
     def __init__(self, payload: bytes) -> None:
         self._payload, self._at = payload, 0
 
     def take(self, layout: str) -> tuple[Any, ...]:
-        """Return the values of a layout of `struct`."""
+        """Return the next values; `layout`: their types as in a format of `struct`, such as 'iQ'."""
         form = _form(layout)
         values = form.unpack_from(self._payload, self._at)
         self._at += form.size
         return values
 
     def number(self, letter: str = "I") -> int:
-        """Return one number, of four bytes by default."""
+        """Return the next number; `letter`: its type in `struct`, by default unsigned with 4 bytes."""
         return int(self.take(letter)[0])
 
     def raw(self, nbytes: int) -> bytes:
-        """Return bytes."""
+        """Return the next `nbytes` bytes."""
         content = self._payload[self._at : self._at + nbytes]
         self._at += nbytes
         return content
 
     def text(self) -> str:
-        """Return a text."""
+        """Return the next text."""
         return self.raw(self.number()).decode("utf-8", "replace")
 
 
 def text(content: str) -> bytes:
-    """Return a text as a payload has it."""
+    """Return the bytes of a text in a payload."""
     raw = content.encode()
     return _U32.pack(len(raw)) + raw
 
 
 def packed(layout: str, *values: Any) -> bytes:
-    """Return values by a layout of `struct`."""
+    """Return the bytes of values in a payload; `layout`: their types as in a format of `struct`."""
     return _form(layout).pack(*values)
 
 
 def answer(status: int, payload: bytes = b"") -> bytes:
-    """Return an answer."""
+    """Return the bytes of an answer."""
     return ANSWER.pack(status, len(payload)) + payload

@@ -1,1 +1,1 @@
-"""What CUDA sources declare: kernels, types, constants, read by a C++ parser."""
+"""Reads CUDA sources with a C++ parser, and returns the kernels, types and constants that they declare."""

@@ -1,15 +1,15 @@
-"""Text with brackets, in options and C: finds closing brackets, and splits at separators outside of brackets."""
+"""Finds closing brackets in a text (an option or C code), and splits a text at separators outside of brackets."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-_TOKEN = re.compile(r'"[^"]*"|\'[^\']*\'|<<|->|.', re.S)  # a shift is not a bracket
+_TOKEN = re.compile(r'"[^"]*"|\'[^\']*\'|<<|->|.', re.S)  # '<<' and '->' are single tokens, not brackets
 
 
 def _depths(text: str, start: int, angles: bool) -> Iterator[tuple[re.Match[str], int]]:
-    """Yield the tokens of a text, each with the number of open brackets after it."""
+    """Yield (token, number of brackets that are open after it) for each token of a text."""
     depth = 0
     for match in _TOKEN.finditer(text, start):
         depth += match[0] in (*"([{", *"<" * angles)
@@ -18,9 +18,9 @@ def _depths(text: str, start: int, angles: bool) -> Iterator[tuple[re.Match[str]
 
 
 def split(text: str, separator: str = ",", *, angles: bool = False) -> list[str]:
-    """Return the parts of a text between separators outside of brackets and quotes, stripped.
+    """Split a text at the separators that are outside of brackets and quotes; return the parts, stripped.
 
-    angles: < and > of C++'s templates are brackets too.
+    angles: whether < and > count as brackets, as in C++ templates.
     """
     parts, start = [], 0
     for match, depth in _depths(text, 0, angles):
@@ -31,7 +31,7 @@ def split(text: str, separator: str = ",", *, angles: bool = False) -> list[str]
 
 
 def listed(text: str, *, angles: bool = False) -> list[str]:
-    """Return the non-empty parts between commas."""
+    """Return the non-empty parts of a text between commas (see `split`)."""
     return [part for part in split(text, angles=angles) if part]
 
 

@@ -1,4 +1,4 @@
-"""Finds the kernel of a name, with template arguments and overloads in C++ syntax."""
+"""Finds a kernel by its name in C++ syntax, which may have template arguments or the parameter types of an overload."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from cudabench.source.words import listed_words
 def find_kernel(source: SourceFile, name: str | None = None) -> Kernel:
     """Return the kernel with this name, or the file's only kernel if the name is None.
 
-    A name may be qualified ('ns::f'), may have template arguments ('f<float, 32>', which replace the template's
-    parameters) or the parameters' types ('f(float*, int)', to choose an overload). Raises UsageError for a name that is
-    unknown, ambiguous, or a template without arguments.
+    A name may be qualified ('ns::f'). It may have template arguments ('f<float, 32>'); they replace the template
+    parameters in the returned kernel. It may have parameter types, to choose an overload ('f(float*, int)'). Raises
+    UsageError for a name that is unknown, ambiguous, or a template without arguments.
     """
     if not source.kernels:
         raise UsageError(f"{source.path} lacks a __global__ function with a body: give a file that defines a kernel.")
@@ -58,7 +58,7 @@ def find_kernel(source: SourceFile, name: str | None = None) -> Kernel:
 
 
 def _takes(kernel: Kernel, wanted: tuple[str, ...]) -> bool:
-    """Return whether a kernel has parameters of these types, as written or with aliases resolved."""
+    """Return whether the `wanted` types are the kernel's parameter types, as written or with typedefs resolved."""
     ways = [
         {canonical(parameter.ctype), canonical(parameter.meaning or parameter.ctype)} for parameter in kernel.parameters
     ]
@@ -68,12 +68,12 @@ def _takes(kernel: Kernel, wanted: tuple[str, ...]) -> bool:
 
 
 def types_listed(parameters: Iterable[Parameter]) -> str:
-    """Return the types of parameters as a list in brackets: '(const float*, int)'."""
+    """Return the types of parameters as text, such as '(const float*, int)'."""
     return f"({', '.join(parameter.ctype for parameter in parameters)})"
 
 
 def _split_expression(name: str) -> tuple[str, str, tuple[str, ...] | None]:
-    """'ns::f<float, 32>(float*)' -> 'ns::f', 'float, 32', ('float*',)."""
+    """Split 'ns::f<float, 32>(float*)' into 'ns::f', '<float, 32>', ('float*',). The last is None without brackets."""
     match = re.fullmatch(r"\s*(?:::)?\s*([\w\s:]*?)\s*(<.*>)?\s*(\(.*\))?\s*", name, re.S)
     if match is None:
         return name.strip(), "", None
@@ -82,13 +82,13 @@ def _split_expression(name: str) -> tuple[str, str, tuple[str, ...] | None]:
 
 
 def template_arguments(kernel: Kernel) -> dict[str, str]:
-    """Return the template arguments of an instance, by the names of the parameters."""
+    """Return the template arguments of an instance, keyed by the names of the template parameters."""
     given = listed_words(kernel.expression.partition("<")[2].rpartition(">")[0])
     return {parameter.name: part for parameter, part in zip(kernel.template_parameters, given, strict=False)}
 
 
 def _instance(source: SourceFile, kernel: Kernel, arguments: str) -> Kernel:
-    """Return a kernel with template arguments ('<float, 32>' or '') in place of the parameters."""
+    """Return the instance of a template kernel with these arguments ('<float, 32>'); other kernels take ''."""
     if not kernel.template_parameters:
         if arguments:
             raise UsageError(f"'{kernel.qualified_name}{arguments}': {kernel.qualified_name} is not a template.")
@@ -117,7 +117,7 @@ def _instance(source: SourceFile, kernel: Kernel, arguments: str) -> Kernel:
 
 
 def _of_instance(source: SourceFile, kernel: Kernel, name: str) -> tuple[Parameter, ...]:
-    """Return the parameters of a template's instance; the template's own if the parser cannot make the instance."""
+    """Return the parameters of the template instance `name`; if the parser cannot make it, those of the template."""
     if source.task is None:
         return kernel.parameters
     place = re.compile(rf"\b{kernel.name}(?=\s*\()").search(source.text, kernel.start) if not kernel.file else None
@@ -132,7 +132,10 @@ def _of_instance(source: SourceFile, kernel: Kernel, name: str) -> tuple[Paramet
 
 
 def _formals(kernel: Kernel, count: int) -> Iterator[tuple[str, bool]]:
-    """Yield the names of an instance's parameters, and whether each is restrict; a pack `x` of two gives x0 and x1."""
+    """Yield (name, whether it is __restrict__) for each parameter of an instance.
+
+    `count`: the number of its parameters. A parameter pack `x` with two arguments gives x0 and x1.
+    """
     for formal in kernel.parameters:
         pack = formal.type.endswith("...") and formal.name != ""
         for at in range(count - len(kernel.parameters) + 1 if formal.type.endswith("...") else 1):

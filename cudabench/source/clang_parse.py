@@ -1,7 +1,7 @@
-"""Parses C++ with libclang, in a process that can be ended, because sources may be foreign.
+"""Parses C++ with libclang, in a separate process with limits of time and memory.
 
-A text may make libclang crash, run for minutes or take all memory. If a process cannot be forked (macOS, Windows),
-the text is parsed in this process, without bounds.
+The limits are needed because sources may come from other people: a text can make libclang crash, run for minutes or use
+all memory. If a process cannot be forked (macOS, Windows), the text is parsed in this process, without limits.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ T = TypeVar("T")
 
 MOST_SECONDS = 10.0
 MOST_BYTES = 1 << 30
-MOST_HEADERS = 64  # of the user's headers that are read, in the order of inclusion
-MOST_QUESTIONS = 32  # about instances of class templates that were not requested
-KEEP_GOING = 0x200  # also after a missing header; else an unknown type silently becomes int
+MOST_HEADERS = 64  # the most headers of the user that are read, in the order of inclusion
+MOST_QUESTIONS = 32  # the most class template instances whose layout is asked for without a request
+KEEP_GOING = 0x200  # parse on after a missing header; otherwise an unknown type silently becomes int
 HEADERS = Path(__file__).parent / "headers"
 _OPTIONS = (
     "-x", "cuda", "-target", "x86_64-linux-gnu", "--cuda-path=/nonexistent", "-nocudainc", "-nocudalib",
@@ -43,10 +43,12 @@ _OPTIONS = (
 )  # fmt: skip
 
 
-@functools.lru_cache(maxsize=64)  # a ladder needs its chapter for each kernel
+@functools.lru_cache(maxsize=64)  # a file is read again for each of its kernels
 def read(task: Task) -> Reading:
-    """Return the parser's reading. Raises CompilerError for a text that breaks the parser, and for an #include that
-    is not allowed."""
+    """Return what the parser read in a file: its declarations, and the answers to the task's questions.
+
+    Raises CompilerError for a text that makes the parser crash or run too long, and for a forbidden #include.
+    """
     if task.folder is not None:
         outside.check(_job(task))
     name = _key(task)
@@ -74,7 +76,7 @@ def read(task: Task) -> Reading:
 
 
 def run_bounded(work: Callable[[], T]) -> T:
-    """Return the value of `work`, which runs the parser in a process that can be ended. Raises TooLong and TooMuch."""
+    """Call `work`, which uses the parser, in a process with limits; return its value. Raises TooLong and TooMuch."""
     return confined.call(work, seconds=_seconds(), memory=MOST_BYTES)
 
 
@@ -88,7 +90,7 @@ def _job(task: Task) -> Job:
 
 
 def _key(task: Task) -> str | None:
-    """Return the cache key of a task; None if its text does not show all its dependencies."""
+    """Return the cache key of a task; None if not all headers that it depends on can be found by reading its text."""
     included = includes.read(_job(task)) if task.folder is not None else includes.Included({}, True)
     if not included.complete:
         return None
@@ -99,11 +101,11 @@ def _key(task: Task) -> str | None:
 
 
 class _Refused(CudabenchError):
-    """The parser gave up."""
+    """The parser could not parse a text at all."""
 
 
 def _load() -> None:
-    """Load the parser before processes are forked. Raises DeviceUnusable if it cannot be loaded."""
+    """Load libclang, so that forked processes have it already. Raises DeviceUnusable if it cannot be loaded."""
     try:
         from clang.cindex import LibclangError, conf
 
@@ -125,7 +127,7 @@ def _load() -> None:
 
 
 def _read(task: Task) -> Reading:
-    """Runs in the process that may be ended."""
+    """Parse a task in the process with limits. Parse again if layouts of class template instances are missing."""
     declarations, _, front = parse_with_stand_ins(task)
     if not declarations.incomplete:
         return declarations.reading
@@ -135,8 +137,11 @@ def _read(task: Task) -> Reading:
 
 
 def parse_with_stand_ins(task: Task, front: str = "", options: int = 0) -> tuple[Found, Sequence[Fault], str]:
-    """Parse a file after the declarations in `front`, with stand-ins for missing names. Return its declarations, the
-    errors without stand-ins, and all text in front. Runs in the process that may be ended."""
+    """Parse a file; while names are unknown, add stand-in declarations for them and parse again.
+
+    `front`: declarations to put before the file. Return (what was found in the last round, the errors of the first
+    round, all text that was put before the file). Call it in the process with limits.
+    """
     from cudabench.source.missing import ROUNDS, Missing
 
     missing, declarations = Missing(), _parsed(task, front, options)
@@ -149,7 +154,8 @@ def parse_with_stand_ins(task: Task, front: str = "", options: int = 0) -> tuple
 
 
 def _parsed(task: Task, lacking: str, options: int = 0) -> Found:
-    """Return libclang's reading of a file after declarations of missing names. Raises _Refused if libclang gives up."""
+    """Parse a file once; `lacking`: declarations to put before it. Raises _Refused if libclang cannot parse it at
+    all."""
     from clang.cindex import Index, TranslationUnitLoadError
 
     from cudabench.source.declared import read_unit
@@ -169,7 +175,7 @@ def _parsed(task: Task, lacking: str, options: int = 0) -> Found:
 
 
 def _headers(unit: TranslationUnit, main: str) -> dict[str, str]:
-    """Return the texts of the user's own headers that were included."""
+    """Return the texts of the user's headers that were included, keyed by path."""
     texts: dict[str, str] = {}
     names = dict.fromkeys(include.include.name for include in unit.get_includes())
     own = [name for name in names if name != main and not name.startswith((VIRTUAL, str(HEADERS)))]
@@ -180,7 +186,7 @@ def _headers(unit: TranslationUnit, main: str) -> dict[str, str]:
 
 
 def _text_with_questions(task: Task) -> str:
-    """Return the file's text with the questions after it."""
+    """Return the file's text, followed by C++ declarations whose types answer the task's questions."""
     from cudabench.source.declared import QUERY
 
     text, lines = task.text, []
@@ -188,7 +194,7 @@ def _text_with_questions(task: Task) -> str:
         if question.launches:
             continue
         expression = question.text
-        if question.at is not None:  # an overloaded template gets its own name
+        if question.at is not None:  # an overloaded template is renamed here, so that its name is unique
             name = re.compile(r"\w+").match(text, question.at)
             assert name is not None
             own = f"cudabench_{name[0]}"
@@ -203,6 +209,6 @@ def _text_with_questions(task: Task) -> str:
 
 
 def answer_of(task: Task, question: Question) -> Answer:
-    """Return the parser's answer to a question about a file."""
+    """Return the parser's answer to one question about a file; it is empty if the parser cannot answer."""
     answers = read(replace(task, questions=(question,))).answers
     return answers[0] if answers else Answer()

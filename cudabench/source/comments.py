@@ -1,4 +1,4 @@
-"""Comments of a source: their words, and the first sentence."""
+"""Extracts the text of comments in a source, and their first sentence."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 def cleaned(comments: Iterable[str]) -> str:
-    """The words of comments without slashes, stars or ruled lines; paragraphs are kept."""
+    """Return the text of comments without slashes, stars and lines of dashes or the like; paragraphs are kept."""
     lines: list[str] = []
     for comment in comments:
         if comment.startswith("//"):
@@ -24,8 +24,8 @@ def cleaned(comments: Iterable[str]) -> str:
 def first_sentence(comment: str) -> str:
     """Return the first sentence of a cleaned comment on one line, or ''.
 
-    A full stop ends a sentence at the end of the text, or if the next word does not begin in lower case ('e.g. this'
-    continues).
+    A period ends the sentence at the end of the text, or before a word that does not begin with a lower-case letter; so
+    'e.g. this' does not end it.
     """
     return next(iter(sentences(comment.strip().split("\n\n")[0])), "")
 
@@ -37,7 +37,7 @@ def sentences(comment: str) -> list[str]:
 
 
 def comment_above(text: str, position: int) -> str:
-    """Return the words of the comments, on their own lines, directly above a position."""
+    """Return the text of the comments directly above a position, on lines of their own; '' without them."""
     lines = text[:position].split("\n")
     if lines.pop().strip():
         return ""

@@ -1,4 +1,7 @@
-"""Facts from libclang's cursors: their place in a file, and its errors. Loaded in the parsing process."""
+"""Helpers for libclang's cursors (nodes of the syntax tree): their position in a file, and the errors there.
+
+This module is used in the parsing process only.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ RECORDS = (CursorKind.STRUCT_DECL, CursorKind.CLASS_DECL, CursorKind.UNION_DECL,
 
 @dataclass(frozen=True)
 class Fault:
-    """An error of the parser: its position in bytes, and its text."""
+    """An error that the parser reports; `offset`: its position in the file, in bytes; `said`: the message."""
 
     file: str
     offset: int
@@ -30,36 +33,36 @@ class Fault:
 
 @dataclass
 class Text:
-    """A file's text. The parser counts bytes, Python characters."""
+    """A file's text, with conversions of positions: libclang counts bytes, and Python counts characters."""
 
     path: str
     text: str
-    faults: list[int] = field(default_factory=list)  # positions of errors in bytes, in order
+    faults: list[int] = field(default_factory=list)  # positions of the errors, in bytes, sorted
     _bytes: bytes | None = field(init=False)
 
     def __post_init__(self) -> None:
         self._bytes = None if self.text.isascii() else self.text.encode()
 
     def at(self, offset: int) -> int:
-        """Return the position of a byte in the text."""
+        """Convert an offset in bytes to a position in the text, in characters."""
         return offset if self._bytes is None else len(self._bytes[:offset].decode(errors="ignore"))
 
     def place(self, at: int) -> int:
-        """Return the byte of a position in the text."""
+        """Convert a position in the text, in characters, to an offset in bytes."""
         return at if self._bytes is None else len(self.text[:at].encode())
 
     def slice(self, start: int, end: int) -> str:
-        """Return the text between two bytes."""
+        """Return the text between two offsets in bytes."""
         return self.text[start:end] if self._bytes is None else self._bytes[start:end].decode(errors="replace")
 
     def faults_in(self, start: int, end: int) -> list[int]:
-        """Return the errors between two bytes."""
+        """Return the positions of the errors between two offsets in bytes."""
         return self.faults[bisect_left(self.faults, start) : bisect_left(self.faults, end)]
 
 
 @dataclass(frozen=True)
 class Span:
-    """The place of a cursor: the file's name, its first byte, the byte after its last."""
+    """The part of a file that a cursor covers; `start`, `end`: offsets in bytes, `end` exclusive."""
 
     file: str
     start: int
@@ -67,19 +70,19 @@ class Span:
 
 
 def span(cursor: Cursor) -> Span:
-    """Return the place of a cursor; the text of a macro has the place of the macro's use."""
+    """Return the part of a file that a cursor covers; for code from a macro, the use of the macro."""
     start, end = cursor.extent.start, cursor.extent.end
     return Span(start.file.name if start.file else "", start.offset, end.offset)
 
 
 def file_of(cursor: Cursor) -> str:
-    """Return the name of a cursor's file."""
+    """Return the name of the file that contains a cursor."""
     file = cursor.location.file
     return file.name if file else ""
 
 
 def has(cursor: Cursor, kind: CursorKind) -> bool:
-    """Return whether a cursor has a child of a kind, such as an attribute."""
+    """Return whether a cursor has a child of this kind, such as an attribute."""
     return any(child.kind == kind for child in cursor.get_children())
 
 
@@ -88,7 +91,7 @@ _STATIC = re.compile(r"\bstatic\b(?!\s+(?:const|constexpr|__shared__)\b)")
 
 
 def is_on_device(cursor: Cursor, head: str) -> bool:
-    """Return whether a declaration with these first words is for the device."""
+    """Return whether a declaration is for the device; `head`: its text up to the body."""
     attributes = (CursorKind.CUDADEVICE_ATTR, CursorKind.CUDAGLOBAL_ATTR)
     return any(child.kind in attributes for child in cursor.get_children()) or not _ON_DEVICE.isdisjoint(
         WORD.findall(head)
@@ -96,7 +99,10 @@ def is_on_device(cursor: Cursor, head: str) -> bool:
 
 
 def is_private(cursor: Cursor, plain: str) -> bool:
-    """Return whether a declaration is or contains a device variable that only this file can write."""
+    """Return whether a declaration is, or contains, a device variable that only this file can write.
+
+    `plain`: the declaration's text without comments. Such variables are static, or in an anonymous namespace.
+    """
     if cursor.kind == CursorKind.VAR_DECL:
         unseen = cursor.linkage.name in ("INTERNAL", "UNIQUE_EXTERNAL")
         return unseen and not cursor.type.is_const_qualified() and is_on_device(cursor, plain)
@@ -105,14 +111,14 @@ def is_private(cursor: Cursor, plain: str) -> bool:
 
 
 def faults_of(unit: TranslationUnit) -> Iterator[Fault]:
-    """Yield at most `MOST_FAULTS` errors."""
+    """Yield the errors among the parser's first `MOST_FAULTS` messages."""
     for diagnostic in list(unit.diagnostics)[:MOST_FAULTS]:
         if diagnostic.severity >= Diagnostic.Error and diagnostic.location.file:
             yield Fault(diagnostic.location.file.name, diagnostic.location.offset, diagnostic.spelling)
 
 
 def local_names(cursor: Cursor) -> set[str]:
-    """Return the names that a function declares: parameters, variables, types."""
+    """Return the names that are declared inside a function: parameters, variables, types."""
     names: set[str] = set()
 
     def visit(child: Cursor, parent: Cursor, data: object) -> int:
@@ -125,20 +131,20 @@ def local_names(cursor: Cursor) -> set[str]:
     return names
 
 
-_VISITOR = ctypes.CFUNCTYPE(ctypes.c_int, Cursor, Cursor, ctypes.py_object)  # clang.cindex's own, whose name differs
+_VISITOR = ctypes.CFUNCTYPE(ctypes.c_int, Cursor, Cursor, ctypes.py_object)  # clang.cindex's has varying names
 _LOCAL = frozenset(
     kind.value
     for kind in (CursorKind.PARM_DECL, CursorKind.VAR_DECL, CursorKind.TYPEDEF_DECL, CursorKind.TYPE_ALIAS_DECL)
 )
 _FIRST_EXPRESSION, _FIRST_STATEMENT = 100, 200
-_OVER, _INTO = 1, 2  # answers of a visitor: skip a cursor's children, or visit them
+_OVER, _INTO = 1, 2  # return values of a visitor: skip the cursor's children, or visit them
 
 
-_INTEGER = 1  # the kind of value
+_INTEGER = 1  # CXEval_Int
 
 
 def whole(cursor: Cursor) -> int | None:
-    """Return the value of an integer constant, or None."""
+    """Return the value of a cursor that is a constant integer expression; None for others."""
     library = conf.lib
     library.clang_Cursor_Evaluate.argtypes, library.clang_Cursor_Evaluate.restype = [Cursor], ctypes.c_void_p
     library.clang_EvalResult_getKind.argtypes = [ctypes.c_void_p]
@@ -151,11 +157,11 @@ def whole(cursor: Cursor) -> int | None:
 
 
 def template_of(cursor: Cursor) -> Cursor | None:
-    """Return the template of an instance, or None."""
+    """Return the template from which an instance was made; None if the cursor is not an instance."""
     template = conf.lib.clang_getSpecializedCursorTemplate(cursor)
     if template is None or conf.lib.clang_Cursor_isNull(template):
         return None
-    template._tu = cursor._tu  # since version 20 only the bindings' own properties set it
+    template._tu = cursor._tu  # since version 20 this function does not set it, only the properties of the bindings do
     return template
 
 
@@ -164,7 +170,10 @@ class _Ranges(ctypes.Structure):
 
 
 def skipped_ranges(unit: TranslationUnit, name: str) -> Iterator[tuple[int, int]]:
-    """Yield the ranges of a file, in bytes, that its conditions skip. The unit must be parsed in detail."""
+    """Yield (start, end), in bytes, of each part of a file that an #if skips.
+
+    The unit must have been parsed with the option for a detailed preprocessing record.
+    """
     function = conf.lib.clang_getSkippedRanges
     function.argtypes, function.restype = [TranslationUnit, File], ctypes.POINTER(_Ranges)
     ranges = function(unit, unit.get_file(name))

@@ -1,4 +1,4 @@
-"""Turns the parser's cursors into records: kernels, types, constants. Runs in the parsing process."""
+"""Turns libclang's cursors into records of kernels, types and constants. Runs in the parsing process."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from cudabench.source.records import Answer, Constant, Kernel, Layout, Parameter
 from cudabench.source.types import numpy_type
 from cudabench.source.words import USED, macros_of, respelled, without_remarks
 
-# Functions up to this many words are inlined into each kernel; for larger ones the number of callers matters.
+# The compiler inlines functions up to this many words into each kernel; larger ones depending on their callers.
 _LARGE = 200
 QUERY = "cudabench_query_"
 _ALIASES = (CursorKind.TYPEDEF_DECL, CursorKind.TYPE_ALIAS_DECL)
 _OPAQUE = re.compile(r"variable has incomplete type|implicit instantiation of undefined template")
 
-# CUDA's own functions outside of namespaces (CUDA Math API): a kernel with such a name is another overload.
+# CUDA's own functions outside of namespaces (CUDA Math API): a kernel with such a name is an overload of it.
 _MATH = """
 abs acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh cospi cyl_bessel_i0 cyl_bessel_i1 erf erfc
 erfcinv erfcx erfinv exp exp10 exp2 expm1 fabs fdim fdivide floor fma fmax fmin fmod frexp hypot ilogb j0 j1 jn
@@ -40,36 +40,36 @@ _OF_CUDA = frozenset(
 
 @dataclass(frozen=True)
 class Found:
-    """The declarations that were read; for another try, the errors and the places of functions' bodies."""
+    """What was read in a file. `faults` and `bodies` (the bodies of functions) serve to find missing names."""
 
     reading: Reading
     faults: tuple[Fault, ...]
-    bodies: tuple[tuple[int, int], ...]  # in bytes of the file's own text
+    bodies: tuple[tuple[int, int], ...]  # (start, end) in bytes, in the file itself
     unit: TranslationUnit
-    texts: Mapping[str, str]  # of the file and the user's headers, by name
-    incomplete: tuple[str, ...]  # instances of class templates without a layout
+    texts: Mapping[str, str]  # the texts of the file and of the user's headers, by file name
+    incomplete: tuple[str, ...]  # instances of class templates that the parser has not instantiated
 
 
 @dataclass(frozen=True)
 class _Scope:
     names: tuple[str, ...] = ()
-    start: int | None = None  # start of an `extern "C"` without braces
+    start: int | None = None  # the offset of an `extern "C"` without braces before the declaration
 
 
 def read_unit(unit: TranslationUnit, task: Task, texts: Mapping[str, str]) -> Found:
-    """Return the declarations of a unit."""
+    """Return what libclang's translation unit declares; `texts`: the files to read, by name."""
     return _Walk(unit, task, texts).read()
 
 
 class _Walk:
-    """The declarations of a file and of the user's headers that it includes."""
+    """Collects the declarations of a file and of the user's headers that it includes."""
 
     def __init__(self, unit: TranslationUnit, task: Task, texts: Mapping[str, str]) -> None:
         self.unit, self.task, self.path = unit, task, task.name
         self.faults = tuple(cursors.faults_of(unit))
         self.texts = {name: Text(name, text) for name, text in texts.items()}
         for fault in self.faults:
-            # An incomplete type is still a type.
+            # Ignore errors about incomplete types: these types are known by name.
             if fault.file in self.texts and not _OPAQUE.match(fault.said):
                 self.texts[fault.file].faults.append(fault.offset)
         for text in self.texts.values():
@@ -80,7 +80,7 @@ class _Walk:
         for name in self.texts:
             for macro, parameters, meaning in macros_of(self.plain[name]):
                 (self.functions if parameters else self.macros).setdefault(macro, meaning)
-        self.kernels: list[tuple[Kernel, tuple[str, ...]]] = []  # with what tells overloads apart
+        self.kernels: list[tuple[Kernel, tuple[str, ...]]] = []  # (kernel, its parameter types)
         self.declared: set[tuple[str, tuple[str, ...]]] = set()
         self.announced: dict[tuple[str, tuple[str, ...]], str] = {}
         self.types: dict[str, str] = {}
@@ -96,7 +96,7 @@ class _Walk:
         self.incomplete: dict[str, None] = {}
 
     def read(self) -> Found:
-        """Return the declarations."""
+        """Read all declarations and return them."""
         task = self.task
         for name, meaning in self._macro_types().items():
             self.types.setdefault(name, meaning)
@@ -146,19 +146,18 @@ class _Walk:
         self._scope(cursor, replace(scope, start=place.start if bare_c else None))
 
     def _faulty(self, cursor: Cursor) -> bool:
-        """Return whether a declaration depends on an error. Errors in a class's functions and initialisers do not
-        count."""
+        """Return whether a declaration has an error. In a class, errors in functions and initialisers are ignored."""
         place = span(cursor)
         faults = self.texts[place.file].faults_in(place.start, place.end) if place.file in self.texts else []
         if faults and cursor.kind in RECORDS:
-            template = cursors.template_of(cursor)  # its instance lacks members here
+            template = cursors.template_of(cursor)  # an instance has no members here, so take the template's
             parts = list(cursor.get_children()) or list(template.get_children() if template else ())
             within = [span(child) for child in parts if child.kind in (*FUNCTIONS, CursorKind.FIELD_DECL)]
             faults = [at for at in faults if not any(member.start <= at < member.end for member in within)]
         return bool(faults or conf.lib.clang_isInvalidDeclaration(cursor))
 
     def _plain(self, place: Span) -> str:
-        """Return a piece of a text without comments and strings; '' if an error left it without a place."""
+        """Return a part of a file without comments and strings; '' if its file is unknown because of an error."""
         text = self.texts.get(place.file)
         return "" if text is None else self.plain[place.file][text.at(place.start) : text.at(place.end)]
 
@@ -186,7 +185,7 @@ class _Walk:
             self._lay_out(cursor.spelling, scope, kind)
 
     def _numbers(self, cursor: Cursor) -> str:
-        """Return the type of an enumeration's numbers; by default int, if they fit."""
+        """Return the integer type of an enumeration; int if none is declared and its values fit."""
         kind, head = bare(cursor.enum_type), self._plain(span(cursor)).partition("{")[0]
         return "int" if kind == "unsigned int" and ":" not in head else kind
 
@@ -218,7 +217,7 @@ class _Walk:
                 self.layouts.setdefault(spelling, replace(layout, ctype=name))
 
     def _note_instance(self, kind: Type) -> None:
-        """Lay out an instance of a class template, or note that it is incomplete."""
+        """Add the layout of a class template instance, or list the instance as incomplete."""
         canonical = (kind.get_pointee() if kind.get_canonical().kind == TypeKind.POINTER else kind).get_canonical()
         name = bare(canonical)
         declared = canonical.get_declaration()
@@ -230,7 +229,8 @@ class _Walk:
             self.layouts.setdefault(name, layout)
 
     def _typed(self, parameter: Parameter, kind: Type) -> Parameter:
-        """Return a parameter with its type resolved."""
+        """Return the parameter with the fields that its resolved type `kind` sets; for an enumeration, the integer
+        type."""
         param = typed(parameter, kind, self._faulty)
         inner = kind.get_canonical()
         while inner.kind == TypeKind.POINTER:
@@ -238,7 +238,7 @@ class _Walk:
         return replace(param, element=self._numbers(inner.get_declaration())) if inner.kind == TypeKind.ENUM else param
 
     def _macro_types(self) -> dict[str, str]:
-        """Return the macros that may stand for types."""
+        """Return the macros whose text may be a type, such as 'float *'."""
         return {name: value for name, value in self.macros.items() if re.fullmatch(r"[^\W\d][\w:\s*]*", value)}
 
     # Functions -------------------------------------------------------------------------------------------------------
@@ -258,7 +258,7 @@ class _Walk:
             self.private |= cursors.is_private(cursor, plain)
 
     def _use(self, name: str, plain: str, own: Collection[str] = ()) -> None:
-        """Note the names that a function or class reaches, except its own names, and whether it is large."""
+        """Record the names that a function or class uses, except the names in `own`, and whether it is large."""
         self.uses.setdefault(name, set()).update(set(USED.findall(plain)).difference(own))
         if len(re.findall(r"\w+", plain)) > _LARGE:
             self.large.add(name)
@@ -283,7 +283,7 @@ class _Walk:
         self.declared.add((whole, key))
         written = text.slice(start, place.end)
         if "{" not in written:
-            written = _pretty(cursor)  # written by a macro
+            written = _pretty(cursor)  # a macro makes the whole kernel
         comment = comment_above(text.text, text.at(start))
         if not cursor.is_definition():
             self.announced[whole, key] = self.announced.get((whole, key)) or comment
@@ -297,7 +297,7 @@ class _Walk:
         self.kernels.append((kernel, key))
 
     def _kernels(self) -> tuple[Kernel, ...]:
-        specialised = re.compile(r"template\s*<\s*>")  # reached only through its primary template
+        specialised = re.compile(r"template\s*<\s*>")  # a specialisation; it is launched through its primary template
         primary = {kernel.qualified_name for kernel, _ in self.kernels if not specialised.match(kernel.text)}
         kept: dict[tuple[str, tuple[str, ...]], Kernel] = {}
         for kernel, key in sorted(self.kernels, key=lambda entry: entry[0].qualified_name not in primary):
@@ -362,18 +362,18 @@ class _Walk:
 
 
 def _qualified(names: Iterable[str]) -> str:
-    """Return scopes and a name in C++ syntax."""
+    """Join the names of scopes and a name: 'ns::f'."""
     return "::".join(filter(None, names))
 
 
 def _pretty(cursor: Cursor) -> str:
-    """Return a function's text with macros replaced."""
-    function = conf.lib["clang_getCursorPrettyPrinted"]  # apart from that of the bindings, if they have one
+    """Return a function's text with its macros expanded."""
+    function = conf.lib["clang_getCursorPrettyPrinted"]  # a new function object, so that the bindings' stays unchanged
     function.argtypes, function.restype = [Cursor, c_void_p], _CXString
     return str(_CXString.from_result(function(cursor, None)))
 
 
 def _with_brackets(text: str, start: int) -> int:
-    """Return the start of a declaration, with `[[nodiscard]]` before its first word."""
+    """Return the start of a declaration, including attributes such as `[[nodiscard]]` before its first word."""
     before = re.search(r"(?:\[\[[^\[\]]*\]\]\s*)+\Z", text[max(start - 200, 0) : start])
     return start - len(before[0]) if before else start

@@ -1,9 +1,11 @@
-"""The part of a source that the requested kernels reach: all other text is blank, and lines keep their numbers.
+"""Extracts the part of a source that the requested kernels use; blanks replace all other text, so lines keep their
+numbers.
 
-Kept are directives, `using namespace`, and each declaration of a name that the kernels reach, through functions,
-classes, template arguments and macros. Names alone decide: every overload, specialisation and inner scope stays.
-So do declarations used without a name: operators and conversions (a class stays whole), assertions. Functions for the
-host keep only their head, so that calls are refused. If a reached macro joins names, all names count as reached.
+These parts are kept: preprocessor directives, `using namespace`, and each declaration whose name the kernels use,
+directly or through functions, classes, template arguments and macros. Only names are compared: all overloads,
+specialisations and inner scopes of a used name are kept. Declarations that are used without a name are kept too:
+operators and conversions (a class is kept whole), and assertions. Host functions are kept without their bodies, so that
+the compiler refuses calls to them. If a used macro joins names with ##, all names count as used.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from cudabench.source.records import Task
 from cudabench.source.words import DIRECTIVE, USED, WORD, blank, macros_of, without_remarks
 from cudabench.system import confined
 
-# Names that C++ looks up implicitly: in loops over a range and in structured bindings.
+# Names that C++ uses implicitly, in range-based for loops and in structured bindings.
 _UNNAMED = (
     (re.compile(r"\bfor\s*\([^;{}]*?[^:;]:[^:]"), {"begin", "end"}),
     (re.compile(r"\bauto\b[\s&]*\["), {"get", "tuple_size", "tuple_element"}),
@@ -35,13 +37,13 @@ _VARIABLES = (CursorKind.PARM_DECL, CursorKind.VAR_DECL)
 _INSTANCE = re.compile(r"(?:extern\s+)?template\b(?!\s*<)")  # explicit instantiation
 # A statement up to the names that it declares: `using T =`, `typedef void (*F)`, `int f(`.
 _HEAD = re.compile(r"(?:template\s*<[^;{()]*>)?[^;{(=]*(?:\(\s*\*[^()]*\)|.)?", re.S)
-_DETAILED = 0x01  # so that libclang knows which ranges conditions skip
+_DETAILED = 0x01  # CXTranslationUnit_DetailedPreprocessingRecord, needed to know which text an #if skips
 _Spans = list[tuple[int, int]]
 
 
 @dataclass(frozen=True)
 class Host:
-    """A function for the host that keeps only its head: its name and place."""
+    """A host function whose body was removed; `file`: '' for the source itself; `line`: of the body, from 1."""
 
     name: str
     file: str
@@ -50,9 +52,10 @@ class Host:
 
 @dataclass(frozen=True)
 class Part:
-    """The texts by path (the source's own under ''), functions without bodies, missing headers.
+    """The part of a source and its headers that the kernels use.
 
-    spaces: namespaces that are used but not declared.
+    texts: the texts by path; the source's own has the key ''. hosts: the host functions whose bodies were removed.
+    missing: the names of missing headers. spaces: the namespaces that `using namespace` names but nothing declares.
     """
 
     texts: Mapping[str, str]
@@ -62,10 +65,10 @@ class Part:
 
 
 def device_part(task: Task, kernels: Collection[str], words: Collection[str], front: str) -> Part | None:
-    """Return the part of a file, and of the user's headers, that these kernels (empty: all kernels) reach.
+    """Return the part of a file, and of the user's headers, that these kernels use; without names, all kernels.
 
-    words: names in the kernels' template arguments. front: declarations before the file. None if the kernels are not
-    found, or the parser gives up.
+    words: names in the kernels' template arguments, which are used too. front: declarations to put before the file.
+    Return None if the kernels are not found, or if the parser fails.
     """
     try:
         return clang_parse.run_bounded(functools.partial(_made, task, frozenset(kernels), frozenset(words), front))
@@ -74,7 +77,7 @@ def device_part(task: Task, kernels: Collection[str], words: Collection[str], fr
 
 
 def _made(task: Task, kernels: frozenset[str], words: frozenset[str], front: str) -> Part | None:
-    """Runs in the process that may be ended."""
+    """Do the work of `device_part`, in the process with limits."""
     declarations, faults, _ = clang_parse.parse_with_stand_ins(task, front, _DETAILED)
     files: list[_File] = []
     for name, text in declarations.texts.items():
@@ -101,10 +104,11 @@ def _made(task: Task, kernels: frozenset[str], words: frozenset[str], front: str
 
 @dataclass
 class _Piece:
-    """A declaration: its bytes, and the names by which code reaches it.
+    """A declaration: its (start, end) in bytes, and the names by which other code uses it.
 
-    gone: bodies of functions for the host. hosts: these functions, and the places of their bodies.
-    uncallable: a function for the host with unknown parameters.
+    always: whether it is kept even if no name of it is used. kept: whether the part contains it. gone: the bodies of
+    host functions in it. hosts: (name, offset of the body) of these functions. uncallable: whether it is a host
+    function with parameters of unknown types, which no kernel can call.
     """
 
     start: int
@@ -119,7 +123,7 @@ class _Piece:
     kept: bool = False
 
     def add(self, other: _Piece) -> None:
-        """Add a declaration that begins within this one: `struct V {...} v;`, `int a, b;`, or text of a macro."""
+        """Merge a declaration that begins within this one: `struct V {...} v;`, `int a, b;`, or code from a macro."""
         self.end = max(self.end, other.end)
         self.names |= other.names
         self.cursors += other.cursors
@@ -131,14 +135,15 @@ class _Piece:
 
 
 class _File:
-    """A text of the user, in bytes, with its declarations at namespace scope.
+    """The source or one of the user's headers, with its declarations at namespace scope; positions are in bytes.
 
-    frames: heads and braces of scopes. gone: declarations that kernels cannot reach.
+    pieces: the declarations. frames: the beginnings and closing braces of scopes such as namespaces, which are kept.
+    gone: declarations that are always removed. spaces: names after `using namespace` that the parser does not know.
     """
 
     def __init__(self, name: str, text: str, faults: list[int], skipped: _Spans, top: Cursor) -> None:
         self.name, self.faults, self.skipped = name, faults, skipped
-        self.text = text.encode(errors="surrogateescape").decode("latin-1")  # places are bytes
+        self.text = text.encode(errors="surrogateescape").decode("latin-1")  # one character per byte
         self.plain = without_remarks(self.text)
         self.directives = list(DIRECTIVE.finditer(self.plain))
         self.pieces: list[_Piece] = []
@@ -151,7 +156,7 @@ class _File:
     # Reading ---------------------------------------------------------------------------------------------------------
 
     def _scope(self, parent: Cursor) -> None:
-        """Add the declarations of a scope."""
+        """Add the declarations in a scope, and in its inner namespaces."""
         for cursor in parent.get_children():
             place, kind = span(cursor), cursor.kind
             if place.file != self.name or place.end <= place.start:
@@ -164,15 +169,15 @@ class _File:
                     self._frame(place.start, place.end)
                 self._scope(cursor)
             elif _INSTANCE.match(written):
-                self.gone.append((place.start, place.end))  # an instance; requested ones are made by name
+                self.gone.append((place.start, place.end))  # explicit; the compiler makes requested instances
             elif kind.is_declaration() and written.strip("; \n"):
                 self._declaration(cursor, _Piece(place.start, place.end, set(_names(cursor, written)), [cursor]))
 
     def _frame(self, start: int, end: int) -> None:
-        """Keep the head and the closing brace of a scope, which macros may write."""
+        """Keep the beginning and the closing brace of a scope; both may come from macros."""
         macro = re.compile(r"(?!namespace\b|inline\b|extern\b)\w+[ \t]*(?:\([^()]*\))?").match(self.plain, start, end)
         if macro and macro.end() == end:
-            return  # a macro writes the whole scope: a declaration
+            return  # one macro makes the whole scope; it is handled as a declaration
         opened = macro.end() if macro else self.plain.find("{", start) + 1
         closing = re.compile(r"\w+(?:\([^()]*\))?\Z").search(self.plain, opened, end)
         self.frames += [(start, opened), (closing.start() if closing else end - 1, end)]
@@ -188,8 +193,9 @@ class _File:
             if not is_on_device(cursor, head):
                 if cursor.semantic_parent is not None and cursor.semantic_parent.kind in RECORDS:
                     self.gone.append((piece.start, piece.end))
-                    return  # its class has the head
-                # In its parameters; an unknown word before them may mean that it is for the device.
+                    return  # a member function; its declaration is in the class
+                # If the errors are only in its parameters, it cannot be called. An unknown word before its name may be
+                # a macro for `__device__`.
                 faults = [at - cursor.location.offset for at in self.faults if piece.start <= at < (body or piece.end)]
                 piece.uncallable = bool(faults) and faults == [at for at in faults if at >= 0]
                 self._drop_body(piece, cursor, body)
@@ -202,7 +208,7 @@ class _File:
         self._widen(self.pieces[-1])
 
     def _body(self, cursor: Cursor) -> int | None:
-        """Return the start of a function's body, with a constructor's initialisers; None if a macro writes it."""
+        """Return the start of a function's body or of a constructor's initialisers; None if a macro makes the body."""
         bodies = [span(child).start for child in cursor.get_children() if child.kind in _BODIES]
         if not bodies or self.plain[bodies[-1]] not in "{t":
             return None
@@ -214,14 +220,14 @@ class _File:
         return bodies[-1]
 
     def _drop_body(self, piece: _Piece, cursor: Cursor, body: int | None) -> None:
-        """Leave out the body of a host function."""
+        """Mark the body of a host function as removed."""
         if body:
             name = re.match(r"operator\W*|~?\w+", cursor.spelling)
             piece.gone.append((body, span(cursor).end))
             piece.hosts.append((name[0].strip() if name else "", body))
 
     def _drop_bodies(self, piece: _Piece, cursor: Cursor) -> None:
-        """Leave out the bodies of a class's host functions."""
+        """Mark the bodies of a class's host functions as removed."""
         for child in cursor.get_children():
             member = next(child.get_children(), child) if child.kind == CursorKind.FRIEND_DECL else child
             if member.kind in RECORDS:
@@ -232,7 +238,7 @@ class _File:
                     self._drop_body(piece, member, body)
 
     def _widen(self, piece: _Piece) -> None:
-        """Include the semicolon, and words in front that the parser ignores, such as attributes."""
+        """Extend a declaration by its semicolon, and by words before it that the parser ignores, such as attributes."""
         last = piece.cursors[-1]
         piece.end = self._end_of(piece, whole=last.kind in FUNCTIONS and last.is_definition())
         ends = [self.plain.rfind(mark, 0, piece.start) + 1 for mark in ";{}"]
@@ -241,7 +247,10 @@ class _File:
         piece.start = max(ends)
 
     def _end_of(self, piece: _Piece, *, whole: bool) -> int:
-        """Return the end of a declaration, of which the parser may have read only the beginning."""
+        """Return the real end of a declaration; the parser may have read only its beginning.
+
+        `whole`: whether it is a function with a body.
+        """
         plain, start, end = self.plain, piece.start, piece.end
         depth = plain.count("{", start, end) - plain.count("}", start, end)
         if depth == 0 and (whole or plain[end - 1] in "};"):  # at most the semicolon is left
@@ -256,7 +265,7 @@ class _File:
         return end
 
     def _add_unread(self) -> None:
-        """Add the statements that the parser ignored: they may declare the name at their end."""
+        """Add the statements that the parser ignored, such as `unknown_t f(...)`; they may declare names."""
         unread = bytearray(self.plain, "latin-1")
         read = [(piece.start, piece.end) for piece in self.pieces]
         for start, end in (
@@ -276,10 +285,11 @@ class _File:
             names = set(re.findall(r"([^\W\d]\w*)\s*[=;({\[,<:)]", head[0])) if head and not space else set()
             self.pieces.append(_Piece(*match.span(), names or {""}, always=bool(space)))
 
-    # What is left ----------------------------------------------------------------------------------------------------
+    # The resulting text
+    # --------------------------------------------------------------------------------------------------
 
     def part(self) -> str:
-        """Return the text with blanks in place of parts that are not kept."""
+        """Return the file's text with blanks in place of all text that is not kept."""
         kept = [(piece.start, piece.end) for piece in self.pieces if piece.kept]
         dropped = [(piece.start, piece.end) for piece in self.pieces if not piece.kept]
         gone = [span for piece in self.pieces if piece.kept for span in piece.gone]
@@ -301,7 +311,10 @@ class _File:
     # Names -----------------------------------------------------------------------------------------------------------
 
     def reached(self, piece: _Piece, declared: Collection[str], macros: Mapping[str, str]) -> set[str]:
-        """Return the names that a declaration uses, except those of its own variables."""
+        """Return the names that a declaration uses, also through macros, without those of its local variables.
+
+        `declared`: all names that the files declare; `macros`: the texts of macros by name.
+        """
         matches = USED.finditer(self.plain, piece.start, piece.end)
         words = [match for match in matches if not _within(match.start(), piece.gone)]
         reaches = any(match[0] in declared and match[0] not in piece.names for match in words)
@@ -317,7 +330,7 @@ class _File:
         return used.union(*(names for pattern, names in _UNNAMED if any(map(pattern.search, texts))))
 
     def _locals(self, cursor: Cursor) -> Iterator[int]:
-        """Yield the places where a function uses its own parameters and variables."""
+        """Yield the positions where a function uses its own parameters and local variables."""
         whole = span(cursor)
         for inner in cursor.walk_preorder():
             named = inner.referenced if inner.kind == CursorKind.DECL_REF_EXPR else inner
@@ -328,7 +341,7 @@ class _File:
                 yield inner.location.offset
 
     def is_private(self, piece: _Piece) -> bool:
-        """Return whether a declaration is, or has, a variable of the device that only this file knows and may write."""
+        """Return whether a declaration is, or contains, a device variable that only this file can write."""
         kinds = (CursorKind.VAR_DECL, *(() if piece.kernel else FUNCTIONS))
         written = self.plain[piece.start : piece.end]
         return any(cursor.kind in kinds and is_private(cursor, written) for cursor in piece.cursors)
@@ -339,7 +352,7 @@ def _within(at: int, spans: Iterable[tuple[int, int]]) -> bool:
 
 
 def _names(cursor: Cursor, written: str) -> Iterator[str]:
-    """Yield the names by which code reaches a declaration; a member is reached by its outermost class."""
+    """Yield the names by which other code uses a declaration; for a member, the name of its outermost class."""
     owner, outer = cursor.semantic_parent, None
     while owner is not None and owner.kind in RECORDS:
         outer, owner = owner, owner.semantic_parent
@@ -356,7 +369,7 @@ def _names(cursor: Cursor, written: str) -> Iterator[str]:
 
 
 def _macros(files: Iterable[_File], defines: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return the macros with all their texts."""
+    """Return a dict from each macro's name to the texts of all its definitions, joined."""
     texts: dict[str, str] = defaultdict(str)
     for name, parameters, meaning in (macro for file in files for macro in macros_of(file.plain)):
         texts[name] += f" {parameters} {meaning}"
@@ -366,7 +379,7 @@ def _macros(files: Iterable[_File], defines: Iterable[tuple[str, str]]) -> dict[
 
 
 def _keep(files: Collection[_File], macros: Mapping[str, str], kernels: frozenset[str], words: frozenset[str]) -> bool:
-    """Mark the declarations that the kernels reach; return False if that is unknown."""
+    """Mark the declarations that the kernels use as kept; return False if no requested kernel is found."""
     pieces = [(file, piece) for file in files for piece in file.pieces]
     declared = {name for _, piece in pieces for name in piece.names}
     reached = set(words)
@@ -385,6 +398,6 @@ def _keep(files: Collection[_File], macros: Mapping[str, str], kernels: frozense
         if any("##" in macros[name] for name in reached & macros.keys()) and not declared <= reached:
             reached |= declared
         elif not all_kernels and any(piece.kept and file.is_private(piece) for file, piece in pieces):
-            all_kernels = True  # other writers of such a variable change the compiled code
+            all_kernels = True  # the compiled code depends on whether other kernels write such a variable
         else:
             return any(piece.kept and piece.kernel for _, piece in pieces)

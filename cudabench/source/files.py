@@ -1,4 +1,4 @@
-"""CUDA sources as records: a file with its headers, as the compiler sees it, or only a text."""
+"""Reads CUDA sources into records: a file with its headers, as the compiler sees it, or a text alone."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ def read_file(
 ) -> SourceFile:
     """Read a file as the compiler does: with macros, conditions and the user's headers.
 
-    `defines` are macros of the command line; headers are found beside the file and in `folders`, and count as read by
-    this command line. Raises CudabenchError for a missing or unreadable file, a directory, or a file that is not text.
+    `defines`: macros of the command line. Headers are searched beside the file and in `folders`; they are registered as
+    files that this command reads. Raises CudabenchError for a missing or unreadable file, a directory, or a file that
+    is not text.
     """
     task = Task(
         str(path), text_of(path).replace("\r\n", "\n"), str(Path(path).parent), tuple(map(str, folders)),
@@ -33,15 +34,15 @@ def read_file(
 
 
 def parse_text(text: str, path: str | Path) -> SourceFile:
-    """Return the declarations of a text without its includes; `path` is only recorded."""
+    """Return the declarations of a text; its includes are not read, and `path` is only recorded."""
     return clang_parse.read(Task(str(path), text.replace("\r\n", "\n"))).file
 
 
 def text_of(path: str | Path) -> str:
     """Return the text of a file. Raises as `read_file`.
 
-    A file that is not UTF-8 is read as Latin-1, in which every byte is a character: such bytes are in comments and
-    strings.
+    A file that is not UTF-8 is read as Latin-1, in which every byte is a character. This does no harm, because such
+    bytes occur only in comments and strings.
     """
     path = Path(path)
     raw = content(path, "*.cu", "a .cu file", MOST_BYTES, f"has over {MOST_BYTES >> 20} MiB: a source file has less.")
@@ -57,9 +58,9 @@ def text_of(path: str | Path) -> str:
 
 
 def without_kernels(text: str, keep: Collection[str]) -> str:
-    """Return a file's text without the kernels of other names; all other text keeps its line."""
+    """Return a file's text with only those kernels whose names are in `keep`; all other text keeps its line."""
     kernels = parse_text(text, "").kernels
-    kept = {(kernel.start, kernel.end) for kernel in kernels if kernel.name in keep}  # a macro may write several
+    kept = {(kernel.start, kernel.end) for kernel in kernels if kernel.name in keep}  # a macro can make several
     for start, end in sorted({(kernel.start, kernel.end) for kernel in kernels} - kept, reverse=True):
         text = text[:start] + "\n" * text.count("\n", start, end) + text[end:]
     return text

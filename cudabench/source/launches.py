@@ -1,4 +1,4 @@
-"""Launches in host code: the parsed parts of `f<float, 8><<<grid, block, shared>>>(x, n)`."""
+"""Reads launches in host code, such as `f<float, 8><<<grid, block, shared>>>(x, n)`, into records."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from cudabench.source.records import HostLaunch
 from cudabench.source.words import listed_words
 
 _CONFIGURES = ("cudaConfigureCall", "__cudaPushCallConfiguration")
-_DEPTH = 16  # levels of syntax around the numbers of a dim3
+_DEPTH = 16  # the most nested syntax nodes around the numbers of a dim3
 
 
 def launches_in(parent: Cursor, name: str, texts: Mapping[str, Text]) -> Iterator[HostLaunch]:
-    """Yield the launches of the kernels with this name, in the order of the texts."""
+    """Yield the launches of kernels with this name in the files `texts`, in the order of the code."""
     for outer in parent.get_children():
         for cursor in outer.walk_preorder() if file_of(outer) in texts else ():
             parts = list(cursor.get_children()) if cursor.kind == CursorKind.CALL_EXPR else []
@@ -39,7 +39,7 @@ def _number(cursor: Cursor | None) -> int | None:
 
 
 def _sides(cursor: Cursor | None, depth: int = 0) -> tuple[int, ...]:
-    """Return the extents of a dim3 without trailing 1s; () if they are not plain numbers."""
+    """Return the numbers of a dim3 without trailing 1s, such as (16, 16); () if they are not known."""
     if cursor is None or depth > _DEPTH:
         return ()
     if cursor.kind == CursorKind.DECL_REF_EXPR:

@@ -1,4 +1,4 @@
-"""Memory layouts of types, from the parser."""
+"""Computes the memory layouts of types from libclang's information."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from cudabench.source.records import Layout, Parameter, uniform
 from cudabench.source.types import NAMED, numpy_type, vector_type
 
 Faulty = Callable[[Cursor], bool]
-_DEPTH = 16  # levels of nested members
+_DEPTH = 16  # the most levels of nested members
 _OPAQUE = frozenset(["__nv_bfloat16", "__nv_bfloat162", "__nv_fp8_e4m3", "__nv_fp8_e5m2", "__half2"])
 
 
 def layout_of(kind: Type, faulty: Faulty, depth: int = 0, member: str = "", *, pointers: bool = True) -> Layout | None:
-    """Return the layout of a type; None for a type with an error, or with members that a command line cannot write.
+    """Return the layout of a type; None if it has an error, or a part whose value --arg cannot give.
 
-    Such members are unions, bit-fields, references, tables of functions, bases with members, pointers to pointers and,
-    with `pointers` false, all pointers.
+    Such parts are unions, bit-fields, references, virtual functions, base classes with members, pointers to pointers
+    and, if `pointers` is false, all pointers. `faulty`: a function that tells whether a declaration has an error.
+    `member`: the name of the member with this type.
     """
     canonical = kind.get_canonical()
     name = bare(canonical)
@@ -43,7 +44,7 @@ def layout_of(kind: Type, faulty: Faulty, depth: int = 0, member: str = "", *, p
         if not pointee.pointer or inner in (TypeKind.POINTER, TypeKind.CONSTANTARRAY):
             return None
         scope = kind.get_pointee().get_declaration().semantic_parent
-        if scope is not None and scope.kind in RECORDS:  # only known by that name
+        if scope is not None and scope.kind in RECORDS:  # a type inside a class is known only by its qualified name
             pointee = replace(pointee, type=bare(canonical.get_pointee()))
         return Layout(f"{pointee.type}*", size, align, pointee=pointee)
     if canonical.kind != TypeKind.RECORD or name in _OPAQUE:
@@ -74,7 +75,7 @@ def _record(kind: Type, canonical: Type, name: str, faulty: Faulty, depth: int, 
 
 
 def typed(parameter: Parameter, kind: Type, faulty: Faulty) -> Parameter:
-    """Return a parameter with its type resolved; unchanged if the type is unknown."""
+    """Return the parameter with `element` and `parts` set from its type; unchanged if the type is unknown."""
     if not parameter.meaning:
         return parameter
     if parameter.pointer:

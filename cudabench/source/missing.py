@@ -1,7 +1,7 @@
-"""Stand-ins for names from missing headers: opaque types, and empty macros.
+"""Makes stand-in declarations for names from missing headers: incomplete types, and empty macros.
 
-A parser treats an unknown type as int. With a declaration of an opaque type in front it keeps the name, and messages
-can ask the user for the type. Only names outside of functions' bodies matter.
+libclang treats an unknown type as int. If an incomplete type of this name is declared before the file, the parser keeps
+the name, and messages can ask the user for the type. Names inside functions' bodies are ignored.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from cudabench.source.declared import Found
 from cudabench.source.parameters import says_restrict
 from cudabench.source.words import DIRECTIVE, blank, macros_of, without_remarks, words_of
 
-ROUNDS = 4  # a name may hide another
-MOST = 100  # names
+ROUNDS = 4  # the most times that a file is parsed; an unknown name may hide the error about another one
+MOST = 100  # the most names that are learned
 _UNKNOWN = re.compile(
     r"unknown type name '|no template named '|use of undeclared identifier '|no type named '|unknown class name '"
     r"|no member named '|incomplete type '.*' named in nested|is not a class, namespace|expected class name"
@@ -44,16 +44,16 @@ _KEYWORDS = frozenset(
 
 @dataclass
 class _Type:
-    """An opaque type: for a template, whether each parameter is a value; and its nested types."""
+    """An unknown type; values: for a template, whether each of its parameters is a value; inner: its nested types."""
 
     values: list[bool] | None = None
     inner: dict[str, _Type] = field(default_factory=dict)
-    scope: bool = False  # a namespace
+    scope: bool = False  # whether it is a namespace instead of a type
 
 
 @dataclass
 class Missing:
-    """The names that a file is known to lack."""
+    """The names that a file uses and nothing declares, with `headers`: CUDA's headers that declare some of them."""
 
     types: dict[str, _Type] = field(default_factory=dict)
     macros: dict[str, str] = field(default_factory=dict)
@@ -61,19 +61,22 @@ class Missing:
     count: int = 0
 
     def text(self) -> str:
-        """Return the stand-in declarations."""
+        """Return the stand-in declarations as C++ text."""
         lines = [f"#include <{name}>" for name in sorted(self.headers)]
         lines += [f"#define {name} {value}" for name, value in self.macros.items()]
         lines += _declared(self.types)
         return "\n".join(lines) + "\n"
 
     def learn(self, found: Found, name: str, text: str) -> bool:
-        """Learn missing names from a file's errors; `name`: the file's name there. Return whether names are new."""
+        """Add the missing names that a file's errors show; return whether there are new ones.
+
+        `name`: the file's name in the errors; `text`: its text.
+        """
         places = [(fault.offset, fault.said) for fault in found.faults if fault.file == name]
         places = [(at, message) for at, message in places if not any(start <= at < end for start, end in found.bodies)]
         if not places:
             return False
-        before, plain = self.text(), without_remarks(text.encode(errors="surrogateescape").decode("latin-1"))  # bytes
+        before, plain = self.text(), without_remarks(text.encode(errors="surrogateescape").decode("latin-1"))
         self._learn_macros(plain, {at for at, _ in places})
         for at, message in places:
             self._learn(plain, at, message)
@@ -82,7 +85,8 @@ class Missing:
     # Macros ----------------------------------------------------------------------------------------------------------
 
     def _learn_macros(self, text: str, places: set[int]) -> None:
-        """Learn words in the heads of kernels with errors as empty macros."""
+        """Add unknown words in the declarations of kernels with errors; they are taken as macros, usually empty
+        ones."""
         known = {name for name, _, _ in macros_of(text)}
         for start, head in _heads(text):
             end = start + len(head) + 1
@@ -106,7 +110,7 @@ class Missing:
             return
         given = re.search(r"[<,]\s*\Z", text[: end[0]]) and re.match(r"\s*[,>]", text[end[1] :])
         if len(chain) == 1 and not template and "undeclared identifier" in message and not given:
-            return  # a value
+            return  # an undeclared value, not a type
         self.count += 1
         inside = self.types
         dependent = bool(re.search(r"\btypename\s*(?:::)?\s*\Z", text[: end[0]]))
@@ -126,7 +130,7 @@ def _is_value(part: str, text: str) -> bool:
 
 
 def _is_declared(name: str, text: str) -> bool:
-    """Return whether a text declares a name itself, so that another name is missing."""
+    """Return whether the text itself declares this name; then the error is about another name."""
     own = rf"\b(?:using|struct|class|union|enum|namespace)\s+(?:\w+\s*\([^()]*\)\s*)?{name}\b"
     return re.search(rf"{own}|\btypedef\b[^;]*\b{name}\s*;", text) is not None
 
@@ -144,7 +148,7 @@ def _declared(types: dict[str, _Type]) -> Iterator[str]:
 
 
 def _chain(text: str, at: int) -> tuple[list[str], bool, tuple[int, int]]:
-    """Return the name at a position with its scopes, whether it is a template, and its start and end."""
+    """Return the parts of the qualified name at a position, whether '<' follows it, and its (start, end)."""
     before = re.search(r"(?:[^\W\d]\w*\s*::\s*)*\w*\Z", text[max(at - 300, 0) : at])
     start = at - len(before[0]) if before else at
     match = re.compile(r"([^\W\d]\w*(?:\s*::\s*[^\W\d]\w*)*)(\s*<(?![<=]))?").match(text, start)
@@ -155,16 +159,19 @@ def _chain(text: str, at: int) -> tuple[list[str], bool, tuple[int, int]]:
 
 
 def _heads(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the start of each kernel's declaration in a text, and its head."""
+    """For each kernel in a text, yield the position of its declaration, and the declaration up to its body."""
     for part in re.finditer(r"[^;{}\s][^;{}]*", DIRECTIVE.sub(lambda directive: blank(directive[0]), text)):
         if re.search(r"\b__global__\b", part[0]):
             yield part.start(), part[0]
 
 
 def _odd_words(head: str) -> Iterator[tuple[str, bool]]:
-    """Yield the words of a kernel's head that are neither its name nor C++ keywords, and whether each is called."""
+    """Yield each word of a kernel's declaration that is probably a macro, and whether '(' or '<' follows it.
+
+    These are words besides the kernel's name, its parameters and C++ keywords.
+    """
     words = words_of(head)
-    outside: list[tuple[int, bool]] = []  # names, and whether a bracket follows
+    outside: list[tuple[int, bool]] = []  # (index of a word outside of brackets, whether a bracket follows)
     depth = angles = 0
     for at, word in enumerate(words):
         angles += (word == "<") - (word == ">") if depth == 0 else 0

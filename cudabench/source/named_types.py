@@ -1,4 +1,4 @@
-"""Memory layouts of types that a command line or a signature names."""
+"""Finds the memory layout of a type by its name in C++."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _OF_CUDA = frozenset(["cudaPitchedPtr", "cudaExtent", "cudaPos"])
 def layout_of(ctype: str, file: SourceFile) -> Layout | None:
     """Return the layout of a type; None if it is unknown.
 
-    Vectors follow CUDA's table of alignments (CUDA C++ programming guide, built-in vector types); a struct is laid out
-    by the parser.
+    The layouts of vector types follow CUDA's table of alignments (CUDA C++ programming guide, built-in vector types).
+    Layouts of structs come from the parser.
     """
     if "(" in ctype or "*" in ctype:
         return None

@@ -1,4 +1,4 @@
-"""The parameters of kernels and templates, from the parser's types and the words of the source."""
+"""Makes records of the parameters of kernels and templates, from libclang's types and the text of the source."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ DEPENDENT = "type-parameter-"
 
 
 def parameter_of(cursor: Cursor, text: Text, macros: Collection[str]) -> Parameter:
-    """Return a parameter of a function; `macros` are the names of macros in the text."""
+    """Return the record of a function's parameter.
+
+    Its type is written as in the source, unless it contains one of `macros`.
+    """
     place = span(cursor)
     written = _words(without_remarks(text.slice(place.start, place.end))) if place.file == text.path else []
     faulty = bool(text.faults_in(place.start, place.end))
@@ -40,14 +43,16 @@ def parameter_of(cursor: Cursor, text: Text, macros: Collection[str]) -> Paramet
 
 
 def says_restrict(at: int, words: Sequence[str]) -> bool:
-    """Return whether a word of a parameter is `__restrict__` or a macro for it; ns::Restrict and template arguments are
-    types."""
+    """Return whether the word at index `at` of a parameter is `__restrict__` or a macro for it.
+
+    A word such as ns::Restrict, or one inside template arguments, is a type instead.
+    """
     before = words[:at]
     return "restrict" in words[at].lower() and before[-1:] != ["::"] and before.count("<") == before.count(">")
 
 
 def parameter_from(name: str, kind: Type) -> Parameter:
-    """Return a parameter by its name and type."""
+    """Return the record of a parameter with this name and libclang type."""
     canonical = kind.get_canonical()
     meaning = "" if DEPENDENT in canonical.spelling else plain(canonical)
     pointee = None
@@ -67,29 +72,30 @@ def parameter_from(name: str, kind: Type) -> Parameter:
 
 
 def bare(kind: Type) -> str:
-    """Return a type in one spelling, without const."""
+    """Return a type's name in the spelling of `spell`, without const, volatile and restrict."""
     return spell(_unqualified(words_of(kind.spelling)))
 
 
 def _unqualified(words: Sequence[str]) -> list[str]:
-    """Return the words of a type without qualifiers such as const, except in template arguments."""
+    """Return the words of a type without const and other qualifiers; those inside template arguments stay."""
     depths = accumulate((word == "<") - (word == ">") for word in words)
     return [word for word, depth in zip(words, depths, strict=True) if depth > 0 or word not in _QUALIFIERS]
 
 
 def plain(kind: Type) -> str:
-    """Return a type in one spelling."""
+    """Return a type's name in the spelling of `spell`, without restrict."""
     return spell(word for word in words_of(kind.spelling) if word != "__restrict")
 
 
 def _words(written: str) -> list[str]:
-    """Return the words of a parameter without its default, attributes and storage class."""
+    """Return the words of a parameter, without its default value, attributes and storage class."""
     words = words_of(_ATTRIBUTE.sub(" ", split(written, "=", angles=True)[0]))
     return [word for word in words if word not in ("__grid_constant__", "volatile", "register")]
 
 
 def _type_in(words: list[str], name: str, pointer: bool) -> str:
-    """Return a parameter's type or pointee in the words of the source, or '' if they do not show it."""
+    """Return the type of a parameter (of the pointee, if `pointer`) as written; '' if it cannot be read from the
+    words."""
     if "(" in words or (name and name not in words):
         return ""
     cut = words.index("[") if "[" in words else len(words)
@@ -110,14 +116,14 @@ def _at_star(words: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _as_written(name: str, words: list[str]) -> Parameter:
-    """Return a parameter whose type the parser does not know, by its words."""
+    """Return the record of a parameter whose type the parser does not know, made from its words."""
     pointer = "*" in words and "(" not in words
     ctype = _type_in(words, name, pointer) or spell(_unqualified(words))
     return Parameter(name, ctype, pointer, pointer and "const" in _at_star(words)[0])
 
 
 def template_parameters(cursor: Cursor, text: Text) -> tuple[TemplateParameter, ...]:
-    """Return the parameters of a template."""
+    """Return the records of a template's parameters."""
     kinds = (
         CursorKind.TEMPLATE_TYPE_PARAMETER, CursorKind.TEMPLATE_NON_TYPE_PARAMETER,
         CursorKind.TEMPLATE_TEMPLATE_PARAMETER,

@@ -1,4 +1,4 @@
-"""The content of a CUDA source: plain records, independent of the parser."""
+"""Records of the content of a CUDA source, independent of the parser."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from dataclasses import dataclass, field
 
 from cudabench.source.types import bytes_of, numpy_type, vector_type
 
-VIRTUAL = "/cudabench-source/"  # folder of files that only the parser sees
+VIRTUAL = "/cudabench-source/"  # a folder that does not exist; only the parser sees its files
 
 
 @dataclass(frozen=True)
 class Parameter:
     """One parameter of a kernel.
 
-    `type` is the type of the value or, with `pointer`, of the pointee, without const, restrict and reference:
-    `const T* __restrict__ p` has type 'T'. `const`: the pointee is const. A pointer to a pointer has type 'float*'; a
-    pointer to a function is not a `pointer` and has type 'float (*)(float)'. `meaning` is the whole type in one
-    spelling with macros, typedefs and traits resolved: 'const float*'; '' if unknown. `element` is `type` resolved;
-    for an enumeration the type of its numbers; complex numbers, texture and surface objects keep their names. `parts`
-    are the NumPy type and count of its numbers, if all have one type.
+    `type`: the type of the value or, with `pointer`, of the pointee. It has no const, restrict and reference: for
+    `const T* __restrict__ p` it is 'T', and for a pointer to pointers it is 'float*'. A pointer to a function is not a
+    `pointer`; its type is like 'float (*)(float)'. `const`: whether the pointee is const. `meaning`: the whole type
+    with macros, typedefs and traits resolved, such as 'const float*'; '' if unknown. `element`: `type` with typedefs
+    resolved; for an enumeration its integer type; complex numbers, texture and surface objects keep their names.
+    `parts`: (NumPy type, count) of the numbers in the value or pointee, if all have the same type, else None.
     """
 
     name: str
@@ -34,17 +34,17 @@ class Parameter:
 
     @property
     def number(self) -> str | None:
-        """The NumPy type of the value or pointee; None if it is not a number."""
+        """The NumPy type of the value or of the pointee; None if that is not a number."""
         return numpy_type(self.element or self.type)
 
     @property
     def vector(self) -> tuple[str, int] | None:
-        """The NumPy type and number of elements of a CUDA vector, or of a pointee that is a vector."""
+        """(NumPy type of an element, number of elements) if the value or pointee is a CUDA vector, else None."""
         return vector_type(self.element or self.type)
 
     @property
     def ctype(self) -> str:
-        """The type as C++ spells it, for a cast: 'const float*'."""
+        """The parameter's type in C++, for a cast, such as 'const float*'."""
         base, bracket, bounds = self.type.partition("[")
         pointer = f" (*)[{bounds}" if bracket and self.pointer else "*" if self.pointer else ""
         return f"{'const ' if self.const else ''}{base if pointer else self.type}{pointer}"
@@ -56,7 +56,8 @@ class Parameter:
 
 @dataclass(frozen=True)
 class TemplateParameter:
-    """One parameter of a template: `type` is 'typename' or, for a value, its type; `default` may be empty."""
+    """One parameter of a template; `type`: 'typename', or the type of a value; `default`: the default argument or
+    ''."""
 
     name: str
     type: str
@@ -70,11 +71,11 @@ class TemplateParameter:
 class Kernel:
     """A `__global__` function with a body.
 
-    `line` is the line of the name, from 1; `start` and `end` are offsets into the file's text, from the first word of
-    the definition (template, extern, ...) to after the closing brace. A kernel in a header has the header's path in
-    `file`, and its line and offsets are the header's. `expression` is its name for the compiler: the qualified name,
-    with template arguments after `find_kernel`. `names` are the names outside of functions that its code reaches, also
-    through the functions that it calls.
+    `line`: the line of its name, from 1. `start`, `end`: the offsets of the definition in the file's text, from its
+    first word (template, extern, ...) to after the closing brace. `file`: for a kernel in a header, the header's path,
+    to which `line`, `start` and `end` then refer; else ''. `expression`: its name for the compiler: the qualified name;
+    after `find_kernel` with template arguments. `names`: the global names that its code uses, directly or through the
+    functions that it calls.
     """
 
     name: str
@@ -93,7 +94,7 @@ class Kernel:
 
     @property
     def signature(self) -> str:
-        """The head as text: 'axpy(float a, const float* x)'."""
+        """The name with the parameters, such as 'axpy(float a, const float* x)'."""
         template = f"template <{', '.join(map(str, self.template_parameters))}> " if self.template_parameters else ""
         name = self.qualified_name if self.template_parameters else self.expression or self.qualified_name
         return f"{template}{name.partition('(')[0]}({', '.join(map(str, self.parameters))})"
@@ -101,9 +102,11 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Layout:
-    """The memory layout of a type: a number (`dtype`), an array of `count`, or members at their offsets, in bytes.
+    """The memory layout of a type; `size` and `align` are in bytes.
 
-    pointee: the layout behind a pointer.
+    dtype: the NumPy type, if it is a number. count, element: if it is an array, the number and layout of its elements.
+    members: if it is a struct or vector, (name, offset in bytes, layout) of each member. vector: whether it is a CUDA
+    vector. pointee: if it is a pointer, what it points to, as a parameter.
     """
 
     ctype: str
@@ -118,7 +121,8 @@ class Layout:
 
 
 def numbers_in(layout: Layout) -> tuple[frozenset[str], int]:
-    """Return the NumPy types of the numbers in a value, 'pointer' for pointers, and their bytes without padding."""
+    """Return (the set of NumPy types of the numbers in a value, their total bytes); a pointer has the type
+    'pointer'."""
     if layout.dtype or layout.pointee:
         return frozenset([layout.dtype or "pointer"]), layout.size
     if layout.element:
@@ -129,7 +133,7 @@ def numbers_in(layout: Layout) -> tuple[frozenset[str], int]:
 
 
 def uniform(layout: Layout) -> tuple[str, int] | None:
-    """Return the NumPy type and count of the numbers in a value; None for several types, and for padding."""
+    """Return (NumPy type, count) of the numbers in a value; None if their types differ, or if there is padding."""
     kinds, nbytes = numbers_in(layout)
     (kind,) = kinds if len(kinds) == 1 else ("",)
     return (kind, nbytes // bytes_of(kind)) if kind not in ("", "pointer") and nbytes == layout.size else None
@@ -137,7 +141,7 @@ def uniform(layout: Layout) -> tuple[str, int] | None:
 
 @dataclass(frozen=True)
 class Constant:
-    """A `__constant__` variable: its type without the extents, the extents, and whether it is initialised."""
+    """A `__constant__` variable; `type`: without the array sizes `extents`; `starts`: whether it has an initialiser."""
 
     name: str
     type: str
@@ -148,10 +152,11 @@ class Constant:
 
 @dataclass(frozen=True)
 class Question:
-    """A question to the parser about a file: the parameters of a kernel's instance, or the layout of a type.
+    """A question to the parser about a file: by default, for the parameters of a kernel's instance.
 
-    text: the name in C++. launches: ask for the host code's launches of kernels with this name. at: the position of the
-    kernel's name in the file, which distinguishes overloaded templates.
+    text: the name in C++. type: ask for the layout of the type with this name instead. launches: ask for the launches
+    of kernels with this name in host code instead. at: the position of the kernel's name in the file, which is needed
+    for overloaded templates.
     """
 
     text: str
@@ -162,7 +167,8 @@ class Question:
 
 @dataclass(frozen=True)
 class Task:
-    """A text to parse. folder: folder of quoted headers, or None to read no headers."""
+    """A text to parse. folder: the folder of the file, for #include "...", or None to read no headers. folders: further
+    folders for headers."""
 
     path: str
     text: str
@@ -174,7 +180,7 @@ class Task:
 
     @property
     def name(self) -> str:
-        """The file's name for the parser."""
+        """The path of the file that the parser is told."""
         name = os.path.basename(self.path) or "source.cu"
         return os.path.join(self.folder, name) if self.folder is not None else VIRTUAL + name
 
@@ -183,11 +189,11 @@ class Task:
 class SourceFile:
     """A `.cu` file: its text, its kernels in order, and its other declarations.
 
-    `types` maps names to their meaning by a typedef, a using or a macro of the file, its headers or -D, and has the
-    names of structs ('struct P') and enumerations (the type of their numbers). `layouts` are its structs' layouts.
-    `references` are the file's texture and surface references with their type, `numbers` the values of its macros and
-    whole constants. `large` are functions and classes that the compiler may not inline; `private`: the file has device
-    variables that other files cannot see.
+    `types`: what a name means that a typedef, a using or a macro of the file, its headers or -D defines; a struct has
+    'struct P', and an enumeration its integer type. `layouts`: the layouts of its structs. `references`: the types of
+    its texture and surface references. `numbers`: the values of its macros and integer constants. `large`: the
+    functions and classes that the compiler may not inline. `private`: whether the file has device variables that other
+    files cannot see. Dicts are keyed by name.
     """
 
     path: str
@@ -200,13 +206,16 @@ class SourceFile:
     numbers: Mapping[str, str] = field(default_factory=dict)
     large: frozenset[str] = frozenset()
     private: bool = False
-    task: Task | None = field(default=None, compare=False)  # for further questions to the parser
+    task: Task | None = field(default=None, compare=False)  # how it was parsed, to ask the parser further questions
 
 
 @dataclass(frozen=True)
 class HostLaunch:
-    """A launch in host code: template arguments as text; grid, block, dynamic shared bytes and number arguments, which
-    are () or None if they are not plain numbers."""
+    """A launch in host code; `template`: its template arguments as text.
+
+    `grid`, `block`: their sizes, or () if unknown. `shared`: the dynamic shared bytes, or None if unknown. `passed`:
+    for each argument its value if it is a constant whole number, else None.
+    """
 
     template: tuple[str, ...] = ()
     grid: tuple[int, ...] = ()
@@ -217,7 +226,7 @@ class HostLaunch:
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer to a question: the parameters of a kernel's instance, the layout of a type, or launches."""
+    """The answer to a `Question`; only the field that the question asks for is set."""
 
     parameters: tuple[Parameter, ...] | None = None
     layout: Layout | None = None
@@ -226,7 +235,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Reading:
-    """The reading of a file, and the answers to the questions about it."""
+    """What the parser read in a file, and its answers to the task's questions, in their order."""
 
     file: SourceFile
     answers: tuple[Answer, ...] = ()

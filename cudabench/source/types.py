@@ -1,4 +1,4 @@
-"""C's types, and the NumPy types with the same bits."""
+"""Converts C types to the NumPy types with the same bits."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _DTYPES = {
     }.items()
     for ctype in ctypes.split("|")
 }
-# Names that are kept, because they mean more than their type: numbers of two parts, and handles.
+# Typedefs that are not resolved, because the type behind them says less: complex numbers, and handles.
 NAMED = frozenset(
     [
         *(name for name, dtype in _DTYPES.items() if dtype.startswith("complex")),
@@ -39,7 +39,7 @@ NAMED = frozenset(
 
 
 def bytes_of(dtype: str) -> int:
-    """Return the bytes of a number of a NumPy type."""
+    """Return the size in bytes of a number of this NumPy type."""
     return int(re.sub(r"\D", "", dtype) or 8) // 8
 
 
@@ -50,15 +50,17 @@ _VECTOR = re.compile(r"(u?)(char|short|int|long|longlong|float|double|half|__hal
 
 
 def numpy_type(ctype: str, aliases: Mapping[str, str] | None = None) -> str | None:
-    """Return the NumPy name of a C type ('unsigned char' -> 'uint8'), None if NumPy lacks it.
+    """Return the NumPy name of a C type ('uint8' for 'unsigned char'), or None if NumPy lacks the type.
 
-    `aliases` are the names that a file (`SourceFile.types`) or the command line defines; they win over the built-in.
+    `aliases`: names that a file (`SourceFile.types`) or the command line defines, and their types; they are tried
+    before the built-in names.
     """
     return _DTYPES.get(canonical(ctype, aliases))
 
 
 def vector_type(ctype: str, aliases: Mapping[str, str] | None = None) -> tuple[str, int] | None:
-    """Return the element's NumPy name and the number of elements of a CUDA vector type ('float4' -> 'float32', 4)."""
+    """Return (NumPy name of an element, number of elements) of a CUDA vector: ('float32', 4) for 'float4'; else
+    None."""
     match = _VECTOR.fullmatch(canonical(ctype, aliases))
     if match is None:
         return None
@@ -67,8 +69,11 @@ def vector_type(ctype: str, aliases: Mapping[str, str] | None = None) -> tuple[s
 
 
 def canonical(ctype: str, aliases: Mapping[str, str] | None = None) -> str:
-    """One spelling for each type: no const, 'long unsigned int' -> 'unsigned long', aliases followed, no spaces."""
-    for _ in range(8):  # aliases of aliases; the bound ends a cycle
+    """Return a type in the only spelling that compares equal for equal types.
+
+    It has no const and no needless spaces, and aliases are resolved: 'long unsigned int' becomes 'unsigned long'.
+    """
+    for _ in range(8):  # an alias may name an alias; the limit ends a cycle
         words = [word for word in words_of(ctype) if word not in ("const", "volatile", "struct", "enum", "typename")]
         if words[:2] == ["std", "::"] and len(words) == 3:
             words = words[2:]

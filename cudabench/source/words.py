@@ -1,4 +1,4 @@
-"""The words of a C++ text: splitting and joining."""
+"""Splits C++ text into words (names, numbers, strings, symbols), and joins words to text."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ _REMARK_OR_QUOTED = re.compile(
     re.X | re.S,
 )
 WORD = re.compile(r"[^\W\d]\w*")
-USED = re.compile(r"(?<![\w.])(?<!->)[^\W\d]\w*")  # a name after a '.' belongs to a class
-DIRECTIVE = re.compile(r"^[ \t]*(?:#|%:)[ \t]*(\w*)((?:\\\n|[^\n])*)", re.M)  # in a text without remarks
+USED = re.compile(r"(?<![\w.])(?<!->)[^\W\d]\w*")  # a name, but not a member after '.' or '->'
+DIRECTIVE = re.compile(r"^[ \t]*(?:#|%:)[ \t]*(\w*)((?:\\\n|[^\n])*)", re.M)  # for a text without comments
 _BRACKETS = {"(": ")", "[": "]", "{": "}"}
 
 
 def words_of(text: str) -> list[str]:
-    """Return the words of a text, comments left out."""
+    """Return the words of a text, without comments."""
     return [word for _, word in placed_words(text)]
 
 
 def placed_words(text: str) -> list[tuple[int, str]]:
-    """Return the words of a text, each with its place, comments left out."""
+    """Return (position, word) of each word of a text, without comments."""
     return [(match.start(), match["word"]) for match in _LEXEME.finditer(text) if match["word"] is not None]
 
 
 def without_remarks(text: str) -> str:
-    """Return a text with blanks in place of comments and the content of strings; positions are kept."""
+    """Return a text in which blanks replace comments and the contents of strings; all positions stay the same."""
 
     def without_inside(match: re.Match[str]) -> str:
         lexeme = match[0]
@@ -55,12 +55,12 @@ def without_remarks(text: str) -> str:
 
 
 def blank(text: str) -> str:
-    """Return blanks with the length and the lines of a text."""
+    """Return blanks of the same length as the text; line ends are kept."""
     return re.sub(r"[^\n]", " ", text)
 
 
 def macros_of(text: str) -> Iterator[tuple[str, str, str]]:
-    """Yield the macros that a text without remarks defines: name, parameters in brackets or '', meaning."""
+    """Yield (name, '(parameters)' or '', replacement text) of each macro that a text without comments defines."""
     for directive in DIRECTIVE.finditer(text):
         macro = re.match(r"[ \t]+(\w+)(\([^)\n]*\))?(.*)", directive[2], re.S) if directive[1] == "define" else None
         if macro:
@@ -68,7 +68,7 @@ def macros_of(text: str) -> Iterator[tuple[str, str, str]]:
 
 
 def spell(words: Iterable[str]) -> str:
-    """Words in one spelling: spaces only between names and after commas."""
+    """Join words to text, with spaces only between names and after commas."""
     text = ""
     for word in words:
         gap = text[-1:].isalnum() or text[-1:] in ("_", ">")
@@ -89,7 +89,7 @@ def listed_words(text: str) -> list[str]:
 
 
 def closing_bracket(words: Sequence[str], position: int) -> int:
-    """The index of the closing bracket of the one at `position`, or of the last word."""
+    """Return the index of the bracket that closes the one at `position`; without it, the index of the last word."""
     opening, closing = words[position], _BRACKETS[words[position]]
     steps = ((words[index] == opening) - (words[index] == closing) for index in range(position, len(words)))
     return next((position + at for at, depth in enumerate(accumulate(steps)) if depth == 0), len(words) - 1)

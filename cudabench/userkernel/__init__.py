@@ -1,1 +1,1 @@
-"""A user's own kernel as an operation: arguments and expectations from the command line, without host code."""
+"""Runs a user's own kernel without host code: arguments and expected results come from the command line."""

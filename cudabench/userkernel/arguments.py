@@ -1,4 +1,4 @@
-"""`--arg NAME=VALUE` against a kernel's own signature: names, order, types, shapes."""
+"""Reads the `--arg NAME=VALUE` options, and checks their names, types and shapes against the kernel's signature."""
 
 from __future__ import annotations
 
@@ -36,15 +36,18 @@ from cudabench.userkernel.values import (
 )
 
 NULL = ("null", "nullptr")
-GAP = "..."  # in a suggested line, for values that only the user knows
+GAP = "..."  # stands in a suggested command line for a value that only the user knows
 
 
 class NoLine(UsageError):
-    """A kernel without a suggested command line: the sentence says what the user must write."""
+    """Raised if no command line can be suggested for a kernel; the message says what the user must write."""
 
 
 def line_or_reason(lead: str, example: object) -> str:
-    """Return the end of a message: a valid line, or why a line cannot be suggested."""
+    """Return the end of a message: `lead` and the suggested command line, or the reason why there is none.
+
+    `example`: an object whose str() is the command line, or raises NoLine.
+    """
     try:
         return with_gap_note(lead, str(example))
     except NoLine as error:
@@ -52,12 +55,12 @@ def line_or_reason(lead: str, example: object) -> str:
 
 
 def with_gap_note(lead: str, line: str) -> str:
-    """Return `lead` with a line after it, and an explanation of the line's gaps."""
+    """Return 'lead: line'; if the command line has gaps (...), also tell the user to fill them."""
     return f"{lead}{f', with your own value for each {GAP}' if GAP in line else ''}: {line}"
 
 
 def split_name_value(text: str, option: str, example: str) -> tuple[str, str]:
-    """Return the two sides of NAME=VALUE; --const allows a qualified name. Raises UsageError for other texts."""
+    """Return (NAME, VALUE) of the text NAME=VALUE; for --const, NAME may be qualified. Raises UsageError otherwise."""
     name, equals, value = text.partition("=")
     name, value = name.strip(), value.strip()
     bare = name.replace("::", "_") if option == "--const" else name
@@ -69,11 +72,12 @@ def split_name_value(text: str, option: str, example: str) -> tuple[str, str]:
 def parse_arguments(
     texts: Sequence[str], kernel: Kernel, known: Mapping[str, Any], example: object, file: SourceFile
 ) -> tuple[Argument, ...]:
-    """Return the arguments of a kernel, given in any order, in the order of its parameters.
+    """Read the values of --arg (`texts`, in any order); return them in the order of the kernel's parameters.
 
-    `known` are further numbers that shapes may use; `example` is a valid line; `file` is the source, which declares
-    structs. Scalars are read first, each after the scalars that it names, so that a shape or a number may name a later
-    scalar. Raises UsageError for arguments that do not fit the signature.
+    `known`: further numbers, by name, that values may use. `example`: its str() is a valid command line, for messages.
+    `file`: the source, which declares structs. Scalars are read before arrays, and each scalar after the scalars that
+    its value names; so --arg options can refer to later ones. Raises UsageError for arguments that do not fit the
+    signature.
     """
     given = [split_name_value(text, "--arg", "n=4096 or --arg 'x=float32[n]:random'") for text in texts]
     names = [name for name, _ in given]
@@ -94,7 +98,7 @@ def parse_arguments(
     arrays = [argument for argument in ordered if argument.name not in reader.found]
     arrays.sort(
         key=lambda argument: bool(argument.kind) and argument.inner in names
-    )  # views of other arguments' arrays come last
+    )  # textures and the like over other arguments' arrays are read last
     for argument in arrays:
         reader.array(argument)
     for name in reader.inside:
@@ -105,7 +109,7 @@ def parse_arguments(
 
 @dataclass(frozen=True)
 class Given:
-    """The value of --arg for a parameter."""
+    """One --arg option; `text`: its value; `parameter`: the kernel's parameter that it is for."""
 
     name: str
     text: str
@@ -113,27 +117,30 @@ class Given:
 
     @property
     def where(self) -> str:
-        """The argument's name in errors."""
+        """The option as error messages show it."""
         return f"--arg {self.name}={self.text}"
 
     @property
     def kind(self) -> str:
-        """ "texture", "surface" or "tensormap", else ""."""
+        """Return "texture", "surface" or "tensormap" if the value is one of these objects, else ""."""
         return textures.view_kind(self.text)
 
     @property
     def inner(self) -> str:
-        """The array under the view, or the array's name."""
+        """The text of ARRAY in `texture(ARRAY, ...)` and the like: an array, or the name of another argument."""
         return next(iter(listed(self.text.partition("(")[2].removesuffix(")"))), "")
 
 
 def numbers_first(given: Sequence[Given]) -> list[Given]:
-    """Return numbers and structs, each after those that it names. Raises UsageError for a cycle."""
+    """Return the number and struct arguments in dependency order: each comes after those that its value names.
+
+    Raises UsageError for a cycle.
+    """
     waiting = [argument for argument in given if not (argument.parameter.pointer or argument.kind)]
     ordered: list[Given] = []
 
     def waits(argument: Given) -> bool:
-        words = set(re.findall(r"\w+", re.sub(r"\b\w+\s*:", "", argument.text)))  # the values of a struct's members
+        words = set(re.findall(r"\w+", re.sub(r"\b\w+\s*:", "", argument.text)))  # without names of struct members
         names = {other.name for other in waiting} - {argument.name}
         structs = [other.name for other in waiting if other.text.startswith("{") and other is not argument]
         return bool(words & names) or any(word.startswith(f"{name}_") for word in words for name in structs)
@@ -149,7 +156,7 @@ def numbers_first(given: Sequence[Given]) -> list[Given]:
 
 
 def check_names(names: Sequence[str], kernel: Kernel, example: object) -> None:
-    """Raise UsageError, with the signature, if the names are not the kernel's parameters, in any order."""
+    """Raise UsageError, with the signature, unless each of the kernel's parameters is named once."""
     wanted = [parameter.name for parameter in kernel.parameters]
     if doubled := next((name for at, name in enumerate(names) if name in names[:at]), None):
         raise UsageError(f"--arg {doubled}=... is given twice: keep one.")
@@ -165,17 +172,17 @@ def check_names(names: Sequence[str], kernel: Kernel, example: object) -> None:
 
 
 class _Reader:
-    """Reads the arguments of a kernel, and keeps the numbers that later arguments may name; `file` is the source."""
+    """Reads the arguments of a kernel; `found`: those read so far; `scalars`: the numbers that values may name."""
 
     def __init__(self, kernel: Kernel, file: SourceFile, scalars: dict[str, Any]) -> None:
         self.kernel, self.file, self.scalars = kernel, file, scalars
         self.found: dict[str, Argument] = {}
-        self.inside: dict[str, list[Leaf]] = {}  # of structs
+        self.inside: dict[str, list[Leaf]] = {}  # for each struct: its pointers, read after the arrays
 
     # Numbers ----------------------------------------------------------------------------------------------------------
 
     def number(self, argument: Given) -> None:
-        """Read a number or a struct; an accessor is an array."""
+        """Read a number or a struct argument. Packed accessors are skipped here; `array` reads them."""
         parameter = argument.parameter
         if needed := {**textures.OBJECTS, textures.MAP_TYPE: f"a tensor map: write {textures.MAP_EXAMPLE}"}.get(
             parameter.type
@@ -195,7 +202,7 @@ class _Reader:
             self.scalars[argument.name] = scalar.value
 
     def scalar(self, argument: Given) -> Scalar:
-        """Return a number."""
+        """Return a number argument, converted to the parameter's type."""
         where, text, parameter, kernel = argument.where, argument.text, argument.parameter, self.kernel
         wanted, by_value = parameter.number, f"{where}: {_by_value(parameter, kernel)}"
         array = text.startswith(("@", "{")) or array_parts(text)
@@ -229,7 +236,7 @@ class _Reader:
         return Scalar(argument.name, dtype, fitting(value, dtype, where, parameter))
 
     def record(self, argument: Given, layout: Layout) -> Record:
-        """Return a struct or vector by value; its pointers are read later, by `point`."""
+        """Return a struct or vector argument; its pointers are set later, by `point`."""
         where = argument.where
         if argument.text.startswith("@"):
             content = np.ascontiguousarray(load(argument.text[1:], where)).tobytes()
@@ -257,7 +264,10 @@ class _Reader:
         return Record(argument.name, bytes(packed), layout.align, tuple(numbers))
 
     def point(self, name: str) -> None:
-        """Set a struct's pointers: to their own arrays, called `p_data` for p.data, or to other arguments' arrays."""
+        """Set the pointers in the struct argument `name`.
+
+        Each points to an array of another argument, or to its own array; the own array of p.data is called `p_data`.
+        """
         record, kernel = self.found[name], self.kernel
         assert isinstance(record, Record)
         pointers, own = [], []
@@ -287,7 +297,7 @@ class _Reader:
     # Arrays -----------------------------------------------------------------------------------------------------------
 
     def array(self, argument: Given) -> None:
-        """Read an array, an object over an array, or a null pointer."""
+        """Read an array, an object (texture, surface, tensor map, accessor) over an array, or a null pointer."""
         accessor = None if argument.parameter.pointer else accessor_of(argument.parameter)
         if argument.kind:
             self.found[argument.name] = (
@@ -305,10 +315,10 @@ class _Reader:
             self.found[argument.name] = self.pointed(argument)
 
     def pointed(self, argument: Given) -> Array | Null:
-        """Return the argument of a pointer."""
+        """Return the array or the null pointer for a pointer parameter."""
         where, parameter, kernel = argument.where, argument.parameter, self.kernel
         if of_pointers(parameter):
-            # `const` protects the pointers; the rows may be written.
+            # In `float *const *a`, const applies to the pointers; the kernel may write to the rows.
             array = self.pointed(replace(argument, parameter=replace(row_of(parameter), const=False)))
             return rows_of(array, parameter, kernel, where) if isinstance(array, Array) else array
         if parameter.type.endswith("*"):
@@ -330,9 +340,9 @@ class _Reader:
         return parsed
 
     def view(self, argument: Given) -> Array | BufferView:
-        """Return a texture or a surface, over its own array or another argument's."""
+        """Return a texture or surface argument; its array is its own, or that of another argument."""
         kind, parameter, kernel = argument.kind, argument.parameter, self.kernel
-        if kernel.expression == object_uses.STEPS and parameter.type == "double":  # a parameter that no step passes
+        if kernel.expression == object_uses.STEPS and parameter.type == "double":  # no step passes it to a kernel
             parameter = Parameter(parameter.name, textures.KINDS[kind][0])
         if wrong := textures.misfit(kind, parameter):
             raise UsageError(
@@ -347,7 +357,7 @@ class _Reader:
         return object_
 
     def tensor_map(self, argument: Given) -> Array | BufferView:
-        """Return a tensor map over its own array or another argument's."""
+        """Return a tensor map argument; its array is its own, or that of another argument."""
         if argument.parameter.element not in (textures.MAP_TYPE, "CUtensorMap_st", "void"):
             raise UsageError(
                 f"{argument.where}: '{argument.parameter}' in {self.kernel.signature} is not a CUtensorMap."
@@ -358,8 +368,10 @@ class _Reader:
         )
 
     def inner(self, argument: Given, const: bool, needs: str) -> tuple[Array, bool]:
-        """Return the array under a texture or a tensor map, and whether it is another argument; `needs` is the error
-        without an array."""
+        """Return (the array of a texture, surface or tensor map, whether it belongs to another argument).
+
+        `const`: whether the kernel only reads it; `needs`: the error message if there is no array.
+        """
         if not argument.text.endswith(")"):
             raise UsageError(f"{argument.where} does not end with ')': add it, after the array and the options.")
         other, text = self.found.get(argument.inner), argument.inner
@@ -378,14 +390,14 @@ class _Reader:
 
 
 def check_taken(kernel: Kernel, file: SourceFile) -> None:
-    """Raise NoLine for a kernel with a parameter that no --arg can give; `file` declares structs."""
+    """Raise NoLine if the kernel has a parameter that no --arg can give; `file`: the source, which declares structs."""
     for parameter in kernel.parameters:
         if parameter.type != textures.MAP_TYPE and (why := _not_given(parameter, kernel, file)):
             raise NoLine(why)
 
 
 def _not_given(parameter: Parameter, kernel: Kernel, file: SourceFile) -> str | None:
-    """Return why --arg cannot give a parameter of this type, or None."""
+    """Return the reason why --arg cannot give this parameter, or None if it can."""
     if reason := textures.why_not_passable(parameter, file):
         return f"{kernel.signature} takes {reason}"
     ctype = parameter.type
@@ -398,7 +410,7 @@ def _not_given(parameter: Parameter, kernel: Kernel, file: SourceFile) -> str | 
 
 
 def _by_value(parameter: Parameter, kernel: Kernel) -> str:
-    """Return the description of a parameter that --arg cannot give in this form, with the repair."""
+    """Return a message: --arg cannot give this parameter in this form, and what the user can do instead."""
     if parameter.pointer:
         return (
             f"{kernel.signature} takes '{parameter}', pointers to pointers to pointers, which --arg cannot give: let "
@@ -425,7 +437,7 @@ def _number_like(dtype: str | None) -> str:
 
 
 def fitting(value: Any, dtype: str, where: str, parameter: Parameter) -> Any:
-    """Return a number in the given type. Raises UsageError if the type cannot hold it."""
+    """Convert a number to the NumPy type `dtype`; return a Python number. Raises UsageError if it does not fit."""
     if np.ndim(value):
         raise UsageError(f"{where} is not a single number: write one, as in {_number_like(dtype)}.")
     kind, value = np.dtype(dtype), value.item() if isinstance(value, np.generic) else value
@@ -450,7 +462,7 @@ def fitting(value: Any, dtype: str, where: str, parameter: Parameter) -> Any:
 
 
 def array_parts(text: str) -> tuple[str, str, str] | None:
-    """Return type, shape and start of TYPE[SHAPE]:INIT as texts; None for other texts."""
+    """Return (TYPE, SHAPE, INIT) of the text TYPE[SHAPE]:INIT; INIT is '' if it is missing. None for other texts."""
     head = re.match(r"\s*(\w+)\s*\[", text)
     if not head:
         return None
@@ -460,7 +472,10 @@ def array_parts(text: str) -> tuple[str, str, str] | None:
 
 
 def read_array(name: str, text: str, where: str, scalars: Mapping[str, Any], const: bool) -> Array | None:
-    """Return the array that TYPE[SHAPE]:INIT or @FILE.npy describes; None for other texts."""
+    """Return the array that the text TYPE[SHAPE]:INIT or @FILE.npy describes; None for other texts.
+
+    `where`: the option, for messages; `const`: whether the kernel only reads it.
+    """
     if text.startswith("@"):
         held = numbers_of(load(text[1:], where))
         dtype, shape = held.dtype.newbyteorder("=").name, tuple(held.shape) or (1,)
@@ -482,7 +497,7 @@ def read_array(name: str, text: str, where: str, scalars: Mapping[str, Any], con
 
 
 def extents_of(text: str, where: str, scalars: Mapping[str, Any]) -> tuple[int, ...]:
-    """Return the shape of a text. Raises UsageError for an invalid shape."""
+    """Return the shape that a text such as 'n,2*m' gives. Raises UsageError for an invalid shape."""
     value = expressions.parse(text or "''", where, scalars).evaluate(scalars) if text.strip() else ()
     extents = value if isinstance(value, tuple) else (value,)
     if not 1 <= len(extents) <= 8:
@@ -493,7 +508,8 @@ def extents_of(text: str, where: str, scalars: Mapping[str, Any]) -> tuple[int, 
 
 
 def as_whole_number(value: Any, what: str, least: int = 1) -> int:
-    """Return a number as an int. Raises UsageError for a fraction or a number under `least`."""
+    """Return a number as an int. Raises UsageError if it is not whole or is less than `least`; `what`: its name
+    there."""
     if isinstance(value, (float, np.floating)) and float(value).is_integer():
         value = int(value)
     if not isinstance(value, (int, np.integer)) or isinstance(value, bool):
@@ -504,7 +520,7 @@ def as_whole_number(value: Any, what: str, least: int = 1) -> int:
 
 
 def check_type(dtype: str, where: str) -> None:
-    """Raise UsageError for an unknown type."""
+    """Raise UsageError if arrays and numbers cannot have this type."""
     if dtype not in TYPES:
         equivalent = numpy_type(dtype)
         hint = f" Write {equivalent} for C's {dtype}." if equivalent else did_you_mean(dtype, TYPES)

@@ -1,8 +1,8 @@
-"""Arguments by value: structs, vectors and PyTorch's packed accessors. Their bytes follow from the command line and the
-layout of the type.
+"""Arguments that a kernel takes by value: structs, vectors and PyTorch's packed accessors.
 
-A pointer in a struct takes the same as a pointer parameter: an array, or the name of an array. An accessor holds a
-tensor's address, sizes and strides.
+Their bytes are made from the value on the command line and the memory layout of the type. A pointer in a struct takes
+what a pointer parameter takes: an array, or the name of another argument's array. A packed accessor holds the address,
+the sizes and the strides of a tensor.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from cudabench.userkernel.pointers import element_type
 from cudabench.userkernel.values import Array, Record, shape_text
 
 _NAME = re.compile(r"(?:(?:torch|at)\s*::\s*)?(?:Generic)?PackedTensorAccessor(32|64)?\s*<(.*)>", re.S)
-_FEW = 4  # arrays of at most this size are written element by element in an example
+_FEW = 4  # in an example, arrays with more elements are written as one value for all elements
 
 
 def example_of(layout: Layout) -> str:
-    """Return a value as the command line writes it."""
+    """Return a valid value of a type with this layout, in the form of --arg."""
     if layout.dtype:
         return "2.5" if np.dtype(layout.dtype).kind == "f" else "1"
     if layout.pointee:
@@ -46,13 +46,13 @@ def _bracketed(layout: Layout) -> str:
 
 # Values --------------------------------------------------------------------------------------------------------------
 
-Leaf = tuple[int, str, Layout, str]  # offset in bytes, text of the value, type, path of its names
+Leaf = tuple[int, str, Layout, str]  # (offset in bytes, text of the value, its layout, member names: 'inner_x')
 
 
 def leaves(text: str, layout: Layout, where: str) -> Iterator[Leaf]:
-    """Yield the numbers and pointers of a command line's value.
+    """Yield each number and pointer in a struct's or vector's value on the command line.
 
-    Raises UsageError if text and layout differ.
+    `where`: the option, for messages. Raises UsageError if the value does not match the layout.
     """
     if layout.vector and not text.strip().startswith(("{", "[", "(")):
         text = f"[{text}]"
@@ -65,7 +65,7 @@ def _leaves(at: int, text: str, layout: Layout, where: str, path: str) -> Iterat
         return
     element, right = layout.element, _right(where, layout, path)
     if element and element.dtype and not re.match(r"[\[{(]", text):
-        parts = [text] * layout.count  # one value for all
+        parts = [text] * layout.count  # the one value is used for all elements
     elif not re.fullmatch(r"(\{.*\}|\[.*\]|\(.*\))", text, re.S):
         raise UsageError(f"{where} is not a value of {layout.ctype}: write {right}.")
     else:
@@ -96,7 +96,7 @@ def _leaves(at: int, text: str, layout: Layout, where: str, path: str) -> Iterat
 
 
 def _right(where: str, layout: Layout, path: str) -> str:
-    """Return a valid value: the whole option, or the value of a member."""
+    """Return a valid value for an error message: the whole option, or 'path: value' for a member."""
     option, name = where.partition("=")[0].split()
     return f"{path}: {_bracketed(layout)}" if path else f"{option} '{name}={example_of(layout)}'"
 
@@ -106,19 +106,19 @@ def _right(where: str, layout: Layout, path: str) -> str:
 
 @dataclass(frozen=True)
 class Accessor:
-    """A packed accessor: the element's type in C++, the number of dimensions, the bytes of an index."""
+    """The type of a packed accessor; `element`: the C++ type of an element; `index_bytes`: the size of a stride."""
 
     element: str
     dimensions: int
     index_bytes: int
 
     def parameter(self, name: str) -> Parameter:
-        """Return the pointer parameter that takes the same array."""
+        """Return a pointer parameter that takes the same arrays as the accessor."""
         words = self.element.split()
         return Parameter(name, " ".join(word for word in words if word != "const"), True, "const" in words)
 
     def record(self, array: Array) -> Record:
-        """Return the accessor's bytes for an array in C's order: the address, then sizes and strides in elements."""
+        """Return the accessor for an array in C order, as bytes: the address, the sizes, the strides in elements."""
         if len(array.shape) != self.dimensions:
             has = f"{len(array.shape)} dimension{'s' * (len(array.shape) != 1)}"
             raise UsageError(
@@ -130,13 +130,13 @@ class Accessor:
         return Record(array.name, bytes(8) + numbers, 8, pointers=((0, array.name),), arrays=(array,))
 
     def example(self, dtype: str) -> str:
-        """Return a value as the command line writes it."""
+        """Return a valid value with elements of this type, in the form of --arg."""
         side = {1: 4096, 2: 64}.get(self.dimensions, 8)
         return f"{dtype}[{','.join([str(side)] * self.dimensions)}]:random"
 
 
 def accessor_of(parameter: Parameter) -> Accessor | None:
-    """Return the accessor of a parameter's type, aliases resolved; None for other types."""
+    """Return the accessor if a parameter's type, with typedefs resolved, is a packed accessor; else None."""
     match = _NAME.fullmatch(parameter.meaning or parameter.type)
     parts = listed_words(match[2]) if match else []
     if match is None or len(parts) < 2 or not parts[1].isdigit() or not 1 <= int(parts[1]) <= 8:

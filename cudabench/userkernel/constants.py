@@ -13,11 +13,14 @@ from cudabench.source.types import numpy_type, vector_type
 from cudabench.userkernel import arguments, expressions, values
 from cudabench.userkernel.values import Array
 
-FIRST_STREAM = 1 << 20  # first stream of random numbers, after those of the arguments
+FIRST_STREAM = 1 << 20  # number of the first stream of random numbers; arguments use the streams from 0
 
 
 def parse_constants(texts: Sequence[str], file: SourceFile, numbers: Mapping[str, Any]) -> tuple[Array, ...]:
-    """Return the variables that --const sets, each as an array. Raises UsageError for an unknown name."""
+    """Return the values that --const gives to variables, as arrays. Raises UsageError for an unknown name.
+
+    `numbers`: the numbers, by name, that the values may use.
+    """
     known = {constant.name: constant for constant in file.constants}
     arrays: list[Array] = []
     for text in texts:
@@ -44,7 +47,7 @@ def _constant_array(
     wanted = numpy_type(ctype, file.types)
     vector = vector_type(ctype, file.types)
     element = wanted or (vector[0] if vector else None)
-    if element and values.is_start(text):  # the type and the shape are the source's
+    if element and values.is_start(text):  # type and shape are not given; they are known from the source
         shape = (*constant.extents, *(vector[1:] if vector else ())) or (1,)
         text = f"{element}[{','.join(map(str, shape))}]:{text}"
     array = arguments.read_array(name, text, where, numbers, const=True)
@@ -75,7 +78,7 @@ def _constant_array(
 
 
 def example_of(constant: Constant, file: SourceFile) -> str:
-    """Return a valid --const value of a variable: random numbers for an array."""
+    """Return a valid --const value for a variable: a number, or an array of random numbers."""
     dtype, layout = numpy_type(constant.type, file.types), constant.layout
     if dtype and not constant.extents:
         return "2.5" if np.dtype(dtype).kind == "f" else "1"
@@ -88,13 +91,16 @@ def example_of(constant: Constant, file: SourceFile) -> str:
 
 
 def contents(constants: Sequence[Array], seed: int) -> dict[str, np.ndarray]:
-    """Return the values of the variables."""
+    """Return the values of the variables, keyed by name; `seed`: for those with random numbers."""
     return {array.name: array.make(seed, FIRST_STREAM + at) for at, array in enumerate(constants)}
 
 
 def unset_options(file: SourceFile, kernel: Kernel, given: Sequence[Array]) -> list[str]:
-    """Return the zero-initialised variables that a kernel or its functions read and that --const does not set, each as
-    a --const value."""
+    """Return a suggested NAME=VALUE of --const for each variable that is probably forgotten.
+
+    These are the variables that the kernel or its functions use, that have no initialiser, and that --const does not
+    set.
+    """
     names = kernel.names - {array.name.rpartition("::")[2] for array in given}
     return [
         f"{constant.name}={example_of(constant, file)}"

@@ -1,12 +1,12 @@
-"""Expressions of the command line: `cdiv(n,256)`, `a*x+y0`, `np.sum(x,axis=1)`.
+"""Expressions in options: `cdiv(n,256)`, `a*x+y0`, `np.sum(x,axis=1)`.
 
-They may come from foreign files, so they are parsed and checked before they are computed. A white list allows syntax,
-functions and NumPy's names: the only attributes are `np.NAME`; other calls, comprehensions and strings are refused.
-Integers stay within 64 bits.
+An expression may come from another person's file, so it is parsed and checked before it is computed. Only syntax,
+functions and NumPy names on a list are allowed. The only attributes are `np.NAME`; other calls, comprehensions and
+strings are refused. Integers are limited to 64 bits.
 
-NumPy cannot be interrupted, and a short text can take years: np.convolve of millions, np.diff of order a billion.
-Expressions that are certainly cheap, by the shapes of the arrays, are computed in this process; expressions that may be
-costly, or make large arrays, in a process with bounded time and memory.
+NumPy cannot be interrupted, and a short text can run for years: np.convolve of millions of elements, np.diff of order a
+billion. If the shapes of the arrays show that an expression is cheap, it is computed in this process. Otherwise it is
+computed in a separate process with limits of time and memory.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ from cudabench.errors import UsageError, did_you_mean
 from cudabench.records.launch import cdiv
 from cudabench.system import confined
 
-# Python's keywords that are valid names of C++ parameters and not needed in expressions.
+# Python keywords that can be names of C++ parameters and that expressions do not need as keywords.
 KEYWORDS = frozenset(
     """in is lambda from as def del pass with global nonlocal raise yield import finally except assert async await elif
     None True False""".split()  # noqa: SIM905
 )
 MOST_DIGITS = 400  # for round(): more digits than a double has
 BEYOND = "a whole number in it leaves the range of 64 bits"
-# Names that always exist; messages do not list them.
+# Names that always exist; messages that list the known names leave them out.
 UNLISTED = ("inf", "nan", "pi", "true", "false")
 
 
 class ExpressionError(UsageError):
-    """An expression that is not allowed, or that fails: exit code 2."""
+    """Raised for an expression that is not allowed, or that fails when it is computed; exit code 2."""
 
 
 def alias(name: str) -> str:
-    """Return a parameter's name in the tree: 'in_' for 'in'."""
+    """Return the name that stands for a parameter in the parsed expression: 'in_' for the Python keyword 'in'."""
     return name + "_" if name in KEYWORDS else name
 
 
 def fits(value: int) -> bool:
-    """Return whether a whole number fits 64 bits."""
+    """Return whether a whole number fits in 64 bits, signed or unsigned."""
     return -(1 << 63) <= value < (1 << 64)
 
 
@@ -73,7 +73,7 @@ BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
 
 
 def _rounded(number: Any, digits: int = 0) -> Any:
-    """Round as Python does, but refuse huge powers of ten."""
+    """Round as Python does; refuse a huge number of digits, which would take very long."""
     if abs(digits) > MOST_DIGITS:
         raise ValueError(f"round takes at most {MOST_DIGITS} digits")
     return round(number, digits) if digits else round(number)
@@ -94,7 +94,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 # NumPy ---------------------------------------------------------------------------------------------------------------
 
-# Functions whose result has the broadcast shape of the arguments; and others.
+# NumPy functions whose result has the broadcast shape of their arguments; OTHERS are all the others that are allowed.
 ELEMENTWISE = """
 abs absolute add arccos arccosh arcsin arcsinh arctan arctan2 arctanh bitwise_and bitwise_not bitwise_or bitwise_xor
 cbrt ceil conj conjugate copysign cos cosh deg2rad degrees divide equal exp exp2 expm1 fabs float_power floor
@@ -126,14 +126,15 @@ NUMPY = frozenset(name for name in (*ELEMENTWISE, *OTHERS) if hasattr(np, name))
 
 # The value -----------------------------------------------------------------------------------------------------------
 
-_SIGNS = {ast.Pow: "**", ast.LShift: "<<"}  # operators that make large numbers from small ones
+_SIGNS = {ast.Pow: "**", ast.LShift: "<<"}  # operators that can make huge numbers from small ones
 
 
 def bind(label: str, text: str, values: Mapping[str, Any], limit: int | None) -> Callable[[], Any]:
-    """Return a function that computes a checked text with the names of `values`.
+    """Return a function that computes the value of a checked expression; `values`: the values of its names.
 
-    With a limit in bytes it raises ExpressionError, which begins with `label`, for an array above the limit and for a
-    whole number beyond 64 bits before it is computed, and arrays are read-only. The caller handles NumPy's warnings.
+    If `limit` (in bytes) is given, the function raises ExpressionError, which begins with `label`, for an array above
+    the limit, and for a whole number beyond 64 bits before it is computed; arrays in `values` are then read-only. The
+    caller must handle NumPy's warnings.
     """
     guarded = limit is not None
     names = {alias(name): _read_only(value) if guarded else value for name, value in values.items()}
@@ -142,18 +143,18 @@ def bind(label: str, text: str, values: Mapping[str, Any], limit: int | None) ->
     return work
 
 
-@lru_cache(maxsize=256)  # a sweep needs it for each point
+@lru_cache(maxsize=256)  # a sweep computes the same texts for each of its points
 def _code(text: str, guarded: bool) -> CodeType:
-    """Return the code of a lambda that computes a checked text."""
+    """Compile a checked expression to the code of a lambda; `guarded`: whether it calls guards (see `_Guarded`)."""
     empty = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
     tree = ast.Expression(ast.Lambda(empty, ast.parse(text, mode="eval").body))
-    for node in ast.walk(tree):  # a parameter may be called np or min, so functions get other names
+    for node in ast.walk(tree):  # rename functions to 'min()', 'np()', because a parameter may be called min or np
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             node.func.id += "()"
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             node.value.id += "()"
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SyntaxWarning)  # for 1[0], which fails when it is computed
+        warnings.simplefilter("ignore", SyntaxWarning)  # about texts like 1[0], which fail later, when computed
         return compile(ast.fix_missing_locations(_Guarded().visit(tree) if guarded else tree), "expression", "eval")
 
 
@@ -161,7 +162,11 @@ _FUNCTIONS = {f"{name}()": function for name, function in {**FUNCTIONS, "np": np
 
 
 class _Guarded(ast.NodeTransformer):
-    """Adds guards: binary operators become calls of guards, other values pass through a guard."""
+    """Inserts checks into a syntax tree.
+
+    Each binary operator becomes a call of a guard that checks its operands and its result. The results of calls, unary
+    operators and subscripts are passed to `checked()`.
+    """
 
     def visit(self, node: Any) -> Any:
         node = self.generic_visit(node)
@@ -175,7 +180,7 @@ def _call(name: str, *arguments: Any) -> ast.Call:
 
 
 def _guards(label: str, limit: int) -> dict[str, Callable[..., Any]]:
-    """Return the functions that a guarded tree calls, by their names there."""
+    """Return the functions that `_Guarded` inserts, keyed by their names in the tree; `limit`: bytes of an array."""
 
     def allow(fault: str) -> None:
         if fault:
@@ -196,7 +201,7 @@ def _guards(label: str, limit: int) -> dict[str, Callable[..., Any]]:
 
 
 def _fault_of_value(value: Any, limit: int) -> str:
-    """Return why a value is refused, or ''; limit: of an array's bytes."""
+    """Return the reason why a value is refused, or ''; limit: the most bytes of an array."""
     if isinstance(value, int) and not isinstance(value, bool):
         return "" if fits(value) else BEYOND
     if not isinstance(value, (np.ndarray, np.generic)):
@@ -210,12 +215,12 @@ def _fault_of_value(value: Any, limit: int) -> str:
 
 
 def _fault_of_operands(kind: type[ast.operator], left: Any, right: Any) -> str:
-    """Return why an operator is not applied to two values, or ''."""
+    """Return the reason why an operator is refused for two values, or ''."""
     if not all(isinstance(side, (int, float, complex, np.ndarray, np.generic)) for side in (left, right)):
         return "arithmetic needs numbers and arrays, not lists"
     whole = isinstance(left, int) and isinstance(right, int)
     if whole and kind in _SIGNS and right > 64 and (kind is ast.LShift or abs(left) > 1):
-        return f"{left}{_SIGNS[kind]}{right} leaves the range of 64 bits"  # 9**9**9 fills the memory
+        return f"{left}{_SIGNS[kind]}{right} leaves the range of 64 bits"  # 9**9**9 would fill the memory
     if kind is not ast.MatMult and np.ndim(left) and np.ndim(right):
         try:
             np.broadcast_shapes(left.shape, right.shape)
@@ -226,7 +231,7 @@ def _fault_of_operands(kind: type[ast.operator], left: Any, right: Any) -> str:
 
 
 def _read_only(value: Any) -> Any:
-    """Return a read-only view of an array; other values unchanged."""
+    """Return a read-only view of an array; return other values unchanged."""
     if isinstance(value, np.ndarray):
         value = value.view()
         value.flags.writeable = False
@@ -236,8 +241,8 @@ def _read_only(value: Any) -> Any:
 # Within limits of time and memory ------------------------------------------------------------------------------------
 
 EXPRESSION_S = 60.0
-CHEAP_STEPS = 20_000_000  # most operations on elements in this process: a fifth of a second
-# Functions in linear time whose value is not larger than their argument.
+CHEAP_STEPS = 20_000_000  # element operations that are computed in this process; they take a fifth of a second
+# NumPy functions that take linear time, and whose result is not larger than their argument.
 _LINEAR = """
 all any amax amin argmax argmin max min mean sum prod count_nonzero ravel reshape squeeze transpose swapaxes copy
 zeros_like ones_like flip fliplr flipud expand_dims ascontiguousarray cumsum cumprod trace
@@ -247,19 +252,19 @@ _CHEAP = frozenset({*ELEMENTWISE, *_LINEAR, *TYPES}) - {"i0", "round", "around"}
 
 
 def may_be_slow(tree: ast.expr, values: Mapping[str, Any]) -> bool:
-    """Return whether a checked tree may need much time or memory, with the names of `values`."""
+    """Return whether a checked expression may need much time or memory; `values`: the values of its names."""
     nodes, called = 0, set()
     for node in ast.walk(tree):
         nodes += 1
         if isinstance(node, (ast.Subscript, ast.List, ast.MatMult)):
-            return True  # a new axis, a stack, a product: a larger value or more work
+            return True  # the result may be larger than the arguments, or need more than linear time
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             called.add(node.func.attr)
     if called - _CHEAP:
         return True
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     shapes = [np.shape(value) for name, value in values.items() if alias(name) in names]
-    # The most elements that these shapes can make by broadcasting, also with reshaped arrays.
+    # An upper bound for the elements of a result: what broadcasting can make of these shapes, even after reshaping.
     sizes = {shape for shape in shapes if shape}
     if called & _RESHAPING or len({len(shape) for shape in sizes}) > 1:
         elements = math.prod(math.prod(shape) ** 2 for shape in sizes)
@@ -269,9 +274,9 @@ def may_be_slow(tree: ast.expr, values: Mapping[str, Any]) -> bool:
 
 
 def run_bounded(label: str, function: Callable[[], Any], limit: int) -> Any:
-    """Return a function's value, computed in a separate process with `limit` bytes and a minute.
+    """Call a function in a separate process with at most `limit` bytes and a minute; return its value.
 
-    Raises ExpressionError, which begins with `label`, if that is too little, and what the function raises.
+    Raises ExpressionError, which begins with `label`, if a limit is reached; passes on what the function raises.
     """
 
     def too_large(why: str = "") -> ExpressionError:
@@ -282,7 +287,7 @@ def run_bounded(label: str, function: Callable[[], Any], limit: int) -> Any:
     def compute() -> Any:
         try:
             return function()
-        except MemoryError as error:  # NumPy says how large an array would be
+        except MemoryError as error:  # NumPy's message tells how large the array would be
             raise too_large(f" ({error})" * bool(str(error))) from None
 
     try:
@@ -297,15 +302,18 @@ def run_bounded(label: str, function: Callable[[], Any], limit: int) -> Any:
 
 # An expression -------------------------------------------------------------------------------------------------------
 
-MAX_TEXT = 2000
-MAX_DEPTH = 60
+MAX_TEXT = 2000  # characters
+MAX_DEPTH = 60  # levels of nesting
 MAX_ITEMS = 64  # items of a literal list
-DEFAULT_LIMIT = 1 << 34  # bytes that a value may take
+DEFAULT_LIMIT = 1 << 34  # the most bytes of a value
 
 
 @dataclass(frozen=True)
 class Expression:
-    """A parsed expression: its name in errors, and the names that it uses."""
+    """A parsed and checked expression.
+
+    `label`: how error messages call it. `names`: the names that it uses. `arrays`: whether NumPy is allowed in it.
+    """
 
     label: str
     text: str
@@ -314,7 +322,7 @@ class Expression:
     arrays: bool
 
     def evaluate(self, values: Mapping[str, Any], limit: int = DEFAULT_LIMIT) -> Any:
-        """Return the value with the names of `values`; `limit` is its most bytes."""
+        """Compute and return the value; `values`: the values of the names; `limit`: the most bytes of an array."""
         try:
             compute = bind(self.label, self.text, values, limit)
             apart = self.arrays and may_be_slow(self.tree, values)
@@ -322,7 +330,7 @@ class Expression:
                 result = run_bounded(self.label, compute, limit) if apart else compute()
         except ExpressionError:
             raise
-        except Exception as error:  # any error of NumPy on values that do not match
+        except Exception as error:  # NumPy can raise anything for values that do not match
             message = " ".join(str(error).split()) or type(error).__name__
             why = next((why for kind, why in _FAILURES.items() if isinstance(error, kind)), message.rstrip("."))
             raise ExpressionError(f"{self.label} fails: {why}.") from None
@@ -331,10 +339,10 @@ class Expression:
         return result
 
     def compiled(self, values: Mapping[str, Any]) -> Callable[[], Any]:
-        """Return a function that computes the value, for timing: `evaluate` must have accepted the same values.
+        """Return a function that computes the value without checks, for timing.
 
-        Arrays are not copied, so later changes show. The caller handles NumPy's warnings: compute inside
-        np.errstate.
+        `evaluate` must have accepted the same values before. Arrays are not copied, so later changes to them have an
+        effect. The caller must handle NumPy's warnings: call the function inside np.errstate.
         """
         return bind(self.label, self.text, values, None)
 
@@ -342,10 +350,10 @@ class Expression:
 def parse(
     text: str, option: str, known: Iterable[str], *, arrays: bool = False, label: str | None = None
 ) -> Expression:
-    """Return an expression over the names in `known`; with `arrays`, NumPy is `np`.
+    """Parse and check an expression, which may use the names in `known` and, if `arrays`, NumPy as `np`.
 
-    Errors name it by its option and text, or by `label`. A name that is a Python keyword ('in') may also be written
-    'in_'. Raises ExpressionError for syntax, functions and names that are not allowed.
+    Error messages call it by `label`, by default the option and the text. A name that is a Python keyword ('in') may
+    also be written 'in_'. Raises ExpressionError for syntax, functions and names that are not allowed.
     """
     names = tuple(dict.fromkeys(known))
     label = label or f"{option} '{text}'"
@@ -381,7 +389,7 @@ def _numeric(value: Any) -> bool:
 
 
 class _Checker:
-    """Refuses nodes that are not on the white list, before anything is computed."""
+    """Checks that a syntax tree has only allowed nodes; `names` collects the names that it uses."""
 
     def __init__(self, label: str, known: Iterable[str], arrays: bool) -> None:
         self.label, self.arrays = label, arrays
@@ -400,12 +408,12 @@ class _Checker:
                 self.check(part, depth + 1)
 
     def wrong(self, node: ast.AST) -> str:
-        """Return why a node is not allowed, or ""."""
+        """Return the reason why a node is not allowed, or ""."""
         match node:
             case ast.Constant(value=int() as value):
                 return "" if fits(value) else BEYOND
             case ast.Constant(value=value):
-                axis = value is None and self.arrays  # a new axis in an index
+                axis = value is None and self.arrays  # None in an index adds an axis
                 return "" if isinstance(value, (float, complex)) or axis else f"{value!r} is not a number"
             case ast.Name(id=name):
                 return self.of_name(name)
@@ -433,7 +441,7 @@ class _Checker:
         return f"'{name}' is unknown here; use {listed}.{did_you_mean(name, self.known)}".rstrip(".")
 
     def of_numpy(self, node: ast.Attribute) -> str:
-        """Return why a name of `np.` is not on the list, or ""."""
+        """Return the reason why an attribute is not allowed, or ""; only `np.NAME` with a listed name is."""
         name = node.attr
         if not (isinstance(node.value, ast.Name) and node.value.id == "np"):
             repair = _METHODS.get(name, f"write np.{name if name in NUMPY else 'NAME'}(...)")

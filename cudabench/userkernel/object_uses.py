@@ -1,6 +1,7 @@
-"""How a kernel uses textures and surfaces, from its text: `tex2D<float4>(t, x, y)`, `surf2Dwrite(v, s, x * 4, y)`.
+"""Reads in a kernel's text how it uses textures and surfaces, and checks that the given objects fit.
 
-References, which CUDA 12 removed, are refused with their replacement.
+Examples of uses are `tex2D<float4>(t, x, y)` and `surf2Dwrite(v, s, x * 4, y)`. Texture and surface references, which
+CUDA 12 removed, raise an error that says how to replace them.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from cudabench.source.types import numpy_type, vector_type
 from cudabench.userkernel.textures import SURFACE_TYPE, TYPE
 from cudabench.userkernel.values import shape_text
 
-STEPS = "the steps"  # in place of the name of one kernel
+STEPS = "the steps"  # the `expression` of the combined signature of several --step kernels
 _USE = re.compile(
     r"\b(?P<kind>surf(?=\w*(?:read|write))|tex)(?P<sides>[123])D(?P<layers>Layered)?"
     r"(?P<way>read|write|fetch)?(?:gather|Lod|Grad)?\s*(?:<\s*(?P<type>[\w:\s]+?)\s*>)?\s*\("
@@ -30,9 +31,10 @@ _SIZEOF = re.compile(r"\bsizeof\s*\(\s*([\w:\s]+?)\s*\)")
 
 @dataclass(frozen=True)
 class Use:
-    """A read or write of a texture or surface in a text.
+    """A call in a kernel's text that reads or writes a texture or surface.
 
-    linear: tex1Dfetch. ctype: the C type of an element, or "" if unknown. x: the first coordinate.
+    sides: the number of dimensions. linear: whether it is tex1Dfetch. ctype: the C type of an element, or "" if
+    unknown. name: the texture or surface as written in the call. x: the first coordinate as written, for surfaces.
     """
 
     sides: int
@@ -44,14 +46,14 @@ class Use:
 
 
 def uses(text: str, kind: str) -> list[Use]:
-    """Return the reads and writes of textures, or of surfaces, in a text."""
+    """Return the calls in a text that use textures (kind "texture") or surfaces (kind "surface")."""
     found_uses = []
     surface = kind == "surface"
     for match in _USE.finditer(text):
         sides, layered, ctype = int(match["sides"]), bool(match["layers"]), match["type"] or ""
         passed, value = listed(text[match.end() : closing(text, match.end() - 1)]), ""
         least = 1 + (sides + layered) * surface
-        # The written value, or the variable read into.
+        # The first argument is the value to write, or the variable that receives the read value.
         if passed and (
             match["way"] == "write" or passed[0].startswith("&") or (not ctype and (not surface or len(passed) > least))
         ):
@@ -64,15 +66,18 @@ def uses(text: str, kind: str) -> list[Use]:
 
 
 def wants_linear(name: str, text: str, file: str) -> bool:
-    """Return whether a kernel with this text, or a function in `file` that it passes the parameter to, reads it by
-    tex1Dfetch. If the name is not found, return whether the kernel uses tex1Dfetch at all."""
+    """Return whether a kernel with this text reads the parameter `name` by tex1Dfetch.
+
+    The reading call may also be in a function of `file` to which the kernel passes the parameter. If no call with the
+    name is found, return whether the kernel has any call of tex1Dfetch.
+    """
     all_uses = uses(text, "texture")
     own = [use for use in all_uses if use.name == name] or uses(_taken_by(name, text, file), "texture")
     return any(use.linear for use in own or all_uses)
 
 
 def _taken_by(name: str, text: str, file: str) -> str:
-    """Return the function of a file that a kernel with this text passes an object to, or ""."""
+    """Return the text of the first function in `file` to which a kernel with this text passes `name`, or ""."""
     body = text.partition("{")[2]
     called = re.findall(rf"\b(\w+)\s*(?:<[^<>;]*>)?\s*\((?:[^;{{}}()]|\([^()]*\))*?\b{name}\b", body)
     starts = (re.search(rf"\b{function}\s*\([^;{{}}]*\)\s*\{{", file) for function in called)
@@ -80,8 +85,10 @@ def _taken_by(name: str, text: str, file: str) -> str:
 
 
 def check_uses(view: object, parameter: Parameter, kernel: Kernel, file: SourceFile, where: str) -> None:
-    """Raise UsageError if a kernel uses a surface or texture with other dimensions or texels. Only the text of a single
-    kernel is checked."""
+    """Raise UsageError if a kernel uses a texture or surface as if it had other dimensions or other texels.
+
+    `view`: the Texture or Surface for this parameter. Uses in several --step kernels are not checked.
+    """
     if kernel.expression == STEPS:
         return
     assert isinstance(view, (Texture, Surface))
@@ -103,14 +110,15 @@ def check_uses(view: object, parameter: Parameter, kernel: Kernel, file: SourceF
 
 
 def _other_texels(surface: Surface, own: list[Use], types: Mapping[str, str]) -> str | None:
-    """Return the error of a kernel that does not step by the bytes of a surface's texels, or None."""
+    """Return the error message if a kernel accesses a surface with another texel size than it has, or None."""
     have = np.dtype(surface.dtype).itemsize * surface.channels
     wrong = []
     for use in own:
         if not use.ctype or (texel := _texel(use.ctype, types)) is None:
             continue
         size, steps = np.dtype(texel[0]).itemsize * texel[1], _steps(use.x, types)
-        # A GPU accepts elements of any size, such as one channel; the kernel's step shows its idea of a texel.
+        # A GPU accepts elements of any size, such as one channel of a texel. So the factor of the coordinate in the
+        # kernel (`x * 4`) tells which texel size the kernel expects.
         if size == have or size not in steps or have in steps:
             return None
         wrong.append(
@@ -121,12 +129,12 @@ def _other_texels(surface: Surface, own: list[Use], types: Mapping[str, str]) ->
 
 
 def _other_values(texture: Texture, own: list[Use], types: Mapping[str, str]) -> str | None:
-    """Return the error of a kernel that reads other channels or another type than the texture's, or None."""
+    """Return the error message if a kernel reads more channels or another type than the texture has, or None."""
     normalized = texture.read == "normalized"
     for use in own:
         if texture.linear and not use.linear:
             return f"memory=linear is for tex1Dfetch, but the kernel reads it by tex{use.sides}D: leave it out"
-        ctype = types.get(use.ctype, use.ctype)  # the type of a template's parameter
+        ctype = types.get(use.ctype, use.ctype)  # replaces a template parameter by its argument
         if (element := _element(ctype, types)) is None:
             continue
         dtype, channels = element
@@ -162,9 +170,9 @@ def check_no_reference(file: SourceFile, kernel: Kernel) -> None:
         kind, ctype, verb, used = "surface", SURFACE_TYPE, "uses", surfaces
     several, pronoun = len(used) > 1, "them" if len(used) > 1 else "it"
     for name in used if not surfaces else ():
-        # The parser leaves out the default: one dimension.
+        # The parser leaves out default arguments: the dimension 1.
         texels[name], dimensions, *_ = [*split(file.references[name].partition("<")[2].removesuffix(">")), "1"]
-        sides = int(dimensions[0])  # 1, 2, 3; 241, 242, 12 for layers and cubes
+        sides = int(dimensions[0])  # the first digit of 1, 2, 3, and of 241, 242 (layers) and 12 (cubes)
         linear = sides == 1 and re.search(rf"\btex1Dfetch\s*\(\s*{name}\b", file.text)
         call, places = ("tex1Dfetch", "i") if linear else (f"tex{sides}D", ", ".join("xyz"[:sides]))
         fetches.append(f"{call}<{texels[name]}>({name}, {places})")
@@ -185,18 +193,18 @@ def check_no_reference(file: SourceFile, kernel: Kernel) -> None:
 
 
 def _element(ctype: str, types: Mapping[str, str]) -> tuple[str, int] | None:
-    """Return the NumPy type and count of a number or vector; None for other types."""
+    """Return (NumPy type, count) of a C type that is a number or a vector; None for other types."""
     dtype = numpy_type(ctype, types)
     return (dtype, 1) if dtype else vector_type(ctype, types)
 
 
 def _texel(ctype: str, types: Mapping[str, str]) -> tuple[str, int] | None:
-    """Return the NumPy type and channels of a C type as a surface's texel; None if it cannot be a texel."""
+    """Return (NumPy type, number of channels) of a C type as a texel; None if it cannot be a texel."""
     element = _element(ctype, types)
     if element is None:
         return None
     dtype, channels = element
-    if dtype in ("int64", "uint64", "float64"):  # stored as pairs of 32 bits
+    if dtype in ("int64", "uint64", "float64"):  # texels of 64 bits are stored as two numbers of 32 bits
         dtype, channels = "uint32", 2 * channels
     if dtype == "bool" or np.dtype(dtype).kind not in "fiu" or channels not in (1, 2, 4):
         return None
@@ -204,31 +212,31 @@ def _texel(ctype: str, types: Mapping[str, str]) -> tuple[str, int] | None:
 
 
 def _written(dtype: str, extents: str, channels: int, start: str) -> str:
-    """Return an array's text for a texture or surface, with the option for its channels."""
+    """Return the array and the channels option inside texture(...), such as 'float32[n,4]:random, channels=4'."""
     last, options = (f",{channels}", f", channels={channels}") if channels > 1 else ("", "")
     return f"{dtype}[{extents}{last}]:{start}{options}"
 
 
 def _array(dtype: str, sides: int, layered: bool, channels: int, start: str) -> str:
-    """Return the text of an array with these dimensions for a texture or surface, with its options."""
+    """Return the same for an array with `sides` dimensions, such as 'float32[height,width]:random'."""
     axes = ["width", "height", "depth"][:sides] + ["layers"] * layered
     return _written(dtype, ",".join(reversed(axes)), channels, start) + ", layers=yes" * layered
 
 
 def _dimensions(sides: int, layered: bool) -> str:
-    """Return "2 dimensions and layers"."""
+    """Return a text such as "2 dimensions and layers"."""
     return f"{sides} dimension{'s' * (sides > 1)}{' and layers' * layered}"
 
 
 def _steps(place: str, types: Mapping[str, str]) -> set[int]:
-    """Return the numbers of bytes by which a coordinate is multiplied: 4 in `x * 4` and `x * sizeof(float)`."""
+    """Return the factors in a coordinate's text, in bytes: {4} for `x * 4` and for `x * sizeof(float)`."""
     numbers = {int(number) for pair in re.findall(r"\*\s*(\d+)\b|\b(\d+)\s*\*", place) for number in pair if number}
     texels = (_texel(ctype, types) for ctype in _SIZEOF.findall(place))
     return numbers | {np.dtype(texel[0]).itemsize * texel[1] for texel in texels if texel}
 
 
 def _ctype(value: str, x: str, text: str) -> str:
-    """Return the type of a value that is written or read into, or "" if unknown."""
+    """Return the C type of the value or variable in a surface call, or "" if unknown; `x`: the first coordinate."""
     if cast := re.match(r"make_(\w+)\s*\(", value) or re.match(r"\(\s*([^\W\d][\w\s]*?)\s*\)\s*[\w(]", value):
         return cast[1]
     name = re.match(r"&?\s*(\w+)\s*$", value)
@@ -237,7 +245,7 @@ def _ctype(value: str, x: str, text: str) -> str:
 
 
 def _declared(name: str, text: str) -> str:
-    """Return the declared type of a name, or ""."""
+    """Return the C type with which a text declares a variable, or ""."""
     declaration = re.search(rf"\b([^\W\d][\w:]*(?:\s+(?:char|short|int|long))*)\s+{name}\s*[=;,\[)]", text)
     declaration = declaration or re.search(rf"\b([^\W\d]\w*)\s[^;(){{}}]{{0,200}},\s*{name}\s*[=;,]", text)
     return declaration[1] if declaration and declaration[1] not in ("return", "auto", "const", "else") else ""

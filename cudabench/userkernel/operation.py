@@ -1,4 +1,4 @@
-"""The operation of a user's problem: inputs, reference, CPU baseline, tolerance."""
+"""Makes the operation of a user's kernel: its inputs, expected outputs, CPU baseline and tolerances."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from cudabench.userkernel.values import conform
 Arrays = dict[str, np.ndarray]
 Parts = Callable[[np.ndarray, np.ndarray], Iterable[tuple[str, np.ndarray, np.ndarray, Tolerance]]]
 
-# Relative and absolute tolerances by the type of an output; integers must be exact.
+# (relative, absolute) default tolerance for each type of an output; integers must be equal.
 TOLERANCES = {
     "bfloat16": (1e-2, 1e-3),
     "float16": (2e-3, 2e-4),
@@ -44,7 +44,7 @@ def operation_of(problem: UserProblem) -> Operation:
         if expectation.path is None
     ]
     named = f"NumPy {', '.join(texts)}"
-    uses_blas = bool(re.search(r"@|\bnp\.(dot|matmul|inner|vdot)\b", named))  # only these use threads in NumPy
+    uses_blas = bool(re.search(r"@|\bnp\.(dot|matmul|inner|vdot)\b", named))  # only these are multithreaded in NumPy
     return Operation(
         name="run",
         summary=problem.request.file,
@@ -86,11 +86,14 @@ def operation_of(problem: UserProblem) -> Operation:
     )
 
 
-# What is right -------------------------------------------------------------------------------------------------------
+# Expected values -----------------------------------------------------------------------------------------------------
 
 
 def _reference(problem: UserProblem, inputs: Mapping[str, np.ndarray]) -> Arrays:
-    """Return the expected arrays. Floats are computed in double precision, then rounded once."""
+    """Return the expected outputs, keyed by name; floats are computed in double precision, then rounded once.
+
+    For an output whose functions are expected (np.sum(y)=...), the array has the expected values of these functions.
+    """
     expected: Arrays = {}
     functions: dict[str, list[np.ndarray]] = {}
     for expectation in problem.expectations:
@@ -113,7 +116,10 @@ def _reference(problem: UserProblem, inputs: Mapping[str, np.ndarray]) -> Arrays
 
 
 def _function_value(problem: UserProblem, expectation: Expectation, value: Any) -> np.ndarray:
-    """Return the expected value of a function of an output. Raises UsageError for another shape."""
+    """Return the expected value of a function of an output, in the shape of the function's value.
+
+    Raises UsageError if the expected value has another shape.
+    """
     array = problem.array(expectation.name)
     shape = np.shape(_applied(problem, expectation, np.zeros(array.shape, array.storage)))
     value = np.asarray(value)
@@ -124,14 +130,14 @@ def _function_value(problem: UserProblem, expectation: Expectation, value: Any) 
 
 
 def _applied(problem: UserProblem, expectation: Expectation, output: np.ndarray) -> np.ndarray:
-    """Return a function of an output, in double precision."""
+    """Compute an expectation's function of an output, such as np.sum(y), in double precision."""
     held = from_bfloat16(output) if problem.array(expectation.name).dtype == "bfloat16" else output
     values = {**problem.numbers, expectation.name: widened(held)}
     return np.asarray(problem.function(expectation).evaluate(values, limit=host_memory()))
 
 
 def _functions(problem: UserProblem, expectations: Sequence[Expectation], own: Tolerance) -> Parts:
-    """Return the comparison of functions of an output, each under its own text."""
+    """Return a function that yields (name, expected, computed, tolerance) for each expected function of an output."""
 
     def parts(want: np.ndarray, got: np.ndarray) -> Iterator[tuple[str, np.ndarray, np.ndarray, Tolerance]]:
         start = 0
@@ -147,7 +153,10 @@ def _functions(problem: UserProblem, expectations: Sequence[Expectation], own: T
 
 
 def _records(problem: UserProblem, expectation: Expectation, kind: np.dtype[Any]) -> Parts:
-    """Return the comparison of records: field by field, each with the tolerance of its type."""
+    """Return a function that yields (name, expected, computed, tolerance) for each field of an array of records.
+
+    `kind`: the NumPy type of a record. The tolerance is that of the field's type.
+    """
 
     def parts(want: np.ndarray, got: np.ndarray) -> Iterator[tuple[str, np.ndarray, np.ndarray, Tolerance]]:
         both = (np.ascontiguousarray(side).reshape(-1).view(np.uint8).view(kind) for side in (want, got))
@@ -160,7 +169,7 @@ def _records(problem: UserProblem, expectation: Expectation, kind: np.dtype[Any]
 def _values(
     problem: UserProblem, inputs: Mapping[str, np.ndarray], names: frozenset[str], wide: bool
 ) -> dict[str, Any]:
-    """Return the values of an expression's names; `wide`: floats in double precision."""
+    """Return the values for an expression with these names; `wide`: convert floats to double precision."""
     values = dict(problem.numbers)
     for name, held in contents(problem.constants, problem.request.seed).items() if problem.constants else ():
         values[name] = (widened(held) if wide else held) if held.size > 1 else held.reshape(-1)[0]
@@ -174,13 +183,13 @@ def _values(
 
 
 def widened(array: np.ndarray) -> np.ndarray:
-    """Return an array of floats in double precision; other arrays unchanged."""
+    """Return an array of floats in double precision; return other arrays unchanged."""
     wider = {"float16": np.float64, "float32": np.float64, "complex64": np.complex128}.get(array.dtype.name)
     return array.astype(wider) if wider else array
 
 
 def _tolerance(problem: UserProblem) -> Tolerance:
-    """Return the tolerance of each expected array: as given, or by its type."""
+    """Return the widest tolerance, which contains the tolerance of each expected array by name."""
     tolerances: dict[str, Tolerance] = {}
     for expectation in problem.expectations:
         array, kind = problem.array(expectation.name), fields_of(expectation)
@@ -199,7 +208,7 @@ def _tolerance(problem: UserProblem) -> Tolerance:
 
 
 def plain_tolerance(problem: UserProblem, dtype: str) -> Tolerance:
-    """Return the tolerance of a type: the given one, else the type's default."""
+    """Return the tolerance for outputs of a type: --rtol and --atol, by default those of the type."""
     rtol, atol = TOLERANCES.get(dtype, (0.0, 0.0))
     rtol = rtol if problem.request.rtol is None else problem.request.rtol
     atol = atol if problem.request.atol is None else problem.request.atol
@@ -212,7 +221,10 @@ def plain_tolerance(problem: UserProblem, dtype: str) -> Tolerance:
 
 @contextmanager
 def _on_cpu(problem: UserProblem, inputs: Arrays, outputs: Arrays, threads: int) -> Iterator[Callable[[], Any]]:
-    """Give the expectations as NumPy calls on the arrays' own types; all other work is done before."""
+    """Yield a function that computes all expectations with NumPy in the arrays' own types, to be timed.
+
+    Parsing, checking and converting are done before, so that they are not timed.
+    """
     works = []
     for expression in (problem.parsed(expectation) for expectation in problem.expectations if expectation.path is None):
         values = _values(problem, inputs, expression.names, wide=False)
@@ -233,6 +245,6 @@ def _run_on_cpu(problem: UserProblem, inputs: Arrays, outputs: Arrays, threads: 
 
 
 def _save(problem: UserProblem, outputs: Mapping[str, np.ndarray]) -> None:
-    """Write the arrays of --save as `.npy` files, each whole or not at all."""
+    """Write the arrays of --save as `.npy` files; each file is written atomically."""
     for name, path in problem.save:
         write_with(Path(path), partial(np.save, arr=outputs[name], allow_pickle=False), f"--save {name}={path}")

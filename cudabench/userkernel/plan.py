@@ -1,4 +1,4 @@
-"""Turns the options of `run` into cases, and finds every error that can be known before anything runs."""
+"""Turns the options of `run` into cases, and reports every error that can be found before anything runs."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from cudabench.userkernel.values import Array, Record, Scalar
 
 
 def series(requests: Sequence[UserRequest], command: str = "run") -> list[Series]:
-    """Return the requests as series: requests with the same file, arguments and expectations share one.
+    """Return the series for some requests; requests with the same file, arguments and expectations are in one series.
 
-    `command` is the command in the lines that errors suggest.
+    `command`: the cudabench command that suggestions in error messages use, such as 'run'.
     """
     groups: dict[str, list[UserRequest]] = {}
     for request in requests:
@@ -55,10 +55,10 @@ def same_problem(request: UserRequest) -> str:
 
 
 def build(requests: Sequence[UserRequest], command: str = "run") -> Series:
-    """Return the series of requests on one set of arguments.
+    """Return the series for requests that have the same arguments.
 
-    They may differ in kernels, launches and defines. Raises UsageError for an impossible request, and CudabenchError
-    for a file's fault.
+    The requests may differ in kernels, launches and defines. Raises UsageError for an impossible request, and
+    CudabenchError for an error in a file.
     """
     builder = _Builder(requests[0], command)
     cases = builder.in_steps() if requests[0].steps else builder.of_kernels(requests)
@@ -66,7 +66,11 @@ def build(requests: Sequence[UserRequest], command: str = "run") -> Series:
 
 
 class _Builder:
-    """The file of a request and, after its arguments are read, the common parts of all cases on them."""
+    """Makes the cases of requests with the same arguments.
+
+    After `read`: `arguments`: the kernel's arguments; `numbers`: the values of names in expressions; `fixed`: the
+    values of --const; `size`: the scalar arguments, by name; `problem`: the user's problem.
+    """
 
     def __init__(self, request: UserRequest, command: str) -> None:
         self.request, self.command = request, command
@@ -78,7 +82,7 @@ class _Builder:
         self.names = list(request.given())
 
     def in_steps(self) -> list[Case]:
-        """Return a case with several launches."""
+        """Return the case for --step options, in a list: one case with several launches."""
         request = self.request
         given = {option: getattr(request, option) for option in ("grid", "block", "shared", "cluster")}
         refuse(
@@ -103,7 +107,7 @@ class _Builder:
         return [self.case(name, launches, request, list(kernels.values()))]
 
     def of_kernels(self, requests: Sequence[UserRequest]) -> list[Case]:
-        """Return a case for each kernel of requests that may differ in kernels, launches and defines."""
+        """Return one case for each kernel that the requests name."""
         picked = [(*selected, own) for own in requests for selected in select(self.file, own, self.command)]
         kernels = [kernel for kernel, *_ in picked]
         for kernel in kernels:
@@ -133,7 +137,10 @@ class _Builder:
         return cases
 
     def read(self, first: Kernel, kernels: Sequence[Kernel], example: object) -> list[tuple[str, ...]]:
-        """Read the arguments for one of several kernels; return their names in each kernel's order."""
+        """Read the arguments for the kernel `first`, and check that they fit all `kernels`.
+
+        Return, for each kernel, the names of the arguments in the order of its parameters.
+        """
         request = self.request
         read = arguments.parse_arguments(request.arguments, first, _known(request), example, self.file)
         self.arguments, orders = pointers.for_each_kernel(read, first, kernels, self.file)
@@ -146,7 +153,7 @@ class _Builder:
         return orders
 
     def case(self, name: str, launches: tuple[Launch, ...], own: UserRequest, kernels: Sequence[Kernel]) -> Case:
-        """Return the case of launches of kernels."""
+        """Return a case; `name`: its name in results; `own`: the request with its defines."""
         request, folder = self.request, str(Path(self.request.file).resolve().parent)
         unset = (constants.unset_options(self.file, kernel, self.fixed) for kernel in kernels)
         return Case(
@@ -168,7 +175,7 @@ class _Builder:
 
 
 def problem(request: UserRequest) -> UserProblem:
-    """Return the problem of a request for one kernel. Raises as `build` does."""
+    """Return the problem of a request for one kernel. Raises the errors of `build`."""
     return _problem_in(build([request]))
 
 
@@ -180,10 +187,10 @@ def _problem_in(series: Series) -> UserProblem:
 
 
 def pair(old: UserRequest, new: UserRequest) -> Series:
-    """Return the two kernels as a series of two cases, old first.
+    """Return a series of two cases, to compare two kernels: the old one first.
 
-    An array that one kernel may write counts as written by both. Raises UsageError if a side is not one kernel, or if
-    arguments, expectations or bytes differ; otherwise as `build`.
+    If one of the kernels may write an array, it is treated as written by both. Raises UsageError if a request gives
+    more than one kernel, or if arguments, expectations or bytes differ; otherwise raises the errors of `build`.
     """
     sides = [build([request]) for request in (old, new)]
     for request, side in zip((old, new), sides, strict=True):
@@ -204,7 +211,7 @@ def pair(old: UserRequest, new: UserRequest) -> Series:
 
 
 def _check_same(first: UserProblem, second: UserProblem) -> None:
-    """Raise UsageError for the first difference of two problems; --expect is the same text for both."""
+    """Raise UsageError for the first difference in the arguments, --bytes or --flops of two problems."""
     ours, theirs = ({argument.name: argument for argument in problem.arguments} for problem in (first, second))
     if set(ours) != set(theirs):
         raise UsageError(
@@ -236,16 +243,16 @@ def _argument_text(argument: Any) -> str:
     return f"{value} ({argument.dtype})" if value is not None else type(argument).__name__.lower()
 
 
-# What the options say -------------------------------------------------------------------------------------------------
+# Numbers in the options ----------------------------------------------------------------------------------------------
 
 
 def _known(request: UserRequest) -> dict[str, int | float]:
-    """Return the names that shapes and grids may use besides the arguments: `-D TILE=32` defines TILE."""
+    """Return the numbers, by name, that shapes and grids may use besides the arguments, such as TILE of -D TILE=32."""
     return {**request.numbers, **numeric(request.defines)}
 
 
 def numeric(texts: Mapping[str, str]) -> dict[str, int | float]:
-    """Return the texts that are numbers."""
+    """Return those of the texts that are plain numbers, as numbers; the keys stay the same."""
     numbers: dict[str, int | float] = {}
     for name, value in texts.items():
         if re.fullmatch(r"[+-]?\d{1,18}", value.strip()):
@@ -259,7 +266,8 @@ def numeric(texts: Mapping[str, str]) -> dict[str, int | float]:
 
 
 def select(file: SourceFile, request: UserRequest, command: str = "run") -> list[tuple[Kernel, str, bool]]:
-    """Return the requested kernels of a file, each with its name in the report and whether it was named."""
+    """Return (kernel, its name in results, whether it was requested by name, not by a pattern) of each requested
+    kernel."""
     if not request.kernels:
         kernel = _only_kernel(file, request, command)
         return [(kernel, kernel.qualified_name, True)]
@@ -284,7 +292,7 @@ def select(file: SourceFile, request: UserRequest, command: str = "run") -> list
 
 
 def _only_kernel(file: SourceFile, request: UserRequest, command: str) -> Kernel:
-    """Return the only kernel of a file. Raises UsageError for several kernels, with a line for one of them."""
+    """Return the only kernel of a file. Raises UsageError if there are several; it suggests a command line for one."""
     try:
         return find_kernel(file)
     except UsageError as error:
@@ -300,17 +308,20 @@ def _only_kernel(file: SourceFile, request: UserRequest, command: str) -> Kernel
 
 
 def _easy(kernel: Kernel, file: SourceFile) -> bool:
-    """Return whether a command line can launch a kernel."""
+    """Return whether a command line can give all arguments of a kernel, and the simulator can run it."""
     try:
         check_no_reference(file, kernel)
         arguments.check_taken(kernel, file)
     except CudabenchError:
         return False
-    return "<<<" not in without_remarks(kernel.text)  # a kernel that launches kernels is refused
+    return "<<<" not in without_remarks(kernel.text)  # kernels that launch kernels are not supported
 
 
 def _named_kernel(file: SourceFile, name: str, request: UserRequest, command: str) -> Kernel:
-    """Return `find_kernel`; if the name is a template without arguments, the error has a line with them."""
+    """Return the kernel with this name, as `find_kernel` does.
+
+    If the name is a template without arguments, the error suggests a command line with arguments.
+    """
     try:
         return find_kernel(file, name)
     except UsageError as error:
@@ -321,8 +332,10 @@ def _named_kernel(file: SourceFile, name: str, request: UserRequest, command: st
 
 
 def _first_line(request: UserRequest, file: SourceFile, kernels: Iterable[Kernel], command: str) -> str | NoLine:
-    """Return the first line of the kernels without a gap, else the first line, else why the first kernel lacks a
-    line."""
+    """Return the first suggested command line without gaps, among those for the kernels.
+
+    If all have gaps, return the first command line. If there is none, return the reason (NoLine) for the first kernel.
+    """
     lines: list[str | NoLine] = []
     for kernel in chain(kernels, file.kernels[:1]):
         lines.append(_line(request, file, kernel, command))
@@ -339,7 +352,10 @@ def _line(request: UserRequest, file: SourceFile, kernel: Kernel, command: str) 
 
 
 def _with_line(message: str, example: str | NoLine) -> str:
-    """Return an error with a valid line; if it names an instance of a template, it names the line's instance."""
+    """Return an error message with the suggested command line added.
+
+    If the message names a template instance as an example, that is replaced by the instance in the command line.
+    """
     message, such_as, _ = message.rstrip(".").partition(", such as '")
     if isinstance(example, NoLine):
         return f"{message}; {example}"
@@ -353,18 +369,18 @@ def _with_line(message: str, example: str | NoLine) -> str:
 
 @dataclass(frozen=True)
 class KernelRequests:
-    """Requests of one kernel each, and the other kernels of their files, as 'FILE: NAME'."""
+    """`requests`: requests for one kernel each; `left_out`: all other kernels of the same files, as 'FILE: NAME'."""
 
     requests: tuple[UserRequest, ...]
     left_out: tuple[str, ...]
 
 
 def for_each_kernel(requests: Sequence[UserRequest], command: str) -> KernelRequests:
-    """Return a request for each kernel of the given requests; a request without a kernel means all of its file.
+    """Split requests into requests for one kernel each; a request that names no kernel means all kernels of its file.
 
-    Each of several kernels takes the values of --arg and --expect with its parameters' names. Raises UsageError for a
-    file without kernels, for templates that no name instantiates, and for an option that no kernel takes.
-    `command` is the command in the lines that errors suggest.
+    If there are several kernels, each gets only those --arg and --expect options that have names of its parameters.
+    Raises UsageError for a file without kernels, for templates that no name instantiates, and for an option that no
+    kernel takes. `command`: the cudabench command that suggestions in error messages use.
     """
     picked = [(request, kernel, name) for request in requests for kernel, name in _kernels(request, command)]
     single_requests = [
@@ -383,10 +399,10 @@ def for_each_kernel(requests: Sequence[UserRequest], command: str) -> KernelRequ
 
 
 def _kernels(request: UserRequest, command: str) -> list[tuple[Kernel, str]]:
-    """Return the kernels of a request, each with a name that selects only it."""
+    """Return (kernel, a name that selects only this kernel) for each kernel of a request."""
     whole = file_of(request)
     own = tuple(kernel for kernel in whole.kernels if not kernel.file)
-    file = replace(whole, kernels=own) if own else whole  # kernels of headers count only if the file lacks others
+    file = replace(whole, kernels=own) if own else whole  # kernels of headers only if the file itself has none
     if not request.kernels:
         if templates := [kernel for kernel in file.kernels if kernel.template_parameters]:
             line = Example(request, whole, templates[0], command)
@@ -406,9 +422,10 @@ def _kernels(request: UserRequest, command: str) -> list[tuple[Kernel, str]]:
 
 
 def _for_kernel(request: UserRequest, kernel: Kernel) -> UserRequest:
-    """Return a request with the arguments that a kernel takes, in its order; all if its parameters lack names.
+    """Return a copy of a request with only the options for one kernel, and the arguments in the kernel's order.
 
-    Numbers that are other kernels' arguments can still be used in shapes and grids.
+    If a parameter has no name, the request is returned unchanged. Numbers among the removed arguments can still be used
+    in shapes and grids.
     """
     order = [parameter.name for parameter in kernel.parameters]
     if not all(order):
@@ -424,7 +441,7 @@ def _for_kernel(request: UserRequest, kernel: Kernel) -> UserRequest:
 
 
 def _check_taken(requests: Sequence[UserRequest], singles: Sequence[UserRequest], kernels: Sequence[Kernel]) -> None:
-    """Raise UsageError for an --arg or --expect that no kernel takes."""
+    """Raise UsageError for an --arg or --expect whose name is a parameter of no kernel."""
     names = list(dict.fromkeys(p.name for kernel in kernels for p in kernel.parameters if p.name))
     for option, kind in (("--arg", "arguments"), ("--expect", "expect")):
         used = {text for request in singles for text in getattr(request, kind)}

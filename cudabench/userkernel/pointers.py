@@ -1,5 +1,7 @@
-"""Which arrays a pointer takes, also a pointer to pointers to rows (`float **a`), and whether a parameter takes an
-argument that was made for another kernel's parameter."""
+"""Checks which arrays a pointer parameter can take, and whether another kernel can take the same arguments.
+
+A pointer to pointers (`float **a`) takes an array too, and the kernel gets pointers to its rows.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from cudabench.userkernel import textures
 from cudabench.userkernel.object_uses import check_uses
 from cudabench.userkernel.values import Argument, Array, Null, Scalar, shape_text
 
-# Types of CUDA's headers that NumPy lacks, and the types that hold their bits.
+# C types that NumPy lacks, and (type of the array that holds them, number of its elements in one of them).
 _BITS = {
     **dict.fromkeys(("__nv_bfloat16", "nv_bfloat16"), ("bfloat16", 1)),
     **dict.fromkeys(("c10::BFloat16", "at::BFloat16", "torch::BFloat16"), ("bfloat16", 1)),
@@ -27,19 +29,22 @@ _SAME_BITS = {"bfloat16": ("uint16",), "int8": ("uint8",), "uint8": ("bool", "in
 
 
 def element_type(parameter: Parameter) -> str:
-    """Return the NumPy type of an array for a pointer; bytes if NumPy lacks the type."""
+    """Return the type of an array that a pointer parameter can take; uint8 if NumPy lacks the pointee's type."""
     pointee = _pointee(parameter)
     return pointee[0] if pointee else "float32" if parameter.type == "void" else "uint8"
 
 
 def elements(parameter: Parameter) -> int | None:
-    """Return how many elements of `element_type` make one of the pointer's; None for a struct or an unknown type."""
+    """Return how many elements of `element_type` make one pointee: 4 for float4; None for a struct or unknown type."""
     pointee = _pointee(parameter)
     return pointee[1] if pointee else 1 if parameter.type == "void" else None
 
 
 def check_fit(array: Array, parameter: Parameter, kernel: Kernel, where: str) -> None:
-    """Raise UsageError if a pointer cannot take an array: it has another type, or a part of a vector is left over."""
+    """Raise UsageError if a pointer cannot take an array.
+
+    Its type may be wrong, or its size may not be a whole number of vectors. `where`: the option, for messages.
+    """
     if parameter.type == "void":
         return
     pointee = _pointee(parameter)
@@ -70,8 +75,7 @@ def check_fit(array: Array, parameter: Parameter, kernel: Kernel, where: str) ->
 
 
 def _pointee(parameter: Parameter) -> tuple[str, int] | None:
-    """Return the NumPy type behind a pointer and its count in an element; None for an unknown type, and for a struct
-    with members of several types."""
+    """Return (NumPy type, count) of the numbers in a pointee; None if it is unknown or has members of several types."""
     if parameter.number:
         return parameter.number, 1
     return parameter.vector or _BITS.get(parameter.element or parameter.type) or parameter.parts
@@ -81,17 +85,17 @@ def _pointee(parameter: Parameter) -> tuple[str, int] | None:
 
 
 def of_pointers(parameter: Parameter) -> bool:
-    """Return whether a parameter points at pointers to numbers or structs, as `float **a` does."""
+    """Return whether a parameter is a pointer to pointers to numbers or structs, such as `float **a`."""
     return parameter.pointer and parameter.type.endswith("*") and not parameter.type.endswith("**")
 
 
 def row_of(parameter: Parameter) -> Parameter:
-    """Return the parameter of a single row: `float *a` for `float **a`."""
+    """Return a parameter that takes a single row: `float *a` for `float **a`."""
     return replace(parameter, type=parameter.type[:-1].rstrip(), element=parameter.element[:-1])
 
 
 def rows_of(array: Array, parameter: Parameter, kernel: Kernel, where: str) -> Array:
-    """Return an array that the kernel gets as pointers to its rows. Raises UsageError for an array without rows."""
+    """Return a copy of an array that is passed as pointers to its rows. Raises UsageError if it has one dimension."""
     if len(array.shape) < 2:
         raise UsageError(
             f"{where}: '{parameter}' in {kernel.signature} is an array of pointers, one to each row, and "
@@ -102,11 +106,11 @@ def rows_of(array: Array, parameter: Parameter, kernel: Kernel, where: str) -> A
     return replace(array, view=Rows(array.name, array.shape[0], pitch))
 
 
-# Arguments that were made for another parameter ----------------------------------------------------------------------
+# Arguments that were read for one kernel and are passed to another ---------------------------------------------------
 
 
 def check_takes(argument: Argument, parameter: Parameter, kernel: Kernel, file: SourceFile, where: str) -> None:
-    """Raise UsageError if a kernel's parameter cannot take an argument; types of numbers are not checked."""
+    """Raise UsageError if a kernel's parameter cannot take an argument; the types of scalars are not checked."""
     view, kind = argument.argument, type(argument.argument).__name__.lower()
     wrong = ""
     if isinstance(view, TensorMap):
@@ -132,11 +136,11 @@ def check_takes(argument: Argument, parameter: Parameter, kernel: Kernel, file: 
 def for_each_kernel(
     arguments: Sequence[Argument], first: Kernel, kernels: Sequence[Kernel], file: SourceFile
 ) -> tuple[tuple[Argument, ...], list[tuple[str, ...]]]:
-    """Return the arguments for several kernels, and for each kernel the names in the order of its parameters.
+    """Return (the arguments, for each kernel the names of its arguments in the order of its parameters).
 
-    `first` is the kernel that the arguments were read for. A kernel with the same parameter names takes them by name,
-    others by position. An array is const if all kernels declare it so. Raises UsageError for a kernel that the
-    arguments do not fit.
+    `first`: the kernel for which the arguments were read. Another kernel with the same parameter names takes them by
+    name; one with other names takes them by position. An array is const if all kernels declare it const. Raises
+    UsageError for a kernel that cannot take the arguments.
     """
     by_name = {argument.name: argument for argument in arguments}
     orders = []

@@ -1,4 +1,7 @@
-"""A user's problem: arguments, expectations, bytes. Plain data, which can be sent to the process with the GPU."""
+"""A user's problem: the arguments, the expected outputs, and the bytes and flops of a launch.
+
+It consists of plain data, so that it can be sent to the process that uses the GPU.
+"""
 
 from __future__ import annotations
 
@@ -24,22 +27,22 @@ from cudabench.userkernel.values import Argument, Array, arrays_of, conform, loa
 
 @dataclass(frozen=True)
 class Expectation:
-    """The expected content of an array after the launch: an expression, or the content of a file."""
+    """The expected content of the array `name` after the launch: the expression `text`, or the file `path`."""
 
     name: str
     text: str
     path: str | None = None
-    # The expression on the left side, if it is not an array: np.sum(y).
+    # The left side of --expect, if it is an expression instead of an array's name, such as np.sum(y).
     function: str = ""
 
     @property
     def option(self) -> str:
-        """The expectation's name in errors."""
+        """The option as error messages show it."""
         return f"--expect '{self.function or self.name}={self.text}'"
 
 
 def split_expectation(text: str) -> tuple[str, str]:
-    """Return the two sides of an expectation: its '=' is outside all brackets and not part of a comparison."""
+    """Return the two sides of an --expect option, split at the '=' outside of all brackets and comparisons."""
     depth = 0
     for at, letter in enumerate(text):
         depth += (letter in "([{") - (letter in ")]}")
@@ -55,13 +58,13 @@ def split_expectation(text: str) -> tuple[str, str]:
 
 
 def file_content(expectation: Expectation) -> np.ndarray:
-    """Return the content of an expectation's file, records as their bytes."""
+    """Return the array in an expectation's file; an array of records is returned as its bytes (uint8)."""
     assert expectation.path is not None
     return numbers_of(load(expectation.path, expectation.option))
 
 
 def fields_of(expectation: Expectation) -> np.dtype[Any] | None:
-    """Return the type of the records in an expectation's file; None for plain numbers."""
+    """Return the NumPy type of the records in an expectation's file; None if there is no file, or it has numbers."""
     if expectation.path is None:
         return None
     kind = load(expectation.path, expectation.option).dtype
@@ -69,7 +72,10 @@ def fields_of(expectation: Expectation) -> np.dtype[Any] | None:
 
 
 def leaves(array: np.ndarray, path: str) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield the plain fields of an array of records, by name: p.a, p.inner.b. Padding is left out."""
+    """Yield (name, array) of each number field of an array of records, with names like p.a and p.inner.b.
+
+    Padding is left out.
+    """
     if not array.dtype.names:
         yield path, np.ascontiguousarray(array)
         return
@@ -82,7 +88,11 @@ def leaves(array: np.ndarray, path: str) -> Iterator[tuple[str, np.ndarray]]:
 
 @dataclass(frozen=True)
 class UserProblem:
-    """Everything that the operation of a problem needs, as plain data."""
+    """All data that `operation_of` needs to make the operation.
+
+    `numbers`: the values of the names in expressions. `bytes`, `flops`: of --bytes and --flops, 0 if not given. `save`:
+    (array name, path) of each --save. `constants`: the values of --const.
+    """
 
     request: UserRequest
     arguments: tuple[Argument, ...]
@@ -95,12 +105,12 @@ class UserProblem:
 
     @property
     def arrays(self) -> tuple[Array, ...]:
-        """The arguments that are arrays, and the arrays that structs point at."""
+        """The arrays among the arguments, and the arrays that struct arguments point to."""
         return arrays_of(self.arguments)
 
     @property
     def baseline(self) -> bool:
-        """Whether an expression reads an array, so that it can be timed on the CPU."""
+        """Whether an expected expression reads an array; only then it is worth timing on the CPU."""
         arrays = {name for array in self.arrays for name in (array.name, self.before(array.name))}
         return any(
             self.parsed(expectation).names & arrays for expectation in self.expectations if expectation.path is None
@@ -111,17 +121,20 @@ class UserProblem:
         return next(array for array in self.arrays if array.name == name)
 
     def before(self, name: str) -> str:
-        """Return the name of an array's values before the launch: y0, or y_before if a parameter is called y0."""
+        """Return the name by which expressions use an array's values before the launch.
+
+        It is y0 for y, or y_before if a parameter is called y0.
+        """
         return f"{name}_before" if any(argument.name == f"{name}0" for argument in self.arguments) else f"{name}0"
 
     def function(self, expectation: Expectation) -> Expression:
-        """Return the left side of an expectation, parsed and checked."""
+        """Parse and check the function on the left side of an expectation."""
         return expressions.parse(
             expectation.function, "--expect", [*self.numbers, expectation.name], arrays=True, label=expectation.option
         )
 
     def parsed(self, expectation: Expectation) -> Expression:
-        """Return an expectation's expression, parsed and checked."""
+        """Parse and check the expression on the right side of an expectation."""
         arrays = [array.name for array in self.arrays]
         fixed = [constant.name for constant in self.constants]
         known = [*self.numbers, *fixed, *arrays, *(self.before(name) for name in arrays)]
@@ -136,8 +149,9 @@ def problem_of(
 ) -> UserProblem:
     """Return the problem of a request.
 
-    `read` are its arguments, `numbers` are the names of expressions. Raises UsageError for an expectation, a tolerance
-    or a --save that does not fit the arguments, and CudabenchError for a path that cannot be written.
+    `read`: its arguments. `numbers`: the values of the names that expressions may use. Raises UsageError for an
+    expectation, a tolerance or a --save that does not fit the arguments, and CudabenchError for a path that cannot be
+    written.
     """
     for option, bound in (("--rtol", request.rtol), ("--atol", request.atol)):
         if bound is not None and not 0 <= bound < float("inf"):
@@ -170,7 +184,7 @@ def problem_of(
 
 
 def _expectation(text: str, read: Sequence[Argument], numbers: Mapping[str, Any]) -> Expectation:
-    """Return the expectation of --expect on an array, or on a function of an output, such as np.sum(y)=1."""
+    """Read an --expect option; its left side is an array or a function of an array, as in np.sum(y)=1."""
     left, right = split_expectation(text)
     if not re.search(r"\W", left) or not left:
         name, value = arguments.split_name_value(text, "--expect", "'y=a*x+y0' or y=@FILE.npy")
@@ -203,7 +217,7 @@ def _known_array(name: str, problem: UserProblem, option: str) -> Array:
 
 
 def _check_expectation(expectation: Expectation, array: Array, problem: UserProblem) -> None:
-    """Refuse a wrong expectation before anything runs."""
+    """Raise UsageError for an expectation that cannot be compared: a wrong file, or names that have no value."""
     if expectation.path is not None:
         conform(file_content(expectation), array.name, array.shape, array.dtype, expectation.option, constant=False)
         return
@@ -234,7 +248,7 @@ def _check_expectation(expectation: Expectation, array: Array, problem: UserProb
 
 
 def number(text: str | None, option: str, numbers: Mapping[str, Any]) -> int:
-    """Return the value of an option's expression, rounded to a whole number; 0 without the option."""
+    """Return the value of an option such as --bytes, rounded to a whole number; 0 if the option is not given."""
     if text is None:
         return 0
     value = expressions.parse(text, option, numbers).evaluate(numbers)
@@ -244,7 +258,10 @@ def number(text: str | None, option: str, numbers: Mapping[str, Any]) -> int:
 
 
 def dimensions(text: str, option: str, numbers: Mapping[str, Any]) -> Dim:
-    """Return 'X', 'X,Y' or 'X,Y,Z' of expressions as a full block or grid; 32x8 means 32,8."""
+    """Return the (x, y, z) of a block or grid that is given as 'X', 'X,Y' or 'X,Y,Z'; missing sides are 1.
+
+    Each side may be an expression; 32x8 means 32,8.
+    """
     if re.fullmatch(r"\s*\d+(\s*x\s*\d+){1,2}\s*", text):
         text = text.replace("x", ",")
     value = expressions.parse(text, option, numbers).evaluate(numbers)
@@ -266,9 +283,11 @@ def launch_of(
     option: str = "",
     passed: tuple[Any, ...] = (),
 ) -> Launch:
-    """Return the launch that grid, block, dynamic shared bytes and blocks of a cluster make.
+    """Return the launch of `function` with the sizes that the texts of the options give.
 
-    `option` replaces --grid, --block and others in errors. Raises UsageError for a launch that no device can run.
+    `shared`: dynamic shared memory in bytes; `cluster`: blocks per cluster; `passed`: the arguments. `option`: the name
+    to use in error messages in place of --grid, --block and so on. Raises UsageError for a launch that no device can
+    run.
     """
     sides = {"block": block, "grid": grid, **({"cluster": cluster} if cluster is not None else {})}
     extents = {name: dimensions(text, option or f"--{name}", numbers) for name, text in sides.items()}
@@ -282,7 +301,7 @@ def launch_of(
 
 
 def main_dtype(problem: UserProblem) -> str:
-    """Return the type for the report: the first output's."""
+    """Return the element type to show in results: that of the first output, else of another array, else ''."""
     expected = [expectation.name for expectation in problem.expectations]
     ranked = sorted(problem.arrays, key=lambda array: (array.name not in expected, array.const))
     return ranked[0].dtype if ranked else ""

@@ -1,7 +1,7 @@
-"""`--profile FILE.toml`: the saved arguments of `run`. Each kernel has a table, with the options' names as keys.
+"""`--profile FILE.toml`: a file with saved options of `run`. Each kernel has a table whose keys are option names.
 
-Keys above the tables hold for all kernels. Paths are relative to the file. A profile can write only in its own folder
-or below, because a foreign profile must not overwrite other files.
+Keys above the tables apply to all kernels. Paths are relative to the profile's folder. A profile can write files only
+in this folder or below it, because a profile from another person must not overwrite other files.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from cudabench.system.reading import content
 from cudabench.userkernel.request import name_of
 
 OUTPUTS = ("json", "report", "save", "image-out", "plot")  # options that name a file to write
-MOST_BYTES = 4 << 20  # size of a profile
+MOST_BYTES = 4 << 20  # the largest size of a profile
 LISTS = ("arg", "expect", "const", "define", "save", "include", "step")  # options that may be given several times
-SHOWN = 60  # characters of a value in a message
+SHOWN = 60  # the most characters of a value that messages show
 DIMENSIONS = ("grid", "block")
 EXAMPLE = '[saxpy] with grid = "cdiv(n,256)", block = 256 and arg = ["n=1048576", ...]'
 
 
 @dataclass(frozen=True)
 class Profile:
-    """A profile's content: the common options, and the kernels' tables in order."""
+    """The content of a profile; `common`: the options for all kernels; `tables`: the options of each kernel by name."""
 
     path: str
     common: Mapping[str, Any]
     tables: Mapping[str, Mapping[str, Any]]
 
     def of(self, kernel: str) -> dict[str, Any]:
-        """Return the options of a kernel: its table's over the common ones."""
+        """Return the options of a kernel: those of its table, and the common ones that the table does not set."""
         if self.tables and kernel not in self.tables:
             raise UsageError(
                 f"{self.path} lacks a table for the kernel '{kernel}'; it has {', '.join(self.tables)}."
@@ -45,12 +45,12 @@ class Profile:
 
 
 def load_profile(path: str, known: Mapping[str, bool]) -> Profile:
-    """Read a profile; `known` are the options that it may have, and whether each is a flag."""
+    """Read a profile; `known`: for each option that it may contain, whether the option is a flag."""
     document = _toml(path)
     common: dict[str, Any] = {}
     tables: dict[str, dict[str, Any]] = {}
     for key, value in document.items():
-        # `[arg]` above the kernels is an option with named values, not a kernel.
+        # A table `[arg]` is the option --arg with named values, not a kernel called arg.
         if isinstance(value, dict) and key not in LISTS:
             tables[key] = {name: _value(path, f"[{key}] ", name, item, known) for name, item in value.items()}
         else:
@@ -59,7 +59,10 @@ def load_profile(path: str, known: Mapping[str, bool]) -> Profile:
 
 
 def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options, with those of `above` first; repeatable options are merged by the NAME of NAME=VALUE."""
+    """Merge options; those in `above` replace those in `below`.
+
+    Of an option with several NAME=VALUE, only the values with the same NAME are replaced.
+    """
     result = dict(below)
     for key, value in above.items():
         if key in LISTS and key in below and key != "step":
@@ -90,7 +93,7 @@ def _toml(path: str) -> dict[str, Any]:
 
 
 def _value(path: str, table: str, key: str, value: Any, known: Mapping[str, bool]) -> Any:
-    """Return a key's value in the form of the command line: text, a tuple of texts, a flag."""
+    """Convert a key's value to what the command line would give: a text, a tuple of texts, or a bool for a flag."""
     where = f"{path}: {table}{key}"
     if key not in known:
         raise UsageError(
@@ -136,7 +139,7 @@ def _shown(value: Any) -> str:
 
 
 def _inside(folder: Path, text: str, where: str, option: str) -> None:
-    """Raise UsageError if a file to write is outside the profile's folder, links resolved."""
+    """Raise UsageError if a file to write is outside of the profile's folder, after symbolic links are resolved."""
     root, target = os.path.realpath(folder), os.path.realpath(folder / text)
     if os.path.commonpath([root, target]) != root:
         raise UsageError(
@@ -146,7 +149,7 @@ def _inside(folder: Path, text: str, where: str, option: str) -> None:
 
 
 def _beside(folder: Path, key: str, text: str, where: str) -> str:
-    """Return NAME=@FILE, or --save's NAME=FILE, with the file beside the profile."""
+    """Make the file in NAME=@FILE, in NAME=FILE of --save, or the folder of --include relative to `folder`."""
     if key == "save":
         name, _, file = (part.strip() for part in text.partition("="))
         _inside(folder, file, where, f"--save {name}={file}")

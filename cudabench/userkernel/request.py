@@ -1,4 +1,4 @@
-"""The request of `cudabench run`, as text."""
+"""What `cudabench run` is asked to do: the options of the command line, as texts."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
-LAUNCH = ("grid", "block", "bytes", "flops", "shared", "cluster")  # options with a single text
+LAUNCH = ("grid", "block", "bytes", "flops", "shared", "cluster")  # options that are given once, with a text
 
 
 @dataclass(frozen=True)
 class UserRequest:
-    """The request of the command line or a profile: the texts of the options."""
+    """The options of `run` from the command line or a profile, mostly as texts."""
 
     file: str
     kernels: tuple[str, ...] = ()
@@ -31,21 +31,21 @@ class UserRequest:
     include: tuple[str, ...] = ()
     std: str = ""
     seed: int = 0
-    # Names for shapes and grids besides the arguments and defines.
+    # Further numbers that shapes and grids may use by name, besides arguments and defines.
     numbers: Mapping[str, int | float] = field(default_factory=dict)
-    steps: tuple[str, ...] = ()  # launches in order, instead of grid and block
+    steps: tuple[str, ...] = ()  # the texts of --step, which replace grid and block
 
     def given(self) -> dict[str, str]:
-        """Return --arg values by name."""
+        """Return the values of --arg, keyed by the argument's name."""
         return {name_of(text): text.partition("=")[2].strip() for text in self.arguments}
 
     def with_values(self, values: Mapping[str, str]) -> UserRequest:
-        """Return the request with other values for the named arguments."""
+        """Return a copy of the request in which these arguments have these values instead."""
         texts = ((name_of(text), text) for text in self.arguments)
         return replace(self, arguments=tuple(f"{n}={values[n]}" if n in values else text for n, text in texts))
 
     def words(self, command: str = "run") -> list[str]:
-        """Return the command line of this request."""
+        """Return the words of a command line that makes the same request."""
         words = ["cudabench", command, self.file]
         numbers = ((f"--{name}", getattr(self, name)) for name in ("rtol", "atol"))
         options: tuple[tuple[str, Iterable[str | None]], ...] = (
@@ -66,5 +66,5 @@ class UserRequest:
 
 
 def name_of(text: str) -> str:
-    """Return the name in a text of NAME=VALUE."""
+    """Return NAME of a text NAME=VALUE."""
     return text.partition("=")[0].strip()

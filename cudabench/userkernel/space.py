@@ -1,4 +1,7 @@
-"""The space of a sweep over a user's own kernel: lists in the options of `run`, and the request of each point."""
+"""The variations of a sweep over a user's own kernel.
+
+Options of `run` may list several values. Each combination of values is a point of the sweep, and gives one request.
+"""
 
 from __future__ import annotations
 
@@ -31,15 +34,19 @@ from cudabench.userkernel.request import LAUNCH, UserRequest, name_of
 
 BLOCK_NAMES = ("bx", "by", "bz")
 RANGE = re.compile(r"\s*\d+:\d+(:\d+)?\s*", re.ASCII)
-WHOLE = re.compile(r"\s*(\w+\s*:)?\s*\d+\s*")  # a whole number, with its type or without
+WHOLE = re.compile(r"\s*(\w+\s*:)?\s*\d+\s*")  # a whole number, which may have a type: int32:4096
 NUMBER = r"(\w+\s*:)?\s*[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?"
-# The texts of a request in which {NAME} is replaced, and the texts that may use numbers by name.
+# Fields of a request whose texts may contain {NAME} of a --param, or names of numbers.
 LISTS = ("arguments", "expect", "constants")
 
 
 @dataclass
 class Space:
-    """The variations of a request in a sweep. `point` plans a single one."""
+    """All variations of a request in a sweep.
+
+    `axes`: what varies, with its values. `groups`: the axes in groups; axes in one group vary together (--zip).
+    `where`: the text of --where.
+    """
 
     request: UserRequest
     axes: tuple[Axis, ...]
@@ -49,11 +56,12 @@ class Space:
 
     @property
     def count(self) -> int:
-        """The number of combinations before --where."""
+        """The number of combinations, including those that --where excludes."""
         return count_of(self.groups)
 
     def combinations(self) -> Iterator[Values]:
-        """Yield the combinations that --where allows. Raises UsageError for too many combinations."""
+        """Yield the combinations that --where allows and a GPU can launch. Raises UsageError for too many
+        combinations."""
         if self.count > MOST_COMBINATIONS:
             raise UsageError(
                 f"The sweep has {self.count} combinations; at most {MOST_COMBINATIONS} are allowed: take fewer "
@@ -62,9 +70,9 @@ class Space:
         yield from filter(self.admits, combinations(self.groups))
 
     def admits(self, values: Values) -> bool:
-        """Return whether --where allows a combination, and a device can launch its block."""
+        """Return whether --where allows a combination, and its block has no more threads than a GPU can launch."""
         if math.prod(int(values[name]) for name in BLOCK_NAMES if name in values) > MAX_THREADS_PER_BLOCK:
-            return False  # ranges of a block can give such pairs, which are not points of the sweep
+            return False  # combined ranges of a block's sides can give such blocks; they are skipped silently
         if not self.where:
             return True
         request = self.at(values)
@@ -73,7 +81,7 @@ class Space:
         return bool(expressions.parse(self.where, "--where", known).evaluate(known))
 
     def at(self, values: Values) -> UserRequest:
-        """Return the request of a combination."""
+        """Return the request for a combination of values."""
         kinds = {axis.name: axis.kind for axis in self.axes}
 
         def of(kind: str) -> dict[str, str]:
@@ -100,18 +108,18 @@ class Space:
         )
 
     def point(self, values: Values) -> Point:
-        """Return the plan of a combination. Raises UsageError if it cannot be launched, else as `plan.build`."""
+        """Return the planned point for a combination. Raises UsageError if it cannot be launched; see `plan.build`."""
         request = self.at(values)
         own = plan.build([request], "sweep")
         if len(own.cases) != 1:
             names = ", ".join(case.kernel for case in own.cases)
             raise UsageError(f"A sweep takes one kernel, but '{request.kernels[0]}' means {names}: name one of them.")
         case = replace(own.cases[0], named=False, parameters=dict(values))
-        # Points with the same arguments share inputs and references.
+        # Points with the same arguments are put in one series, so that they share inputs and expected outputs.
         return Point(values, self._series.setdefault(plan.same_problem(request), replace(own, cases=())), case)
 
     def first(self) -> Point:
-        """Return the first combination that can be launched. Raises UsageError without such a combination."""
+        """Return the point of the first combination that can be launched. Raises UsageError if there is none."""
         refused: UsageError | None = None
         for values in self.combinations():
             try:
@@ -121,7 +129,7 @@ class Space:
         raise refused or UsageError(f"--where '{self.where}' does not hold for any of the {self.count} combinations.")
 
     def command(self, values: Values) -> list[str]:
-        """Return the words of the `run` command that repeats a point."""
+        """Return the words of a `run` command that runs a single point."""
         request = self.at(values)
 
         def put(text: str) -> str:
@@ -136,7 +144,7 @@ class Space:
         return _rewritten(request, put, put_value, (*LISTS, "steps")).words()
 
     def fixed(self) -> dict[str, Any]:
-        """Return the fixed options as plain values; sweeps with equal fixed options have the same space."""
+        """Return the options that do not vary, as plain values; used to compare two sweeps."""
         swept = {axis.name for axis in self.axes}
         kept = {name: getattr(self.request, name) for name in ("file", *LAUNCH, "rtol", "atol", "std", "seed")}
         kept |= {name: list(getattr(self.request, name)) for name in ("steps", "expect", "constants", "include")}
@@ -149,7 +157,10 @@ class Space:
 def _rewritten(
     request: UserRequest, put: Callable[[str], str], put_in: Callable[[str], str], lists: Sequence[str]
 ) -> UserRequest:
-    """Return a request with its texts rewritten; repeatable options are rewritten by `put_in`."""
+    """Return a copy of a request with changed texts.
+
+    `put`: changes the texts of the options in LAUNCH; `put_in`: changes each text of the fields named in `lists`.
+    """
     changed: dict[str, Any] = {name: put(text) for name in LAUNCH if (text := getattr(request, name)) is not None}
     changed |= {name: tuple(map(put_in, getattr(request, name))) for name in lists}
     return replace(request, **changed)
@@ -165,7 +176,10 @@ def space_of(
     where: str | None = None,
     sizes: str | None = None,
 ) -> Space:
-    """Return the space of the lists in a request's texts and of NAME=V1,V2 in `parameters`."""
+    """Return the variations that a request with lists of values describes.
+
+    `parameters`: the texts NAME=V1,V2 of --param; `zips`, `where`, `sizes`: the texts of these options.
+    """
     axes: list[Axis] = []
     if len(request.kernels) > 1:
         axes.append(Axis("kernel", request.kernels, "kernel"))
@@ -201,7 +215,7 @@ def space_of(
 
 
 def _parameter(text: str, request: UserRequest) -> Axis:
-    """Return the axis of NAME=V1,V2. Raises UsageError if no option uses NAME."""
+    """Return the axis for the --param NAME=V1,V2. Raises UsageError if no option uses NAME."""
     name, value = split_name_value(text, "--param", "BM=32,64,128")
     inside = [*request.arguments, *request.constants]
     elsewhere = [*request.kernels, *request.expect, *request.defines.values()]
@@ -214,7 +228,10 @@ def _parameter(text: str, request: UserRequest) -> Axis:
 
 
 def _argument(text: str) -> Axis | None:
-    """Return the axis of an --arg that lists values: numbers, whole arrays, or initial values of an array."""
+    """Return the axis of an --arg that lists several values, or None.
+
+    They are numbers, arrays, or initial values of one array.
+    """
     name, equals, value = text.partition("=")
     name, value = name.strip(), value.strip()
     if not equals or value.startswith("@"):
@@ -236,8 +253,10 @@ def _argument(text: str) -> Axis | None:
 
 
 def _block_axes(request: UserRequest) -> tuple[list[Axis], str]:
-    """Return an axis for each range in --block, named bx, by, bz, and their --zip. Without --block, if --grid uses
-    these names, the axes of sensible blocks."""
+    """Return (axes named bx, by, bz of the block, the --zip for them or '').
+
+    Each range in --block gives an axis. Without --block, if --grid uses these names, the axes list usual block sizes.
+    """
     if request.block is not None:
         parts = split(request.block)
         axes = [
@@ -254,7 +273,10 @@ def _block_axes(request: UserRequest) -> tuple[list[Axis], str]:
 
 
 def requests_for_sizes(request: UserRequest, text: str) -> list[UserRequest]:
-    """Return a request for each size of --sizes: 'n=A..B*2', or without a name if one --arg is a whole number."""
+    """Return a request for each size in the text of --sizes.
+
+    The text is like 'n=A..B*2'; the name can be omitted if exactly one --arg is a whole number.
+    """
     name, kind, values = swept_size(request, text)
     if request.save:
         raise UsageError(
@@ -264,7 +286,7 @@ def requests_for_sizes(request: UserRequest, text: str) -> list[UserRequest]:
 
 
 def swept_size(request: UserRequest, text: str) -> tuple[str, str, tuple[int, ...]]:
-    """Return the number that --sizes varies, its written type ('int32:' or ''), and the sizes."""
+    """Return (the name of the argument that --sizes varies, its type as written: 'int32:' or '', the sizes)."""
     given = request.given()
     name, equals, values = text.rpartition("=")
     name = name.strip()

@@ -1,10 +1,10 @@
-"""`--step`: several launches in order, as in host code, on one set of arguments.
+"""`--step`: several launches, one after another as in host code, that share one set of arguments.
 
     partial<<<cdiv(n,256), 256>>>(x, sums, n)
     { red<<<g, 256>>>(u, n); black<<<g, 256>>>(u, n) } * 100
     heat<<<(cdiv(m,16), cdiv(n,16)), (16, 16)>>>(a, b, m, n) * steps swap(a, b)
 
-`* COUNT` repeats a launch or a group in braces; `swap(a, b)` exchanges the two arrays after each repetition, as host
+`* COUNT` repeats a launch or a group in braces. `swap(a, b)` exchanges the two arrays after each repetition, as host
 code swaps its pointers. A number argument may be an expression.
 """
 
@@ -35,7 +35,7 @@ EXAMPLE = "--step 'f<<<cdiv(n,256), 256>>>(x, y, n)'"
 
 @dataclass(frozen=True)
 class Call:
-    """One launch as text: the kernel's name, grid, block and shared memory, and the arguments."""
+    """One launch in the text of --step; all fields are texts, `passed` are the arguments."""
 
     kernel: str
     grid: str
@@ -46,35 +46,35 @@ class Call:
 
 @dataclass(frozen=True)
 class Group:
-    """Launches that are repeated `count` times; after each repetition the pairs of arrays in `swaps` are exchanged."""
+    """Launches that are repeated `count` times; `swaps`: pairs of arrays to exchange after each repetition."""
 
     members: tuple[Call | Group, ...]
     count: str = "1"
     swaps: tuple[tuple[str, str], ...] = ()
 
     def calls(self) -> list[Call]:
-        """Return the launches as written, without repetitions."""
+        """Return the launches in the group in order, each once."""
         inner = (member.calls() if isinstance(member, Group) else [member] for member in self.members)
         return list(chain.from_iterable(inner))
 
     def swapped(self) -> set[str]:
-        """Return the names of the exchanged arrays."""
+        """Return the names of all arrays that are exchanged in the group."""
         return set(chain(*self.swaps, *(member.swapped() for member in self.members if isinstance(member, Group))))
 
 
 def parse(texts: Sequence[str]) -> Group:
-    """Return the steps of texts. Raises UsageError for a text that is not a step."""
+    """Parse the texts of the --step options. Raises UsageError for a text that is not a step."""
     return Group(tuple(member for text in texts for member in _members(text, text)))
 
 
 def combined_signature(
     group: Group, names: Sequence[str], kernel: Callable[[str], Kernel], example: str
 ) -> tuple[Kernel, dict[str, Kernel]]:
-    """Return a signature that takes all arguments by name, in the order of `names`, and the kernels by their names.
+    """Return (one kernel record whose parameters are all --arg names, the kernels of the steps by name).
 
-    kernel: finds a kernel by its name. A name gets the type of the first parameter that it is passed for; a name that
-    is only used in expressions is a number. Raises UsageError for a launch with too many or too few arguments, and for
-    a name without --arg.
+    The parameters are in the order of `names`. Each has the type of the first kernel parameter for which a step passes
+    the name; a name that is only used in expressions is a number. kernel: a function that finds a kernel by its name.
+    Raises UsageError for a launch with too many or too few arguments, and for a name without --arg.
     """
     kernels = {call.kernel: kernel(call.kernel) for call in group.calls()}
     by_text: dict[str, Parameter] = {}
@@ -109,7 +109,7 @@ def combined_signature(
 def launches(
     group: Group, kernels: Mapping[str, Kernel], given: Sequence[Argument], numbers: Mapping[str, Any], file: SourceFile
 ) -> tuple[Launch, ...]:
-    """Return all launches in order. Raises UsageError for an impossible launch, and for too many."""
+    """Return all launches in order, with repetitions. Raises UsageError for an impossible launch, and for too many."""
     by_name = {argument.name: argument for argument in given}
     done: list[Launch] = []
 
@@ -163,7 +163,7 @@ def _passed(
     numbers: Mapping[str, Any],
     file: SourceFile,
 ) -> Any:
-    """Return a launch's argument for a parameter."""
+    """Return the value to pass for a parameter; `text`: what the step writes, a name, an expression or null."""
     where = f"--step: {text}"
     if text in ("null", "nullptr", "NULL") and parameter.pointer:
         return Null(text).argument
@@ -188,7 +188,7 @@ def _passed(
 
 
 def _members(text: str, whole: str) -> list[Call | Group]:
-    """Return the launches and groups of a text, which semicolons separate."""
+    """Parse launches and groups that are separated by semicolons; `whole`: the whole step, for error messages."""
     steps: list[Call | Group] = []
     for part in filter(None, brackets.split(text, ";")):
         if part.startswith("{"):
@@ -206,7 +206,7 @@ def _members(text: str, whole: str) -> list[Call | Group]:
 
 
 def _call(text: str, whole: str) -> tuple[Call, str]:
-    """Return the launch at the start of a text, and the rest."""
+    """Parse the launch at the beginning of a text; return it and the rest of the text."""
     name, opened, rest = text.partition("<<<")
     inside, closed, rest = rest.partition(">>>")
     rest = rest.strip()
@@ -221,7 +221,7 @@ def _call(text: str, whole: str) -> tuple[Call, str]:
 
 
 def _suffix(text: str, whole: str) -> tuple[str, tuple[tuple[str, str], ...]]:
-    """Return the count and the swaps after a launch or group."""
+    """Parse the text after a launch or group; return the count and the pairs of arrays to swap."""
     count, swaps = "1", []
     if text.strip().startswith("*"):
         head, swap, tail = text.strip()[1:].partition("swap")
@@ -236,13 +236,13 @@ def _suffix(text: str, whole: str) -> tuple[str, tuple[tuple[str, str], ...]]:
 
 
 def _bare(text: str) -> str:
-    """Return an extent without dim3 or brackets around it."""
+    """Return a grid or block without dim3 and brackets: '4,4' for 'dim3(4,4)'."""
     text = re.sub(r"^dim3\s*(?=\()", "", text.strip())
     return text[1:-1] if text.startswith("(") and _closing(text, 0, text) == len(text) - 1 else text
 
 
 def _closing(text: str, start: int, whole: str) -> int:
-    """Return the position of the bracket that closes the one at `start`."""
+    """Return the position of the bracket that closes the one at `start`. Raises UsageError if there is none."""
     end = brackets.closing(text, start)
     if end is None:
         raise UsageError(f"--step '{whole}': a '{text[start]}' is never closed.")

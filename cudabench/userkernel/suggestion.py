@@ -1,7 +1,8 @@
-"""The command line that a message suggests for a kernel, from its signature, its text and the given options.
+"""Makes the command line that an error message suggests for a kernel.
 
-The line runs unchanged if every parameter is an array or a number and at most one whole number is the problem's size.
-Else `...` marks values that only the user knows. Of host code only a launch's plain numbers are used.
+It is made of the kernel's signature, its text and the options that the user gave. The command line runs unchanged if
+every parameter is an array or a number, and at most one whole number is the size of the problem. Otherwise `...` marks
+values that only the user knows. Of launches in host code, only constant numbers are used.
 """
 
 from __future__ import annotations
@@ -29,17 +30,17 @@ from cudabench.userkernel.by_value import accessor_of, example_of
 from cudabench.userkernel.request import UserRequest
 from cudabench.userkernel.textures import MAP_TYPE, SURFACE_TYPE, TYPE
 
-# Sides of a problem, by its dimensions; blocks do not divide them.
+# The side lengths of a suggested problem, by its number of dimensions; they are not multiples of the blocks' sides.
 SIDES = {1: 10007, 2: 251, 3: 37}
 BLOCKS = {1: [256], 2: [16, 16], 3: [8, 8, 4]}
 _DYNAMIC = re.compile(r"\bextern\b[^;{}\[\]]*\b__shared__\b[^;{}\[\]]*?(\w+)\s*\[\s*\]")
 _CAST = re.compile(r"\((?:u?int(?:32_t|64_t)?|unsigned(?: int)?|(?:unsigned )?long(?: long)?|size_t)\)(?=[\w(])")
-_INDEXED = r"\[[^\[\]]*(?:\[[^\[\]]*\][^\[\]]*)*\]"  # an index, with an index inside
+_INDEXED = r"\[[^\[\]]*(?:\[[^\[\]]*\][^\[\]]*)*\]"  # an index in brackets, which may contain another index
 
 
 @dataclass(frozen=True)
 class Example:
-    """A line for a kernel, made when a message needs it."""
+    """The suggested command line for a kernel; it is made only when str() is called."""
 
     request: UserRequest
     file: SourceFile
@@ -47,21 +48,21 @@ class Example:
     command: str = "run"
 
     def __str__(self) -> str:
-        """The line. Raises NoLine for a parameter that --arg cannot give."""
+        """Return the command line. Raises NoLine if --arg cannot give one of the parameters."""
         request, file, kernel = self.request, self.file, self.kernel
         if wider := with_headers_nearby(request):
             request, file = wider
-            with contextlib.suppress(UsageError):  # a template without an instance
+            with contextlib.suppress(UsageError):  # raised for a template without arguments
                 kernel = find_kernel(file, kernel.expression or kernel.qualified_name)
         return shlex.join(_words(request, file, kernel, self.command))
 
 
 def _words(request: UserRequest, file: SourceFile, kernel: Kernel, command: str) -> list[str]:
-    """Return the words of a command line for a kernel."""
+    """Return the words of the suggested command line."""
     launches = file.task and clang_parse.answer_of(file.task, Question(kernel.name, launches=True)).launches
     launch = next(
         (launch for launch in launches or () if launch.block), (launches or (HostLaunch(),))[0]
-    )  # the first of a plain block
+    )  # the first launch with a known block
     name = kernel.expression or kernel.qualified_name
     if kernel.template_parameters and "<" not in name:
         name = _instance(kernel, launch, file)
@@ -83,13 +84,17 @@ def _words(request: UserRequest, file: SourceFile, kernel: Kernel, command: str)
     ).words(command)  # fmt: skip
 
 
-# How large a problem is ----------------------------------------------------------------------------------------------
+# The size of the suggested problem -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class _Sized:
-    """A problem's size: grid, block and the whole numbers by their parameters; the elements of an array; the name of
-    the size, or ''; the kernel's text without needless blanks and casts."""
+    """The size of the suggested problem.
+
+    `numbers`: values of the whole-number parameters, by name. `elements`: the number of elements of an array, as text.
+    `size`: the name of the parameter that is the size of the problem, or ''. `body`: the kernel's text without needless
+    blanks and casts.
+    """
 
     grid: str
     block: str
@@ -113,7 +118,7 @@ def _sized(request: UserRequest, kernel: Kernel, file: SourceFile, launch: HostL
     wide = max((at for _, at in axes), default=1)
     sides = _block_in(kernel, body, file, deep) or BLOCKS[deep]
     sides = sides if used & {"threadIdx", "this_grid", "this_thread_block", "tid"} else [1]
-    sides = [] if "__shared__" in body and deep > 1 else sides  # which must fit a tile
+    sides = [] if "__shared__" in body and deep > 1 else sides  # unknown: the block must fit the shared tile
     block = request.block or ",".join(map(str, launch.block)) or ",".join(map(str, sides)) or GAP
     sides = [int(side) if side.strip().isdigit() else 1 for side in block.split(",")]
     alone = not used & {"blockIdx", "this_grid", "this_cluster", "ctaid"}
@@ -126,7 +131,7 @@ def _sized(request: UserRequest, kernel: Kernel, file: SourceFile, launch: HostL
         count = math.prod(int(side) if side.strip().isdigit() else 1 for side in f"{grid or 1},{block}".split(","))
         return _Sized(grid or "1", block, numbers, str(count), "", body)
     (own,) = sizes
-    parts = re.search(rf"[\w)\]]\*\(?{own}\b|\b{own}\)?\*[\w(]", body)  # rows
+    parts = re.search(rf"[\w)\]]\*\(?{own}\b|\b{own}\)?\*[\w(]", body)  # y*n: indices of rows
     power = max(wide, 2 if parts or any(map(pointers.of_pointers, kernel.parameters)) else 1)
     numbers[own] = str(whole[own] or (min(SIDES[power], math.prod(sides)) if alone else SIDES[power]))
     extents = (f"cdiv({own},{side})" if side > 1 else own for side in [*sides, 1, 1][: max(wide, len(sides))])
@@ -134,7 +139,7 @@ def _sized(request: UserRequest, kernel: Kernel, file: SourceFile, launch: HostL
 
 
 def _is_size(own: str, body: str) -> bool:
-    """Return whether a kernel compares a thread's place with a number."""
+    """Return whether a kernel (text `body`) compares a thread's index with the parameter `own`."""
     places = {"threadIdx", "blockIdx", "thread_rank"}
     values = re.findall(r"\b(\w+)=(?!=)(?=([^;,]*))", body)
     for _ in range(3):
@@ -144,11 +149,14 @@ def _is_size(own: str, body: str) -> bool:
 
 
 def _is_reached(own: str, sized: _Sized) -> bool:
-    """Return whether the indices of a kernel stay within the suggested array: an element for each thread or, with a
-    size, indices that are multiplied only by that size."""
+    """Return whether the kernel's indices of the array `own` probably stay within the suggested array.
+
+    The array has one element for each thread, or its shape comes from the size parameter. In the latter case, the
+    indices may be multiplied only by this parameter.
+    """
     values = dict(re.findall(r"\b(\w+)=(?!=)(?=([^;,]{1,80})[;,])", sized.body))
     for name in re.findall(r"\b(\w+)(?:\+\+|--|[-+*/%^|&]=|>>=|<<=)|(?:\+\+|--)(\w+)", sized.body):
-        values.pop("".join(name), None)  # of a loop
+        values.pop("".join(name), None)  # a variable that changes, as in a loop
     factor = "|".join([r"(?:blockDim|gridDim)\.[xyz]", *sized.block.split(","), *([sized.size] * bool(sized.size))])
     for index in re.findall(rf"(?<![\w.]){own}({_INDEXED}|\+[^;,)\]]*)", sized.body):
         if sized.size and re.search(rf"(?<![\w.]){re.escape(index[1:-1])}(?:<|>=){sized.size}\b", sized.body):
@@ -167,16 +175,16 @@ def _is_reached(own: str, sized: _Sized) -> bool:
 
 
 def _dynamic_shared(kernel: Kernel, file: SourceFile) -> bool:
-    """Return whether a kernel, or a function or class that it reaches, has shared memory that the launch sizes."""
-    own = {"extern", "__shared__"} <= kernel.names  # words of everything that it reaches
+    """Return whether a kernel, or a function or class that it uses, has dynamic shared memory."""
+    own = {"extern", "__shared__"} <= kernel.names  # `names` has the words of all code that the kernel uses
     return own or any(match[1] in kernel.names for match in _DYNAMIC.finditer(file.text))
 
 
-# What a parameter is given -------------------------------------------------------------------------------------------
+# Values for the parameters -------------------------------------------------------------------------------------------
 
 
 def _value(parameter: Parameter, file: SourceFile, sized: _Sized) -> str:
-    """Return an argument in the form of --arg."""
+    """Return a suggested value for a parameter, in the form of --arg."""
     if kind := {MAP_TYPE: "tensormap", TYPE: "texture", SURFACE_TYPE: "surface"}.get(parameter.type):
         return f"{kind}({GAP})"
     if parameter.pointer:
@@ -202,7 +210,7 @@ def _array(parameter: Parameter, file: SourceFile, sized: _Sized) -> str:
         count, start = (
             layout.size,
             "zeros" if start == "random" else start,
-        )  # random bytes are not valid numbers of a struct
+        )  # random bytes would not be valid numbers in a struct
     shape = f"{count}*{sized.elements}" if count > 1 else sized.elements
     if GAP in shape or "[" in pointee.type or not _is_reached(parameter.name, sized):
         shape = GAP
@@ -212,8 +220,11 @@ def _array(parameter: Parameter, file: SourceFile, sized: _Sized) -> str:
 
 
 def _start(parameter: Parameter, text: str) -> str:
-    """Return the start of an array: zeros if the kernel only counts in it, empty if it only writes it, else random
-    input."""
+    """Return the suggested initial content of an array.
+
+    It is 'empty' if the kernel only writes it, 'zeros' if the kernel updates it (`+=`, atomics) but does not read it
+    otherwise, else 'random'.
+    """
     own, body = re.escape(parameter.name or "?"), text.partition("{")[2]
     uses = len(re.findall(rf"(?<![\w.]){own}\b", body))
     element = rf"(?<![\w.]){own}\s*{_INDEXED}"
@@ -228,7 +239,7 @@ def _start(parameter: Parameter, text: str) -> str:
 
 
 def _instance(kernel: Kernel, launch: HostLaunch, file: SourceFile) -> str:
-    """Return the instance that a launch names, else an instance of defaults, with float for a type."""
+    """Return the name of a template instance: with the arguments of a launch in host code, else with likely ones."""
 
     def is_plain(word: str) -> bool:
         if _number(word, file) is not None or word in ("true", "false"):
@@ -243,7 +254,8 @@ def _instance(kernel: Kernel, launch: HostLaunch, file: SourceFile) -> str:
 
 
 def _likely(parameter: TemplateParameter, kernel: Kernel) -> str:
-    """Return a template parameter's default, float for a type that is only used in arithmetic, else `...`."""
+    """Return a likely template argument: the default, 'float' for a type without member accesses or calls, else
+    `...`."""
     if parameter.default:
         return parameter.default
     if parameter.type.rstrip(".") not in ("typename", "class"):
@@ -257,8 +269,10 @@ def _likely(parameter: TemplateParameter, kernel: Kernel) -> str:
 
 
 def with_headers_nearby(request: UserRequest) -> tuple[UserRequest, SourceFile] | None:
-    """Return a request with -I for folders of headers near its file, and the file as it is then read; None without such
-    folders."""
+    """Return (the request with -I for folders near its file that have missing headers, the file read with them).
+
+    Return None if there are no such folders.
+    """
     folders = includes.lacking(text_of(request.file), request.file, request.include)
     if not folders:
         return None
@@ -267,15 +281,15 @@ def with_headers_nearby(request: UserRequest) -> tuple[UserRequest, SourceFile] 
 
 
 def file_of(request: UserRequest) -> SourceFile:
-    """Return the file of a request as the compiler reads it with its options."""
+    """Read the file of a request with the request's defines, header folders and language."""
     return read_file(request.file, request.defines, request.include, request.std)
 
 
-# What a launch of the file says outright ------------------------------------------------------------------------------
+# Constant numbers in the source --------------------------------------------------------------------------------------
 
 
 def _number(words: str, file: SourceFile) -> int | None:
-    """Return the whole number of an expression of literals, macros and constants, or None."""
+    """Return the value of a C++ expression of literals, macros and constants; None if it is unknown or negative."""
     try:
         value = Constants({}, {**file.types, **file.numbers}, 0).evaluate(words)
     except NotANumber:
@@ -284,9 +298,10 @@ def _number(words: str, file: SourceFile) -> int | None:
 
 
 def _block_in(kernel: Kernel, body: str, file: SourceFile, axes: int) -> list[int]:
-    """Return the block that a kernel's own constants imply, or [].
+    """Return the sides of the block that constants in a kernel imply, or [].
 
-    `blockIdx.x*64+threadIdx.x` implies 64 threads, and so does a shared array of one extent.
+    `blockIdx.x*64+threadIdx.x` implies 64 threads, and so does a shared array with one dimension of 64 elements.
+    `axes`: the number of sides.
     """
     given = template_arguments(kernel)
 

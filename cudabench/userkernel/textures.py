@@ -1,5 +1,8 @@
-"""Objects over arrays: `--arg NAME=texture(ARRAY, OPTION=VALUE, ...)`, `surface(...)`, and
-`tensormap(ARRAY, box=ROWSxCOLUMNS, ...)`, a CUtensorMap for copies of tiles."""
+"""Reads --arg values that are objects over arrays: textures, surfaces and tensor maps.
+
+They are written `texture(ARRAY, OPTION=VALUE, ...)`, `surface(ARRAY, ...)`, and `tensormap(ARRAY, box=ROWSxCOLUMNS,
+...)`, which is a CUtensorMap for copies of tiles.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from cudabench.userkernel.values import Array, BufferView, shape_text
 
 TYPE, SURFACE_TYPE = "cudaTextureObject_t", "cudaSurfaceObject_t"
 _VIEW = re.compile(r"(texture|surface|tensormap)\s*\(")
-# Descriptions of parameters that take objects, with the repair.
+# For each type of an object: the end of the message for a parameter that was given something else.
 OBJECTS = {
     TYPE: "a texture object: give an array as texture(float32[n,n]:random, filter=linear)",
     SURFACE_TYPE: "a surface object: give an array as surface(float32[n,n]:zeros)",
@@ -35,8 +38,9 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "layers": ("no", "yes"),
     "memory": ("array", "linear"),
 }
-# Most texels along each axis, the fastest last, by dimensions and whether there are layers: for surfaces, and for
-# textures if it differs: Programming Guide, "Technical Specifications per Compute Capability", from 7.0 on.
+# Limits by (dimensions, whether there are layers): the most texels along each axis, the fastest axis last. MOST is for
+# surfaces; MOST_OF_TEXTURE is for textures, where one limit differs. Source: Programming Guide, "Technical
+# Specifications per Compute Capability", from 7.0 on.
 MOST = {
     (1, False): (32768,), (2, False): (65536, 131072), (3, False): (16384, 16384, 16384),
     (1, True): (2048, 32768), (2, True): (2048, 32768, 32768),
@@ -51,7 +55,7 @@ Object = Array | BufferView
 
 
 def misfit(kind: str, parameter: Parameter) -> str | None:
-    """Return the description of a parameter that cannot take a texture or surface, with the repair, or None."""
+    """Return what a parameter is, and what to give it, if it cannot take a texture or surface; else None."""
     if parameter.pointer:
         return f"a pointer: give it an array, as {parameter.name or 'x'}=float32[n]:random"
     if parameter.type != KINDS[kind][0] and parameter.type in OBJECTS:
@@ -60,8 +64,10 @@ def misfit(kind: str, parameter: Parameter) -> str | None:
 
 
 def why_not_passable(parameter: Parameter, file: SourceFile) -> str | None:
-    """Return why --arg cannot give a parameter with objects in its struct or memory, with the repair, or None. `file`
-    declares structs."""
+    """Return why --arg cannot give a parameter that contains or points to texture or surface objects, else None.
+
+    The text also says what the user can do. `file`: the source, which declares structs.
+    """
     element = parameter.element or parameter.type
     if element in OBJECTS:
         objects = {"": element} if parameter.pointer else {}
@@ -87,7 +93,7 @@ def why_not_passable(parameter: Parameter, file: SourceFile) -> str | None:
 
 
 def _objects_in(layout: Layout, aliases: Mapping[str, str], path: str = "") -> dict[str, str]:
-    """Return the types of the objects in a value by the path of their names."""
+    """Return the C types of the texture and surface objects in a struct, keyed by member path such as 'a.b'."""
     ctype = aliases.get(layout.ctype, layout.ctype)
     if ctype in OBJECTS:
         return {path: ctype}
@@ -100,13 +106,14 @@ def _objects_in(layout: Layout, aliases: Mapping[str, str], path: str = "") -> d
 
 
 def view_kind(text: str) -> str:
-    """Return the kind of object that an argument's value means ("texture", "surface" or "tensormap"), else ""."""
+    """Return "texture", "surface" or "tensormap" if an argument's value is written as such an object, else ""."""
     match = _VIEW.match(text)
     return match[1] if match else ""
 
 
 def array_within(text: str) -> tuple[str, str, str]:
-    """Return the array in an argument's value, and the texts before and after it: `texture(`, and the options."""
+    """Split `texture(ARRAY, ...)` or `surface(...)` into the texts before, of and after ARRAY; other texts are
+    ARRAY."""
     if view_kind(text) not in KINDS:
         return "", text, ""
     at = text.index("(") + 1
@@ -116,9 +123,10 @@ def array_within(text: str) -> tuple[str, str, str]:
 
 
 def read_call(where: str, text: str, kind: str, options: Mapping[str, Sequence[str]], sample: str) -> dict[str, str]:
-    """Return the options of `KIND(ARRAY, OPTION=VALUE, ...)`; `options` lists the values of each.
+    """Return the options in `KIND(ARRAY, OPTION=VALUE, ...)`, keyed by name.
 
-    An empty list allows any value. Raises UsageError for other values, and for an option that is given twice.
+    `options`: the allowed values of each option; an empty list allows any value. `sample`: an option to show in
+    messages. Raises UsageError for an unknown option, another value, and an option that is given twice.
     """
     title = "tensor map" if kind == "tensormap" else kind
     given: dict[str, str] = {}
@@ -140,10 +148,11 @@ def read_call(where: str, text: str, kind: str, options: Mapping[str, Sequence[s
 
 
 def read_object(name: str, text: str, array: Array, shared: bool, fetches: bool) -> Object:
-    """Return the texture of `texture(ARRAY, OPTION=VALUE, ...)`, or the surface of `surface(ARRAY, ...)`.
+    """Return the texture or surface that `texture(ARRAY, OPTION=VALUE, ...)` or `surface(ARRAY, ...)` describes.
 
-    `array` is ARRAY; `shared`: it is another argument. `fetches`: the kernel reads it by tex1Dfetch, so that a plain 1D
-    texture means linear memory. Raises UsageError for an unknown option or value, and for an object that GPUs refuse.
+    `array`: ARRAY, already read. `shared`: whether it belongs to another argument. `fetches`: whether the kernel reads
+    the texture by tex1Dfetch; then a plain 1D texture is linear memory. Raises UsageError for an unknown option or
+    value, and for an object that GPUs refuse.
     """
     where = f"--arg {name}={text}"
     kind = view_kind(text)
@@ -182,8 +191,10 @@ def read_object(name: str, text: str, array: Array, shared: bool, fetches: bool)
 
 
 def _check_sides(where: str, kind: str, array: Array, channels: int, layered: bool) -> None:
-    """Raise UsageError for an element type that texels cannot have, for channels that differ from the last axis, and
-    for a wrong number of dimensions."""
+    """Raise UsageError if an array cannot be a texture or surface with these channels and layers.
+
+    The reason can be its element type, its last axis (which must be the channels), or its number of dimensions.
+    """
     shape, last = shape_text(array.shape), array.shape[-1]
     sides = len(array.shape) - (channels > 1) - layered
     axes, place = ("layers", "behind") if layered else ("channels", "before")
@@ -210,7 +221,10 @@ def _check_sides(where: str, kind: str, array: Array, channels: int, layered: bo
 def _texture(
     where: str, name: str, alike: Surface, array: Array, shared: bool, chosen: Mapping[str, str], fetches: bool
 ) -> Texture:
-    """Return a texture of an array or of a surface's texels; fetches: use linear memory if possible."""
+    """Return a texture over an array; `alike`: a surface with the same texels and shape.
+
+    `chosen`: the value of each option. `fetches`: whether to use linear memory if possible.
+    """
     normalized, filtered = chosen["coordinates"] == "normalized", chosen["filter"] == "linear"
     floats = array.dtype in ("float32", "float16")
     plain = len(array.shape) - (alike.channels > 1) == 1 and not alike.layered and not normalized and not filtered
@@ -270,11 +284,11 @@ MAP_EXAMPLE = "tensormap(float16[1024,1024]:random, box=64x64, swizzle=128)"
 def read_tensor_map(
     name: str, text: str, array: Array, shared: bool, scalars: Mapping[str, Any], pointer: bool
 ) -> Array | BufferView:
-    """Return the map of `tensormap(ARRAY, box=..., ...)`.
+    """Return the tensor map that `tensormap(ARRAY, box=..., ...)` describes.
 
-    `array` is ARRAY; `shared`: it is another argument. `pointer`: the parameter points to the map. Shapes are in the
-    array's order, rows before columns. Raises UsageError for an unknown option or value, and for a map that
-    cuTensorMapEncodeTiled refuses.
+    `array`: ARRAY, already read. `shared`: whether it belongs to another argument. `pointer`: whether the parameter is
+    a pointer to the map. Sizes are in the order of the array's axes: rows before columns. Raises UsageError for an
+    unknown option or value, and for a map that cuTensorMapEncodeTiled refuses.
     """
     where = f"--arg {name}={text}"
     given = read_call(where, text, "tensormap", MAP_OPTIONS, "box=64x64")

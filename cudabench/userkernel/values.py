@@ -1,5 +1,8 @@
-"""The arguments of a user's own kernel: numbers, arrays and null pointers; initial values after `TYPE[SHAPE]:`, `.npy`
-files, memory; and the check of values against the shape and type of an array."""
+"""The arguments of a user's own kernel: numbers, arrays, structs and null pointers.
+
+Also here: the initial contents of arrays (the text after `TYPE[SHAPE]:`), reading `.npy` files, the check that the
+arrays fit in memory, and the check of expected values against an array's shape and type.
+"""
 
 from __future__ import annotations
 
@@ -20,23 +23,24 @@ from cudabench.system.reading import check_regular
 from cudabench.userkernel import expressions
 from cudabench.userkernel.expressions import ExpressionError
 
-# Checked shape and type ---------------------------------------------------------------------------------------------
+# Shapes and types ----------------------------------------------------------------------------------------------------
 
 
 def shape_text(shape: Sequence[int]) -> str:
-    """Return a shape as text: [64,32]."""
+    """Return a shape as text, such as '[64,32]'."""
     return f"[{','.join(map(str, shape))}]"
 
 
 def storage(dtype: str) -> str:
-    """Return the NumPy type that stores a type: uint16 for bfloat16."""
+    """Return the NumPy type in which an element type is stored: uint16 for bfloat16, else the type itself."""
     return "uint16" if dtype == "bfloat16" else dtype
 
 
 def conform(value: Any, name: str, shape: tuple[int, ...], dtype: str, option: str, *, constant: bool) -> np.ndarray:
-    """Return a value as an array with this shape and type. Raises UsageError, which names the option, if it differs.
+    """Return a value as an array of this shape and element type. Raises UsageError if it cannot be converted.
 
-    A constant fills the whole array.
+    `name`: the array's name; `option`: the option with the value, for messages. `constant`: whether a single number
+    fills the whole array.
     """
     if isinstance(value, (tuple, list)):
         raise UsageError(f"{option} is a list of {len(value)} values: write np.array(...) or np.stack(...).")
@@ -49,7 +53,7 @@ def conform(value: Any, name: str, shape: tuple[int, ...], dtype: str, option: s
             hint = " Write np.reshape(...)." if value.size == int(np.prod(shape)) else ""
             raise UsageError(f"{option} {have}; {name} has shape {wanted}.{hint}")
         value = np.broadcast_to(value, shape)
-    if dtype == "bfloat16" and value.dtype != np.uint16:  # a file may hold the bits of bfloat16
+    if dtype == "bfloat16" and value.dtype != np.uint16:  # uint16 from a file holds the bits of bfloat16 already
         return to_bfloat16(conform(value, name, shape, "float32", option, constant=constant))
     kind = np.dtype(storage(dtype))
     if value.dtype == kind:
@@ -71,20 +75,24 @@ def conform(value: Any, name: str, shape: tuple[int, ...], dtype: str, option: s
         return np.ascontiguousarray(value.astype(kind))
 
 
-# How an array starts -------------------------------------------------------------------------------------------------
+# Initial contents of arrays ------------------------------------------------------------------------------------------
 
 WORDS = ("random", "zeros", "ones", "arange", "empty", "permutation", "integers")
 CALLS = {"full": ("v",), "uniform": ("a", "b"), "normal": ("m", "s"), "integers": ("a", "b"), "linspace": ("a", "b")}
 LISTED = (*WORDS[:5], "full(v)", "uniform(a,b)", "normal(m,s)", "integers(a,b)", "permutation", "linspace(a,b)")
-CHUNK = 1 << 22  # elements that are drawn at once in double precision
+CHUNK = 1 << 22  # random elements that are generated at once, in double precision
 
-# Whole numbers up to this limit are exact.
+# For each float type: the limit up to which all whole numbers are exact.
 _EXACT = {"float16": 1 << 11, "bfloat16": 1 << 8, "float32": 1 << 24, "float64": 1 << 53}
 
 
 @dataclass(frozen=True)
 class Init:
-    """The start of an array: a word with its numbers, or an expression over indices and scalars."""
+    """How an array is filled at first: by a word with its numbers, or by an expression.
+
+    `word`: such as 'uniform', or 'expression'. `numbers`: those in brackets after the word. `text`: the expression,
+    which may use the indices i0, i1, ... and `scalars`: (name, value).
+    """
 
     word: str
     numbers: tuple[Any, ...] = ()
@@ -92,7 +100,11 @@ class Init:
     scalars: tuple[tuple[str, Any], ...] = ()
 
     def make(self, shape: tuple[int, ...], dtype: str, rng: np.random.Generator, where: str) -> np.ndarray:
-        """Return the array (bits for bfloat16). Raises UsageError for an expression with another shape or type."""
+        """Return the filled array; bfloat16 as bit patterns (uint16).
+
+        `rng`: for random contents; `where`: the option, for messages. Raises UsageError for an expression with another
+        shape or type.
+        """
         if self.word == "expression":
             return self._computed(shape, dtype, where)
         if dtype == "bfloat16":
@@ -126,7 +138,7 @@ class Init:
                     part[:] = rng.normal(a, b, part.size)
                 else:
                     share = rng.random(part.size)
-                    part[:] = a * (1 - share) + b * share  # b - a need not be a number
+                    part[:] = a * (1 - share) + b * share  # b - a could overflow
                     part[part >= b] = np.nextafter(kind.type(b), kind.type(a))
         return drawn
 
@@ -146,12 +158,12 @@ class Init:
 
 
 def _random(rng: np.random.Generator, shape: tuple[int, ...], kind: np.dtype[Any]) -> np.ndarray:
-    """Floats in [0, 1), integers in [0, 100), so that sums and products stay in range."""
+    """Return random floats in [0, 1), or integers in [0, 100), so that sums and products stay in range."""
     if kind.kind == "f":
         draw = np.float64 if kind.itemsize == 8 else np.float32
         numbers = rng.random(shape, dtype=draw)
         if kind.itemsize == 2:
-            numbers = np.minimum(numbers, draw(1 - 2**-11))  # below 1 also when rounded
+            numbers = np.minimum(numbers, draw(1 - 2**-11))  # stays below 1 when rounded to float16
         return numbers.astype(kind, copy=False)
     if kind.kind == "b":
         return rng.integers(0, 2, shape, dtype=np.uint8).astype(bool)
@@ -167,13 +179,16 @@ def _integers(
 
 
 def is_start(text: str) -> bool:
-    """Return whether a text is one of the words for how an array starts, with its numbers if it takes some."""
+    """Return whether a text is a word for an initial content, such as 'zeros' or 'uniform(0,1)'."""
     call = re.fullmatch(r"(\w+)\s*\(.*\)", text.strip(), re.S)
     return call[1] in CALLS if call else text.strip() in WORDS
 
 
 def read_start(text: str, dtype: str, shape: tuple[int, ...], where: str, scalars: Mapping[str, Any]) -> Init:
-    """Return the start of an array with this type and shape."""
+    """Read the initial content of an array with this type and shape. Raises UsageError if it is not possible.
+
+    `where`: the option, for messages; `scalars`: the numbers, by name, that expressions may use.
+    """
     text = text.strip()
     call = re.fullmatch(r"(\w+)\s*\((.*)\)", text, re.S)
     if text in WORDS:
@@ -202,7 +217,7 @@ def read_start(text: str, dtype: str, shape: tuple[int, ...], where: str, scalar
             suggestion = did_you_mean(call[1], CALLS) if call else ""
             raise UsageError(f"{error}{suggestion}") from None
         used = tuple((name, scalars[name]) for name in sorted(parsed.names) if name in scalars)
-        # A corner of the array shows errors before anything runs.
+        # Compute a small corner of the array now, so that errors show before anything runs.
         init = Init("expression", text=text, scalars=used)
         init.make(tuple(min(extent, 2) for extent in shape), dtype, np.random.default_rng(0), where)
         return init
@@ -211,7 +226,7 @@ def read_start(text: str, dtype: str, shape: tuple[int, ...], where: str, scalar
 
 
 def _check_start(init: Init, dtype: str, shape: tuple[int, ...], where: str) -> None:
-    """Refuse numbers that the type cannot hold."""
+    """Raise UsageError if the element type cannot hold the initial numbers, or the numbers are not possible."""
     whole = dtype.startswith(("int", "uint"))
     low, high = (np.iinfo(dtype).min, np.iinfo(dtype).max) if whole else (-math.inf, math.inf)
     ranges: dict[str, tuple[Callable[..., bool], str]] = {
@@ -266,7 +281,7 @@ def _check_start(init: Init, dtype: str, shape: tuple[int, ...], where: str) -> 
             )
 
 
-# What a kernel gets --------------------------------------------------------------------------------------------------
+# The kinds of arguments ----------------------------------------------------------------------------------------------
 
 TYPES = (
     "float32", "float64", "float16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool",
@@ -277,7 +292,7 @@ CONSTANTS = {"inf": math.inf, "nan": math.nan, "pi": math.pi, "true": True, "fal
 
 @dataclass(frozen=True)
 class Scalar:
-    """A number: `value` is the kernel's value, rounded to its type."""
+    """A number argument; `value`: as the kernel gets it, rounded to the type `dtype`."""
 
     name: str
     dtype: str
@@ -285,7 +300,7 @@ class Scalar:
 
     @property
     def argument(self) -> Any:
-        """The value as a NumPy scalar that packs into a launch: half and bool as their bits."""
+        """The value as a NumPy scalar for a launch; float16 and bool as unsigned integers with the same bits."""
         number = np.dtype(self.dtype).type(self.value)
         bits = {"float16": np.uint16, "bool": np.uint8}.get(self.dtype)
         return number.view(bits) if bits else number
@@ -293,10 +308,11 @@ class Scalar:
 
 @dataclass(frozen=True)
 class Array:
-    """An array: type, shape and start, or the file that it is read from. `const`: kernels may not write it.
+    """An array argument. `const`: whether kernels may only read it.
 
-    `init` is the word, "expression" or "file"; `rule` has the details. `view` replaces the buffer in a launch: a
-    texture, a surface or a tensor map over it, or pointers to its rows.
+    `init`: how it is filled: a word such as 'zeros', 'expression' or 'file'. `rule`: the details of that. `path`: the
+    file. `view`: what the kernel gets in place of the array's address: a texture, a surface or a tensor map over it, or
+    pointers to its rows.
     """
 
     name: str
@@ -310,21 +326,24 @@ class Array:
 
     @property
     def argument(self) -> Any:
-        """The launch's argument: the name of the buffer, or the view."""
+        """What is passed in a launch: the view, or the name of the array, which stands for its buffer."""
         return self.view or self.name
 
     @property
     def nbytes(self) -> int:
-        """The array's bytes."""
+        """The array's size in bytes."""
         return math.prod(self.shape) * np.dtype(self.storage).itemsize
 
     @property
     def storage(self) -> str:
-        """The NumPy type that stores the elements: uint16 for bfloat16."""
+        """The NumPy type in which the elements are stored: uint16 for bfloat16."""
         return storage(self.dtype)
 
     def make(self, seed: int, index: int) -> np.ndarray:
-        """Return the array. Each array has its own random stream, so that a new array does not change others."""
+        """Return the array with its initial content; `index`: its number among the arrays.
+
+        `seed` and `index` choose the stream of random numbers, so the content does not depend on other arrays.
+        """
         if self.path is not None:
             return np.ascontiguousarray(
                 numbers_of(load(self.path, f"--arg {self.name}=@{self.path}")), dtype=self.dtype
@@ -335,21 +354,22 @@ class Array:
 
 @dataclass(frozen=True)
 class Null:
-    """A null pointer."""
+    """A null pointer argument."""
 
     name: str
 
     @property
     def argument(self) -> Any:
-        """The address."""
+        """The address for a launch: 0."""
         return np.uint64(0)
 
 
 @dataclass(frozen=True)
 class Record:
-    """A struct or vector by value: its bytes and alignment. `members` are its numbers, `p_a` for p.a.
+    """A struct or vector argument, by value; `content`: its bytes; `align`: its alignment in bytes.
 
-    pointers: (offset, array) for each member that points at an array. arrays: the arrays that are not other arguments.
+    members: (name, value) of each number in it; p.a has the name `p_a`. pointers: (offset, name of the array) of each
+    member that points to an array. arrays: those of these arrays that are not arguments themselves.
     """
 
     name: str
@@ -361,25 +381,25 @@ class Record:
 
     @property
     def numbers(self) -> dict[str, Any]:
-        """The struct's names for expressions."""
+        """The numbers in the struct, keyed by the names that expressions use for them."""
         return dict(self.members)
 
     @property
     def argument(self) -> ByValue:
-        """The bytes for a launch."""
+        """The struct's bytes and pointers, for a launch."""
         return ByValue(self.content, self.align, self.pointers)
 
 
 @dataclass(frozen=True)
 class BufferView:
-    """A texture, surface or tensor map over the array of another argument."""
+    """An argument that is a texture, surface or tensor map over the array of another argument."""
 
     name: str
     argument: Texture | Surface | TensorMap
 
 
 def arrays_of(arguments: Iterable[Argument]) -> tuple[Array, ...]:
-    """Return the arrays of arguments, with the arrays that structs point at."""
+    """Return the arrays among the arguments, and the own arrays to which struct arguments point."""
     arrays: list[Array] = []
     for argument in arguments:
         arrays += [argument] if isinstance(argument, Array) else argument.arrays if isinstance(argument, Record) else []
@@ -393,7 +413,7 @@ Argument = Scalar | Array | Null | Record | BufferView
 
 
 def load(path: str, option: str) -> np.ndarray:
-    """Return the array of a `.npy` file, mapped if possible. Raises CudabenchError if it is not a plain array."""
+    """Open a `.npy` file as a memory-mapped array. Raises CudabenchError if it is not a plain array."""
     try:
         check_regular(path)  # only regular files can be mapped
         if _start(path) == b"PK":
@@ -405,7 +425,7 @@ def load(path: str, option: str) -> np.ndarray:
         raise no_such_file(path, "*.npy", option) from None
     except IsADirectoryError:
         raise CudabenchError(f"{option} is a directory: name a .npy file in it.") from None
-    except Exception as error:  # any error that a file causes in NumPy
+    except Exception as error:  # NumPy can raise anything for a damaged file
         if ("pickle" in str(error) or "Python objects" in str(error)) and _start(path) == b"\x93N":
             raise CudabenchError(
                 f"{option} holds Python objects, which only unpickling reads, and a pickle can run any program: save a "
@@ -418,7 +438,7 @@ def load(path: str, option: str) -> np.ndarray:
 
 
 def numbers_of(array: np.ndarray) -> np.ndarray:
-    """Return an array of records as its bytes; other arrays unchanged."""
+    """Return an array of records as its bytes (uint8, one dimension); return other arrays unchanged."""
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8) if array.dtype.kind == "V" else array
 
 
@@ -431,7 +451,7 @@ def _start(path: str) -> bytes:
 
 
 def check_memory(arrays: Iterable[Array]) -> None:
-    """Raise UsageError, before any array is made, if the arrays do not fit this machine's memory."""
+    """Raise UsageError if the arrays together do not fit in the free memory of this machine."""
     arrays, most = list(arrays), host_memory()
     total = sum(array.nbytes for array in arrays)
     if total > most and arrays:

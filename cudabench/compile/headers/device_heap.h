@@ -1,5 +1,5 @@
-// cuda_device_runtime_api.h's functions for memory in kernels: they use malloc's heap, as the real functions do. They
-// are macros, so that the call of malloc is on the user's line.
+// cudaMalloc and cudaFree for kernels. Like the real functions, they use the heap of malloc. They are macros, so that
+// line information gives the user's line for the call of malloc.
 template <typename T>
 static __host__ __device__ __forceinline__ cudaError_t cudabench_given(T **memory, void *given) {
     *memory = static_cast<T *>(given);

@@ -1,5 +1,5 @@
-// The parts of the C library that NVRTC lacks. nvcc includes cuda_runtime.h, and thereby parts of the C library, before
-// every file, and kernels rely on it. Integers of 64 bits are as in CUDA's own headers under NVRTC.
+// Parts of the C library that NVRTC lacks. nvcc includes cuda_runtime.h before every file, and with it parts of the C
+// library, so kernels rely on them. Types of 64 bits are defined as CUDA's own headers define them under NVRTC.
 typedef signed char int8_t;
 typedef unsigned char uint8_t;
 typedef signed char int_least8_t;
@@ -45,7 +45,7 @@ typedef unsigned long long uintptr_t;
 // GNU's keyword that silences warnings; C headers write it before types.
 #define __extension__
 
-// Each macro is guarded, so that a file may define its own.
+// Each macro is defined only if it is not defined yet, because a file may define its own.
 #ifndef INT8_MAX
 #define INT8_MAX 127
 #endif

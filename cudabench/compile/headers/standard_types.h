@@ -1,4 +1,4 @@
-// Types of the standard library with values only on the host, declared so that a class's functions can name them.
+// Types of the standard library that only host code uses, declared because functions of classes may name them.
 #ifndef CUDABENCH_STANDARD_TYPES
 #define CUDABENCH_STANDARD_TYPES
 namespace std {

@@ -1,7 +1,7 @@
 // The parts of PyTorch's C++ headers that kernels use, for files that include them where PyTorch is not installed.
 //
-// An extension's kernel needs a tensor's packed accessors, the 16-bit types, the type to compute in, and macros in a
-// kernel's head. The rest is for the host. Names, members and rounding are those of PyTorch's own headers: an operation
+// A kernel of an extension needs packed accessors of tensors, 16-bit types, the types for accumulation, and macros in
+// its declaration. The rest is for the host. Names, members and rounding are as in PyTorch's own headers: an operation
 // on two 16-bit numbers is done in float and rounded once.
 #ifndef CUDABENCH_TORCH_HEADERS
 #define CUDABENCH_TORCH_HEADERS

@@ -1,6 +1,6 @@
-// The stand-in for helper_math.h of NVIDIA's samples, and for the older cutil_math.h, if they are missing: arithmetic
-// on CUDA's vectors, as kernels of the samples and of programs based on them use it. It is an independent text with
-// the same names.
+// Replaces helper_math.h of NVIDIA's samples, and the older cutil_math.h, if they are missing. It has arithmetic on
+// CUDA's vector types, as kernels of the samples and of programs based on them use it. The text is written anew; only
+// the names of the functions are the same.
 #pragma once
 typedef unsigned int uint;
 typedef unsigned short ushort;

@@ -1,6 +1,6 @@
-// The names that a CUDA source uses without an #include and that its declarations need: attributes, CUDA's vectors and
-// other types with their layouts (CUDA C++ programming guide, built-in vector types), integers of the C library,
-// indices of threads. CUDA's functions are left out, because only declarations are read.
+// The names that declarations in a CUDA source may use without an #include: attributes, CUDA's vectors and other types
+// with their layouts (CUDA C++ programming guide, built-in vector types), integer types of the C library, and thread
+// indices. CUDA's functions are left out, because only declarations are parsed, not functions' bodies.
 #define __global__ __attribute__((global))
 #define __device__ __attribute__((device))
 #define __host__ __attribute__((host))
@@ -114,7 +114,7 @@ enum cudaTextureReadMode { cudaReadModeElementType, cudaReadModeNormalizedFloat 
 template <class T, int type = cudaTextureType1D, cudaTextureReadMode mode = cudaReadModeElementType> struct texture;
 template <class T, int type = 1> struct surface;
 
-// For questions to the parser: sizes, so that instances of class templates are complete.
+// Used by questions to the parser: asking for a type's size makes the parser instantiate its class templates.
 template <class T, class = void> struct cudabench_size { static constexpr size_t value = 0; };
 template <class T> struct cudabench_size<T, decltype(void(sizeof(T)))> { static constexpr size_t value = sizeof(T); };
 template <class T> struct cudabench_size<T *, void> { static constexpr size_t value = cudabench_size<T>::value; };
