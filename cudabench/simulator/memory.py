@@ -100,7 +100,8 @@ class AddressSpace:
     """The regions of one launch, or of several launches that share them; slot 0, where null pointers point, is empty.
 
     `slots`: the region in each slot. `version`: a number that changes with the regions. `table`: the native engine's
-    copy of the slots; `changed`: the slots that differ from it. `lasts`: whether several launches share the space.
+    copy of the slots; `changed`: the slots that differ from it. `lasts`: whether several launches share the space, so
+    that data kept for the next launch may refer to it and keeps no other memory alive.
     """
 
     def __init__(self, *, lasts: bool = False) -> None:
