@@ -162,7 +162,8 @@ def width(instruction: Instruction) -> int:
 def local_accesses(
     functions: Sequence[Function], ptx: Sequence[str], counts: Sequence[Sequence[executed.Count]] | None = None
 ) -> tuple[LocalAccess, ...]:
-    """Return what a kernel loads and stores in local memory, by PTX line; without counts they run 0 times."""
+    """Return a kernel's accesses to local memory, sorted by PTX line. `counts`: the counts of all basic blocks; if
+    None, `warps` and `lanes` are 0."""
     text = ptx_text.read(ptx)
     sums: dict[tuple[int, str, int, bool], list[float]] = defaultdict(lambda: [0.0, 0.0])
     for block, times in executed.counted(functions, counts):
