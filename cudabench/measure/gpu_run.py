@@ -255,7 +255,7 @@ class GpuRun(RunContext):
         for function, threads, dynamic in sorted(shapes):
             needs = module.resources(function)
             most = needs.max_threads or 0
-            bound = most if most < most_threads(needs.registers) else None  # the driver's limit includes that by registers
+            bound = most if most < most_threads(needs.registers) else None  # else the limit is that by registers
             shared = needs.shared_bytes + dynamic
             check_resident(function, version, threads, needs.registers, shared, bound=bound)
 
@@ -373,8 +373,8 @@ class GpuRun(RunContext):
         self.device.run(site.work, f"running {subject.case.kernel}")
 
     def raise_if_wrong(self, subject: Subject, verification: Verification | None) -> None:
-        """Raise WrongOutput if the verification has wrong elements; if the kernel wrote outside of its arrays or into an
-        input, the reason says so."""
+        """Raise WrongOutput if the verification has wrong elements. If the kernel wrote outside of its arrays or into
+        an input, the reason says so."""
         if verification is None or not verification.mismatches:
             return
         self._nothing_outside(subject)
@@ -428,8 +428,8 @@ class GpuRun(RunContext):
 
 
 def same_code(subject: Subject, other: Subject) -> bool:
-    """Return whether two kernels have the same instructions, data, arguments and resources. If the code of one kernel is
-    unknown, return False."""
+    """Return whether two kernels have the same instructions, data, arguments and resources; False if the code of one of
+    them is unknown."""
     return bool(subject.images and other.images) and _code_identity(subject) == _code_identity(other)
 
 
@@ -466,7 +466,7 @@ def load_module(device: Device, case: Case) -> Module:
 # less the size of the L2, divided by the theoretical bandwidth. Another one is the number of operations, divided by the
 # rate of the fastest arithmetic that the code uses. `cudabench.cards.rates` has the rates, which are upper bounds.
 _FORMATS = {"tf32": "tf32", "fp16": "float16", "bf16": "bfloat16", "int8": "int8", "fp8": "float8"}
-# By compute capability and arithmetic: the fused multiply-adds per clock and SM (two operations each), for tested cards.
+# By compute capability and arithmetic: fused multiply-adds per clock and SM (two operations each), for tested cards.
 FMA_PER_CLOCK: Mapping[str, Mapping[str, int]] = {
     name: {
         "float32": rates.fp32,

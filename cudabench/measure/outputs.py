@@ -91,8 +91,8 @@ class OutputCheck:
         return verification, outputs
 
     def by_digest(self, site: Site, when: str) -> Verification | None:
-        """Return the verification if the outputs at a site are wrong, else None. Outputs with a known digest are correct
-        and not compared."""
+        """Return the verification if the outputs at a site are wrong, else None. Outputs with a known digest are
+        correct and not compared."""
         digest = self._digest(site, site.inputs.expected(self.expects))
         if digest in self._known:
             return None
@@ -100,8 +100,8 @@ class OutputCheck:
         return verification if verification and verification.mismatches else None
 
     def check_sample(self, site: Site) -> Verification | None:
-        """Check the outputs of a timed sample as `by_digest` does. If outputs vary from run to run, and comparisons have
-        taken more than `FULL_SHARE` of the time, outputs with an unknown digest are not compared."""
+        """Check the outputs of a timed sample as `by_digest` does. If outputs vary from run to run, and comparisons
+        have taken more than `FULL_SHARE` of the time, outputs with an unknown digest are not compared."""
         if not (expected := site.inputs.expected(self.expects)):
             return None
         if self._digest(site, expected) in self._known:
