@@ -116,8 +116,8 @@ class Text:
 
 
 class Flow:
-    """The control flow of the function on the lines from `start` to before `end`. A block begins at each label and
-    behind each jump.
+    """The control flow of the function on the lines from `start` to before `end`. A block begins at each label and at
+    each jump; the jump leads from the block before it.
 
     `block`: by line, the number of its block. `after`: by block, the blocks that may run next. `jumps`: the lines of
     all jumps.

@@ -1,6 +1,6 @@
 """Texts about a kernel's limits (lower bounds on its time), and the rung that removes the longest limit.
 
-A ladder is a series of kernels for the same problem, each faster than the one before; a rung is one of these kernels.
+A ladder is a series of kernels for the same problem, each an improvement of one before; a rung is one of these kernels.
 """
 
 from __future__ import annotations

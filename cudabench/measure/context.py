@@ -151,8 +151,9 @@ class RunContext:
         """Return the result of a case. If the compiler, the launch or the kernel fails, the result is 'failed' or
         'skipped'.
 
-        A kernel for another generation of GPUs is skipped, unless the user named it and no other card may run it: then
-        UnsupportedFeature is raised. UsageError is raised for wrong options of a kernel that the user named.
+        A kernel for another generation of GPUs, or one that needs an unsupported feature, is skipped. But if the user
+        named the kernel, two errors are raised: UnsupportedFeature, if the run has no other card that may run it, and
+        UsageError, for wrong options.
         """
         self.output = ""
         alone = len(self.cards) < 2

@@ -343,7 +343,7 @@ class GpuRun(RunContext):
         places = self.buffer_sets()
         sets = self.input_sets if len(places) > 1 and not self.fixed else self.input_sets[:1]
         poison = self.input_sets[0].poisons(case.expects)
-        # Inputs that are also in constant memory are not rotated: the kernel may not read these arrays at all.
+        # Inputs whose values are also in constant memory are not rotated.
         read_only = {b.name for b in places[0].buffers if b.role == "in"} - {*self.operation.constant_memory.values()}
         drawn = read_only & self.drawn  # fixed inputs may be indices, which must not rotate
         later = {id(inputs): InputSet(self.operation, inputs.problem, inputs, frozenset(drawn)) for inputs in sets}
